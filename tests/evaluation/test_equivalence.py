@@ -112,12 +112,3 @@ def test_compare_says_what_is_ruled_out(tmp_path: Path) -> None:
     c = score(tmp_path, "c", asked, [k % 4 > 0 or k < 24 for k in range(400)])
     assert compare(a, c, equivalent_within=0.1).verdict == "better"
     assert compare(a, c, equivalent_within=0.1).to_json()["equivalence"]["shown"]
-
-
-def test_the_first_form_is_what_packs_hold(tmp_path: Path) -> None:
-    asked = items(20)
-    found = compare(score(tmp_path, "a", asked, [True] * 20), score(tmp_path, "b", asked, [False] * 20))
-    first = found.first_form()
-    assert first["sentence"].startswith("On the same 20 items b reaches 0.0 % (95 % interval 0.0 to 16.1) and a 100")
-    assert first["sentence"].endswith(": b is worse than a.")
-    assert first.keys() == found.to_json().keys() - {"flips", "warnings", "answers", "refused"}

@@ -346,7 +346,7 @@ OF_A_PACK: dict[str, tuple[Lie, str]] = {
     "a root in the README": (lambda files: add("README.md", re.sub(
         rb"    [0-9a-f]{64}", b"    " + b"ab" * 32, files["README.md"], count=1))(files), FOUND),
     "a recipe": (lambda files: add("recipes/a.yaml", files["recipes/a.yaml"] + b"# tuned by nobody\n")(files), FOUND),
-    "a version": (put("pack.json", "workings_version", "9.9"), FOUND),
+    "a version": (put("pack.json", "workings_version", "9.9"), NAMED),
     "a card of a third run": (lambda files: add("model_cards/c.md", files["model_cards/a.md"])(files), FOUND),
     "a RESULTS.md": (add("RESULTS.md", b"We reach 98 %.\n"), NAMED),
     "the last attempt left out": (rows("runs/attempts.jsonl", lambda found: found[:-1]), FOUND),
@@ -354,7 +354,6 @@ OF_A_PACK: dict[str, tuple[Lie, str]] = {
     "an evaluation taken out": (one_evaluation_fewer, FOUND),
     "the sides exchanged": (sides_exchanged, FOUND),
     "another margin": (edit("compare.json", lambda value: value | {"verdict": "better"}), FOUND),
-    "a claim of another file": (edit("claims.json", lambda value: value | {"claims": value["claims"][1:]}), FOUND),
     "weights said to be elsewhere": (put("pack.json", "weights", "digest"), FOUND),
 }
 

@@ -7,7 +7,7 @@ from tests.record import synthetic
 from workings.evidence.attest import keys
 from workings.evidence.attest.sign import sign_run
 from workings.evidence.notes import write_note
-from workings.record import canonical
+from workings.record import attempts, canonical
 from workings.record.seal import parse_seal
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "runs" / "quickstart" / "runs.zip"
@@ -18,9 +18,8 @@ def two_runs(folder: Path) -> Path:
     for name in ("a", "b"):
         run = synthetic.sealed_run(folder / name, name=name)
         synthetic.add_evaluation(run, "items")
-    with (folder / "attempts.jsonl").open("ab") as stream:  # the recorder of these runs calls both tiny
-        for name in ("a", "b"):
-            stream.write(canonical.line({"run": name, "started_at": "2026-11-20T10:00:00.000Z"}))
+    for name in ("a", "b"):  # the recorder of these runs calls both tiny
+        attempts.append(folder, {"run": name})
     write_note(folder / "b", {"kaggle_notebook_version": "7"})
     sign_run(folder / "b", keys.new_key(folder.parent / "key").private)
     return folder

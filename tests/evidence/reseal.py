@@ -1,11 +1,13 @@
 """What a forger does: change files of a sealed record and seal them again."""
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from workings.evidence.verify.load import load
+from workings.evidence.verify.tree import open_tree
+from workings.evidence.verify.views import views_of
 from workings.record import atomic, canonical
 from workings.record.digest import bytes_digest, json_digest
 from workings.record.seal import parse_seal, root_digest, seal_unit
@@ -41,25 +43,10 @@ def edit_manifest(run: Path, **changes: Any) -> None:
 
 
 def tell_again(run: Path) -> None:
-    """Have README and log say what metrics and manifest say now."""
-    rows = {row["step"]: row for row in map(json.loads, (run / "train/metrics.jsonl").read_bytes().splitlines())}
-    manifest = json.loads((run / "run_manifest.json").read_bytes())
-
-    def step_line(found: re.Match[str]) -> str:
-        row = rows[int(found[1])]
-        goal = next((f"{name} {row[name]:.3f}" for name in ("reward", "kl_teacher") if name in row),
-                    f"loss {row['loss']:.4f}")
-        return f"step {found[1]}/{found[2]}  {goal}"
-    log = run / "train/training_log.txt"
-    log.write_text(re.sub(r"^step (\d+)/(\d+)  \w+ [\d.-]+", step_line, log.read_text(), flags=re.MULTILINE))
-    rewards = [row["reward"] for row in rows.values() if "reward" in row]
-    text = re.sub(r"loss [\d.]+ at the first step, [\d.]+ at the last", lambda _: (
-        f"loss {manifest['first_loss']:.4f} at the first step, {manifest['final_loss']:.4f} at the last"),
-        (run / "README.md").read_text())
-    if rewards:
-        text = re.sub(r"mean reward [\d.-]+ at first, [\d.-]+ at last",
-                      f"mean reward {rewards[0]:.3f} at first, {rewards[-1]:.3f} at last", text)
-    (run / "README.md").write_text(text)
+    """Render the views of a run again, from what its other files say now."""
+    unit = load(open_tree(run)).units[0]
+    for name, render in views_of(unit).items():
+        (run / name).write_text(render(), encoding="utf-8")
 
 
 def recommit(checkpoint: Path) -> None:

@@ -89,7 +89,7 @@ EARLY, LATE = "2026-11-26T06:00:00.000Z", "2026-11-26T08:00:00.000Z"
 @pytest.mark.parametrize(("named", "words"), [
     (("early", "late"), ""), (("late", "early"), "names the start that is listed at"),
     (("early", "early"), "name one line"), (("late", "late"), "names the start that is listed at"),
-    (("early", None), "others do not")])
+    (("early", None), "does not name its line")])
 def test_each_start_names_its_own_line(named: tuple[str | None, str | None], words: str) -> None:
     lines = {"early": {"started_at": EARLY}, "late": {"started_at": LATE}}
     events = [{"kind": kind, "time": time} | ({} if line is None else {"attempt": line})

@@ -94,8 +94,6 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "batch size": (manifest(global_batch=8), "consistency.order", "is not the manifest's global batch of 8"),
     "batch of nothing": (recipe(batch={"micro_batch": 0, "accumulation": 1}), "consistency.order", "are no counts"),
     "no batch": (recipe(batch={}), "consistency.order", "data and batch cannot be read"),
-    "readme": (lambda run: (run / "README.md").write_text("Status: **failed**.\n"), "consistency.views",
-               "README.md says failed, the manifest complete"),
     "evaluation without a card": (json_file("eval/test/eval_summary.json", {"schema": "eval_summary/1"}),
                                   "consistency.scorecard", "no scorecard.overall"),
     "evaluation of nothing": (lambda run: (run / "eval/test/predictions.jsonl").write_text(""),

@@ -1,10 +1,9 @@
-"""Lines of logs, parts of plans, findings, loads and settings that the rest of a real record contradicts.
+"""Parts of plans, findings, loads and settings that the rest of a real record contradicts.
 
 The record is read from memory, and only the functions at hand look at it.
 """
 
 import json
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +12,7 @@ import pytest
 from tests.evidence import walk
 from tests.evidence.trained import score_here, trained_files
 from workings.evidence.verify.checks.environment import same_version
-from workings.evidence.verify.checks.evaluation_facts import stated_problems
-from workings.evidence.verify.checks.log_lines import backend_agrees, engine_line_problems, log_line_problems
+from workings.evidence.verify.checks.evaluation_facts import backend_agrees, stated_problems
 from workings.evidence.verify.checks.machine_facts import doctor_problems, load_problems, resident_problems
 from workings.evidence.verify.checks.plan_parts import part_problems
 from workings.evidence.verify.load import load
@@ -24,7 +22,7 @@ from workings.record.canonical import line
 from workings.record.values import moment
 
 RUN = "a/"
-LOG, PLAN, DOCTOR, METRICS = "train/training_log.txt", "plan/plan.json", "env/doctor.json", "train/metrics.jsonl"
+PLAN, DOCTOR, METRICS = "plan/plan.json", "env/doctor.json", "train/metrics.jsonl"
 MACHINE, MANIFEST, ASKED = "train/machine.jsonl", "run_manifest.json", "eval/items/eval_config.json"
 MEASURED = "plan/measured.json"
 Files = dict[str, bytes]
@@ -62,26 +60,8 @@ def unit_of(files: Files, kind: str = "run") -> Unit:
     return next(unit for unit in load(walk.MemoryTree(files)).units if unit.kind == kind)
 
 
-def log_problems(unit: Unit) -> list[str]:
-    return log_line_problems(unit, unit.read(LOG).decode().splitlines(), {})
-
-
 def found_in_load(unit: Unit) -> list[str]:
     return list(load_problems(unit, moment(unit.manifest.started_at), moment(unit.manifest.finished_at)))
-
-
-def replaced(pattern: str, new: str) -> Callable[[Files], None]:
-    """The first match of a pattern in the training log, replaced."""
-    def lie(files: Files) -> None:
-        text = files[RUN + LOG].decode()
-        assert re.search(pattern, text, re.MULTILINE), pattern
-        files[RUN + LOG] = re.sub(pattern, new, text, count=1, flags=re.MULTILINE).encode()
-    return lie
-
-
-def added(text: str) -> Callable[[Files], None]:
-    """A line at the end of the training log."""
-    return lambda files: files.update({RUN + LOG: files[RUN + LOG] + text.encode() + b"\n"})
 
 
 def put(name: str, place: str, value: Any) -> Callable[[Files], None]:
@@ -104,25 +84,6 @@ def loads(*rows: dict[str, Any]) -> Callable[[Files], None]:
     return lie
 
 
-LINES = {
-    "an accuracy": added("accuracy   99.0 % on 24 items"),
-    "a step more": added("step 100000/100000  loss 0.0001  lr 0.01"),
-    "another pace": replaced(r"[\d,]+ tokens/s", "9,999,999 tokens/s"),
-    "another time left": replaced(r"\S+ \S+ left$", "99 h 59 min left"),
-    "a step's line left out": replaced(r"^step 1/.*\n", ""),
-    "another version": replaced(r"numpy [\d.]+", "numpy 3.0.0"),
-    "another engine": replaced(r"^engine     \w+", "engine     other"),
-    "another backend": replaced(r"^(engine .*)$", r"\1, backend cuda 12"),
-    "another folder": replaced(r"^writing    .*$", "writing    runs/best"),
-    "curves of another run": replaced(r"^curves     .*$", "curves     runs/tensorboard/best (TensorBoard)"),
-    "a second header": added("device     gpu: NVIDIA H200, 8 used, 140.00 GiB each (asked for)"),
-    "a resume that was none": replaced(r"^curves ", "resume     after step 5\ncurves "),
-    "a finding of the doctor": replaced(r"^curves ", "doctor     all is well; it is; try: nothing\ncurves "),
-    "preference pairs": added("pairs      accuracy 100.0 %"),
-    "held-out items": added("held out   the reward rose from 0.1 to 0.9"),
-    "no batch": replaced(r"^batch .*\n", ""),
-    "another order": replaced(r"^(mesh .*\n)(batch .*\n)", r"\2\1"),
-}
 PLANS = {
     "a larger part": put(PLAN, "parts.0.size_bytes", 10**12), "another sum": put(PLAN, "breakdown.sum", 1),
     "other arguments": put(PLAN, "breakdown.arguments", 1), "another peak of the compiler":
@@ -162,11 +123,11 @@ def problems_of(kind: str, files: Files) -> list[str]:
         return list(stated_problems(unit, unit.json_object("eval_config.json")))
     unit = unit_of(files)
     return {
-        "lines": log_problems, "plans": lambda unit: part_problems(unit, unit.json_object(PLAN)),
+        "plans": lambda unit: part_problems(unit, unit.json_object(PLAN)),
         "findings": doctor_problems, "loads": found_in_load}[kind](unit)
 
 
-LIES = {"lines": LINES, "plans": PLANS, "findings": FINDINGS, "loads": LOADS, "settings": SETTINGS}
+LIES = {"plans": PLANS, "findings": FINDINGS, "loads": LOADS, "settings": SETTINGS}
 
 
 @pytest.mark.parametrize("kind", LIES)
@@ -203,23 +164,6 @@ def test_a_process_holds_no_less_than_before_its_first_step(record: Files) -> No
     assert resident_problems(unit_of(files))
 
 
-def test_the_last_sample_is_the_answer_of_the_evaluation(record: Files) -> None:
-    files = dict(record)
-    manifest = json.loads(files[RUN + MANIFEST])
-    manifest["actual_dtypes"] = dict.fromkeys(manifest["actual_dtypes"], "float32")
-    files[RUN + MANIFEST] = line(manifest)
-    assert log_problems(unit_of(files)) == []
-    last = [text for text in files[RUN + LOG].decode().splitlines() if text.startswith("sample after step ")][-1]
-    replaced(re.escape(last), last.split(" -> ")[0].replace("\\", r"\\") + " -> 'better' (stop)")(files)
-    assert any("the evaluation has" in problem for problem in log_problems(unit_of(files)))
-
-
-def test_a_sample_that_was_not_due(record: Files) -> None:
-    files = dict(record)
-    replaced(r"^(step 1/.*\n)", r"\1sample after step 1: 'a' -> 'b' (stop)\n")(files)
-    assert any("no sample was due" in problem for problem in log_problems(unit_of(files)))
-
-
 @pytest.mark.parametrize(("backend", "platform", "agrees"), [
     ("cpu", "cpu", True), ("cuda 12090", "gpu", True), ("cuda", "cpu", False), ("CPU", "gpu", False),
     ("something new", "gpu", True), ("tpu v5e", "tpu", True), ("cpu", "tpu", False)])
@@ -245,12 +189,3 @@ def test_random_weights_that_are_said_to_come_from_a_file(record: Files) -> None
     manifest = json.loads(record[RUN + MANIFEST]) | {"weight_digests": {"model.safetensors": "ab" * 32}}
     found = walk.verified(walk.resealed(record | {RUN + MANIFEST: line(manifest)}), level=1)
     assert {str(one.verdict) for one in found.checks if one.id == "consistency.model"} == {"failed"}
-
-
-def test_the_line_of_the_engine_may_name_the_build_of_a_library(record: Files) -> None:
-    files = dict(record)
-    put("env/env_info.json", "packages.torch", "2.11.0")(files)
-    unit = unit_of(files)
-    engine = f"engine     {unit.manifest.engine}  torch "
-    assert list(engine_line_problems(unit, engine + "2.11.0+cu130")) == []
-    assert list(engine_line_problems(unit, engine + "2.12.0+cu130"))

@@ -150,10 +150,6 @@ def nothing_supervised(run: Path) -> None:
     reseal.edit_lines(run / "train/metrics.jsonl", lambda rows: [row | {"supervised_tokens": 0} for row in rows])
 
 
-def another_environment_for_people(run: Path) -> None:
-    (run / "env/env_info.txt").write_text("python.version: 3.12.0\n")
-
-
 def hide_the_attempts(run: Path) -> None:
     (run.parent / "attempts.jsonl").write_text('{"run":"other","started_at":"2026-11-20T10:00:00.000Z"}\n')
 
@@ -198,7 +194,7 @@ CAUGHT: dict[Callable[[Path], None], str] = {
     take_more_steps_than_there_were: "consistency.steps", call_it_complete: "consistency.status",
     finish_before_the_start: "consistency.time_and_memory", leak_the_evaluation_into_training: "consistency.disjoint",
     claim_other_rows: "consistency.rows", nothing_supervised: "form.schema",
-    another_environment_for_people: "consistency.views", hide_the_attempts: "consistency.attempts",
+    hide_the_attempts: "consistency.attempts",
     fill_in_a_template: "form.placeholders", null_it: "form.nulls", keep_a_token: "content.secrets",
     keep_a_home: "content.paths",
 }

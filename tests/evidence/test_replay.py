@@ -27,7 +27,6 @@ from workings.evidence.verify import verify
 from workings.models.batch import Batch
 from workings.record.layout import partial_unit_path
 from workings.record.lock import DirectoryLock
-from workings.record.reader import RunRecord
 from workings.runs.replay import replay
 from workings.runs.replay.reopen_run import ReplayInputs
 from workings.runs.replay.replay import ReplayRequest, replay_and_seal, replay_run
@@ -444,13 +443,3 @@ def test_a_row_left_out_is_neither_seen_nor_learned() -> None:
     assert left.segment_ids.tolist() == [[[0, 0, 2, 2], [1, 1, 1, 0]]]
     assert left.loss_mask.tolist() == [[[0, 0, 1, 1], [1, 1, 1, 1]]]
     assert batch.loss_mask.sum() == 8, "the batch itself stays"
-
-
-def test_a_sealed_run_keeps_verifying_where_nothing_of_this_was_recorded(run: Path) -> None:
-    reseal.edit_json(run / "config" / "overrides.json",
-                     lambda value: {key: entry for key, entry in value.items() if key != "base"})
-    reseal.reseal(run)
-    assert RunRecord.open(run).manifest.name == "a"
-    assert verify(run).failed == 0
-    with pytest.raises(RequestError, match="--data FILE"):
-        replay_run(run, ReplayRequest())

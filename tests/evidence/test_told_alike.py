@@ -1,7 +1,6 @@
 """Lies that follow from a record itself, about some of its fields; `proof/lies.py` tells those about all."""
 
 import random
-import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -89,16 +88,6 @@ def test_a_key_that_is_gone_from_every_line_is_named(record: dict[str, bytes], f
     rows(file, lambda found: [{key: value for key, value in each.items() if key != field} for each in found])(changed)
     found = walk.verified(walk.resealed(changed))
     assert f"{file}: {field} {NOT_THERE}" in {one.text for one in found.unchecked_fields}
-
-
-@pytest.mark.parametrize(("spelling", "found"), [(rb"\1% padding", False), (rb"9\1 % padding", True)])
-def test_a_share_of_padding_is_right_with_a_space_and_without(record: dict[str, bytes], honest: walk.Verification,
-                                                              spelling: bytes, *, found: bool) -> None:
-    def lie(files: dict[str, bytes]) -> None:
-        for name in ("a/README.md", "a/train/training_log.txt"):
-            files[name], count = re.subn(rb"([\d.]+) % padding", spelling, files[name])
-            assert count
-    assert ({"consistency.readme", "consistency.log"} & set(found_by(record, honest, lie)) != set()) is found
 
 
 def test_what_is_announced_is_named_only_where_no_evaluation_answers_it(record: dict[str, bytes],

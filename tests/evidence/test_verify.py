@@ -29,8 +29,8 @@ IDS = [
     "consistency.plan", "consistency.steps", "consistency.losses", "consistency.finite", "consistency.supervision",
     "consistency.learning_rate", "consistency.checkpoints", "consistency.rows", "consistency.order",
     "consistency.disjoint", "consistency.model", "consistency.tensors", "consistency.tokens", "consistency.views",
-    "consistency.recipe", "consistency.machine", "consistency.tokenizer", "consistency.readme", "consistency.log",
-    "consistency.announced", "consistency.answers",
+    "consistency.recipe", "consistency.machine", "consistency.tokenizer", "consistency.announced",
+    "consistency.answers",
     "consistency.attempts", "consistency.scorecard", "consistency.seeds",
     "recompute.items",
     "recompute.scores", "recompute.scorecard", "attestation.signature",
@@ -39,7 +39,7 @@ IDS = [
 WHERE_THERE_IS_A_SUBJECT = [
     "attestation.files", "attestation.statement", "attestation.trust", "attestation.time", "form.notes",
     "consistency.notes",
-    "integrity.pack", "integrity.by_digest", "consistency.pack", "recompute.claims", "recompute.model_cards",
+    "integrity.pack", "integrity.by_digest", "consistency.pack", "recompute.writeup",
     "recompute.comparison",
     "recompute.report", "recompute.rounds",
     "recompute.replay", "consistency.prompts", "consistency.rollouts", "consistency.rollout_batches",
@@ -87,11 +87,11 @@ def test_a_good_run_reaches_level_two(run: Path) -> None:
     assert verdicts(found, "not_checked") == {"integrity.anchor", "attestation.signature", "consistency.plan",
                                                 "consistency.facts",
                                                 "consistency.model", "consistency.tensors", "consistency.recipe",
-                                                "consistency.machine", "consistency.readme", "consistency.log",
+                                                "consistency.machine",
                                                 "consistency.announced"}
     value = found.to_json()
     assert list(value)[:5] == ["level", "passed", "failed", "not_checked", "checks"]
-    assert (value["level"], value["passed"], value["not_checked"]) == (2, 40, 11)
+    assert (value["level"], value["passed"], value["not_checked"]) == (2, 40, 9)
     assert set(value["checks"][0]) == {"id", "level", "verdict", "text"}
     json.dumps(value, allow_nan=False)
     assert any("8 of 12 items right" in claim for claim in found.claims)
@@ -215,7 +215,7 @@ def test_no_list_of_attempts(run: Path) -> None:
     assert verdicts(found, "not_checked") == {
         "integrity.anchor", "consistency.attempts", "consistency.plan", "consistency.facts", "consistency.model",
         "consistency.tensors",
-        "attestation.signature", "consistency.recipe", "consistency.machine", "consistency.readme", "consistency.log",
+        "attestation.signature", "consistency.recipe", "consistency.machine",
         "consistency.announced"}
 
 

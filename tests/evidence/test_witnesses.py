@@ -91,7 +91,7 @@ def test_a_file_that_nobody_knows_is_named(record: dict[str, bytes]) -> None:
 def test_a_readme_is_made_again(record: dict[str, bytes], line: bytes, lie: bytes, verdict: str) -> None:
     assert line in record["a/README.md"]
     found = walk.verified(walk.resealed(record | {"a/README.md": record["a/README.md"].replace(line, lie)}), level=1)
-    assert {str(one.verdict) for one in found.checks if one.id == "consistency.readme"} == {verdict}
+    assert {str(one.verdict) for one in found.checks if one.id == "consistency.views"} == {verdict}
     assert any(one.file == "README.md" for one in found.unchecked_fields) is (verdict == "not_checked")
 
 

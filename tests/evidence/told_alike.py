@@ -2,7 +2,7 @@
 are left out, and values that are told alike in every place.
 
 A forger who changes a value in one file only is found by any copy of it. The last kind changes all copies, and makes
-again what is made of them: the recipe's digest, the list of attempts, the README, the environment's text. A check has
+again what is made of them: the recipe's digest, the list of attempts, the views. A check has
 to fail, or the answer has to name a field that was changed; that it names what is made of it, or another one of the
 same file, is not enough.
 """
@@ -15,12 +15,11 @@ from tests.evidence import walk
 from tests.evidence.lies_elsewhere import changed_fields, recipe_everywhere
 from tests.evidence.walk import Place
 from workings.errors import RecordError
-from workings.evidence.verify.checks.readme_and_log import UNKNOWN, _readme_lines
 from workings.evidence.verify.field_coverage.table import coverage_of
 from workings.evidence.verify.load import load
 from workings.evidence.verify.run_checks import MALFORMED
+from workings.evidence.verify.views import views_of
 from workings.record.canonical import line
-from workings.record.values import text_view
 
 Files = dict[str, bytes]
 Lie = Callable[[Files], Any]
@@ -28,8 +27,8 @@ MORE = "reviewed_by"
 """A key that no file has."""
 LEAST = 1000
 """From here on a number is taken to be the same one wherever it stands."""
-MADE = ("README.md", "env/env_info.txt")
-"""Files that are made of others, and nobody's own word."""
+MADE = ("README.md", "samples.md")
+"""Views of other files."""
 DIGESTS = ("config_digest", "after", "attempt")
 """Fields that are made of others."""
 
@@ -157,19 +156,13 @@ def _value(key: Any, value: Any) -> Lie:
 
 
 def _made_again(files: Files) -> None:
-    """The README and the environment's text of each run, from what its other files say now."""
-    for run in [name.removesuffix("run_manifest.json") for name in files if name.endswith("run_manifest.json")]:
-        if f"{run}{MADE[1]}" in files:
-            files[f"{run}{MADE[1]}"] = text_view(json.loads(files[f"{run}env/env_info.json"])).encode()
-        unit = next(unit for unit in load(walk.MemoryTree(files)).units if run in ("", unit.tree_path("")))
-        there = files[f"{run}README.md"].decode().splitlines()
-        try:
-            again = _readme_lines(unit, there)
-        except (RecordError, *MALFORMED):
-            continue  # its checks find that it cannot be read any more
-        if len(there) == len(again):
-            lines = [theirs if UNKNOWN in ours else ours for theirs, ours in zip(there, again, strict=True)]
-            files[f"{run}README.md"] = ("\n".join(lines) + "\n").encode()
+    """The views of each unit, from what its other files say now."""
+    for unit in load(walk.MemoryTree(files)).units:
+        for name, render in views_of(unit).items():
+            try:
+                files[unit.tree_path(name)] = render().encode()
+            except (RecordError, *MALFORMED):
+                continue  # its checks find that it cannot be read any more
 
 
 def _rows(data: bytes, name: str) -> list[Any]:

@@ -30,7 +30,7 @@ from workings.record import attempts
 from workings.record.digest import json_digest
 from workings.record.manifest import DeviceRecord, Distribution, RunManifest
 from workings.record.seal import root_digest
-from workings.record.values import absent, text_view
+from workings.record.values import absent
 from workings.record.writer import RunWriter
 from workings.scoring.items import item_from_json
 
@@ -149,8 +149,7 @@ def begin(writer: RunWriter) -> None:
     writer.write_json("config/resolved.json", CONFIG)
     tokenizer().save(writer.path("config/tokenizer"))
     writer.write_json("env/env_info.json", ENVIRONMENT)
-    writer.write_text("env/env_info.txt", text_view(ENVIRONMENT))
-    writer.write_json("env/device_checks.json", {"kernel": "matmul", "devices": ["TFRT_CPU_0"]})
+    writer.write_json("env/device_checks.json", {"kernel": "matmul", "devices": ["TFRT_CPU_0"], "processes": 1})
     writer.write_json("data/digests.json", data_digests())
     writer.write_cleaned("data/rows.jsonl", row_set().index_bytes)
     writer.event("started")

@@ -9,7 +9,6 @@ import pytest
 from workings.record import environment
 from workings.record.canonical import dumps, find_nulls
 from workings.record.redact import cleaned, find_secrets, redact
-from workings.record.values import text_view
 
 
 def test_only_what_is_allowed_is_collected(monkeypatch) -> None:
@@ -62,11 +61,6 @@ def test_values_are_cleaned_in_depth() -> None:
     value = {"a": [f"{home}/x", 1, True], "b": {"c": f"{home}user", "d": ("hf_" + "a" * 30,)}}
     assert cleaned(value) == {"a": ["~/x", 1, True], "b": {"c": f"{home}user", "d": ["[redacted]"]}}
 
-
-def test_text_view() -> None:
-    assert text_view({"b": {"y": 1, "x": [1, 2]}, "a": "é"}) == "a: é\nb.x: [1, 2]\nb.y: 1\n"
-    again = text_view(json.loads(dumps({"b": {"y": 1, "x": [1, 2]}, "a": "é"})))
-    assert again == text_view({"b": {"y": 1, "x": [1, 2]}, "a": "é"})
 
 
 @pytest.mark.parametrize("secret", [

@@ -19,7 +19,7 @@ from workings.data.batches import Position
 from workings.engines.base import Completion
 from workings.errors import RecordError, RequestError
 from workings.record.canonical import dumps, loads
-from workings.rollouts import arithmetic, rollout_json
+from workings.rollouts import arithmetic
 from workings.rollouts.prompts import Prompt, PromptSet, build_prompts, refuse_evaluation_items
 from workings.rollouts.rollout import (
     Group,
@@ -152,11 +152,6 @@ def test_a_line_gives_back_every_bit() -> None:
         line = loads(dumps(to_json(made)))
         again = from_json(line, {prompt.item.id: prompt for prompt in PROMPTS})
         assert again == made
-        if line.pop("reference_bits_from_trainer", None):  # as earlier versions wrote it
-            line["reference_log_probs"] = rollout_json._pack(np.concatenate(made.reference_log_probs).view("<i4"))
-            earlier = from_json(line, {prompt.item.id: prompt for prompt in PROMPTS})
-            assert np.concatenate(earlier.reference_log_probs).tobytes() == np.concatenate(
-                made.reference_log_probs).tobytes()
         for name in ("trainer_log_probs", "reference_log_probs"):
             for one, other in zip(getattr(made, name), getattr(again, name), strict=True):
                 assert one.tobytes() == other.tobytes()

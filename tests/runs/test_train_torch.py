@@ -37,7 +37,7 @@ def test_the_gpu_smoke_recipe_runs_small_on_a_cpu(workings, tmp_path):
     manifest = json.loads((tmp_path / "run" / "run_manifest.json").read_text())
     assert (manifest["engine"], manifest["architecture"]) == ("torch", "gpt2")
     texts = {name: (tmp_path / "run" / "env" / name).read_text()
-             for name in ("env_info.txt", "torch_version.txt", "cuda_check.txt", "nvidia_smi.txt")}
+             for name in ("torch_version.txt", "cuda_check.txt", "nvidia_smi.txt")}
     assert torch.__version__ in texts["torch_version.txt"]
     assert "device of this run: cpu" in texts["cuda_check.txt"]
     plan = json.loads((tmp_path / "run" / "plan" / "plan.json").read_text())

@@ -59,5 +59,5 @@ def _show(planned: "Packed") -> None:
         say(f"  {size:>14,}  {name} (by digest, not in the zip)")
     say(f"  {sum(size for _, size in planned.entries):>14,}  bytes in {len(planned.entries)} files"
         + (f"; {planned.words:,} words of write-up" if planned.words else ""))
-    for name, count in planned.unsourced.items():
-        say(f"  of {name}, {count} {'number names' if count == 1 else 'numbers name'} no source")
+    if count := planned.unsourced:
+        say(f"  {count} {'number' if count == 1 else 'numbers'} of the write-up without a source")

@@ -55,6 +55,9 @@ def verify_command(
     explain: Annotated[str, typer.Option(
         "--explain", metavar="CHECK", help="Verify nothing: print what this check compares and which falsification it "
         "detects; `all`: a line for each check.")] = "",
+    render: Annotated[str, typer.Option(
+        "--render", metavar="TEXT", help="Verify nothing: print a text for people, such as README.md, as the record "
+        "gives it.")] = "",
     as_json: JsonFlag = False,
 ) -> None:
     """Check a record, offline, to level 2 without any ML library.
@@ -72,6 +75,11 @@ def verify_command(
     if path is None:
         raise RequestError("nothing to verify", "a run directory, a folder of runs, or a zip of them",
                            "workings verify runs/NAME")
+    if render:
+        from workings.evidence.verify.views import render as rendered
+        text = rendered(path, render)
+        answer({"text": text}, as_json=as_json, text=text)
+        return
     highest = USUAL_LEVEL if level is None else level
     if highest > HIGHEST_LEVEL:
         raise RequestError(f"--level {highest}", f"a level from 0 to {HIGHEST_LEVEL}", f"--level {HIGHEST_LEVEL}")

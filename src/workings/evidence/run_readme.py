@@ -1,4 +1,4 @@
-"""README of a run, generated from its record: written at the end of a run, and generated again by verification."""
+"""README of a run: a view of its record, written at the end of a run and rendered again by verification."""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -8,10 +8,11 @@ from typing import Any
 from workings.config.explain import GIVEN
 from workings.config.overrides import flow
 from workings.config.recipe_paths import with_changed_paths
+from workings.evaluation.comparison.preference_change import preference_change
 from workings.models.unproven import said_of_recipe
 from workings.record.layout import DATA_DIGESTS, RECIPE, SUMS
 from workings.record.manifest import CONVERTED_FROM, RunManifest
-from workings.record.values import Absent
+from workings.record.memory_use import excess_sentence, memory_sentence
 
 NEAR = 3
 """Largest number of folders between a run and a recipe that is named by its relative path."""
@@ -19,28 +20,27 @@ SHIPPED = "shipped:"
 """Prefix of the origin of a recipe that comes with the package."""
 
 
-def run_readme(manifest: RunManifest, *, data: str, command: str, memory: str, over_plan: str = "",
-               learned: tuple[float, float] | str | None) -> str:
+def run_readme(manifest: RunManifest, *, asked: Mapping[str, Any], index: str,
+               rows: Sequence[Mapping[str, Any]], metrics: Sequence[Mapping[str, Any]],
+               measured: Mapping[str, Any]) -> str:
     """A summary of the run on one screen, and how to reproduce and verify it.
 
     Args:
         manifest: the run's manifest.
-        data: amount of training data, in a sentence.
-        command: command that trains it again.
-        memory: planned and taken memory, in a sentence.
-        over_plan: by how much the run exceeded its plan, in a sentence; empty if it did not.
-        learned: for a run with rewards, mean rewards of the first and the last rollout; for a run with preference
-            pairs, a sentence about its result; otherwise None.
+        asked: contents of `config/overrides.json`.
+        index: name of the file with its rows or prompts.
+        rows: lines of that file.
+        metrics: lines of `train/metrics.jsonl`.
+        measured: contents of `plan/measured.json`.
+
+    Raises:
+        RecordError: the files contradict their forms.
     """
-    loss = "no step was completed" if isinstance(manifest.final_loss, Absent) else (
-        f"loss {manifest.first_loss:.4f} at the first step, {manifest.final_loss:.4f} at the last")
-    if isinstance(learned, tuple):
-        loss = f"mean reward {learned[0]:.3f} at first, {learned[1]:.3f} at last"
-    elif learned is not None:
-        loss = f"{loss}; {learned}"
-    # From the snapshot and not the recipe, because verification writes this page again and has the record alone.
+    # From the snapshot and not the recipe, because verification has the record alone.
     note = f" {said_of_recipe(manifest.config_snapshot, manifest.architecture)}".rstrip()
+    over_plan = excess_sentence(measured)
     exceeded = f"\n- Over plan: {over_plan}." if over_plan else ""
+    dropped = sum(row.get("status") == "dropped" for row in rows)
     kind = _converted(manifest) + manifest.architecture
     return f"""# Run {manifest.name}
 
@@ -49,21 +49,33 @@ Status: **{manifest.status}** ({manifest.status_reason}); {manifest.completed_st
 - Model: {manifest.model_id} ({kind}, {manifest.parameters:,} parameters), seed {manifest.seed}.{note}
 - Engine: {manifest.engine} from {manifest.engine_distribution.name} {manifest.engine_distribution.version}.
 - Device: {manifest.hardware} ({manifest.actual_device.platform}; {manifest.actual_device.reason}).
-- Data: {data}.
-- Trained on {manifest.supervised_tokens:,} supervised tokens; {loss}.
-- Memory: {memory}.{exceeded}
+- Data: `{index}`, {len(rows) - dropped:,} of {len(rows):,} lines are trained on.
+- Trained on {manifest.supervised_tokens:,} supervised tokens; {_learned(manifest, metrics)}.
+- Memory: {memory_sentence(measured)}.{exceeded}
 - Made by workings {manifest.workings_version}.
 
 Reproduce it, typed in this folder (the recipe as written and the overrides are in `config/`, the digests of the data
 in `{DATA_DIGESTS}`; paths in a recipe are relative to where it stood):
 
-    {command}
+    {command_again(asked, manifest)}
 
 Verify it, offline, without any ML library; every file is listed in `{SUMS}`:
 
     workings verify .
     sha256sum -c {SUMS}
 """
+
+
+def _learned(manifest: RunManifest, metrics: Sequence[Mapping[str, Any]]) -> str:
+    """What the steps changed, in a clause: rewards, else losses, of preference pairs also their margins."""
+    if rewards := [row["reward"] for row in metrics if "reward" in row]:
+        return f"mean reward {rewards[0]:.3f} at first, {rewards[-1]:.3f} at last"
+    if not metrics:
+        return "no step was completed"
+    losses = f"loss {metrics[0]['loss']:.4f} at the first step, {metrics[-1]['loss']:.4f} at the last"
+    algorithm = manifest.config_snapshot.get("algorithm") or {}
+    change = preference_change(metrics, algorithm["beta"]) if algorithm.get("name") == "dpo" else None
+    return losses if change is None else f"{losses}; {change.sentence}"
 
 
 def _converted(manifest: RunManifest) -> str:
@@ -93,10 +105,9 @@ def command_again(asked: Mapping[str, Any], manifest: RunManifest) -> str:
     # The record may be somebody else's; a word that is no text must not break the page.
     typed = [str(word) for word in asked.get("overrides", ())]
     overrides = with_files(typed, asked.get("files", {}), recipe_stays=stays)
-    # Earlier versions, which did not write down the files, left the options out.
-    smoke = smoke_words(manifest) if "files" in asked else []
     # Beside the run and under another name: `train` refuses a folder that exists.
-    return shlex.join(["workings", "train", recipe, "--out", f"../{manifest.name}-again", *overrides, *smoke])
+    return shlex.join(["workings", "train", recipe, "--out", f"../{manifest.name}-again", *overrides,
+                       *smoke_words(manifest)])
 
 
 def smoke_words(manifest: RunManifest) -> list[str]:

@@ -11,8 +11,7 @@ from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.evaluation.comparison.compare import Comparison, compare
-from workings.evaluation.unit import find_pair, find_units
-from workings.evidence.claims import CLAIMS, Claim, claims_json, unsourced
+from workings.evaluation.unit import find_pair
 from workings.evidence.model_card import model_card
 from workings.evidence.pack.form import BY_DIGEST, COMPARISON, INSIDE, LICENCES, PACK, REPORT, pack_json
 from workings.evidence.pack.gather import Contents, gather
@@ -22,15 +21,12 @@ from workings.evidence.pack.page import verify_page
 from workings.evidence.pack.readme import PackedRun, badge, readme
 from workings.evidence.pack.write import seal_documents, write_zip
 from workings.evidence.verify import verify
-from workings.evidence.writeup import WRITEUP, published, words_in
-from workings.publish.report_claims import Column, report_claims
+from workings.evidence.writeup import WRITEUP, published, unsourced, words_in
 from workings.record import atomic
 from workings.record.canonical import line, loads
 from workings.record.layout import (
     EVALUATION_CONFIG,
     EVALUATION_SUMMARY,
-    MANIFEST,
-    MEASURED,
     OVERRIDES,
     README,
     RECIPE,
@@ -55,8 +51,8 @@ class Packed:
     """Every file with its bytes."""
     by_digest: tuple[tuple[str, int], ...]
     """Files that are named by digest, with their bytes."""
-    unsourced: dict[str, int]
-    """Numbers without a source, by document."""
+    unsourced: int
+    """Numbers of the write-up that name no source."""
     words: int
     """Words of the write-up; 0 without one."""
     bytes: int
@@ -105,19 +101,18 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, writeup: Pa
     contents.documents |= rounds
     # Verified before anything is made of them, and once more as a zip at the end.
     _refuse_failing([*(run.path for run in contents.runs.values()), *contents.evaluations.values()], progress)
-    documents, claims, words = _documents(contents, weights, writeup, notebook)
+    documents = _documents(contents, weights, writeup, notebook)
+    text = documents[WRITEUP].decode() if WRITEUP in documents else ""
     if limit:
-        check_words(limit, words)
+        check_words(limit, words_in(text) if text else None)
     # Sealed last: the pack's sums cover the texts above, and its root is over all of it.
     documents = seal_documents(documents)
-    texts = {name: data.decode("utf-8") for name, data in documents.items() if name.endswith((".md", ".html"))}
     planned = Packed(
-        out=out, root=loads(documents[SEAL])["root"], words=words or 0, bytes=0,
+        out=out, root=loads(documents[SEAL])["root"], words=words_in(text), bytes=0,
         entries=tuple(sorted([(name, len(data)) for name, data in documents.items()]
                              + [(name, file.size) for name, file in contents.files.items()])),
         by_digest=tuple((f"{row.run_path}/{row.file}", row.bytes) for row in contents.by_digest),
-        unsourced={name: len(numbers) for name, text in sorted(texts.items())
-                   if name in (REPORT, WRITEUP) and (numbers := unsourced(name, text, claims))})
+        unsourced=len(unsourced(text)))
     show(planned)
     return planned if dry_run else _write(planned, documents, contents, limit, max_bytes, progress)
 
@@ -168,28 +163,21 @@ def _refuse_failing(paths: Sequence[Path], progress: Callable[[int], None] | Non
 
 
 def _documents(contents: Contents, weights: str, writeup: Path | None,
-               notebook: Path | None) -> tuple[dict[str, bytes], list[Claim], int | None]:
-    """The pack's own files, the claims of its texts, and the words of the write-up."""
-    documents, claims = dict(contents.documents), list[Claim]()
+               notebook: Path | None) -> dict[str, bytes]:
+    """The pack's own files."""
+    documents = dict(contents.documents)
     for unit_path, run in contents.runs.items():
         name = unit_path.rpartition("/")[2]
         evaluations = {unit.name: {"summary": unit.summary,
                                    "config": loads((unit.path / EVALUATION_CONFIG).read_bytes())}
                        for unit in run.evaluations()}
-        # By the same function as in verification, which makes the card again and compares the bytes.
-        card = model_card(f"model_cards/{name}.md", unit_path, run.manifest, run.root, evaluations)
-        claims += card.claims
-        documents[card.document] = card.text.encode("utf-8")
+        documents[f"model_cards/{name}.md"] = model_card(unit_path, run.manifest, run.root, evaluations).encode("utf-8")
         documents[f"recipes/{name}.yaml"] = (run.path / RECIPE).read_bytes()
         documents |= data_manifests(run) | sample_data(run)
-    comparison, more = _pages(contents, documents)
-    claims += more
+    comparison = _pages(contents, documents)
     documents |= _software_licences() | {LICENCES: line(licences(contents.runs.values()))}
-    words = None
     if writeup is not None:
-        text, published_text = published(_read(writeup, "--writeup"), lambda file, row: _value(contents, documents,
-                                                                                               file, row))
-        words, claims = words_in(text), [*claims, *published_text]
+        text = published(_read(writeup, "--writeup"), lambda file, row: _value(contents, documents, file, row))
         documents[WRITEUP] = _clean(writeup, text)
     if notebook is not None:
         documents[f"notebook/{notebook.name}"] = _clean(notebook, _notebook(notebook))
@@ -198,9 +186,8 @@ def _documents(contents: Contents, weights: str, writeup: Path | None,
             for unit_path, run in contents.runs.items()}
     documents[README] = readme(version("workings"), runs, compared=comparison, by_digest=bool(contents.by_digest),
                                has_report=REPORT in documents, has_writeup=writeup is not None).encode("utf-8")
-    documents[CLAIMS] = line(claims_json(claims))
     documents[PACK] = line(pack_json(version("workings"), weights, contents.units, contents.by_digest))
-    return documents, claims, words
+    return documents
 
 
 def _asked(run: RunRecord) -> dict[str, Any]:
@@ -209,8 +196,8 @@ def _asked(run: RunRecord) -> dict[str, Any]:
     return overrides
 
 
-def _pages(contents: Contents, documents: dict[str, bytes]) -> tuple[list[str], list[Claim]]:
-    """Add the report and, of two sides with evaluations, the comparison. Both name places of the pack only."""
+def _pages(contents: Contents, documents: dict[str, bytes]) -> list[str]:
+    """Add the report and, of two sides with evaluations, the comparison; returns these sides."""
     path_of = {**{unit_path: run.path for unit_path, run in contents.runs.items()}, **contents.evaluations}
     unit_paths = {unit_path: path_of[unit_path] for unit_path in contents.order}
     # Samples were drawn to learn from; they are not results, and stand in a chain between two runs that have one.
@@ -228,36 +215,16 @@ def _pages(contents: Contents, documents: dict[str, bytes]) -> tuple[list[str], 
             Path(folder, name).write_bytes(documents[name])
         with contextlib.chdir(folder):
             compared = _compared(sides)
-            value = compared.to_json() if compared else {}
             if compared:
-                documents[COMPARISON] = line(value)
+                documents[COMPARISON] = line(compared.to_json())
             if len(unit_paths) > MAX_RUNS:  # more curves cannot be told apart: no page, and the README names none
-                return (sides if compared else []), []
+                return sides if compared else []
             ordered = [*(sides if compared else []), *(unit_path for unit_path in unit_paths if not compared
                                                        or unit_path not in sides)]
             write_report(Path(REPORT), [Path(unit_path) for unit_path in ordered], compared, recorded_only=True)
             page = Path(REPORT).read_bytes()
     documents[REPORT] = page
-    return (sides if compared else []), report_claims(page.decode("utf-8"), compared.sentence if compared else "",
-                                                      value, [_column(contents, unit_path, value)
-                                                              for unit_path in ordered])
-
-
-def _column(contents: Contents, unit_path: str, comparison: dict[str, Any]) -> Column:
-    """The report's column about a run."""
-    run = contents.runs.get(unit_path)
-    path = run.path if run else contents.evaluations[unit_path]
-    # A run may hold several evaluations; the report shows the one that was compared, else the first.
-    sides = [str(comparison[side]["path"]) for side in ("a", "b") if side in comparison]
-    units = [unit.path for unit in find_units(path)] if any(path.glob(f"**/{EVALUATION_SUMMARY}")) else []
-    names = {f"{unit_path}/{unit.relative_to(path).as_posix()}".removesuffix("/."): unit for unit in units}
-    shown_evaluation = next((name for name in sides if name in names), next(iter(names), ""))
-    return Column(
-        name=path.resolve().name, place=unit_path, evaluation=shown_evaluation,
-        manifest=loads((path / MANIFEST).read_bytes()) if run else {}, steps=run.metrics() if run else (),
-        memory=loads((path / MEASURED).read_bytes()) if run and (path / MEASURED).is_file() else {},
-        summary=loads((names[shown_evaluation] / EVALUATION_SUMMARY).read_bytes()) if shown_evaluation else {},
-        asked=loads((names[shown_evaluation] / EVALUATION_CONFIG).read_bytes()) if shown_evaluation else {})
+    return sides if compared else []
 
 
 def _compared(sides: list[str]) -> Comparison | None:

@@ -73,12 +73,3 @@ def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield from leaves(value, f"{prefix}{key}.")
         else:
             yield prefix + key, value
-
-
-def text_view(value: dict[str, Any], prefix: str = "") -> str:
-    """A JSON object as one `dotted.key: value` line each, in the order of the keys."""
-    lines = []
-    for key in sorted(value):
-        inner = value[key]
-        lines.append(text_view(inner, f"{prefix}{key}.") if isinstance(inner, dict) else f"{prefix}{key}: {inner}\n")
-    return "".join(lines)

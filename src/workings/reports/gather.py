@@ -134,9 +134,8 @@ def train_again(run: Path) -> str:
     recipe = origin.removeprefix(SHIPPED) if is_shipped else _recipe_file(run, request)
     files = moved_files(request.get("files", {}), lambda name: os.path.normpath(run / name))
     overrides = with_files(overrides, files, recipe_stays=not is_shipped and recipe != str(run / RECIPE))
-    # Packs of earlier versions, which did not write down the files, hold a page without the options.
-    smoke = smoke_words(RunRecord.open(run).manifest) if "files" in request else []
-    return shlex.join(["workings", "train", recipe, "--out", f"{run}-again", *overrides, *smoke])
+    return shlex.join(["workings", "train", recipe, "--out", f"{run}-again", *overrides,
+                       *smoke_words(RunRecord.open(run).manifest)])
 
 
 def _recipe_file(run: Path, overrides: Mapping[str, Any]) -> str:

@@ -95,12 +95,9 @@ def _read(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
         return rollout
     ends = np.cumsum(counts)[:-1]
     rollout = replace(rollout, trainer_log_probs=tuple(np.split(trainer_bits.view("<f4"), ends)))
-    if "reference_bits_from_trainer" in line:
-        reference = _unpack(line["reference_bits_from_trainer"], sum(counts)) + trainer_bits
-    elif "reference_log_probs" in line:  # so did earlier versions write them
-        reference = _unpack(line["reference_log_probs"], sum(counts))
-    else:
+    if "reference_bits_from_trainer" not in line:
         return rollout
+    reference = _unpack(line["reference_bits_from_trainer"], sum(counts)) + trainer_bits
     return replace(rollout, reference_log_probs=tuple(np.split(reference.view("<f4"), ends)))
 
 

@@ -19,6 +19,7 @@ from workings.hardware.memory import byte_text
 from workings.models.weights import parameter_count
 from workings.planning.preflight import ModelFacts, preflight_lines, untuned_turns_lines
 from workings.record import attempts, jsonl
+from workings.record.canonical import read_json
 from workings.record.digest import HashProgress
 from workings.record.layout import (
     ANNOUNCED,
@@ -28,8 +29,11 @@ from workings.record.layout import (
     EVENTS,
     MEASURED,
     METRICS,
+    OVERRIDES,
+    PROMPTS,
     README,
     RECIPE_EVALUATION,
+    ROWS,
 )
 from workings.record.memory_use import excess_sentence, memory_sentence
 from workings.record.progress import slow_operation
@@ -39,7 +43,7 @@ from workings.runs.doctor import Examination
 from workings.runs.expected_time import expected_time
 from workings.runs.memory_check import MemoryWatch
 from workings.runs.prepare import TrainSetup
-from workings.runs.run_metadata import build_manifest, data_digests, reproduce_command, write_request
+from workings.runs.run_metadata import build_manifest, data_digests, write_request
 from workings.runs.train_result import LoopSettings, TrainResult, first_and_last_reward
 from workings.scoring.items import items_digest
 from workings.training.background_writers import MachineLog
@@ -225,10 +229,10 @@ class Attempt:
             writer.event("failed", reason=outcome.reason)
         rewards = first_and_last_reward(metrics)
         # Before sealing, which lists the files that are there and refuses a run without this one.
+        index = PROMPTS if writer.path(PROMPTS).is_file() else ROWS
         writer.write_text(README, run_readme(
-            manifest, data=setup.training_data.sentence(), command=reproduce_command(writer, manifest),
-            memory=memory_sentence(measured), over_plan=exceeded,
-            learned=rewards if preferences is None else preferences.sentence))
+            manifest, asked=read_json(writer.path(OVERRIDES)), index=index, rows=jsonl.read(writer.path(index))[0],
+            metrics=metrics, measured=measured))
         # Progress goes to standard error: the run's own log is among the files that are sealed.
         run = writer.seal(outcome.status, manifest, HashProgress(lambda text: sys.stderr.write(f"sealing: {text}\n")))
         return TrainResult(status=outcome.status, reason=outcome.reason, steps=outcome.progress.step,

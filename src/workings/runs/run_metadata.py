@@ -14,10 +14,9 @@ import workings
 from workings.config.load import LoadedRecipe
 from workings.config.recipe_paths import is_data_or_model_path, leads_above_home, with_changed_paths
 from workings.engines.base import Memory, ReportingEngine
-from workings.evidence.run_readme import NEAR, command_again
+from workings.evidence.run_readme import NEAR
 from workings.inputs.resolve import weight_digests
 from workings.models.weights import parameter_count
-from workings.record.canonical import read_json
 from workings.record.digest import bytes_digest
 from workings.record.environment import collect
 from workings.record.layout import (
@@ -25,7 +24,6 @@ from workings.record.layout import (
     DATA_DIGESTS,
     DEVICE_CHECKS,
     ENVIRONMENT,
-    ENVIRONMENT_TEXT,
     MODEL_SHAPE,
     OVERRIDES,
     PLAN,
@@ -34,7 +32,7 @@ from workings.record.layout import (
 )
 from workings.record.manifest import REASONS, DeviceRecord, Distribution, Origin, RunManifest
 from workings.record.redact import redact
-from workings.record.values import Absent, absent, leaves, now, text_view
+from workings.record.values import Absent, absent, leaves, now
 from workings.record.writer import RunWriter
 from workings.runs.create_or_resume import Start
 from workings.runs.memory_check import plan_here
@@ -97,10 +95,7 @@ def write_request(writer: RunWriter, setup: TrainSetup) -> None:
     writer.write_json(MODEL_SHAPE, setup.shape.to_json())
     writer.write_json(DATA_DIGESTS, data_digests(setup))
     setup.training_data.write(writer)
-    # Collected once: packages are listed from the disk, and both files must agree.
-    environment = collect()
-    writer.write_json(ENVIRONMENT, environment)
-    writer.write_text(ENVIRONMENT_TEXT, text_view(environment))
+    writer.write_json(ENVIRONMENT, collect())
     if isinstance(setup.engine, ReportingEngine):
         for name, text in setup.engine.environment_files().items():
             writer.write_text(f"env/{name}", redact(text))
@@ -150,14 +145,6 @@ def _weight_digests(directory: Path | None) -> dict[str, str] | Absent:
     if directory is None:
         return absent("random weights, drawn from the seed")
     return weight_digests(directory)
-
-
-def reproduce_command(writer: RunWriter, manifest: RunManifest) -> str:
-    """The command that repeats this run, typed inside its directory.
-
-    Made from the files of `write_request`, as by a verifier: a file that the recipe names may be gone by the end.
-    """
-    return command_again(read_json(writer.path(OVERRIDES)), manifest)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -105,12 +105,15 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """The answer of ``compare --json``; what does not exist is left out."""
-        record = self.first_form()
-        if self.difference is None:
-            return record
-        record |= {"sentence": self.sentence, "flips": [flip.to_json() for flip in self.flips],
-                   "answers": {name: side.counts.to_json() for name, side in (("a", self.a), ("b", self.b)) if side},
-                   "refused": self.refused}
+        record: dict[str, Any] = {"verdict": self.verdict, "sentence": self.sentence, "notes": self.notes}
+        if self.a is None or self.b is None or self.difference is None:
+            return {**record, "reasons": self.reasons}
+        record |= {"items": self.a.cell.n, "a": self.a.to_json(), "b": self.b.to_json(), **self.difference.to_json(),
+                   "equal": self.equal, "sections": [section.to_json() for section in self.sections],
+                   "newly_right_ids": self.newly_right[:MAX_IDS_SHOWN],
+                   "newly_wrong_ids": self.newly_wrong[:MAX_IDS_SHOWN],
+                   "flips": [flip.to_json() for flip in self.flips],
+                   "answers": {"a": self.a.counts.to_json(), "b": self.b.counts.to_json()}, "refused": self.refused}
         if self.warnings:
             record["warnings"] = self.warnings
         if self.pass_at_k:
@@ -118,18 +121,6 @@ class Comparison:
         if isinstance(self.equivalence, Equivalence):
             record["equivalence"] = equivalence_json(self.equivalence)
         return record
-
-    def first_form(self) -> dict[str, Any]:
-        """Keys of ``compare --json`` before it had flips, with its sentence then: sealed packs have this form."""
-        record: dict[str, Any] = {"verdict": self.verdict, "sentence": self.sentence, "notes": self.notes}
-        if self.a is None or self.b is None or self.difference is None:
-            return {**record, "reasons": self.reasons}
-        sentence = _first_sentence(self.name_a, self.a.cell, self.name_b, self.b.cell, self.difference)
-        return {**record, "sentence": sentence, "items": self.a.cell.n, "a": self.a.to_json(), "b": self.b.to_json(),
-                **self.difference.to_json(), "equal": self.equal,
-                "sections": [section.to_json() for section in self.sections],
-                "newly_right_ids": self.newly_right[:MAX_IDS_SHOWN],
-                "newly_wrong_ids": self.newly_wrong[:MAX_IDS_SHOWN]}
 
 
 def compare(a: str | Path, b: str | Path, *, equivalent_within: float | None = None) -> Comparison:
@@ -147,12 +138,9 @@ def compare(a: str | Path, b: str | Path, *, equivalent_within: float | None = N
     return compare_records(*find_pair(Path(a), Path(b)), equivalent_within=equivalent_within)
 
 
-def compare_records(a: EvaluationRecord, b: EvaluationRecord, *, equivalent_within: float | None = None,
-                    refuses_noise: bool = True) -> Comparison:
-    """`compare` for units that were found already.
-
-    ``refuses_noise`` is False only to make a comparison again that was sealed before verdicts were refused.
-    """
+def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
+                    equivalent_within: float | None = None) -> Comparison:
+    """`compare` for units that were found already."""
     # Runs in two folders may have one name, and a sentence about them needs two.
     name_a, name_b = (a.name, b.name) if a.name != b.name else (f"{a.name} (A)", f"{b.name} (B)")
     different, unknown, equal = compare_configs(a.config, b.config)
@@ -172,7 +160,7 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *, equivalent_with
     side_a = ComparedSide(name=name_a, path=str(a.path), cell=cell(results_a), counts=a.answer_counts)
     side_b = ComparedSide(name=name_b, path=str(b.path), cell=cell(results_b), counts=b.answer_counts)
     measured = measured_side(name_a, a.answer_counts, results_a), measured_side(name_b, b.answer_counts, results_b)
-    refused, remarks = noise_of(*measured, verdict) if refuses_noise else (False, [])
+    refused, remarks = noise_of(*measured, verdict)
     warnings = [record.warning for record in (a, b) if record.warning]
     warnings += remarks
     # Of two that are comparable the judge is one and the same.
@@ -217,17 +205,6 @@ def comparison_sentence(a: ComparedSide, b: ComparedSide, difference: PairedDiff
     if difference.smallest_shown is not None:
         parts.append(f"{difference.n} items show differences from {100 * difference.smallest_shown:.1f} points on")
     return "; ".join(parts) + "."
-
-
-def _first_sentence(name_a: str, a: Cell, name_b: str, b: Cell, difference: PairedDifference) -> str:
-    """The sentence of `Comparison.first_form`; its wording stays."""
-    verdict = {
-        "better": f"{name_b} is better than {name_a}",
-        "worse": f"{name_b} is worse than {name_a}",
-        "inconclusive": "which of them is better stays open",
-    }[difference.verdict]
-    return (f"On the same {difference.n} items {name_b} reaches {cell_text(b)} and {name_a} {cell_text(a)}; "
-            f"the difference is {difference_text(difference, difference.p_value)}: {verdict}.")
 
 
 def not_comparable_sentence(name_a: str, name_b: str, reasons: Sequence[str]) -> str:

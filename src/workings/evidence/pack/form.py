@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from workings.errors import RecordError
-from workings.evidence.model_card import FORM
-from workings.evidence.pack.readme import FORM as README_FORM
 from workings.record.digest import is_digest
 
 PACK = "pack.json"
@@ -22,9 +20,7 @@ INSIDE, BY_DIGEST = "inside", "digest"
 
 _TENSORS = re.compile(r"checkpoints/step_\d{6,12}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}\.safetensors")
 # Exactly these keys: one that is not known here could mean something to a later version, and would go unchecked.
-_KEYS = {"schema", "workings_version", "weights", "units", "by_digest", "model_cards"}
-_LATER_KEYS = {"readme"}
-"""Packs of earlier versions do not have them."""
+_KEYS = {"schema", "workings_version", "weights", "units", "by_digest"}
 
 
 def may_be_external(file: str) -> bool:
@@ -53,15 +49,14 @@ class ExternalFile:
 
 def pack_json(version: str, weights: str, units: dict[str, str], by_digest: list[ExternalFile]) -> dict[str, Any]:
     """The contents of `pack.json`: every unit with its root, every file that is not here with its digest."""
-    return {"schema": SCHEMA, "workings_version": version, "weights": weights, "model_cards": FORM,
-            "readme": README_FORM,
+    return {"schema": SCHEMA, "workings_version": version, "weights": weights,
             "units": [{"place": place, "root": root} for place, root in sorted(units.items())],
             "by_digest": [row.to_json() for row in sorted(by_digest, key=lambda row: (row.run_path, row.file))]}
 
 
 def parse_pack(value: Any) -> tuple[dict[str, str], list[ExternalFile]]:
     """Roots of the units by path, and the files named by digest. Raises `RecordError`."""
-    if not isinstance(value, dict) or set(value) - _LATER_KEYS != _KEYS or value["schema"] != SCHEMA:
+    if not isinstance(value, dict) or set(value) != _KEYS or value["schema"] != SCHEMA:
         raise RecordError(f"{PACK}: not the keys of {SCHEMA}")
     units, rows = value["units"], value["by_digest"]
     if not isinstance(units, list) or not all(_are_texts(row, "place", "root") for row in units):

@@ -10,9 +10,6 @@ from xml.sax.saxutils import escape
 from workings.evidence.run_readme import moved_files, smoke_words, with_files
 from workings.record.manifest import RunManifest
 
-FORM = "pack_readme/2"
-"""Version of the text, raised whenever it changes; verification generates only the current version again."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class PackedRun:
@@ -27,7 +24,7 @@ class PackedRun:
 
 def readme(version: str, runs: Mapping[str, PackedRun], *, compared: Sequence[str], by_digest: bool,
            has_report: bool, has_writeup: bool) -> str:
-    """Markdown of the README. It follows from the records alone, so that verification generates it again.
+    """Markdown of the README: a view of the records, which verification renders again.
 
     Args:
         version: version of this package.
@@ -38,14 +35,13 @@ def readme(version: str, runs: Mapping[str, PackedRun], *, compared: Sequence[st
         has_writeup: whether there is a write-up.
     """
     more = ["| `report.html` | figures and tables, one page, no network |"] if has_report else []
-    more += ["| `WRITEUP.md` | the write-up, without its comments |"] if has_writeup else []
+    more += ["| `WRITEUP.md` | the write-up; its numbers name their sources in comments |"] if has_writeup else []
     more += ["| `compare.json` | the comparison of two runs |"] if compared else []
     lines = [
         "# What was trained, and how to check it", "",
         "| | |", "|---|---|", *more,
         "| `runs/` | the sealed records, and `attempts.jsonl`: every run that was started |",
         "| `model_cards/` | a page for each run, in the Hugging Face Hub's form |",
-        "| `claims.json` | every number of these pages with its source |",
         "| `recipes/`, `data/` | what was asked for, and what is known of the data |",
         "| `licences.json`, `LICENSE`, `NOTICE` | whose terms hold |",
         "| `pack.json`, `SHA256SUMS`, `SEAL.json` | every unit with its root digest, every file with its sum |", "",
@@ -67,7 +63,7 @@ def readme(version: str, runs: Mapping[str, PackedRun], *, compared: Sequence[st
         lines += _indented(f"workings compare {' '.join(map(shlex.quote, compared))}")
     # The pack has digests of the data and not the data, which may be nobody's to give away.
     lines += ["", "Data that were somebody's own are not in the pack: put each file that a command or a recipe names "
-              "at its place. `data_digests` in each run's manifest say which bytes they were.", ""]
+              "at its place. `data/digests.json` of each run says which bytes they were.", ""]
     return "\n".join(lines)
 
 

@@ -124,7 +124,7 @@ def is_recorded(text: str, row: Mapping[str, Any]) -> bool:
 def _items_per_batch(evaluation: RecordedEvaluation, settings: EvaluationSettings) -> int:
     """Items of a chunk, as the evaluation cut them."""
     recorded = evaluation.config.get(ITEMS_AT_A_TIME)
-    # Earlier versions did not write it down.
+    # An evaluation that a sampler of another package answered names no chunk.
     return recorded if type(recorded) is int and recorded > 0 else items_at_a_time(settings)
 
 

@@ -14,7 +14,6 @@ from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding, CheckVerdict
 from workings.plugins import our_names
 from workings.record.canonical import line
-from workings.record.layout import DOCTOR, MEASURED
 from workings.record.untrusted_files import TooLarge
 from workings.record.values import is_absent
 
@@ -144,14 +143,8 @@ def only_if_written_by_train(unit: Unit) -> CheckFinding | None:
 
 
 def written_by_this_version(unit: Unit) -> bool:
-    """Whether `workings train` of this version wrote a run, so that what it generates can be generated again.
-
-    Runs of the first development versions have the same number and none of the files and facts that came later. Who
-    takes all of these out of a record has them named as missing.
-    """
-    # Files and facts that came with later versions under the same number.
-    later = unit.has(DOCTOR) or unit.has(MEASURED) or bool({"processes", "row_index"} & unit.manifest.facts.keys())
-    return unit.written_by_train and later and unit.manifest.workings_version == version("workings")
+    """Whether `workings train` of this version wrote a run, so that what it generates can be generated again."""
+    return unit.written_by_train and unit.manifest.workings_version == version("workings")
 
 
 def is_our_engine(name: str) -> bool:

@@ -24,15 +24,12 @@ from workings.record.layout import (
     DEVICE_CHECKS,
     DOCTOR,
     ENVIRONMENT,
-    ENVIRONMENT_TEXT,
-    EVALUATION_UNITS,
     LOG,
     MACHINE,
     MEASURED,
     OVERRIDES,
     PLAN,
     RECIPE,
-    SAMPLES,
 )
 from workings.record.values import is_absent
 
@@ -41,14 +38,12 @@ ROUNDS_FILES = ("rounds.json", "rounds.html")
 EVALUATIONS = "eval/"
 """Folder of the evaluations in a run."""
 MISSING = "it is not there, and this version always writes it"
-ALWAYS_WRITTEN = {
-    "run": (ENVIRONMENT, ENVIRONMENT_TEXT, DEVICE_CHECKS, DOCTOR, PLAN, MEASURED, DATA_DIGESTS, OVERRIDES, RECIPE, LOG),
-    **dict.fromkeys(EVALUATION_UNITS, (SAMPLES,))}
-"""Files that are written with every unit of a kind, and that no check misses where they are gone."""
+ALWAYS_WRITTEN = (ENVIRONMENT, DEVICE_CHECKS, DOCTOR, PLAN, MEASURED, DATA_DIGESTS, OVERRIDES, RECIPE, LOG)
+"""Files that are written with every run, and that no check misses where they are gone."""
 LINE_OF_MACHINE_SECONDS = 30.0
 """Seconds of steps after which a run has a line about the load of the machine: one is written every ten seconds."""
 DEEP_COMPARISONS = frozenset({
-    "consistency.config", "consistency.views", "consistency.rows", "consistency.tokenizer", "recompute.scorecard",
+    "consistency.config", "consistency.rows", "consistency.tokenizer", "recompute.scorecard",
     "recompute.comparison", "recompute.selection", "integrity.checkpoints", "integrity.pack", "consistency.prompts",
     "consistency.teacher"})
 """Checks that compare a whole value, so that the reason of an absent value is compared as well."""
@@ -128,10 +123,10 @@ def _unowned_files(record: Record, verdicts: Verdicts) -> Iterator[str]:
 
 
 def _missing_files(unit: Unit) -> list[str]:
-    """Files that this version always writes and that are missing: of an earlier version, or removed by somebody."""
-    if unit.is_run and not unit.written_by_train:
+    """Files that are written with every run, and that are missing."""
+    if not unit.is_run or not unit.written_by_train:
         return []
-    files = [*ALWAYS_WRITTEN.get(_kind(unit), ()), *([MACHINE] if unit.is_run and _took_long(unit) else [])]
+    files = [*ALWAYS_WRITTEN, *([MACHINE] if _took_long(unit) else [])]
     return [file for file in files if not unit.has(file) and file not in unit.external_files]
 
 

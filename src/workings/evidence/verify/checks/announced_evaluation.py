@@ -11,7 +11,6 @@ from workings.errors import RecordError
 from workings.evidence.verify.checks.completion_facts import asked_our_engine
 from workings.evidence.verify.checks.environment import same_version
 from workings.evidence.verify.checks.evaluation_facts import stated_problems
-from workings.evidence.verify.checks.log_lines import logged_libraries
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import (
     check,
@@ -166,10 +165,6 @@ def _model_problems(run: Unit, config: dict[str, Any]) -> list[str]:
         pairs += [("model.run", model.get("run"), manifest.name), ("model.step", model.get("step"),
                                                                    manifest.completed_steps)]
     packages = section_of(run.json_object(ENVIRONMENT), "packages")
-    logged, told = logged_libraries(run), set(section_of(engine, "versions"))
-    if logged and logged != told:
-        return [f"{EVALUATION_CONFIG}: versions of {', '.join(sorted(told))[:80]}, the log of the run has "
-                f"{', '.join(sorted(logged))[:80]}"]
     # Only packages that both name: an engine may tell versions, such as a driver's, that are no package.
     pairs += [(f"engine.versions.{name[:40]}", number, packages[name])
               for name, number in section_of(engine, "versions").items()
@@ -274,9 +269,6 @@ def _item_problems(run: Unit, unit: Unit, config: dict[str, Any], announcement: 
         problems += [] if same_decoding else ["asked in another way than announced"]
         problems += [] if announcement.get("evaluation") == RECIPE_EVALUATION else ["announced for another place"]
         return "announced before the first step", problems
-    # Earlier versions announced the file alone. Where it was written by this package, the lines give it again.
-    if file_digest is not None and _items_file_digest(unit) == file_digest:
-        return "of the file that the run was given", problems
     return "", problems
 
 
@@ -290,22 +282,3 @@ def _known_digest(recipe: Recipe) -> str:
         # As many as `workings.inputs.datasets` makes. That room stands above this one, so the numbers are repeated.
         return bytes_digest(items_bytes(addition.make(500, 600, recipe.seed)[1]))
     return shipped_sets()[name].sha256 if name in shipped_sets() else ""
-
-
-def _items_file_digest(unit: Unit) -> str:
-    """Digest of a file of these items as this package writes it."""
-    from workings.data.generators.base import ItemRecord, items_bytes
-    seen: dict[str, ItemRecord] = {}
-    for row in unit.lines(PREDICTIONS):
-        try:
-            # Samples of one item repeat it; the file has each item once, in the same order.
-            seen.setdefault(str(row["id"]), ItemRecord(
-                id=str(row["id"]), prompt=row["prompt"], expected_answer=row["gold"], section=row["section"],
-                category=row["category"], difficulty=row["difficulty"]))
-        # Predictions without these keys come from a file of another form, which cannot be made again.
-        except (KeyError, TypeError):
-            return ""
-    try:
-        return bytes_digest(items_bytes(list(seen.values())))
-    except (TypeError, ValueError, RecordError):
-        return ""

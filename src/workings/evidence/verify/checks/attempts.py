@@ -81,12 +81,14 @@ def _parsed(data: bytes, name: str) -> list[dict[str, Any]]:
 
 
 def _missing_lines(listed: list[dict[str, Any]]) -> list[str]:
-    """Problems of lines that name a missing line before them. Lines of earlier versions name none."""
+    """Problems of lines that do not name the line before them, or name a missing one."""
     seen: set[str] = set()
     problems = []
     for number, row in enumerate(listed, start=1):
         # Not the line just before: of two runs that start at once both may follow the same one.
-        if AFTER in row and not is_absent(row[AFTER]) and row[AFTER] not in seen:
+        if AFTER not in row:
+            problems.append(f"line {number} of {ATTEMPTS} does not name the line before it")
+        elif not is_absent(row[AFTER]) and row[AFTER] not in seen:
             problems.append(f"line {number} of {ATTEMPTS} follows one that is not there")
         # Also of a line whose own predecessor is gone: only the gap itself is named, not all that follows it.
         seen.add(line_digest(row))
@@ -128,9 +130,8 @@ def _order_problems(unit: Unit, lines: dict[str, dict[str, Any]]) -> list[str]:
     names = [str(row[ATTEMPT]) for row in starts if ATTEMPT in row and not is_absent(row[ATTEMPT])]
     if len(set(names)) < len(names):
         problems.append("two of its starts name one line of the list")
-    # None at all is a run from before the list; some is a record that was put together.
-    if 0 < len(starts) - sum(ATTEMPT in row for row in starts) < len(starts):
-        problems.append("some of its starts name their line of the list, and others do not")
+    if not all(ATTEMPT in row for row in starts):
+        problems.append("a start of it does not name its line of the list")
     return problems
 
 

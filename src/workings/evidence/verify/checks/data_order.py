@@ -182,7 +182,7 @@ def uses_pairs(unit: Unit) -> bool:
 
 
 def learns_every_turn(unit: Unit) -> bool:
-    """Whether the recorded recipe trains on every turn of the assistant; earlier versions have the last one only."""
+    """Whether the recorded recipe trains on every turn of the assistant, and not on the last one only."""
     data = unit.manifest.config_snapshot.get("data")
     return isinstance(data, dict) and data.get("learn") == "all"
 

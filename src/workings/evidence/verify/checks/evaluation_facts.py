@@ -6,12 +6,13 @@ from importlib.metadata import version
 from typing import Any
 
 from workings.evidence.verify.checks.completion_facts import elsewhere_problems, judged_problems
-from workings.evidence.verify.checks.log_lines import backend_agrees
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import section_of
 from workings.record.layout import EVALUATION_CONFIG, PREDICTIONS
 from workings.record.values import is_absent
 
+BACKENDS = {"cpu": "cpu", "cuda": "gpu", "gpu": "gpu", "rocm": "gpu", "tpu": "tpu"}
+"""First words of what a library calls its devices -> platform."""
 GENERATED = "generated"
 _BASE = re.compile(r"/base-[A-Za-z0-9._-]{1,60}-([0-9a-f]{12})$")
 
@@ -76,3 +77,10 @@ def _base_name_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
         return  # an evaluation with a folder's name like this
     if key != match[1]:
         yield f"its name ends with {match[1]}, what decides its answers gives {key}"
+
+
+def backend_agrees(backend: str, platform: str) -> bool:
+    """Whether what a library calls its devices is of a platform; a word that is not known is."""
+    # Libraries append numbers and versions, as in `cuda:0` or `TPU v5`.
+    word = re.split(r"[\s:.\d]", backend.strip().lower(), maxsplit=1)[0]
+    return BACKENDS.get(word, platform) == platform

@@ -3,10 +3,10 @@
 import math
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from workings.config.training import Scorer
 from workings.errors import RecordError, RequestError
@@ -26,11 +26,12 @@ from workings.evidence.verify.registry import (
 )
 from workings.evidence.verify.result import CheckFinding
 from workings.record.canonical import line, loads
-from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS, SAMPLES
+from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS
 from workings.record.values import is_absent, is_score
 
 if TYPE_CHECKING:
     from workings.evaluation.settings import EvaluationSettings
+    from workings.evaluation.summary import EvaluationSummary
     from workings.scoring.items import Item
     from workings.scoring.judge import Judgement
     from workings.scoring.worker_pool import ScoringProcess
@@ -45,6 +46,7 @@ OUR_SCORERS: tuple[str, ...] = get_args(Scorer)
 """Scorers that come with this project. A person's own scorer is code, and code of a record is never run."""
 # Keys under which a prediction's line repeats its item, so that the digest of the items needs no file of them.
 _ITEM_KEYS = ("id", "prompt", "section", "category", "difficulty", "cluster", "aliases", "tolerance")
+_T = TypeVar("_T")
 _COMPARED = ("rule", "score", "format_ok", "reasoning_chars", "steps_checked", "steps_valid")
 
 
@@ -125,10 +127,17 @@ def scores(record: Record) -> Iterator[CheckFinding]:
 @check("recompute.scorecard", level=2, title="the scorecard, computed again from the predictions, is the recorded one",
        units=every_evaluation, example="a confidence interval that was moved up")
 def summary(unit: Unit) -> Iterator[CheckFinding]:
-    """Every cell, interval, rate and count; the samples for people, too."""
+    """Every cell, interval, rate and count."""
+    recorded = unit.json_object(EVALUATION_SUMMARY)
+    value = summary_again(unit, lambda summary: summary.to_json(recorded.get("problems", {})))
+    problems = [f"{EVALUATION_SUMMARY}: {difference}" for difference in differences(recorded, value)]
+    yield finding_from(problems, "every cell equal", unit)
+
+
+def summary_again(unit: Unit, make: "Callable[[EvaluationSummary], _T]") -> _T:
+    """What a function makes of the summary of an evaluation's predictions. Raises `RecordError`."""
     from workings.evaluation.summary import EvaluationSummary
-    recorded, config = unit.json_object(EVALUATION_SUMMARY), unit.json_object(EVALUATION_CONFIG)
-    aggregate = str(config.get("aggregate"))
+    aggregate = str(unit.json_object(EVALUATION_CONFIG).get("aggregate"))
     if not all(is_score(row.get("score")) for row in unit.lines(PREDICTIONS)):
         raise RecordError(f"{unit.tree_path(PREDICTIONS)}: not every line has a score")
     # The summary reads a file by its path, and an entry of a zip has none: this one file is copied out.
@@ -138,16 +147,10 @@ def summary(unit: Unit) -> Iterator[CheckFinding]:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")  # an overflow is no scorecard
-                recomputed = EvaluationSummary(path, aggregate)
-                value = recomputed.to_json(recorded.get("problems", {}))
-                samples = recomputed.samples_text()
+                return make(EvaluationSummary(path, aggregate))
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, Warning,
                 RequestError) as error:
             raise RecordError(f"{PREDICTIONS} cannot be summarized ({str(error)[:80]})") from None
-    problems = [f"{EVALUATION_SUMMARY}: {difference}" for difference in differences(recorded, value)]
-    if unit.has(SAMPLES) and unit.read(SAMPLES) != samples.encode("utf-8"):
-        problems.append(f"{SAMPLES} does not show these predictions")
-    yield finding_from(problems, "every cell equal", unit)
 
 
 def differences(recorded: Any, again: Any, path: str = "$") -> list[str]:

@@ -106,8 +106,6 @@ def _plan_problems(unit: Unit, plan: dict[str, Any]) -> list[str]:
 
 def _batch_problems(unit: Unit, batch: Any) -> list[str]:
     """Problems of the planned batch, compared with the recipe: accumulation, rows, positions."""
-    if batch is None:  # earlier versions did not write it down
-        return []
     recipe, mesh = unit.manifest.config_snapshot, unit.manifest.mesh
     rows = recipe.get("batch") or {}
     longest = (recipe.get("data") or {}).get("max_length")
@@ -140,7 +138,7 @@ def _growth_problems(unit: Unit, predicted: Any, after: dict[str, Any]) -> list[
     # What the process held before the first weight and what it grew by are both within its highest peak.
     if type(before) is int and type(grown) is int and before + grown > measured * (1 + PEAK_SLACK):
         problems.append(f"{MEASURED}: {before} before and {grown} more, at a peak of {measured}")
-    elif type(before) is int and type(peak_before) is int and (  # earlier versions did not write it down
+    elif type(before) is int and type(peak_before) is int and (
             (expected := growth(measured, before, peak_before)) != (grown if type(grown) is int else None)):
         problems.append(f"{MEASURED}: a growth of {str(grown)[:40]}, {measured} after {before} (and a peak of "
                         f"{peak_before}) give {expected or 'none'}")

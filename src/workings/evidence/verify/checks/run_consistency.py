@@ -232,8 +232,8 @@ def _checked_devices(checks: dict[str, Any], platform: str, count: int) -> list[
 
 def _process_problems(processes: Any, names: list[str]) -> list[str]:
     """Problems of the processes in the devices' names (`cpu:0 of process 1`): each has devices, in order."""
-    if type(processes) is not int:  # earlier versions did not write it down
-        return []
+    if type(processes) is not int:
+        return [f"{DEVICE_CHECKS} does not name the number of processes"]
     told = [int(match[1]) if (match := _OF_PROCESS.search(name)) else None for name in names]
     numbers = [part for part in told if part is not None]
     if processes == 1:

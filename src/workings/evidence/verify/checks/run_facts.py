@@ -5,7 +5,6 @@ from typing import Any
 
 from workings.evaluation.comparison.preference_change import preference_change
 from workings.evidence.verify.checks.data_order import uses_pairs
-from workings.evidence.verify.checks.log_lines import final_answers
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from, only_if_written_by_train, same_json
 from workings.evidence.verify.result import CheckFinding
@@ -19,6 +18,8 @@ SCORER = "scorer"
 FROM_CLUSTERS = ("sentence", "delta_ci_low", "delta_ci_high", "p_value", "mcnemar_p", "method",
                  "minimum_detectable_effect", "no_interval", "reason")
 """Keys of the change of a held-out score that depend on which items share a cluster."""
+MAX_ANSWER_TOKENS = 128
+"""Longest answer of which it is expected that rounding decides between no two tokens of it."""
 
 
 @check("consistency.facts", level=1, title="changes over a run are those of its log", units=every_run,
@@ -72,11 +73,33 @@ def _last_look_problems(unit: Unit) -> list[str]:
     if scorer.get("name") != looked_by or extraction.get("rules") != "default":
         return []
     marks = str(lines[-1]["held_out_right"])
-    answers = final_answers(unit, len(marks))
+    answers = _final_answers(unit, len(marks))
     given = "".join(RIGHT if row.get("score") == 1 else WRONG for row in answers)
     if not answers or given == marks:
         return []
     return [f"{METRICS} has the marks {marks[:40]} after the last step, the evaluation's answers give {given[:40]}"]
+
+
+def _final_answers(unit: Unit, count: int) -> list[dict[str, Any]]:
+    """The first of the evaluation's predictions, where the last look in training must have seen the same answers.
+
+    Both are greedy answers of the same weights, in batches of other sizes: in float32 on a CPU rounding does not decide
+    between two tokens. Empty where the two may differ.
+    """
+    formats = {unit.manifest.actual_dtypes.get(name) for name in ("parameters", "compute")}
+    evaluation = unit.recipe_evaluation
+    # Elsewhere the batch size may change the last bits of a logit, and with them a greedy token.
+    if evaluation is None or formats != {"float32"} or unit.manifest.actual_device.platform != "cpu" or (
+            unit.manifest.status != "complete"):
+        return []
+    decoding = evaluation.json_object(EVALUATION_CONFIG).get("decoding")
+    if not isinstance(decoding, dict) or decoding.get("temperature") != 0 or decoding.get("samples") != 1:
+        return []
+    rows = evaluation.lines(PREDICTIONS)[:count]
+    if any(type(row.get("completion_tokens")) is not int or row["completion_tokens"] > MAX_ANSWER_TOKENS
+           for row in rows):
+        return []
+    return rows
 
 
 def _scorer(unit: Unit, recorded: Any) -> dict[str, Any]:

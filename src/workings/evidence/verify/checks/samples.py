@@ -11,7 +11,7 @@ from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_evaluation, finding_from
 from workings.evidence.verify.result import CheckFinding
 from workings.record.canonical import loads
-from workings.record.layout import EVALUATION_CONFIG, KEPT, PAIRS, PREDICTIONS, SAMPLED, SELECTION
+from workings.record.layout import EVALUATION_CONFIG, KEPT, PAIRS, PREDICTIONS, SELECTION
 from workings.record.values import is_absent
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ def seeds(unit: Unit) -> Iterator[CheckFinding]:
         numbers = [row.get("sample") for row in group]
         if not are_numbered(numbers, samples_per_item):
             problems.append(f"{name[:60]}: samples {str(numbers[:8])[1:-1]}, asked for {samples_per_item}")
-    # Evaluations of earlier versions do not name their seeds.
-    if is_sampled and (unit.kind == SAMPLED or any("seed" in row for row in rows)):
+    if is_sampled:
         problems += [f"{str(row['id'])[:60]}: sample {row.get('sample')} from seed {row.get('seed')}, another "
                      "follows" for row in rows if not isinstance(row.get("sample"), int)
                      or row.get("seed") != sample_seed(decoding["seed"], str(row["id"]), row["sample"])]

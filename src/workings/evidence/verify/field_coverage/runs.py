@@ -17,7 +17,7 @@ _MANIFEST = (
     checked("seed engine", "consistency.config", "the recipe"),
     checked("status completed_steps training_steps", "consistency.status", "the seal, the recipe, the log"),
     checked("planned_steps", "consistency.config", "the recipe"),
-    partly("status_reason", "consistency.readme", "the README, which is made of it"),
+    partly("status_reason", "consistency.status", "the events; an interruption has only one"),
     partly("workings_version", "consistency.machine", "the packages of the environment" + ALIKE),
     partly("engine_distribution.version", "consistency.engine",
            "this package's version; of another package only its word"),
@@ -37,7 +37,7 @@ _MANIFEST = (
     checked("architecture parameters", "consistency.model", "the model's shape"),
     partly("actual_device.kind", "consistency.device", "the device that was checked" + ALIKE),
     checked("actual_device.platform actual_device.count", "consistency.device", "the device that was checked"),
-    partly("actual_device.reason", "consistency.readme", "README and training log" + ALIKE),
+    partly("actual_device.reason", "consistency.views", "the README" + ALIKE),
     checked("requested_dtypes.parameters requested_dtypes.compute requested_dtypes.moments requested_dtypes.*",
             "consistency.model", "the recipe"),
     partly("actual_dtypes.compute", "consistency.model", "the recipe; of an engine from elsewhere only its word"),
@@ -74,8 +74,7 @@ _MANIFEST = (
 )
 _METRICS = (
     checked("step", "consistency.steps", "the lines before and after"),
-    partly("loss", "consistency.log",
-           "first and last in the manifest, some in the training log; rollouts and margins bound it; " + REPLAYED),
+    partly("loss", "consistency.losses", "first and last in the manifest; rollouts and margins bound it; " + REPLAYED),
     checked("learning_rate", "consistency.learning_rate", "peak, warm-up, schedule and steps of the recipe"),
     unchecked("grad_norm", REPLAYED),
     partly("share_of_weights_changed", "consistency.checkpoints",
@@ -83,15 +82,15 @@ _METRICS = (
     checked("tokens supervised_tokens positions padding", "consistency.tokens", "the rows of the step's batch"),
     checked("batch_digest", "consistency.order", "seed and row index"),
     partly("seconds", "consistency.time_and_memory",
-           "their sum, the time between start and end, the pace in the training log"),
+           "their sum, the time between start and end"),
     partly("memory_bytes", "consistency.time_and_memory",
            "it never falls, is at most the manifest's peak, and at least what the process held before"),
     partly("memory_source", "consistency.machine",
            "the manifest, of a run that was never resumed: its processes may measure in other ways"),
-    checked("evaluation_loss", "consistency.log", "the training log", optional=True),
+    unchecked("evaluation_loss", REPLAYED),
     partly("evaluation_supervised_tokens", "consistency.tokens", "the other lines", optional=True),
     checked("teacher_mass teacher_entropy", "recompute.top_tokens", "what the teacher said", optional=True),
-    partly("reward kl_teacher", "consistency.log", "the rollouts; the training log", optional=True),
+    partly("reward kl_teacher", "consistency.rollout_metrics", "the rollouts", optional=True),
     checked("mismatch mismatch_most mismatch_ratio reward_deviation completions completion_tokens "
             "completion_tokens_least completion_tokens_most truncated empty groups_all_wrong groups_mixed "
             "groups_all_right groups_without_spread groups_left_out",
@@ -106,7 +105,7 @@ _METRICS = (
 )
 _PLAN = (
     partly("peak_bytes source", "consistency.plan",
-           "measurement, manifest and peaks; earlier records have none of them"),
+           "measurement, manifest and peaks"),
     checked("fits marginal", "consistency.plan", "peak and limit"),
     checked("limit_bytes devices mesh.* recipe", "consistency.machine", "the manifest"),
     partly("versions.*", "consistency.machine", "the packages of the environment, where they are among them"),
@@ -137,14 +136,14 @@ _CHECKPOINT = {
 }
 _RUN: Rows = {
     "run_manifest.json": _MANIFEST,
-    "README.md": (checked("", "consistency.readme", "made again from manifest, plan and rows"),),
+    "README.md": (checked("", "consistency.views", "rendered again from the record"),),
     "config/recipe.yaml": (checked("values", "consistency.recipe", "with the overrides they give the resolved recipe"),
                            unchecked("comments", "a person's words")),
     "config/overrides.json": (
         checked("overrides overrides.* renamed renamed.*", "consistency.recipe",
                 "with the recipe they give the resolved one"),
-        partly("origin base files.*", "consistency.readme", "the command in the README, which is made of it"),
-        partly("chosen chosen.*", "consistency.log", "the training log" + ALIKE),
+        partly("origin base files.*", "consistency.views", "the command in the README"),
+        unchecked("chosen chosen.*", "words about a choice"),
         unchecked("*", "words about a choice"),
     ),
     "config/resolved.json": (
@@ -180,9 +179,8 @@ _RUN: Rows = {
         partly("packages.*", "consistency.announced", "plan and evaluation, where they name it" + ALIKE),
         partly("machine.cpu_model machine.memory_bytes", "consistency.machine",
                "of a run on a CPU the manifest" + ALIKE),
-        partly("*", "consistency.views", "the same as text, which is made of it"),
+        unchecked("*", "what the machine said of itself on that day"),
     ),
-    "env/env_info.txt": (checked("", "consistency.views", "made again from the JSON"),),
     "env/device_checks.json": (
         checked("platform kind count", "consistency.device", "the manifest"),
         partly("devices.*", "consistency.device", "their number and platform; in one process none stands there twice"),
@@ -213,8 +211,8 @@ _RUN: Rows = {
     "data/rows.jsonl": (
         partly("id digest", "consistency.rows", "the digest of the index, the batches; the data are not in a record"),
         checked("tokens", "consistency.tokens", "the log's counts of every step"),
-        checked("supervised_tokens", "consistency.log",
-                "the sum over all rows; of rows that were reached, the steps' counts"),
+        checked("supervised_tokens", "consistency.rows",
+                "the digest of the whole index; of rows that were reached, the steps' counts"),
         checked("status", "consistency.tokens", "the recipe's longest row"),
         checked("reason", "consistency.tokens", "the recipe's longest row", optional=True),
         partly("prompt_digest earlier_prompt_digests.*", "consistency.rows",
@@ -239,12 +237,7 @@ _RUN: Rows = {
         checked("evaluation", "consistency.announced", "where the evaluation stands", optional=True),
         unchecked("*", "what happened, in the run's words"),
     ),
-    "train/training_log.txt": (
-        checked("steps", "consistency.log",
-                "the metrics, with the pace; what was announced before the first: manifest, shape and recipe"),
-        partly("others", "consistency.log",
-               "their forms; versions, doctor, pairs, held-out items and last samples; the others are words"),
-    ),
+    "train/training_log.txt": (unchecked("", "what the terminal showed; metrics and events are the record"),),
     "train/machine.jsonl": (
         partly("step time host_memory_used_bytes", "consistency.time_and_memory",
                "steps and times of the run, memory of the machine"),

@@ -40,7 +40,7 @@ _ANSWERS: Rows = {
         partly("problems problems.*", "consistency.answers", "there are none where completions were drawn"),
         checked("*", "recompute.scorecard", "computed again from the predictions"),
     ),
-    "samples.md": (checked("", "recompute.scorecard", "made again from the predictions"),),
+    "samples.md": (checked("", "consistency.views", "rendered again from the predictions"),),
     "predictions.jsonl": (
         checked("id section category difficulty prompt gold aliases.*", "recompute.items", "the digest of the items"),
         checked("tolerance cluster item_extra", "recompute.items", "the digest of the items", optional=True),
@@ -62,12 +62,10 @@ _ANSWERS: Rows = {
     ),
 }
 _PACK: Rows = {
-    "pack.json": (checked("workings_version", "consistency.pack", "the README"),
-                  unchecked("model_cards readme", "the form that the version that packed wrote"),
+    "pack.json": (partly("workings_version", "consistency.views", "the README, where it is this version"),
                   checked("*", "integrity.pack", "the units that are here")),
-    "claims.json": (checked("*", "recompute.claims", "the records that it names"),),
     "compare.json": (checked("*", "recompute.comparison", "computed again from the predictions"),),
-    "model_cards/*": (checked("", "recompute.model_cards", "made again from the records"),),
+    "model_cards/*": (checked("", "consistency.views", "rendered again from the records"),),
     "rounds.json": (unchecked("seconds", "nothing else says how long all parts took"),
                     partly("stopped", "recompute.rounds", "the last comparison, where it is the reason"),
                     checked("*", "recompute.rounds", "runs and samples of its rounds, compared again")),
@@ -78,10 +76,10 @@ _PACK: Rows = {
                      partly("contents of traces", "recompute.rounds", "the digest in the start, where it is told"),
                      partly("rounds", "recompute.rounds", "at least as many as were made"),
                      unchecked("*", "what was asked for; nothing else says so")),
-    "report.html": (checked("", "recompute.report", "drawn again from the records; its numbers are claims"),),
-    "README.md": (checked("", "consistency.pack", "written again from the records"),),
+    "report.html": (checked("", "recompute.report", "drawn again from the records"),),
+    "README.md": (checked("", "consistency.views", "rendered again from the records"),),
     "recipes/*": (checked("", "consistency.pack", "the recipes of its runs"),),
-    "WRITEUP.md": (partly("", "recompute.claims", "numbers with a source; the words are somebody's"),),
+    "WRITEUP.md": (partly("", "recompute.writeup", "numbers with a source; the words are somebody's"),),
     "runs/attempts.jsonl": (partly("*", "consistency.attempts", "the runs, and the lines that follow"),),
     "*": (unchecked("*", ANOTHERS_WORD), unchecked("", ANOTHERS_WORD)),
 }

@@ -1,0 +1,109 @@
+"""Texts for people that follow from a record: READMEs, model cards, samples. They are views and no evidence.
+
+`verify` renders each again and compares the bytes, and `workings verify --render` prints what the record gives.
+"""
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RequestError
+from workings.evidence.model_card import model_card
+from workings.evidence.pack.form import COMPARISON, PACK, REPORT
+from workings.evidence.pack.readme import PackedRun, readme
+from workings.evidence.run_readme import run_readme
+from workings.evidence.verify.checks.evaluations import summary_again
+from workings.evidence.verify.load import load
+from workings.evidence.verify.record import PACK_KIND, Unit
+from workings.evidence.verify.registry import section_of
+from workings.evidence.verify.tree import open_tree
+from workings.evidence.writeup import WRITEUP
+from workings.record.layout import (
+    EVALUATION_CONFIG,
+    EVALUATION_SUMMARY,
+    EVALUATION_UNITS,
+    MEASURED,
+    OVERRIDES,
+    PROMPTS,
+    README,
+    ROWS,
+    SAMPLES,
+)
+
+CARDS = "model_cards"
+"""Folder of the model cards of a pack."""
+View = Callable[[], str]
+"""Renders a text. Raises `RecordError`."""
+
+
+def views_of(unit: Unit) -> dict[str, View]:
+    """The texts that this version makes of a unit, by their names in it; none of what `train` did not write."""
+    if unit.is_run:
+        return {README: lambda: _run_readme(unit)} if unit.written_by_train else {}
+    if unit.kind in EVALUATION_UNITS:
+        return {SAMPLES: lambda: summary_again(unit, lambda summary: summary.samples_text())}
+    if unit.kind != PACK_KIND:
+        return {}
+    cards = {f"{CARDS}/{path.rpartition('/')[2]}.md": lambda path=path, run=run: _card(path, run)
+             for path, run in runs_in(unit).items()}
+    return {README: lambda: _pack_readme(unit), **cards}
+
+
+def writer_of(unit: Unit) -> str:
+    """Version of this package that wrote a unit's views. Raises `RecordError`."""
+    if unit.is_run:
+        return unit.manifest.workings_version
+    if unit.kind == PACK_KIND:
+        return str(unit.json_object(PACK).get("workings_version"))
+    return str(section_of(unit.json_object(EVALUATION_CONFIG), "software").get("workings", version("workings")))
+
+
+def render(path: Path, name: str) -> str:
+    """A view of the outermost unit of a record.
+
+    Raises:
+        RequestError: the record has no view of this name.
+        RecordError: the record cannot be read.
+    """
+    views = views_of(load(open_tree(path)).units[0])
+    if name not in views:
+        raise RequestError(f"{path} has no view named {name!r}", f"one of {', '.join(views) or 'none'}",
+                           f"workings verify {path} --render {next(iter(views), README)}")
+    return views[name]()
+
+
+def runs_in(pack: Unit) -> dict[str, Unit]:
+    """Runs of a pack by their path in it."""
+    return {path_in(pack, run): run for run in pack.record.runs if run.path.startswith(pack.tree_path(""))}
+
+
+def path_in(pack: Unit, unit: Unit) -> str:
+    """Path of a unit in a pack."""
+    return unit.path[len(pack.path):].lstrip("/")
+
+
+def _run_readme(run: Unit) -> str:
+    index = PROMPTS if run.has(PROMPTS) else ROWS
+    return run_readme(run.manifest, asked=run.json_object(OVERRIDES), index=index, rows=run.lines(index),
+                      metrics=run.metrics, measured=run.json_object(MEASURED))
+
+
+def _card(path: str, run: Unit) -> str:
+    evaluations = {unit.path.rpartition("/")[2]: {"summary": unit.json(EVALUATION_SUMMARY),
+                                                  "config": unit.json(EVALUATION_CONFIG)}
+                   for unit in run.record.evaluations if unit.parent is run}
+    return model_card(path, run.manifest, run.root, evaluations)
+
+
+def _pack_readme(pack: Unit) -> str:
+    contents: Mapping[str, Any] = pack.json_object(PACK)
+    compared: Any = pack.json(COMPARISON) if pack.has(COMPARISON) else {}
+    # The README names the run: `runs/a` for `runs/a/eval/items`.
+    sides = ["/".join(str(compared[side]["path"]).split("/")[:2]) for side in ("a", "b") if side in compared]
+    return readme(
+        str(contents["workings_version"]), {path: PackedRun(
+            root=run.root, manifest=run.manifest, asked=run.json(OVERRIDES) if run.has(OVERRIDES) else {})
+            for path, run in runs_in(pack).items()},
+        compared=sides, by_digest=bool(contents["by_digest"]), has_report=pack.has(REPORT),
+        has_writeup=pack.has(WRITEUP))
