@@ -5,26 +5,15 @@ from typing import Annotated
 
 import typer
 
-from workings.cli.model_options import (
-    MODEL_HELP,
-    DeviceOption,
-    EngineOption,
-    PrecisionOption,
-    TemplateOption,
-    TokenizerOption,
-    as_recorded,
-    typed,
-    weights_request,
-)
-from workings.cli.output import JsonFlag, answer, say
+from workings.cli.output import JsonFlag, answer
 
-judge_app = typer.Typer(help="Check a language model as the judge, or serve one.", no_args_is_help=True,
+judge_app = typer.Typer(help="Check a language model as the judge.", no_args_is_help=True,
                         rich_markup_mode=None)
 
 
 @judge_app.callback()
 def judge_group() -> None:
-    """Check a language model as the judge, or serve one."""
+    """Check a language model as the judge."""
 
 
 @judge_app.command("check")
@@ -49,28 +38,3 @@ def check_command(
     answer(judge.recorded() | {"out": str(out)}, as_json=as_json, text=check_text(judge, out))
     if not judge.passed:
         raise typer.Exit(1)
-
-
-@judge_app.command("serve")
-def serve_command(
-    model: Annotated[str, typer.Argument(help=MODEL_HELP)],
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: a free one.")] = 8765,
-    template: TemplateOption = None,
-    engine: EngineOption = None,
-    precision: PrecisionOption = None,
-    tokenizer: TokenizerOption = None,
-    device: DeviceOption = None,
-) -> None:
-    """Serve a run or other weights of this machine as a judge, until Ctrl-C; for this machine alone."""
-    from workings.runs.judge_serve import judge_server
-    from workings.runs.open_model import AS_RECORDED, open_run, open_weights
-
-    opening = typed(template=template, engine=engine, precision=precision, tokenizer=tokenizer)
-    as_recorded(model, opening, f"workings judge serve {model} --template tokenizer")  # refuses what cannot be opened
-    session = (open_weights(model, weights_request(opening, device, "any")).session if opening else
-               open_run(Path(model), device or AS_RECORDED).session)
-    name = Path(model).resolve().name
-    with judge_server(session, name, port) as server:
-        say(f"to check it: workings judge check --url http://127.0.0.1:{server.server_port}/v1 --model {name} "
-            "--items LABELLED.jsonl --out judge.json")
-        server.serve_forever()

@@ -20,7 +20,7 @@ COMMAND_GROUPS: dict[str, tuple[str, ...]] = {
     "Train": ("plan", "train", "launch", "fetch", "sample", "select", "improve", "ask"),
     "Measure": ("eval", "judge", "compare", "baseline", "gate"),
     "Prove": ("verify", "replay", "parity", "note", "key", "sign"),
-    "Show": ("ui", "track", "pack", "export", "kaggle"),
+    "Show": ("ui", "serve", "track", "pack", "export", "kaggle"),
 }
 """Heading -> commands, in the order of a person's work."""
 

@@ -86,7 +86,7 @@ class Endpoint:
             time.sleep(2 ** (attempt - 1))
         raise RequestError(f"the judge at {self.url} gave no reply ({problem[:300]})",
                            f"an endpoint that answers {self.model} at /chat/completions at temperature 0",
-                           f"a key belongs into {KEY}; a run is served by: workings judge serve RUN")
+                           f"a key belongs into {KEY}; a run is served by: workings serve RUN")
 
 
 def _content(answer: Any) -> str:

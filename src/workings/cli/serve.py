@@ -1,0 +1,62 @@
+"""`workings serve`: a run behind OpenAI's HTTP interface, for other people's programs."""
+
+import os
+import secrets
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from workings.cli.model_options import (
+    MODEL_HELP,
+    DeviceOption,
+    EngineOption,
+    PrecisionOption,
+    TemplateOption,
+    TokenizerOption,
+    as_recorded,
+    typed,
+    weights_request,
+)
+from workings.cli.output import say
+from workings.errors import RequestError
+from workings.hints import pip_install
+
+TOKEN = "WORKINGS_SERVE_TOKEN"
+"""Environment variable with the token that clients send as their API key."""
+
+
+def serve_command(
+    model: Annotated[str, typer.Argument(help=MODEL_HELP)],
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0: a free one.")] = 8000,
+    template: TemplateOption = None,
+    engine: EngineOption = None,
+    precision: PrecisionOption = None,
+    tokenizer: TokenizerOption = None,
+    device: DeviceOption = None,
+) -> None:
+    """Answer other programs on this machine as OpenAI's interface does, until Ctrl-C.
+
+    Clients send the token in WORKINGS_SERVE_TOKEN, or the printed one, as their API key. For load, export the run and
+    serve it with vLLM.
+    """
+    try:
+        from workings.serving.server import HOST, listen, make_server
+    # A web server is an extra, so that training machines need none.
+    except ModuleNotFoundError as error:
+        raise RequestError(f"workings serve needs {error.name}, which is not installed", "the libraries of the page",
+                           pip_install("ui")) from error
+    from workings.runs.open_model import AS_RECORDED, open_run, open_weights
+
+    opening = typed(template=template, engine=engine, precision=precision, tokenizer=tokenizer)
+    as_recorded(model, opening, f"workings serve {model} --template tokenizer")  # refuses what cannot be opened
+    listener = listen(port)  # before the model is loaded, which takes longer than to find that the port is taken
+    session = (open_weights(model, weights_request(opening, device, "any")).session if opening else
+               open_run(Path(model), device or AS_RECORDED).session)
+    name, token = Path(model).resolve().name, os.environ.get(TOKEN) or secrets.token_urlsafe(24)
+    url = f"http://{HOST}:{listener.getsockname()[1]}/v1"
+    say(f"{name} answers at {url}; stop it with Ctrl-C\n"
+        f"  export OPENAI_BASE_URL={url} OPENAI_API_KEY={token}\n"
+        f"  as a judge: WORKINGS_JUDGE_KEY={token} workings judge check --url {url} --model {name} "
+        "--items LABELLED.jsonl --out judge.json")
+    make_server(session, name, token=token).run(sockets=[listener])

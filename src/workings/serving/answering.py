@@ -1,0 +1,136 @@
+"""Completions of a `ModelSession` for the server: one request at a time, with stop texts and log probabilities."""
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+
+from workings.data.batches import make_batch
+from workings.data.rows import Row
+from workings.engines.base import Completion, LikelihoodEngine, StreamingEngine
+from workings.engines.session import ModelSession
+from workings.errors import RequestError
+from workings.evaluation.generate import sample_seed, sampling_engine
+from workings.serving.requests import ChatRequest, TextRequest
+
+LENGTH_STEP = 128
+"""Rows whose log probabilities are computed have a multiple of this length, so that few programs are compiled."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """One completion as a client receives it."""
+
+    text: str
+    finish_reason: str
+    """``stop`` or ``length``."""
+    prompt_tokens: int
+    tokens: tuple[int, ...]
+    log_probs: tuple[float, ...] = ()
+    """Natural log probability of each token, where the request asks for them."""
+
+
+class Answerer:
+    """Answers requests with one model; an engine's state takes one call at a time, so requests wait for each other."""
+
+    def __init__(self, session: ModelSession) -> None:
+        self._session = session
+        self._lock = Lock()
+
+    def prompts(self, request: ChatRequest | TextRequest) -> list[list[int]]:
+        """Token ids of every prompt of a request. Raises `RequestError`: turns that the template does not take."""
+        template, tokenizer = self._session.template, self._session.tokenizer
+        if isinstance(request, ChatRequest):
+            *history, (_, question) = [message.turn for message in request.messages]
+            return [template.prompt_ids(question, history)]
+        return [template.with_bos(tokenizer.encode(prompt)) if isinstance(prompt, str) else prompt
+                for prompt in request.prompts]
+
+    def answers(self, request: ChatRequest | TextRequest, tell: Callable[[str], None] | None = None) -> list[Answer]:
+        """``n`` answers to each prompt, those to one prompt together.
+
+        Args:
+            request: what is asked.
+            tell: receives the text of a single greedy answer piece by piece; of other answers nothing before the end.
+
+        Raises:
+            RequestError: what the engine or the template does not do.
+        """
+        prompts = self.prompts(request)
+        with self._lock:
+            asked = [prompt for prompt in prompts for _ in range(request.n)]
+            if tell and len(asked) == 1 and can_stream(self._session, request):
+                completions: Sequence[Completion] = [self._stream(asked[0], request, tell)]
+            else:
+                completions = self._complete(asked, request)
+            return [self._answer(prompt, completion, request)
+                    for prompt, completion in zip(asked, completions, strict=True)]
+
+    def _complete(self, prompts: Sequence[list[int]], request: ChatRequest | TextRequest) -> Sequence[Completion]:
+        engine, state, stop_ids = self._session.engine, self._session.state, self._session.template.stop_ids
+        if request.temperature == 0:
+            return engine.generate(state, prompts, max_new_tokens=request.longest, stop_ids=stop_ids)
+        seed = secrets.randbelow(2**32) if request.seed is None else request.seed
+        return sampling_engine(engine, request.temperature).sample(
+            state, prompts, max_new_tokens=request.longest, stop_ids=stop_ids, temperature=request.temperature,
+            seeds=[sample_seed(seed, "request", index) for index in range(len(prompts))])
+
+    def _stream(self, prompt: list[int], request: ChatRequest | TextRequest, tell: Callable[[str], None]) -> Completion:
+        engine, told, written = self._session.engine, "", []
+        assert isinstance(engine, StreamingEngine)
+
+        def pass_on(token: int) -> None:
+            nonlocal told
+            written.append(token)
+            text = self._session.tokenizer.decode(written)
+            # A letter of several tokens is not whole yet.
+            if not text.endswith("\N{REPLACEMENT CHARACTER}") and text.startswith(told):
+                tell(text[len(told):])
+                told = text
+
+        completion = engine.stream(self._session.state, prompt, max_new_tokens=request.longest,
+                                   stop_ids=self._session.template.stop_ids, tell=pass_on)
+        if rest := self._session.tokenizer.decode(completion.tokens)[len(told):]:
+            tell(rest)
+        return completion
+
+    def _answer(self, prompt: list[int], completion: Completion, request: ChatRequest | TextRequest) -> Answer:
+        tokens, decode = list(completion.tokens), self._session.tokenizer.decode
+        text, reason = decode(tokens), str(completion.finish_reason)
+        ends = [found for stop in request.stop if stop and (found := text.find(stop)) >= 0]
+        if ends:
+            text, reason = text[:min(ends)], "stop"
+            # The shortest beginning of the tokens that holds the text.
+            tokens = next(tokens[:count] for count in range(len(tokens) + 1)
+                          if decode(tokens[:count]).startswith(text))
+        log_probs: tuple[float, ...] = ()
+        if request.wants_log_probs:
+            log_probs = tuple(completion.log_probs[:len(tokens)]) or self._log_probs(prompt, tokens)
+        return Answer(text=text, finish_reason=reason, prompt_tokens=len(prompt), tokens=tuple(tokens),
+                      log_probs=log_probs)
+
+    def _log_probs(self, prompt: list[int], tokens: list[int]) -> tuple[float, ...]:
+        """Log probabilities at temperature 1 of greedy tokens, which the engine computes in a pass of its own."""
+        engine = self._session.engine
+        if not isinstance(engine, LikelihoodEngine):
+            raise RequestError(f"engine {engine.name} computes no log probabilities", "engine jax or torch",
+                               "leave logprobs out")
+        row = Row(id="request", tokens=np.array([*prompt, *tokens], np.int32), prompt_digest="",
+                  loss_mask=np.array([0] * len(prompt) + [1] * len(tokens), np.uint8))
+        rows = engine.describe().mesh.get("fsdp", 1)
+        length = -(-len(row.tokens) // LENGTH_STEP) * LENGTH_STEP
+        batch = make_batch([[row], *[[]] * (rows - 1)], (1, rows), length, 0)
+        values = engine.log_probs(self._session.state, batch)[0, 0]
+        # A position's log probability is that of the next token.
+        return tuple(float(value) for value in values[len(prompt) - 1:len(row.tokens) - 1])
+
+    def token_texts(self, tokens: Sequence[int]) -> list[str]:
+        """The text of each token alone."""
+        return [self._session.tokenizer.decode([token]) for token in tokens]
+
+
+def can_stream(session: ModelSession, request: ChatRequest | TextRequest) -> bool:
+    """Whether an answer can be passed on while it is written: greedy, and no stop text could take it back."""
+    return request.temperature == 0 and not request.stop and isinstance(session.engine, StreamingEngine)

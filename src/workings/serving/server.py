@@ -1,0 +1,187 @@
+"""The routes ``/v1/models``, ``/v1/chat/completions`` and ``/v1/completions``, for this machine and with a token."""
+
+import hmac
+import json
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from queue import SimpleQueue
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+
+from workings.engines.session import ModelSession
+from workings.errors import RequestError, WorkingsError
+from workings.serving.answering import Answer, Answerer
+from workings.serving.requests import ChatRequest, TextRequest
+
+HOST = "127.0.0.1"
+
+
+def make_app(session: ModelSession, name: str, *, token: str) -> FastAPI:
+    """The application that answers with one model.
+
+    Args:
+        session: the model.
+        name: what requests call it.
+        token: what a request must carry as ``Authorization: Bearer TOKEN``.
+    """
+    app = FastAPI(title="workings", docs_url=None, redoc_url=None, openapi_url=None)
+    answerer, created = Answerer(session), int(time.time())
+
+    @app.middleware("http")
+    async def only_with_the_token(request: Request, answer: Any) -> Response:
+        given = request.headers.get("authorization", "").removeprefix("Bearer ")
+        # A site in a browser could point its name at this address: it sends its own name as the host.
+        if request.url.hostname not in (HOST, "localhost") or not hmac.compare_digest(given.encode(), token.encode()):
+            return problem(401, "the token that `workings serve` printed is missing: send it as the API key")
+        return await answer(request)
+
+    @app.exception_handler(RequestValidationError)
+    def not_understood(_: Request, error: RequestValidationError) -> JSONResponse:
+        return problem(400, "; ".join(validation_text(one) for one in error.errors()))
+
+    @app.exception_handler(WorkingsError)
+    def refused(_: Request, error: WorkingsError) -> JSONResponse:
+        return problem(400, str(error))
+
+    @app.get("/v1/models")
+    def models() -> dict[str, Any]:
+        return {"object": "list", "data": [
+            {"id": name, "object": "model", "created": created, "owned_by": "workings"}]}
+
+    @app.post("/v1/chat/completions")
+    def chat(request: ChatRequest) -> Response:
+        return reply(answerer, request, name)
+
+    @app.post("/v1/completions")
+    def text(request: TextRequest) -> Response:
+        return reply(answerer, request, name)
+
+    return app
+
+
+def validation_text(error: Any) -> str:
+    """Key and reason of one mistake in a request."""
+    where = ".".join(str(part) for part in error["loc"] if part != "body")
+    reason = "this key is not supported" if error["type"] == "extra_forbidden" else error["msg"]
+    return f"{where or 'the request'}: {reason}"
+
+
+def problem(status: int, message: str) -> JSONResponse:
+    """An error as OpenAI's clients read it."""
+    return JSONResponse({"error": {"message": message, "type": "invalid_request_error", "param": None, "code": None}},
+                        status_code=status)
+
+
+def reply(answerer: Answerer, request: ChatRequest | TextRequest, name: str) -> Response:
+    """The answer to one request, whole or streamed."""
+    if request.model != name:
+        return problem(404, f"the model {request.model!r} is not here; this server answers as {name!r}")
+    answerer.prompts(request)  # a mistake is an error of the request, not of a stream that has begun
+    chat = isinstance(request, ChatRequest)
+    head = {"id": f"{'chatcmpl' if chat else 'cmpl'}-{secrets.token_hex(12)}", "created": int(time.time()),
+            "model": name}
+    if request.stream:
+        return StreamingResponse(events(answerer, request, head), media_type="text/event-stream")
+    answers = answerer.answers(request)
+    return JSONResponse(head | {
+        "object": "chat.completion" if chat else "text_completion", "usage": usage(answers, request),
+        "choices": [choice(answerer, request, index, answer) for index, answer in enumerate(answers)]})
+
+
+def choice(answerer: Answerer, request: ChatRequest | TextRequest, index: int, answer: Answer) -> dict[str, Any]:
+    """One entry of ``choices``."""
+    content = ({"message": {"role": "assistant", "content": answer.text}} if isinstance(request, ChatRequest)
+               else {"text": answer.text})
+    return {"index": index, **content, "finish_reason": answer.finish_reason,
+            "logprobs": log_probs(answerer, request, answer)}
+
+
+def log_probs(answerer: Answerer, request: ChatRequest | TextRequest, answer: Answer) -> dict[str, Any] | None:
+    """Log probabilities in the form of the request's interface; None where they are not asked for."""
+    if not request.wants_log_probs:
+        return None
+    texts = answerer.token_texts(answer.tokens)
+    if isinstance(request, ChatRequest):
+        return {"content": [{"token": text, "logprob": value, "bytes": list(text.encode()), "top_logprobs": []}
+                            for text, value in zip(texts, answer.log_probs, strict=True)]}
+    offsets = [sum(len(text) for text in texts[:index]) for index in range(len(texts))]
+    return {"tokens": texts, "token_logprobs": list(answer.log_probs), "text_offset": offsets,
+            "top_logprobs": [{text: value} for text, value in zip(texts, answer.log_probs, strict=True)]}
+
+
+def usage(answers: list[Answer], request: ChatRequest | TextRequest) -> dict[str, int]:
+    """Tokens of a request: each prompt counts once."""
+    prompt = sum(answer.prompt_tokens for answer in answers[::request.n])
+    completion = sum(len(answer.tokens) for answer in answers)
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+
+def events(answerer: Answerer, request: ChatRequest | TextRequest, head: dict[str, Any]) -> Iterator[str]:
+    """Server-sent events of a streamed answer: pieces of text, the reason why it ended, the token counts."""
+    chat = isinstance(request, ChatRequest)
+    head = head | {"object": "chat.completion.chunk" if chat else "text_completion"}
+    pieces: SimpleQueue[str | None] = SimpleQueue()
+    found: list[list[Answer] | WorkingsError] = []
+
+    def work() -> None:
+        try:
+            found.append(answerer.answers(request, pieces.put))
+        except WorkingsError as error:
+            found.append(error)
+        finally:
+            pieces.put(None)
+
+    def chunk(index: int, text: str | None, reason: str | None = None, values: Any = None) -> str:
+        content: dict[str, Any] = {"text": text or ""}
+        if chat:
+            content = {"delta": {} if text is None else {"role": "assistant", "content": text}}
+        return event(head | {"choices": [{"index": index, **content, "finish_reason": reason, "logprobs": values}]})
+
+    threading.Thread(target=work, daemon=True).start()
+    told = False
+    while (piece := pieces.get()) is not None:
+        told = True
+        yield chunk(0, piece)
+    result = found[0] if found else RequestError("the model failed", "an answer", "look at the server's output")
+    if isinstance(result, WorkingsError):
+        yield event({"error": {"message": str(result), "type": "invalid_request_error"}})
+    else:
+        for index, answer in enumerate(result):
+            values = log_probs(answerer, request, answer)
+            if not told or values:
+                yield chunk(index, "" if told else answer.text, values=values)
+            yield chunk(index, None, answer.finish_reason)
+        if request.wants_usage:
+            yield event(head | {"choices": [], "usage": usage(result, request)})
+    yield "data: [DONE]\n\n"
+
+
+def event(value: dict[str, Any]) -> str:
+    """One server-sent event."""
+    return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
+
+
+def listen(port: int) -> socket.socket:
+    """A socket that listens on this machine only; port 0 takes a free one. Raises `RequestError`: it is taken."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+    except OSError as error:
+        listener.close()
+        raise RequestError(f"another program listens on port {port}", "a free port", "--port 0") from error
+    listener.listen(128)
+    return listener
+
+
+def make_server(session: ModelSession, name: str, *, token: str) -> uvicorn.Server:
+    """The server over one model; ``run(sockets=[…])`` serves until it is told to stop."""
+    return uvicorn.Server(uvicorn.Config(make_app(session, name, token=token), log_level="warning", log_config=None,
+                                         access_log=False, server_header=False, timeout_graceful_shutdown=2))

@@ -1,0 +1,114 @@
+"""`workings serve`: other people's clients ask a model of this machine."""
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import lm_eval
+import pytest
+from openai import OpenAI
+
+from tests.serving.serving_helpers import TOKEN, served
+from workings.errors import RequestError
+from workings.scoring.judge_endpoint import KEY, Endpoint
+from workings.serving.server import listen
+from workings.testing import adding_model
+
+QUESTION = {"model": "adder", "messages": [{"role": "user", "content": "What is 1+7?"}], "temperature": 0}
+SUM = "<reasoning>1+7=8</reasoning><answer>8</answer>"
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A model that adds, behind the server."""
+    with served(adding_model(), "adder") as address:
+        yield address
+
+
+def test_the_openai_package_lists_asks_and_streams(url: str) -> None:
+    with OpenAI(base_url=url, api_key=TOKEN) as client:
+        ask_in_every_form(client)
+
+
+def ask_in_every_form(client: OpenAI) -> None:
+    """Lists, asks, cuts, stops and streams."""
+    assert [model.id for model in client.models.list()] == ["adder"]
+    found = client.chat.completions.create(**QUESTION, n=2, max_tokens=100)
+    assert [choice.message.content for choice in found.choices] == [SUM, SUM]
+    assert found.usage is not None
+    assert (found.usage.prompt_tokens, found.usage.completion_tokens) == (12, 2 * len(SUM))
+    cut = client.chat.completions.create(**QUESTION, max_completion_tokens=11).choices[0]
+    assert (cut.message.content, cut.finish_reason) == (SUM[:11], "length")
+    stopped = client.chat.completions.create(**QUESTION, stop="</reasoning>").choices[0]
+    assert (stopped.message.content, stopped.finish_reason) == ("<reasoning>1+7=8", "stop")
+    *chunks, counts = client.chat.completions.create(**QUESTION, stream=True, stream_options={"include_usage": True})
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == SUM
+    assert [chunk.choices[0].finish_reason for chunk in chunks] == [None, "stop"]
+    assert counts.usage.total_tokens == 12 + len(SUM)
+
+
+def test_a_judge_asks_it_once_a_question(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY, TOKEN)
+    endpoint = Endpoint(url, "adder", 64)
+    replies = endpoint.replies([f"What is {n}+7?" for n in (1, 2, 3, 1)])
+    assert replies[0] == replies[3] == SUM
+    assert len(endpoint.kept) == 3
+
+
+@pytest.mark.slow
+def test_lm_evaluation_harness_scores_it(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "items.jsonl").write_text("".join(
+        json.dumps({"q": f"What is {n}+7?", "a": str(n + 7)}) + "\n" for n in (1, 2, 4)))
+    task = {"task": "sums", "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(
+        tmp_path / "items.jsonl")}}, "test_split": "test", "output_type": "generate_until", "doc_to_text": "{{q}}",
+        "doc_to_target": "<answer>{{a}}</answer>", "generation_kwargs": {"until": ["\n"], "temperature": 0},
+        "process_results": lambda doc, results: {"acc": float(f"<answer>{doc['a']}</answer>" in results[0])},
+        "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}]}
+    monkeypatch.setenv("OPENAI_API_KEY", TOKEN)
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    found = lm_eval.simple_evaluate(
+        model="local-chat-completions", model_args={"model": "adder", "base_url": f"{url}/chat/completions"},
+        tasks=[task], apply_chat_template=True, bootstrap_iters=0)
+    # The adder is wrong where the first number is a multiple of four.
+    assert found["results"]["sums"]["acc,none"] == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(("change", "code", "told"), [
+    ({"model": "other"}, 404, "answers as 'adder'"),
+    ({"messages": []}, 400, "messages"),
+    ({"messages": [{"role": "tool", "content": "1"}]}, 400, "role"),
+    ({"messages": [{"role": "assistant", "content": "1"}]}, 400, "must be the user's"),
+    ({"top_p": 0.9}, 400, "top_p"),
+    ({"min_p": 0.1}, 400, "min_p: this key is not supported"),
+    ({"tools": [{"type": "function"}]}, 400, "tools"),
+    ({"temperature": 1}, 400, "does not sample"),
+    ({"logprobs": True}, 400, "computes no log probabilities"),
+])
+def test_what_would_change_the_answer_unseen_is_refused(url: str, change: dict, code: int, told: str) -> None:
+    body = json.dumps({**QUESTION, **change}).encode()
+    with pytest.raises(HTTPError) as caught:
+        urlopen(Request(f"{url}/chat/completions", body, {
+            "content-type": "application/json", "authorization": f"Bearer {TOKEN}"}))
+    with caught.value as error:
+        assert error.code == code
+        assert told in json.load(error)["error"]["message"]
+
+
+@pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer wrong"},
+                                     {"authorization": f"Bearer {TOKEN}", "host": "attacker.example"}])
+def test_nobody_asks_without_the_token_or_under_another_name(url: str, headers: dict[str, str]) -> None:
+    with pytest.raises(HTTPError) as caught:
+        urlopen(Request(f"{url}/models", headers=headers))
+    with caught.value as error:
+        assert error.code == 401
+
+
+def test_a_port_that_is_taken_is_refused() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        with pytest.raises(RequestError, match="another program listens on port"):
+            listen(other.getsockname()[1])
