@@ -41,7 +41,8 @@ def _use_utf8() -> None:
     # A terminal that cannot show a character gets its escape; Python itself does so for standard error only.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            with suppress(OSError):  # a file in whose place another program has put a pipe: Python cannot find its end
+                stream.reconfigure(errors="backslashreplace")
 
 
 def _open_closed_streams() -> None:
