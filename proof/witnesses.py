@@ -44,7 +44,7 @@ def main() -> int:
     write_result(RESULT, what="Whether each field of real records has a witness that finds a change, or a mark.",
                  command="python -m proof.witnesses", packages=["pydantic", "rfc8785"], values={
         "table": {"rows": len(rows), "said": sum(not row.check for row in rows),
-                  "in_part": sum(row.is_partial for row in rows)},
+                  "in_part": sum(row.partly for row in rows)},
         "fields": total | {"by_record": found},
         "example": {"level": example.level, "failed": example.failed, "said": len(example.unchecked_fields),
                     "processor_seconds": round(seconds, 2)}})

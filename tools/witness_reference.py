@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from tools.generated import deliver
-from workings.evidence.verify.field_coverage.rows import FieldCoverage
 from workings.evidence.verify.field_coverage.table import files_of, kinds, rows_of
+from workings.record.coverage import Checked
 
 PAGE = Path("docs/reference/witnesses.md")
 TITLES = {"run": "A run", "beside": "Beside the runs", "eval": "An evaluation", "samples": "Samples",
@@ -36,9 +36,9 @@ def render() -> str:
     return "\n".join(parts)
 
 
-def _row(row: FieldCoverage) -> str:
-    witness = f"`{row.check}`{', in part' if row.is_partial else ''}" if row.check else "*said, not checked*"
-    return f"| {f'`{row.field}`' if row.field else 'the whole file'} | {witness} | {row.derived_from} |"
+def _row(row: Checked) -> str:
+    witness = f"`{row.check}`{', in part' if row.partly else ''}" if row.check else "*said, not checked*"
+    return f"| {f'`{row.field}`' if row.field else 'the whole file'} | {witness} | {row.against} |"
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 def test_every_row_names_a_check_that_there_is() -> None:
     rows = [row for kind in table.kinds() for row in table.rows_of(kind)]
     assert {row.check for row in rows} - set(CHECKS) == {""}
-    assert all(row.derived_from for row in rows)
+    assert all(row.against for row in rows)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from workings.errors import RecordError
 from workings.record.canonical import find_nulls, loads
+from workings.record.coverage import ALIKE, CLOCK, CODE, Checked, record_file, unsaid
 from workings.record.layout import MANIFEST
 from workings.record.values import Absent, Digest, Finite, absent
 
@@ -38,20 +39,23 @@ class _Part(BaseModel):
 class Distribution(_Part):
     """An installed package."""
 
-    name: str
-    version: str
+    name: Annotated[str, Checked("consistency.engine", "this package; of another one there is only its word")]
+    version: Annotated[
+        str,
+        Checked("consistency.engine", "this package's version; of another package only its word", partly=True),
+    ]
 
 
 class DeviceRecord(_Part):
     """Device that a run actually used."""
 
-    platform: str
+    platform: Annotated[str, Checked("consistency.device", "the device that was checked")]
     """`cpu`, `gpu` or `tpu`."""
-    kind: str
+    kind: Annotated[str, Checked("consistency.device", "the device that was checked" + ALIKE, partly=True)]
     """The device's own name."""
-    count: int = Field(ge=1)
+    count: Annotated[int, Checked("consistency.device", "the device that was checked")] = Field(ge=1)
     """Devices used, over all processes."""
-    reason: str
+    reason: Annotated[str, Checked("consistency.views", "the README" + ALIKE, partly=True)]
     """Why this device."""
 
 
@@ -71,106 +75,172 @@ REASONS = {"complete": "all steps were taken", "interrupted": "asked to stop"}
 class RunManifest(_Part):
     """The contents of `run_manifest.json`. A value that does not exist is `Absent` and says why."""
 
-    schema_version: Literal["run/1"] = "run/1"
+    schema_version: Annotated[Literal["run/1"], Checked("form.schema", "the forms that there are")] = "run/1"
     """Form of this file."""
-    name: str
+    name: Annotated[str, Checked("consistency.attempts", "the list of attempts beside the run")]
     """Name of the run: its folder's name when it was made."""
-    recipe: str
+    recipe: Annotated[str, Checked("consistency.config", "the recipe" + ALIKE, partly=True)]
     """Name that the recipe gives itself."""
-    status: Literal["complete", "interrupted", "failed"]
+    status: Annotated[
+        Literal["complete", "interrupted", "failed"],
+        Checked("consistency.status", "the seal, the recipe, the log"),
+    ]
     """Status at its end."""
-    status_reason: str
+    status_reason: Annotated[
+        str,
+        Checked("consistency.status", "the events; an interruption has only one", partly=True),
+    ]
     """Reason of its end, in words."""
 
-    workings_version: str
+    workings_version: Annotated[
+        str,
+        Checked("consistency.machine", "the packages of the environment" + ALIKE, partly=True),
+    ]
     """Version of this package that ran it."""
-    engine: str
+    engine: Annotated[str, Checked("consistency.config", "the recipe")]
     """Name of the engine."""
     engine_distribution: Distribution
     """The installed package that brings the engine. Any other than `workings` is named by verification."""
-    commit_sha: Commit | Absent
+    commit_sha: Annotated[Commit | Absent, unsaid(CODE)]
     """Commit of the working copy that the code ran from."""
-    dirty_diff_digest: Digest | Absent
+    dirty_diff_digest: Annotated[Digest | Absent, unsaid(CODE)]
     """Digest of what differed from that commit; absent if nothing did, or if there was no working copy."""
 
-    seed: int = Field(ge=0)
+    seed: Annotated[int, Checked("consistency.config", "the recipe")] = Field(ge=0)
     """Seed of weights, order of rows and stochastic rounding."""
-    config_digest: Digest
+    config_digest: Annotated[Digest, Checked("consistency.config", "the resolved recipe, and its digest")]
     """`json_digest` of the resolved recipe: of `config_snapshot` and of `config/resolved.json`."""
-    config_snapshot: dict[str, Any]
+    config_snapshot: Annotated[
+        dict[str, Any],
+        Checked("consistency.config", "the resolved recipe, and its digest", keys="*"),
+    ]
     """The resolved recipe."""
-    data_digests: dict[str, Digest]
+    data_digests: Annotated[
+        dict[str, Digest],
+        Checked("consistency.rows", "the row index", keys="rows", only_with_file="data/rows.jsonl"),
+        Checked("consistency.tokenizer", "the tokenizer's files", keys="tokenizer"),
+        Checked("consistency.prompts", "the prompts", keys="prompts", only_with_file="data/prompts.jsonl"),
+        Checked("consistency.prompts",
+                "what decides the rewards", keys="rewards", only_with_file="config/rewards.json"),
+        Checked("consistency.teacher", "the teacher's facts", keys="teacher", only_with_file="config/teacher.json"),
+        Checked("consistency.rows", "their copy; the files themselves are not in a record", keys="*", partly=True),
+    ]
     """Digests of what it was trained and measured with, by name: `traces`, `rows`, `tokenizer`, `items`, …"""
-    model_id: str
+    model_id: Annotated[
+        str,
+        Checked("consistency.model", "the recipe; whose weights they were only their digests say", partly=True),
+    ]
     """Hub id, folder name, or the shape's name for random weights."""
-    model_revision: str | Absent
+    model_revision: Annotated[
+        str | Absent,
+        unsaid("weights that it began with are not in a record; a replay takes them by these digests"),
+    ]
     """Commit on the Hub that the weights came from."""
-    weight_digests: dict[str, Digest] | Absent
+    weight_digests: Annotated[
+        dict[str, Digest] | Absent,
+        unsaid("weights that it began with are not in a record; a replay takes them by these digests", ". *"),
+    ]
     """Digests of the weight files that training started from."""
-    architecture: str
+    architecture: Annotated[str, Checked("consistency.model", "the model's shape")]
     """Family of the model."""
-    parameters: int = Field(ge=1)
+    parameters: Annotated[int, Checked("consistency.model", "the model's shape")] = Field(ge=1)
     """Number of parameters."""
 
-    requested_device: str
+    requested_device: Annotated[str, Checked("consistency.config", "the recipe" + ALIKE, partly=True)]
     """Device that the recipe requests."""
     actual_device: DeviceRecord
     """Device that was used."""
-    requested_dtypes: dict[str, str]
+    requested_dtypes: Annotated[
+        dict[str, str],
+        Checked("consistency.model", "the recipe", keys="parameters compute moments *"),
+    ]
     """Number formats asked for: `parameters`, `compute`, `moments`."""
-    actual_dtypes: dict[str, str]
+    actual_dtypes: Annotated[
+        dict[str, str],
+        Checked("consistency.model",
+                "the recipe; of an engine from elsewhere only its word", keys="compute", partly=True),
+        Checked("consistency.tensors",
+                "the tensors of the checkpoints", keys="parameters moments gradients accumulator *"),
+    ]
     """Number formats that were used, gradients and accumulator included."""
-    mesh: dict[str, int]
+    mesh: Annotated[dict[str, int], Checked("consistency.machine", "the number of devices, the plan", keys="*")]
     """Axis sizes."""
-    global_batch: int = Field(ge=1)
+    global_batch: Annotated[int, Checked("consistency.order", "rows, accumulation and devices")] = Field(ge=1)
     """Rows per update: micro batch x accumulation x data-parallel devices."""
-    memory_limit_bytes: int = Field(ge=0)
+    memory_limit_bytes: Annotated[
+        int,
+        Checked("consistency.machine", "plan and measurement" + ALIKE, partly=True),
+    ] = Field(ge=0)
     """Bytes one device offers."""
-    memory_limit_source: str
+    memory_limit_source: Annotated[str, Checked("consistency.plan", "the plan's reasons" + ALIKE, partly=True)]
     """Source of this number."""
-    measured_peak_bytes: int | Absent
+    measured_peak_bytes: Annotated[
+        int | Absent,
+        Checked("consistency.plan", "the measurement beside the plan, where there is one; the log", partly=True),
+    ]
     """Peak bytes per device."""
-    measured_peak_source: str | Absent
+    measured_peak_source: Annotated[str | Absent, Checked("consistency.machine", "measurement and log")]
     """Source of this number."""
-    hardware: str
+    hardware: Annotated[str, Checked("consistency.machine", "the device" + ALIKE, partly=True)]
     """The machine in words."""
-    vram: int | Absent
+    vram: Annotated[int | Absent, Checked("consistency.device", "a CPU has none")]
     """Memory of one accelerator, in bytes."""
 
-    planned_steps: int = Field(ge=1)
+    planned_steps: Annotated[int, Checked("consistency.config", "the recipe")] = Field(ge=1)
     """Updates asked for."""
-    completed_steps: int = Field(ge=0)
+    completed_steps: Annotated[int, Checked("consistency.status", "the seal, the recipe, the log")] = Field(ge=0)
     """Updates done."""
-    training_steps: int = Field(ge=0)
+    training_steps: Annotated[int, Checked("consistency.status", "the seal, the recipe, the log")] = Field(ge=0)
     """The same number as `completed_steps`, under the name that other tools look for."""
-    first_loss: Finite | Absent
+    first_loss: Annotated[Finite | Absent, Checked("consistency.losses", "the log")]
     """Loss of the first step, in nats per supervised token."""
-    final_loss: Finite | Absent
+    final_loss: Annotated[Finite | Absent, Checked("consistency.losses", "the log")]
     """Loss of the last completed step."""
-    supervised_tokens: int = Field(ge=0)
+    supervised_tokens: Annotated[int, Checked("consistency.losses", "the log")] = Field(ge=0)
     """Supervised tokens over all completed steps."""
-    tokens: int = Field(ge=0)
+    tokens: Annotated[int, Checked("consistency.losses", "the log")] = Field(ge=0)
     """Tokens that are not padding over all completed steps."""
-    resumes: int = Field(default=0, ge=0)
+    resumes: Annotated[int, Checked("consistency.steps", "the events")] = Field(default=0, ge=0)
     """Number of times that training was resumed."""
-    resumed_from: Origin | Absent = absent("not a continuation of a sealed run")
+    resumed_from: Annotated[
+        Origin | Absent,
+        unsaid("the run that it goes on from is another record", ". *"),
+    ] = absent("not a continuation of a sealed run")
     """The sealed, interrupted run that this one goes on from."""
-    started_at: Time
+    started_at: Annotated[Time, Checked("consistency.time_and_memory", CLOCK, partly=True)]
     """Start of the first attempt."""
-    finished_at: Time
+    finished_at: Annotated[Time, Checked("consistency.time_and_memory", CLOCK, partly=True)]
     """End of training."""
-    training_seconds: Finite
+    training_seconds: Annotated[
+        Finite,
+        Checked("consistency.time_and_memory",
+                "the log adds up; it is at most the time between start and end", partly=True),
+    ]
     """Seconds spent in steps, over all attempts."""
 
-    kaggle_notebook_url: str | Absent = UNKNOWN_OUTSIDE_KAGGLE
+    kaggle_notebook_url: Annotated[str | Absent, unsaid("what a notebook says of itself")] = UNKNOWN_OUTSIDE_KAGGLE
     """Address of the notebook that ran it."""
-    kaggle_notebook_version: str | Absent = UNKNOWN_OUTSIDE_KAGGLE
+    kaggle_notebook_version: Annotated[str | Absent, unsaid("what a notebook says of itself")] = UNKNOWN_OUTSIDE_KAGGLE
     """Version of that notebook."""
-    kaggle_run_id: str | Absent = UNKNOWN_OUTSIDE_KAGGLE
+    kaggle_run_id: Annotated[str | Absent, unsaid("what a notebook says of itself")] = UNKNOWN_OUTSIDE_KAGGLE
     """Kaggle's id of that run."""
 
     # Not shared between manifests, as a default of a function would be: pydantic copies it for each.
-    facts: dict[str, Any] = {}
+    facts: Annotated[
+        dict[str, Any],
+        Checked("consistency.plan", "the plan", keys="forced predicted_peak_bytes"),
+        Checked("consistency.tokens",
+                "the row index", keys="padding_share_of_first_epoch", only_with_file="data/rows.jsonl"),
+        Checked("consistency.rows", "the row index, whole", keys="row_index", only_with_file="data/rows.jsonl"),
+        Checked("consistency.recipe",
+                "a run that is said to be no smoke run gives its recipe again", keys="smoke", partly=True),
+        Checked("consistency.drawn_from", "the samples that it names", keys="drawn_from.*"),
+        Checked("consistency.facts", "what the checks of the devices say", keys="processes"),
+        Checked("consistency.pairs", "the row index", keys="pairs"),
+        Checked("consistency.facts", "computed again from the metrics", keys="preferences.*"),
+        Checked("consistency.facts", "computed again from metrics, events and recipe", keys="held_out.*"),
+        unsaid(CODE, "*"),
+    ] = {}
     """Further facts of an engine or a caller."""
 
     def to_json(self) -> dict[str, Any]:
@@ -180,6 +250,9 @@ class RunManifest(_Part):
         if nulls := find_nulls(value):
             raise RecordError(f"{MANIFEST}: null at {', '.join(nulls[:5])}")
         return value
+
+
+record_file("run", MANIFEST, model=RunManifest)
 
 
 def parse_manifest(data: bytes) -> RunManifest:

@@ -105,7 +105,7 @@ def unchecked_fields(record: Record, verdicts: Verdicts) -> tuple[UncheckedField
             row = coverage_of("beside", "attempts.jsonl", field)
             if row is None or row.is_unchecked:
                 fields[UncheckedField(unit="", file=shown(path.removeprefix("..") or "attempts.jsonl"),
-                                      field=shown(field), why=row.derived_from if row else NO_ROW)] = None
+                                      field=shown(field), why=row.against if row else NO_ROW)] = None
     for path in _unowned_files(record, verdicts):
         fields[UncheckedField(unit="", file=shown(path), field="", why="outside of every seal")] = None
     return tuple(fields)
@@ -164,7 +164,7 @@ def _why(kind: str, file: str, field: str, was_made: Callable[[str], bool], *, a
     if row is None:
         return NO_ROW if _is_known(kind, file) else NO_FILE
     if row.is_unchecked:
-        return row.derived_from
+        return row.against
     if not was_made(row.check):
         return f"{row.check} was not made"
     return REASON_IN_WORDS if absent and row.check not in DEEP_COMPARISONS else ""

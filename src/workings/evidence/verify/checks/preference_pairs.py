@@ -24,12 +24,17 @@ from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from, same_json
 from workings.evidence.verify.result import CheckFinding
 from workings.objectives.preference import Preference
+from workings.record.coverage import REPLAYED, partly, record_file
 from workings.record.layout import MANIFEST, REFERENCE_LOG_PROBS, ROWS
 
 TOLERANCE = 1e-5
 """Tolerance for sums of float32 numbers, as a share of the numbers that are added up."""
 FIRST_STEP_TOLERANCE = 1e-4
 """Tolerance for log probabilities that two programs compute in float32."""
+record_file("run", "train/reference_log_probs.jsonl", partly("*", "consistency.reference", "the rows; " + REPLAYED))
+record_file("run", "train/metrics.jsonl",
+            partly("accuracy margin chosen_* rejected_*", "consistency.preferences",
+                   "the pairs, each other, what the reference said; " + REPLAYED, optional=True))
 
 
 @check("consistency.pairs", level=1, title="rows are pairs: a chosen and a rejected one of the same prompt",

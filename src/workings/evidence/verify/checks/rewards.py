@@ -24,6 +24,7 @@ from workings.evidence.verify.rollout_inputs import (
     uses_rollouts,
 )
 from workings.evidence.verify.tree import shown
+from workings.record.coverage import checked, partly, record_file
 from workings.record.digest import bytes_digest, json_digest
 from workings.record.layout import DATA_DIGESTS, PROMPTS, RECIPE, REWARDS
 from workings.record.untrusted_files import refuse_too_large
@@ -37,6 +38,12 @@ PROMPT_KEYS = {"id", "status", "item", "tokens", "prompt_digest", "reason"}
 """Keys of a line of `data/prompts.jsonl`."""
 CALL_SECONDS = 20.0
 """Time limit for one reward of one rollout here, in seconds; a completion takes a millisecond."""
+record_file("run", "config/rewards.json", checked("*", "consistency.prompts", "its digest in the manifest"))
+record_file("run", "config/*.py", checked("", "consistency.prompts", "its digest in config/rewards.json"))
+record_file("run", "data/prompts.jsonl",
+            partly("item.expected_answer", "consistency.prompts",
+                   "the digest of the prompts, the rewards of those that were drawn; the data are not in a record"),
+            checked("*", "consistency.prompts", "the digest of the prompts, and what was drawn"))
 
 
 @check("consistency.prompts", level=1, title="prompts and rewards are those that the manifest names", units=every_run,

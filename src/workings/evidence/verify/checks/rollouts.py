@@ -14,6 +14,7 @@ from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.rollout_inputs import RolloutInputs, rollout_inputs_of, rollouts_of, uses_rollouts
+from workings.record.coverage import REPLAYED, checked, partly, record_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,19 @@ CLOSE = 1e-9
 """Relative difference that a mean in the log may have from the one that is computed again, by the same function."""
 POSITION_BYTES = 60
 """Largest memory of a position of a batch."""
+record_file("run", "train/rollouts/*.json",
+            partly("*", "consistency.rollouts", "seed, prompts, log and rewards; " + REPLAYED))
+record_file("run", "train/metrics.jsonl",
+            partly("reward kl_teacher", "consistency.rollout_metrics", "the rollouts", optional=True),
+            checked("mismatch mismatch_most mismatch_ratio reward_deviation completions completion_tokens "
+                    "completion_tokens_least completion_tokens_most truncated empty groups_all_wrong groups_mixed "
+                    "groups_all_right groups_without_spread groups_left_out",
+                    "consistency.rollout_metrics", "the rollouts", optional=True),
+            partly("reward_*", "consistency.rollout_metrics", "the rollouts, for the rewards of the recipe",
+                   optional=True),
+            partly("entropy clip_fraction kl_behavior kl_reference", "consistency.rollout_metrics",
+                   "the recorded log probabilities, where a rollout has one update", optional=True),
+            partly("drawing_seconds", "consistency.rollout_metrics", "it is at most the step's seconds", optional=True))
 
 
 @check("consistency.rollouts", level=1, title="what was drawn is what seed and prompts imply: prompts, seeds, groups",

@@ -13,8 +13,12 @@ from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from, join_first, not_checked
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.rollout_inputs import has_rewards, uses_rollouts
+from workings.record.coverage import partly, record_file
 from workings.record.digest import is_digest, json_digest
 from workings.record.layout import CHECKPOINTS, SUMS, TEACHER
+
+record_file("run", "config/teacher.json",
+            partly("*", "consistency.teacher", "its digest in the manifest; that it was asked, only a replay says"))
 
 
 @check("consistency.teacher", level=1, title="the teacher is the one that the manifest names", units=every_run,

@@ -15,6 +15,7 @@ from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from
 from workings.evidence.verify.result import CheckFinding
 from workings.objectives.top_tokens import MAX_TOKENS, MIN_REST
+from workings.record.coverage import REPLAYED, checked, partly, record_file
 from workings.record.layout import MODEL_SHAPE, TOP_TOKENS, top_tokens_file
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ def distills_traces(unit: Unit) -> bool:
     """Whether the recorded recipe distills on traces."""
     algorithm = unit.manifest.config_snapshot.get("algorithm")
     return isinstance(algorithm, dict) and algorithm.get("name") == "distill_traces"
+record_file("run", "train/top_tokens/*.safetensors",
+            checked("header", "consistency.top_tokens", "the rows, the recipe, the model's vocabulary"),
+            partly("numbers", "consistency.top_tokens", "they are distributions, with the log's means; " + REPLAYED))
+record_file("run", "train/metrics.jsonl",
+            checked("teacher_mass teacher_entropy", "recompute.top_tokens", "what the teacher said", optional=True))
 
 
 @check("consistency.top_tokens", level=1, title="the teacher's top tokens are a distribution, for every learned row",

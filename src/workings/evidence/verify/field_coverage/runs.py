@@ -1,106 +1,15 @@
 """Coverage rows of a run's own files, and of what lies beside it."""
 
-from workings.evidence.verify.field_coverage.rows import Rows, checked, partly, unchecked
+from workings.record.coverage import ALIKE, CLOCK, REPLAYED, Fields, checked, partly, record_file, unchecked
 
-REPLAYED = "only steps that are taken again say so (level 3)"
-CLOCK = "a clock said so; it is held against the other times"
-CODE = "the word of the code that ran; a replay by that code says more"
 COPY = "its copy in the manifest"
 TOLD = "told alike in all its places nothing contradicts it; " + REPLAYED
 NAMES = "told alike in all its places nothing contradicts it: a name, or what was shown while it trained"
-ALIKE = "; told alike in all of them nothing contradicts it"
 
-_MANIFEST = (
-    checked("schema_version", "form.schema", "the forms that there are"),
-    checked("name", "consistency.attempts", "the list of attempts beside the run"),
-    partly("recipe requested_device", "consistency.config", "the recipe" + ALIKE),
-    checked("seed engine", "consistency.config", "the recipe"),
-    checked("status completed_steps training_steps", "consistency.status", "the seal, the recipe, the log"),
-    checked("planned_steps", "consistency.config", "the recipe"),
-    partly("status_reason", "consistency.status", "the events; an interruption has only one"),
-    partly("workings_version", "consistency.machine", "the packages of the environment" + ALIKE),
-    partly("engine_distribution.version", "consistency.engine",
-           "this package's version; of another package only its word"),
-    checked("engine_distribution.name", "consistency.engine", "this package; of another one there is only its word"),
-    unchecked("commit_sha dirty_diff_digest", CODE),
-    checked("config_digest config_snapshot.*", "consistency.config", "the resolved recipe, and its digest"),
-    checked("data_digests.rows", "consistency.rows", "the row index", only_with_file="data/rows.jsonl"),
-    checked("data_digests.tokenizer", "consistency.tokenizer", "the tokenizer's files"),
-    checked("data_digests.prompts", "consistency.prompts", "the prompts", only_with_file="data/prompts.jsonl"),
-    checked("data_digests.rewards", "consistency.prompts", "what decides the rewards",
-            only_with_file="config/rewards.json"),
-    checked("data_digests.teacher", "consistency.teacher", "the teacher's facts", only_with_file="config/teacher.json"),
-    partly("data_digests.*", "consistency.rows", "their copy; the files themselves are not in a record"),
-    partly("model_id", "consistency.model", "the recipe; whose weights they were only their digests say"),
-    unchecked("model_revision weight_digests weight_digests.*",
-              "weights that it began with are not in a record; a replay takes them by these digests"),
-    checked("architecture parameters", "consistency.model", "the model's shape"),
-    partly("actual_device.kind", "consistency.device", "the device that was checked" + ALIKE),
-    checked("actual_device.platform actual_device.count", "consistency.device", "the device that was checked"),
-    partly("actual_device.reason", "consistency.views", "the README" + ALIKE),
-    checked("requested_dtypes.parameters requested_dtypes.compute requested_dtypes.moments requested_dtypes.*",
-            "consistency.model", "the recipe"),
-    partly("actual_dtypes.compute", "consistency.model", "the recipe; of an engine from elsewhere only its word"),
-    checked("actual_dtypes.parameters actual_dtypes.moments actual_dtypes.gradients actual_dtypes.accumulator "
-            "actual_dtypes.*",
-            "consistency.tensors", "the tensors of the checkpoints"),
-    checked("mesh.*", "consistency.machine", "the number of devices, the plan"),
-    checked("global_batch", "consistency.order", "rows, accumulation and devices"),
-    partly("memory_limit_bytes", "consistency.machine", "plan and measurement" + ALIKE),
-    partly("memory_limit_source", "consistency.plan", "the plan's reasons" + ALIKE),
-    partly("measured_peak_bytes", "consistency.plan", "the measurement beside the plan, where there is one; the log"),
-    checked("measured_peak_source", "consistency.machine", "measurement and log"),
-    partly("hardware", "consistency.machine", "the device" + ALIKE),
-    checked("vram", "consistency.device", "a CPU has none"),
-    checked("first_loss final_loss supervised_tokens tokens", "consistency.losses", "the log"),
-    checked("resumes", "consistency.steps", "the events"),
-    unchecked("resumed_from resumed_from.*", "the run that it goes on from is another record"),
-    partly("started_at", "consistency.time_and_memory", CLOCK),
-    partly("finished_at", "consistency.time_and_memory", CLOCK),
-    partly("training_seconds", "consistency.time_and_memory",
-           "the log adds up; it is at most the time between start and end"),
-    unchecked("kaggle_notebook_url kaggle_notebook_version kaggle_run_id", "what a notebook says of itself"),
-    checked("facts.forced facts.predicted_peak_bytes", "consistency.plan", "the plan"),
-    checked("facts.padding_share_of_first_epoch", "consistency.tokens", "the row index",
-            only_with_file="data/rows.jsonl"),
-    checked("facts.row_index", "consistency.rows", "the row index, whole", only_with_file="data/rows.jsonl"),
-    partly("facts.smoke", "consistency.recipe", "a run that is said to be no smoke run gives its recipe again"),
-    checked("facts.drawn_from.*", "consistency.drawn_from", "the samples that it names"),
-    checked("facts.processes", "consistency.facts", "what the checks of the devices say"),
-    checked("facts.pairs", "consistency.pairs", "the row index"),
-    checked("facts.preferences.*", "consistency.facts", "computed again from the metrics"),
-    checked("facts.held_out.*", "consistency.facts", "computed again from metrics, events and recipe"),
-    unchecked("facts.*", CODE),
-)
 _METRICS = (
-    checked("step", "consistency.steps", "the lines before and after"),
-    partly("loss", "consistency.losses", "first and last in the manifest; rollouts and margins bound it; " + REPLAYED),
-    checked("learning_rate", "consistency.learning_rate", "peak, warm-up, schedule and steps of the recipe"),
-    unchecked("grad_norm", REPLAYED),
-    partly("share_of_weights_changed", "consistency.checkpoints",
-           "whether the weights of two checkpoints differ; how many of them did, only a replay says"),
-    checked("tokens supervised_tokens positions padding", "consistency.tokens", "the rows of the step's batch"),
-    checked("batch_digest", "consistency.order", "seed and row index"),
-    partly("seconds", "consistency.time_and_memory",
-           "their sum, the time between start and end"),
-    partly("memory_bytes", "consistency.time_and_memory",
-           "it never falls, is at most the manifest's peak, and at least what the process held before"),
-    partly("memory_source", "consistency.machine",
-           "the manifest, of a run that was never resumed: its processes may measure in other ways"),
+    checked("positions padding", "consistency.tokens", "the rows of the step's batch"),
     unchecked("evaluation_loss", REPLAYED),
     partly("evaluation_supervised_tokens", "consistency.tokens", "the other lines", optional=True),
-    checked("teacher_mass teacher_entropy", "recompute.top_tokens", "what the teacher said", optional=True),
-    partly("reward kl_teacher", "consistency.rollout_metrics", "the rollouts", optional=True),
-    checked("mismatch mismatch_most mismatch_ratio reward_deviation completions completion_tokens "
-            "completion_tokens_least completion_tokens_most truncated empty groups_all_wrong groups_mixed "
-            "groups_all_right groups_without_spread groups_left_out",
-            "consistency.rollout_metrics", "the rollouts", optional=True),
-    partly("reward_*", "consistency.rollout_metrics", "the rollouts, for the rewards of the recipe", optional=True),
-    partly("entropy clip_fraction kl_behavior kl_reference", "consistency.rollout_metrics",
-           "the recorded log probabilities, where a rollout has one update", optional=True),
-    partly("drawing_seconds", "consistency.rollout_metrics", "it is at most the step's seconds", optional=True),
-    partly("accuracy margin chosen_* rejected_*", "consistency.preferences",
-           "the pairs, each other, what the reference said; " + REPLAYED, optional=True),
     unchecked("*", REPLAYED),
 )
 _PLAN = (
@@ -134,8 +43,7 @@ _CHECKPOINT = {
         unchecked("numbers", REPLAYED),
     ),
 }
-_RUN: Rows = {
-    "run_manifest.json": _MANIFEST,
+_RUN: dict[str, tuple[Fields, ...]] = {
     "README.md": (checked("", "consistency.views", "rendered again from the record"),),
     "config/recipe.yaml": (checked("values", "consistency.recipe", "with the overrides they give the resolved recipe"),
                            unchecked("comments", "a person's words")),
@@ -170,10 +78,6 @@ _RUN: Rows = {
         unchecked("*", "other people's settings; none of them decides a token here"),
     ),
     "config/tokenizer/*": (unchecked("*", "other people's files; none of them decides a token here"),),
-    "config/rewards.json": (checked("*", "consistency.prompts", "its digest in the manifest"),),
-    "config/*.py": (checked("", "consistency.prompts", "its digest in config/rewards.json"),),
-    "config/teacher.json": (partly("*", "consistency.teacher",
-                                   "its digest in the manifest; that it was asked, only a replay says"),),
     "env/env_info.json": (
         checked("packages.workings", "consistency.machine", "the manifest"),
         partly("packages.*", "consistency.announced", "plan and evaluation, where they name it" + ALIKE),
@@ -222,10 +126,6 @@ _RUN: Rows = {
     ),
     "data/traces.jsonl": (checked("*", "consistency.rows", "its digest in the manifest"),),
     "data/items.jsonl": (checked("*", "consistency.rows", "its digest in the manifest"),),
-    "data/prompts.jsonl": (
-        partly("item.expected_answer", "consistency.prompts",
-               "the digest of the prompts, the rewards of those that were drawn; the data are not in a record"),
-        checked("*", "consistency.prompts", "the digest of the prompts, and what was drawn")),
     "train/metrics.jsonl": _METRICS,
     "train/events.jsonl": (
         checked("attempt", "consistency.attempts", "the list of attempts"),
@@ -243,14 +143,9 @@ _RUN: Rows = {
                "steps and times of the run, memory of the machine"),
         unchecked("*", "what the machine said of itself at that moment"),
     ),
-    "train/rollouts/*.json": (partly("*", "consistency.rollouts", "seed, prompts, log and rewards; " + REPLAYED),),
-    "train/top_tokens/*.safetensors": (
-        checked("header", "consistency.top_tokens", "the rows, the recipe, the model's vocabulary"),
-        partly("numbers", "consistency.top_tokens", "they are distributions, with the log's means; " + REPLAYED)),
-    "train/reference_log_probs.jsonl": (partly("*", "consistency.reference", "the rows; " + REPLAYED),),
     **_CHECKPOINT,
 }
-_BESIDE: Rows = {
+_BESIDE: dict[str, tuple[Fields, ...]] = {
     "attempts.jsonl": (
         partly("run config_digest", "consistency.attempts",
                "the runs that are here; of others only the lines that follow"),
@@ -266,4 +161,6 @@ _SEAL = (
 )
 _RUN["SEAL.json"] = _SEAL
 _RUN["SHA256SUMS"] = (checked("", "integrity.sums", "the bytes of every file"),)
-TABLES: dict[str, Rows] = {"run": _RUN, "beside": _BESIDE}
+for _kind, _files in (("run", _RUN), ("beside", _BESIDE)):
+    for _file, _rows in _files.items():
+        record_file(_kind, _file, *_rows)

@@ -1,11 +1,11 @@
 """Coverage rows of evaluations, samples, notes, replays, reports and packs."""
 
-from workings.evidence.verify.field_coverage.rows import Rows, checked, partly, unchecked
+from workings.record.coverage import Fields, checked, partly, record_file, unchecked
 
 ANNOUNCED = "the run's recipe and first events, for an evaluation that was announced"
 ANOTHERS_WORD = "somebody else's word"
 
-_SEALED: Rows = {
+_SEALED: dict[str, tuple[Fields, ...]] = {
     "SEAL.json": (
         checked("schema root unit", "integrity.sealed", "sums and place"),
         checked("made_from", "consistency.made_from", "the run around it"),
@@ -13,7 +13,7 @@ _SEALED: Rows = {
     ),
     "SHA256SUMS": (checked("", "integrity.sums", "the bytes of every file"),),
 }
-_ANSWERS: Rows = {
+_ANSWERS: dict[str, tuple[Fields, ...]] = {
     "eval_config.json": (
         checked("schema", "form.schema", "the forms that there are"),
         checked("items.count items.digest", "consistency.announced", ANNOUNCED),
@@ -61,7 +61,7 @@ _ANSWERS: Rows = {
         unchecked("*", "no check knows it"),
     ),
 }
-_PACK: Rows = {
+_PACK: dict[str, tuple[Fields, ...]] = {
     "pack.json": (partly("workings_version", "consistency.views", "the README, where it is this version"),
                   checked("*", "integrity.pack", "the units that are here")),
     "compare.json": (checked("*", "recompute.comparison", "computed again from the predictions"),),
@@ -83,7 +83,7 @@ _PACK: Rows = {
     "runs/attempts.jsonl": (partly("*", "consistency.attempts", "the runs, and the lines that follow"),),
     "*": (unchecked("*", ANOTHERS_WORD), unchecked("", ANOTHERS_WORD)),
 }
-_SAMPLES: Rows = {
+_SAMPLES: dict[str, tuple[Fields, ...]] = {
     **_ANSWERS,
     "selection.json": (
         checked("schema", "form.schema", "the forms that there are"),
@@ -93,8 +93,7 @@ _SAMPLES: Rows = {
     "kept.jsonl": (checked("*", "recompute.selection", "the rules, applied again"),),
     "pairs.jsonl": (checked("*", "recompute.selection", "the rules, applied again"),),
 }
-# The first row that fits counts, so `*` belongs behind all others.
-TABLES: dict[str, Rows] = {
+_UNITS = {
     "eval": {**_ANSWERS, **_SEALED},
     "samples": {**_SAMPLES, **_SEALED},
     "notes": {"note.json": (
@@ -114,3 +113,6 @@ TABLES: dict[str, Rows] = {
                                 unchecked("", "a page for people: what it shows is made elsewhere"))},
     "pack": {**_SEALED, **_PACK},
 }
+for _kind, _files in _UNITS.items():
+    for _file, _rows in _files.items():
+        record_file(_kind, _file, *_rows)
