@@ -69,7 +69,7 @@ def _named(build_spec: Callable[..., Any]) -> Callable[..., Any]:
         spec = build_spec(request, layout, platform)
         import jax
 
-        ours = (request.shape.family in FAMILIES and request.shape.proven and all(
+        ours = (request.shape.family in FAMILIES and request.shape.verified and all(
             type(part).__module__.startswith("workings.") for part in (request.objective, request.optimizer)))
         if platform == "cpu" and ours and jax.process_count() == 1:
             devices = [device.id for device in layout.mesh.devices.flat]

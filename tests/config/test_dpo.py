@@ -37,7 +37,7 @@ def test_its_objective_is_what_an_engine_is_asked_for(tmp_path: Any) -> None:
     (("batch.micro_batch=2", "algorithm.beta=0"), "greater than 0"),
     (("batch.micro_batch=2", "rewards=[{scorer: answer}]"), "rewards with algorithm.name: dpo"),
     (("batch.micro_batch=2", "algorithm.group=8"), "group"),
-    (("batch.micro_batch=2", "evaluation.watch=4"), "evaluation.watch"),
+    (("batch.micro_batch=2", "evaluation.items_during_training=4"), "evaluation.items_during_training"),
 ])
 def test_what_does_not_go_together_is_refused(tmp_path: Any, words: tuple[str, ...], said: str) -> None:
     with pytest.raises(RequestError) as caught:

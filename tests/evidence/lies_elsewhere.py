@@ -189,7 +189,7 @@ OF_REWARDS: dict[str, tuple[Lie, str]] = {
     "a larger group": (recipe_everywhere(R, "algorithm.group", 8), FOUND),
     "a tighter clip of the ratio": (recipe_everywhere(R, "algorithm.clip_low", 0.1), NAMED),
     "more updates of a rollout": (recipe_everywhere(R, "algorithm.updates", 1), FOUND),
-    "fewer draws were allowed": (recipe_everywhere(R, "algorithm.draws", 1), NAMED),
+    "fewer draws were allowed": (recipe_everywhere(R, "algorithm.max_resamples", 1), NAMED),
     "no rollout of the last updates": (lambda files: files.pop(max(
         each for each in files if "/rollouts/" in each)) and None, FOUND),
     "a rollout twice": (lambda files: files.__setitem__(f"{R}/train/rollouts/step_000099.json", files[ROLLOUT]), FOUND),

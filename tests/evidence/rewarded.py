@@ -35,7 +35,7 @@ NEW_TOKENS = 48
 RECIPE: dict[str, Any] = {
     "name": "tiny", "seed": 7, "device": "cpu", "model": {"source": "scratch", "shape": "gemma-2b"},
     "data": {"traces": "train.jsonl", "template": "gemma", "reasoning": "tags", "max_length": 96, "buckets": [96]},
-    "algorithm": {"name": "dapo", "group": 4, "max_new_tokens": NEW_TOKENS, "updates": 2, "draws": 3},
+    "algorithm": {"name": "dapo", "group": 4, "max_new_tokens": NEW_TOKENS, "updates": 2, "max_resamples": 3},
     "rewards": [{"scorer": "answer"}, {"scorer": "overlong", "buffer": 8, "weight": 0.5}],
     "batch": {"micro_batch": 2, "accumulation": 2}, "optimizer": {"name": "adamw"},
     "training": {"steps": STEPS, "learning_rate": 0.01, "schedule": "constant"}}

@@ -20,7 +20,7 @@ NAMED = {
     "models/families/gemma4.py": "engines that have no experts, declared beside them",
     "models/families/gpt2.py": "an engine that does not do the family, declared beside it",
     "models/families/qwen3_5.py": "engines that have no layers with a state, declared beside them",
-    "models/unproven.py": "engines that have no class for a model without a family",
+    "models/unverified.py": "engines that have no class for a model without a family",
     "record/environment.py": "distributions whose versions a record holds",
     "runs/parity.py": "ENGINES, the two that are compared",
     "runs/quickstarts/real.py": "a library that the real model needs",

@@ -44,8 +44,8 @@ SETTINGS: dict[str, tuple[str, ...]] = {
 REWARDED: dict[str, tuple[str, ...]] = {
     "one update a rollout": (),
     # Groups of 4, rollouts of 8: every second update goes on in the middle of a rollout.
-    "two updates a rollout, dynamic sampling": ("algorithm.name=dapo", "algorithm.updates=2", "algorithm.draws=3",
-                                                "algorithm.temperature=0.8"),
+    "two updates a rollout, dynamic sampling": ("algorithm.name=dapo", "algorithm.updates=2",
+                                                "algorithm.max_resamples=3", "algorithm.temperature=0.8"),
 }
 """Further settings of the recipe that `write_rewarded` writes."""
 REWARD = """def vowels(prompts, completions, **columns):

@@ -17,7 +17,8 @@ batch: {micro_batch: 8}
 training: {steps: 4, learning_rate: 1e-3, schedule: constant}
 optimizer: {name: adamw}
 checkpoint: {every_steps: 2}
-evaluation: {items: items.jsonl, every_steps: 2, samples: 0, max_new_tokens: 4, batch_size: 8, watch: 6, base: false}
+evaluation: {items: items.jsonl, every_steps: 2, samples: 0, max_new_tokens: 4, batch_size: 8, base: false,
+             items_during_training: 6}
 """
 REWARDS = """
 import random

@@ -30,9 +30,9 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder(tmp_path_factory.mktemp("models") / "sound")
 
 
-def open_folder(place: Path, *, proven: bool = True) -> None:
+def open_folder(place: Path, *, verified: bool = True) -> None:
     """What `plan`, `train`, `eval` and `ask` read of a folder, in their order, before an engine reads its tensors."""
-    shape = read_shape(place, proven=proven)
+    shape = read_shape(place, verified=verified)
     Tokenizer.load(place)
     model_weights(place, shape)
 
@@ -50,13 +50,13 @@ def test_a_broken_folder_is_refused_and_named(sound: Path, tmp_path: Path, name:
 
 
 @pytest.mark.parametrize("name", [name for name in BROKEN if name.startswith(("config", "index", "header"))])
-def test_with_an_unproven_model_nothing_else_is_raised(sound: Path, tmp_path: Path, name: str) -> None:
+def test_with_an_unverified_model_nothing_else_is_raised(sound: Path, tmp_path: Path, name: str) -> None:
     place = broken(sound, tmp_path / "model", name)
     config = place / "config.json"
     if config.is_file() and config.stat().st_size < 10_000:
         config.write_bytes(config.read_bytes().replace(b'"llama"', b'"mistral"'))
     try:
-        open_folder(place, proven=False)
+        open_folder(place, verified=False)
     except RequestError as error:
         assert str(place) in error.given  # noqa: PT017 - some cases are right for a class that nobody has looked at
 

@@ -64,18 +64,18 @@ def test_nothing_is_said_of_one_look():
     assert held_out_change([], [], [{"kind": BEFORE, "held_out_right": "1" * 20}]) is None
 
 
-@pytest.mark.parametrize("word", ["evaluation.watch=3", "evaluation.watch=0"])
+@pytest.mark.parametrize("word", ["evaluation.items_during_training=3", "evaluation.items_during_training=0"])
 def test_watched_items_are_refused_where_nothing_is_rewarded(tmp_path, word):
     path = write_recipe(tmp_path)
-    with pytest.raises(RequestError, match=r"evaluation\.watch: \d with algorithm\.name: sft"):
+    with pytest.raises(RequestError, match=r"evaluation\.items_during_training: \d with algorithm\.name: sft"):
         load_recipe(str(path), [word])
-    assert load_recipe(str(path)).recipe.evaluation.watch == 64
+    assert load_recipe(str(path)).recipe.evaluation.items_during_training == 64
 
 
 def test_watched_items_are_refused_without_items(tmp_path):
     path = rewarded.write(tmp_path)
-    with pytest.raises(RequestError, match=r"evaluation\.watch: 3 with neither"):
-        load_recipe(str(path), ["evaluation={watch: 3}"])
+    with pytest.raises(RequestError, match=r"evaluation\.items_during_training: 3 with neither"):
+        load_recipe(str(path), ["evaluation={items_during_training: 3}"])
 
 
 def lines(run):
@@ -121,7 +121,7 @@ def test_none_are_watched_where_nobody_wants_it(tmp_path):
     class Setup:
         """What the settings of a loop are read from."""
 
-        recipe = load_recipe(str(rewarded.write(tmp_path)), ["evaluation.watch=0"]).recipe
+        recipe = load_recipe(str(rewarded.write(tmp_path)), ["evaluation.items_during_training=0"]).recipe
         held_out = ()
 
         class data:
@@ -129,5 +129,5 @@ def test_none_are_watched_where_nobody_wants_it(tmp_path):
 
             items = ITEMS
     assert LoopSettings.from_setup(Setup).held_out_items == 0
-    Setup.recipe = load_recipe(str(tmp_path / "recipe.yaml"), ["evaluation.watch=64"]).recipe
+    Setup.recipe = load_recipe(str(tmp_path / "recipe.yaml"), ["evaluation.items_during_training=64"]).recipe
     assert LoopSettings.from_setup(Setup).held_out_items == 20

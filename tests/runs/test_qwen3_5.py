@@ -63,7 +63,7 @@ def test_the_text_part_is_trained_and_the_rest_put_back(folder: Path, tmp_path: 
     assert record.manifest.architecture == "qwen3_5"
     assert record.manifest.final_loss < record.manifest.first_loss
     assert record.manifest.facts["left_aside"]["parts"] == ["mtp", "visual"]
-    assert "not_proven" not in record.manifest.facts
+    assert "unverified_model" not in record.manifest.facts
     assert "left aside mtp, visual of Qwen3_5ForConditionalGeneration" in (
         run / "train" / "training_log.txt").read_text()
     assert verify(run).failed == 0
@@ -108,7 +108,7 @@ def test_it_is_evaluated_and_its_plan_is_traced(folder: Path) -> None:
     assert verify(folder / "asked" / "run").failed == 0
     planned = plan(str(folder / "recipe.yaml"), "t4", asked)
     assert planned.verdict.source == "traced"
-    assert not any("not proven" in reason for reason in planned.reasons)
+    assert not any("not verified" in reason for reason in planned.reasons)
 
 
 def test_a_small_model_of_its_kind_is_made(folder: Path) -> None:
@@ -121,8 +121,8 @@ def test_what_it_cannot_be_asked_for_is_refused_before_anything_is_written(folde
             (["data.packing=best_fit"], "data.packing with a qwen3_5 model", "data.packing=none"),
             (["engine=jax"], "a qwen3_5 model with engine: jax", "engine=torch"),
             (["engine=tunix"], "a qwen3_5 model with engine: tunix", "engine=torch"),
-            (["model={source: pretrained, id: base, proven: false}"], "model.proven: false with a qwen3_5 model",
-             "model.proven=true, or leave it out")):
+            (["model={source: pretrained, id: base, verified: false}"], "model.verified: false with a qwen3_5 model",
+             "model.verified=true, or leave it out")):
         with pytest.raises(RequestError, match=given) as caught:
             train(str(folder / "recipe.yaml"), tmp_path / "out", [*WORDS, *words])
         assert caught.value.try_next == try_next

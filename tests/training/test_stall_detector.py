@@ -16,7 +16,7 @@ from workings.rollouts.rollout import Rollout, RolloutShape, batch_of
 from workings.ways.rollout_experience import RolloutExperience
 from workings.ways.stall_detector import StallDetector
 
-ALGORITHM = Grpo(name="grpo", patience=3, most_mismatch=0.05)
+ALGORITHM = Grpo(name="grpo", patience=3, max_mismatch=0.05)
 CHANGED = StepResult(loss=0.0, grad_norm=1.0, share_of_weights_changed=0.5)
 
 

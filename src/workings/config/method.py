@@ -11,7 +11,7 @@ Projection = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 PROJECTIONS: tuple[Projection, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 KNOWN_PROJECTIONS = (*PROJECTIONS, "in_proj_qkv", "in_proj_z", "out_proj", "c_attn", "c_proj", "c_fc")
 """Projections of this package's families: the common ones, then Qwen 3.5's and GPT-2's. A model with
-`model.proven: false` may have others."""
+`model.verified: false` may have others."""
 
 
 class FullConfig(Section):
@@ -38,7 +38,7 @@ class AdapterFields(Section):
     target_modules: tuple[Projection, ...] = Field(default=PROJECTIONS, min_length=1, strict=False)
     """Projections that get an adapter, by Hugging Face's names: of this project's families those of the default, Qwen
     3.5's `in_proj_qkv`, `in_proj_z` and `out_proj` in layers with a state, and GPT-2's `c_attn`, `c_proj` and `c_fc`;
-    of a model with `model.proven: false` its linear layers."""
+    of a model with `model.verified: false` its linear layers."""
 
     @property
     def trains_all_weights(self) -> bool:

@@ -49,7 +49,7 @@ class FromPretrained(Section):
     `google/gemma-2b`."""
     revision: str = "main"
     """Branch, tag or commit on the Hub; the resolved commit is recorded."""
-    proven: bool = True
+    verified: bool = True
     """`true`: a model of a family that this project has compared with transformers. `false`: any other causal model
     whose class transformers has, with engine `torch` alone; nothing about it was compared, and the record says so."""
 

@@ -76,12 +76,12 @@ class Recipe(Section):
     def adapters_have_known_names(self) -> Self:
         """Refuses unknown projections; a model outside of the families is checked later, against its class."""
         # Its layers may have any names; they are known when its class is loaded.
-        if isinstance(self.model, FromPretrained) and not self.model.proven:
+        if isinstance(self.model, FromPretrained) and not self.model.verified:
             return self
         if self.method.name != "full" and (unknown := {*self.method.target_modules} - {*KNOWN_PROJECTIONS}):
             raise refused(f"method.target_modules: {', '.join(sorted(unknown))}",
                           f"some of {', '.join(KNOWN_PROJECTIONS)}",
-                          "other names belong to models with model.proven: false")
+                          "other names belong to models with model.verified: false")
         return self
 
     @model_validator(mode="after")
@@ -111,10 +111,10 @@ class Recipe(Section):
     @model_validator(mode="after")
     def items_are_watched_beside_rewards(self, info: ValidationInfo) -> Self:
         """Refuses held-out items during training for algorithms without rollouts, which have their evaluation loss."""
-        given = written_keys(self.evaluation, info, {"watch"}, name="evaluation")
+        given = written_keys(self.evaluation, info, {"items_during_training"}, name="evaluation")
         if given and not self.uses_rollouts:
             raise refused(f"{given} with algorithm.name: {self.algorithm.name}",
-                          "no `evaluation.watch`: it is for runs with rollouts",
+                          "no `evaluation.items_during_training`: it is for runs with rollouts",
                           "leave it out, or algorithm.name=grpo")
         return self
 

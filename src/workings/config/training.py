@@ -292,13 +292,13 @@ class EvaluationConfig(Section):
     # Apart from `batch.micro_batch`, because generation keeps no activations for a backward pass.
     batch_size: int = Field(default=64, ge=1)
     """Number of prompts that are answered at a time."""
-    watch: int = Field(default=64, ge=0)
+    items_during_training: int = Field(default=64, ge=0)
     """Number of held-out items (the first of the file) that are answered and scored every `every_steps` updates during
     training with rollouts; 0 switches this off."""
     base: bool = True
     """Whether the untrained model answers the items as well, once for all runs that start from it."""
     scorer: Scorer = "answer"
-    """How answers are scored, after training and, with rollouts, at each look during it (`watch`): `answer`, `exact`
+    """How answers are scored, after training and, with rollouts, during it (`items_during_training`): `answer`, `exact`
     (the same characters) or `math` (formulas by math-verify)."""
 
     @model_validator(mode="after")
@@ -307,7 +307,7 @@ class EvaluationConfig(Section):
         # With items every key of the section decides something.
         if self.items != "none":
             return self
-        unused = {"samples", "max_new_tokens", "batch_size", "watch", "base", "scorer"}
+        unused = {"samples", "max_new_tokens", "batch_size", "items_during_training", "base", "scorer"}
         situation, expected = "evaluation.items: none", "`evaluation.items`: these keys only matter for items"
         if self.traces == "none":
             unused |= {"every_steps"}

@@ -43,9 +43,9 @@ def host_table_refusal(memory: MemoryConfig, shape: ModelShape, engine: str) -> 
 def packing_refusal(packed: bool, shape: ModelShape) -> Refusal | None:
     """Refusal of packed rows; None if they are supported or not asked for.
 
-    Unproven models are checked when they are opened.
+    Unverified models are checked when they are opened.
     """
-    if not (packed and shape.proven and shape.has_state):
+    if not (packed and shape.verified and shape.has_state):
         return None
     return Refusal(feature="packed rows in layers with a state",
                    given=f"data.packing with a {shape.family} model, whose layers keep a state: the row before would "

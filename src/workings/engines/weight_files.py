@@ -11,7 +11,7 @@ from workings.errors import RecordError, RequestError
 from workings.models.json_file import read_object
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
-from workings.models.shapes import from_hf_config, unproven_from_hf
+from workings.models.shapes import from_hf_config, unverified_from_hf
 from workings.models.weights import tensor_shapes
 
 INDEX = "model.safetensors.index.json"
@@ -130,19 +130,19 @@ def _index_file_names(index: Path) -> dict[str, str]:
     return file_names
 
 
-def read_shape(directory: Path, *, proven: bool = True) -> ModelShape:
-    """The shape of the model in a directory: from its ``config.json``, and if not ``proven`` from its weights' headers.
+def read_shape(directory: Path, *, verified: bool = True) -> ModelShape:
+    """The shape of the model in a directory: from its ``config.json``, and if not ``verified`` from its weights.
 
     Raises:
         RequestError: no file of this name, or a broken one; a model that its families do not know, or with
-            ``proven: false`` do know.
+            ``verified: false`` do know.
     """
     file = directory / "config.json"
     if not file.is_file():
         raise RequestError(f"{directory} without config.json", "a directory in Hugging Face's format", "")
     config = read_object(file)
     try:
-        return from_hf_config(config) if proven else unproven_from_hf(config, stored_shapes(directory))
+        return from_hf_config(config) if verified else unverified_from_hf(config, stored_shapes(directory))
     except RequestError as error:
         # The error must name the file; one that names it already stays as it is.
         given = error.given if str(directory) in error.given else f"{file}: {error.given}"
@@ -164,7 +164,7 @@ def model_weights(directory: Path, shape: ModelShape) -> WeightFiles:
     Raises:
         RequestError: no config.json, another architecture or size than asked for, a missing shard or tensor.
     """
-    actual = read_shape(directory, proven=shape.proven)
+    actual = read_shape(directory, verified=shape.verified)
     # The recipe's shape was read earlier; the files may have been replaced since.
     if actual != shape:
         raise RequestError(f"{directory / 'config.json'}: {actual}", f"{shape}", "")

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from workings.models.unproven import said_of_recipe
+from workings.models.unverified import said_of_recipe
 from workings.record.manifest import RunManifest
 from workings.record.values import Absent
 

@@ -160,16 +160,16 @@ def find_weights(loaded: LoadedRecipe, *, tensors: bool = True) -> Weights:
     """A recipe's weights on local disk; without ``tensors`` only the files that describe them."""
     model = loaded.recipe.model
     if isinstance(model, FromPretrained):
-        # Of an unproven model only the headers of its weights say what it consists of.
-        return locate_weights(model.id, model.revision, [loaded.base], tensors=tensors or not model.proven)
+        # Of an unverified model only the headers of its weights say what it consists of.
+        return locate_weights(model.id, model.revision, [loaded.base], tensors=tensors or not model.verified)
     shape = model.shape
     return Weights(directory=None, id=shape if isinstance(shape, str) else f"scratch:{shape.family}", revision=RANDOM)
 
 
-def is_proven(loaded: LoadedRecipe) -> bool:
+def is_verified(loaded: LoadedRecipe) -> bool:
     """Whether a recipe's model has to be of a family of this package; a model from scratch always is."""
     model = loaded.recipe.model
-    return not isinstance(model, FromPretrained) or model.proven
+    return not isinstance(model, FromPretrained) or model.verified
 
 
 def fetch_tensors(weights: Weights) -> None:
@@ -248,13 +248,13 @@ def find_shape(loaded: LoadedRecipe, *, directory: Path | None = None, vocabular
             directory = local
         # No folder here, so the catalog has to know the shape: planning downloads nothing.
         if directory is None:
-            if not model.proven:
-                raise RequestError(f"model.id: {model.id} with model.proven: false", "a directory with config.json and "
-                                   "*.safetensors, whose headers say what the model consists of: without them there is "
-                                   "no plan", "download it, then model.id=DIRECTORY")
+            if not model.verified:
+                raise RequestError(f"model.id: {model.id} with model.verified: false", "a directory with config.json "
+                                   "and *.safetensors, whose headers list the tensors: without them there is no plan",
+                                   "download it, then model.id=DIRECTORY")
             return shape_by_hub_id(model.id)
-        shape = read_shape(directory, proven=model.proven)
-        if not shape.proven:
+        shape = read_shape(directory, verified=model.verified)
+        if not shape.verified:
             family_of(shape).check_engine(loaded.recipe.engine, shape)
         return shape
     if isinstance(model.shape, str):
@@ -271,7 +271,7 @@ def find_or_fetch_shape(loaded: LoadedRecipe) -> ModelShape:
         # A model from scratch has nothing to download: the first error is the right one.
         if directory is None:
             raise
-        return read_shape(directory, proven=is_proven(loaded))
+        return read_shape(directory, verified=is_verified(loaded))
 
 
 def shape_by_hub_id(name: str, key: str = "model.id") -> ModelShape:

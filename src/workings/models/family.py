@@ -99,7 +99,7 @@ class Family:
 
     def check(self, shape: ModelShape) -> None:
         """Raise `RequestError` for sizes that the family cannot have."""
-        if shape.proven and shape.head_dim % 2:
+        if shape.verified and shape.head_dim % 2:
             raise RequestError(f"head_dim: {shape.head_dim}", "an even number: rotary embeddings turn pairs")
 
     def scratch_switches(self, heads: int, head_dim: int) -> dict[str, Any]:

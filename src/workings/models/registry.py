@@ -8,7 +8,7 @@ from workings.config.families import FAMILIES, GROUP, known_families
 from workings.errors import RequestError
 from workings.models.family import Family
 from workings.models.shape import ModelShape
-from workings.models.unproven import unproven_family
+from workings.models.unverified import unverified_family
 from workings.plugins import find_plugin, refuse_our_names
 
 _registered: dict[str, Family] = {}
@@ -35,8 +35,8 @@ def find_family(name: str) -> Family:
 
 
 def family_of(shape: ModelShape) -> Family:
-    """The family that a shape belongs to; of an unproven model one that is made from the shape itself."""
-    return find_family(shape.family) if shape.proven else unproven_family(shape)
+    """The family that a shape belongs to; of an unverified model one that is made from the shape itself."""
+    return find_family(shape.family) if shape.verified else unverified_family(shape)
 
 
 def families() -> tuple[Family, ...]:
@@ -62,7 +62,7 @@ def find_model_type(config: Mapping[str, Any]) -> Family:
             return family
     raise RequestError(f"model_type: {wanted!r}",
                        f"one of {', '.join(family.model_type for family in _registered.values())}",
-                       "for training by transformers' own class, with nothing proven: model.proven=false engine=torch")
+                       "for training by transformers' own class, unverified: model.verified=false engine=torch")
 
 
 def _model_types(family: Family) -> tuple[str, ...]:

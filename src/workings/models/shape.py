@@ -103,8 +103,8 @@ class ModelShape:
     linear_conv_kernel: int = 0
     """Positions that are mixed before they reach the state (4)."""
     config: str = ""
-    """``config.json`` of a model outside of this package's families (`model.proven: false`), from which transformers
-    builds it (`workings.models.unproven`); empty for a proven model."""
+    """``config.json`` of a model outside of this package's families (`model.verified: false`), from which transformers
+    builds it (`workings.models.unverified`); empty for a verified model."""
     tensors: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """Name and shape of every tensor in the files of such a model."""
 
@@ -122,12 +122,12 @@ class ModelShape:
         object.__setattr__(self, "tensors", tuple((name, tuple(size)) for name, size in self.tensors))
 
     @property
-    def proven(self) -> bool:
+    def verified(self) -> bool:
         """Whether the model belongs to a family of this package, which was compared with transformers."""
         return not self.config
 
     def to_json(self) -> dict[str, Any]:
-        """Entry of a record; fields of linear attention and of unproven models are left out if they are empty."""
+        """Entry of a record; fields of linear attention and of unverified models are left out if they are empty."""
         values = asdict(self)
         return {name: x for name, x in values.items()
                 if x or not (name in ("config", "tensors") or name.startswith("linear_"))}

@@ -12,11 +12,11 @@ from workings.errors import RequestError
 from workings.models.config_values import check_values
 from workings.models.registry import families, family_of, find_family, find_model_type
 from workings.models.shape import ModelShape
-from workings.models.unproven import unproven_shape
+from workings.models.unverified import unverified_shape
 from workings.models.weights import parameter_count, tensor_shapes
 
 __all__ = ["catalog", "from_hf_config", "parameter_count", "published_shape", "shape_from_config", "tensor_shapes",
-           "to_hf_config", "unproven_from_hf"]
+           "to_hf_config", "unverified_from_hf"]
 
 
 def check_shape(shape: ModelShape) -> ModelShape:
@@ -77,8 +77,8 @@ def from_hf_config(config: Mapping[str, Any]) -> ModelShape:
     return check_shape(find_model_type(config).read_config(config))
 
 
-def unproven_from_hf(config: Mapping[str, Any], stored: Mapping[str, tuple[int, ...]]) -> ModelShape:
-    """Shape of a model that no family stands for (`model.proven: false`).
+def unverified_from_hf(config: Mapping[str, Any], stored: Mapping[str, tuple[int, ...]]) -> ModelShape:
+    """Shape of a model that no family stands for (`model.verified: false`).
 
     Args:
         config: content of its ``config.json``.
@@ -90,12 +90,12 @@ def unproven_from_hf(config: Mapping[str, Any], stored: Mapping[str, tuple[int, 
     check_values(config)
     try:
         family = from_hf_config(config).family
-    # A proven family that refuses these very settings does not stand for the model either.
+    # A verified family that refuses these very settings does not stand for the model either.
     except RequestError:
-        return check_shape(unproven_shape(config, stored))
-    raise RequestError(f"model.proven: false with a {family} model",
-                       f"true: the family {family} is proven, and no record may say that it is not",
-                       "model.proven=true, or leave it out")
+        return check_shape(unverified_shape(config, stored))
+    raise RequestError(f"model.verified: false with a {family} model",
+                       f"true: the family {family} is verified, and no record may say that it is not",
+                       "model.verified=true, or leave it out")
 
 
 def to_hf_config(shape: ModelShape) -> dict[str, Any]:

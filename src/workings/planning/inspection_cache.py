@@ -155,7 +155,7 @@ def why_no_shallower_model(shape: ModelShape) -> str:
                 "turns of sliding and global layers")
     if shape.layer_types:
         return "no shallower model was compiled to explain the rest: sliding and global layers follow no pattern"
-    if not shape.proven:
+    if not shape.verified:
         return "no shallower model was compiled to explain the rest: the model is known by its files alone"
     return ""
 

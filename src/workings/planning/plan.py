@@ -20,7 +20,7 @@ from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import gib
 from workings.models.batch import Batch, BatchShape
 from workings.models.shape import ModelShape
-from workings.models.unproven import unproven_sentence
+from workings.models.unverified import unverified_sentence
 from workings.planning.breakdown import Part, largest_part_sentence, split_parts, unexplained_share
 from workings.planning.inspection_cache import heap_of_refused_step, inspect_programs, why_no_shallower_model
 from workings.planning.memory_formulas import FORMULA_VERSIONS, forward_program_parts
@@ -275,8 +275,8 @@ def plan_from_inspection(run: PlannedRun, inspection: Inspection, device: Device
     remarks += [f"in the host's memory and on no device: {name}, {gib(size)} for {mesh.devices} "
                 f"process{'es' * (mesh.devices > 1)}" for name, size in host.items()]
     remarks += verdict_remarks(recipe, target, inspection, run.largest_shape(program))
-    if not request.shape.proven:
-        remarks.append(unproven_sentence(request.shape.family))
+    if not request.shape.verified:
+        remarks.append(unverified_sentence(request.shape.family))
     return Plan(recipe=recipe.name, target=target.name, verdict=verdict, parts=parts, largest_part=largest,
                 step_seconds=seconds, step_time=how if target.platform != "cpu" else "", remarks=tuple(remarks),
                 batch=step, mesh=mesh, inspection=inspection, program=program, peaks=peaks, host_parts=host)

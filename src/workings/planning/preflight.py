@@ -9,7 +9,7 @@ from workings.config.training import TrainingConfig
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import gib
 from workings.models.shape import ModelShape
-from workings.models.unproven import unproven_sentence
+from workings.models.unverified import unverified_sentence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ def preflight_lines(*, recipe: Recipe, device: DeviceFacts, model: ModelFacts, d
         f"engine     {recipe.engine}  " + ", ".join(f"{name} {number}" for name, number in device.versions.items()),
         f"model      {model.id} at {model.revision}: {shape.family}, {shape.layers} layers, width {shape.width}, "
         f"vocabulary {shape.vocab_size:,}, {model.parameters:,} parameters",
-        *([] if shape.proven else [f"not proven {unproven_sentence(shape.family)}"]),
+        *([] if shape.verified else [f"unverified {unverified_sentence(shape.family)}"]),
         f"dtypes     parameters {precision.parameters}, compute {precision.compute}, moments {precision.moments}, "
         f"rounding {precision.rounding}",
         f"mesh       {mesh}",

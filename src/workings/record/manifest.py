@@ -25,8 +25,8 @@ LEFT_ASIDE = "left_aside"
 """Fact of a run that trained the text part of a multimodal model: what the whole model has beside it."""
 CONVERTED_FROM = "converted_from"
 """Fact of a run whose weights were converted from a GGUF file: its name, digest, quantization and licence."""
-NOT_PROVEN = "not_proven"
-"""Fact of a run whose model no family of this package stands for (`model.proven: false`): what that means."""
+UNVERIFIED_MODEL = "unverified_model"
+"""Fact of a run whose model no family of this package stands for (`model.verified: false`): what that means."""
 UNKNOWN_OUTSIDE_KAGGLE = Absent(absent="not run on Kaggle, or not known while it ran")
 
 

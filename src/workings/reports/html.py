@@ -18,7 +18,7 @@ from workings.evaluation.comparison.paired import points
 from workings.evaluation.first_wrong_step import count_first_wrong_steps
 from workings.evaluation.predictions import read_predictions
 from workings.evaluation.unit import EvaluationRecord
-from workings.models.unproven import said_of_recipe
+from workings.models.unverified import said_of_recipe
 from workings.record import atomic
 from workings.record.layout import PREDICTIONS
 from workings.record.number_text import p_shown, percent, small_p
@@ -89,7 +89,7 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None, *, re
         run_rows=run_rows(views), scored=[view for view in views if view.evaluation],
         behaviour=behaviour_rows(views, counts=not recorded_only),
         configured=configured, same=same, different=different, equal=_equal(comparison),
-        notes=[*_unproven(views), *(comparison.notes if comparison else [])], commands=commands(list(views)),
+        notes=[*_unverified(views), *(comparison.notes if comparison else [])], commands=commands(list(views)),
         method=METHOD)
 
 
@@ -128,7 +128,7 @@ def report_views(runs: Sequence[Path], comparison: Comparison | None) -> list[Ru
     return [view_run(path, color, units.get(path.resolve())) for color, path in enumerate(ordered)]
 
 
-def _unproven(views: Sequence[RunView]) -> list[str]:
+def _unverified(views: Sequence[RunView]) -> list[str]:
     """Warnings about models that this package has not verified, each sentence once."""
     said = (said_of_recipe(view.manifest.config_snapshot, view.manifest.architecture)
             for view in views if view.manifest is not None)

@@ -85,7 +85,7 @@ PANELS = (
         PanelLine(key="mismatch", name="mean"), PanelLine(key="mismatch_most", name="most")),
         sentence="How far the log probabilities of the drawn tokens differ between the model that drew and the model "
                  "that is trained: the same weights, so only arithmetic may differ. Bad sign: a mean that grows; "
-                 "above algorithm.most_mismatch the run stops."),
+                 "above algorithm.max_mismatch the run stops."),
     Panel(key="clip_fraction", title="Clip fraction", unit="share of tokens", lines=(
         PanelLine(key="clip_fraction", name="clip fraction"),),
         sentence="The share of tokens whose probability had moved beyond the algorithm's bound. With one update a "

@@ -8,7 +8,7 @@ from workings.config.families import TEMPLATES
 from workings.config.load import LoadedRecipe, check_recipe
 from workings.errors import RequestError
 from workings.inputs.datasets import RunData
-from workings.inputs.resolve import TRAINED_VOCABULARY, find_shape, is_proven
+from workings.inputs.resolve import TRAINED_VOCABULARY, find_shape, is_verified
 from workings.models.registry import find_family
 from workings.models.tokenizer_training import CONTROL_TOKENS
 
@@ -35,8 +35,8 @@ class Smoke:
             raise RequestError(f"--smoke with algorithm.name: {loaded.recipe.algorithm.name}",
                                "the vocabulary that the teacher has: a tiny model would have another one",
                                "training.steps=2, without --smoke")
-        if not is_proven(loaded):
-            raise RequestError("--smoke with model.proven: false", "a model of a family that this project can make "
+        if not is_verified(loaded):
+            raise RequestError("--smoke with model.verified: false", "a model of a family that this project can make "
                                "small", "training.steps=2, without --smoke")
         values = loaded.recipe.model_dump(mode="json", exclude_unset=True)
         # Another name, so that nobody takes its numbers for those of the recipe.

@@ -13,7 +13,7 @@ from workings.errors import DoesNotFit, RequestError
 from workings.inputs.datasets import find_data
 from workings.inputs.gguf.folder import origin_facts
 from workings.inputs.resolve import fetch_tensors
-from workings.models.unproven import unproven_sentence
+from workings.models.unverified import unverified_sentence
 from workings.record.layout import (
     CONFIG,
     DATA_DIGESTS,
@@ -23,7 +23,7 @@ from workings.record.layout import (
     partial_path,
     refuse_unit_name,
 )
-from workings.record.manifest import CONVERTED_FROM, DRAWN_FROM, LEFT_ASIDE, NOT_PROVEN
+from workings.record.manifest import CONVERTED_FROM, DRAWN_FROM, LEFT_ASIDE, UNVERIFIED_MODEL
 from workings.record.progress import slow_operation
 from workings.record.recovery import sealed_to_resume
 from workings.record.writer import refuse_taken
@@ -155,8 +155,8 @@ def _manifest_facts(setup: TrainSetup, processes: ProcessGroup, smoke: Smoke | N
              # A plan that does not fit gets here by --force alone.
              "forced": not setup.verdict.fits,
              "predicted_peak_bytes": setup.verdict.peak_bytes, "processes": processes.count}
-    if not setup.shape.proven:
-        facts[NOT_PROVEN] = unproven_sentence(setup.shape.family)
+    if not setup.shape.verified:
+        facts[UNVERIFIED_MODEL] = unverified_sentence(setup.shape.family)
     if sources := setup.data.drawn_from:
         facts[DRAWN_FROM] = sources
     if setup.non_text_weights is not None:

@@ -48,7 +48,7 @@ class LoopSettings:
                                max_new_tokens=evaluation.max_new_tokens, evaluation=evaluation,
                                base=recipe.evaluation.base)
             if recipe.uses_rollouts:
-                settings = replace(settings, held_out_items=min(recipe.evaluation.watch, len(items)))
+                settings = replace(settings, held_out_items=min(recipe.evaluation.items_during_training, len(items)))
         return settings
 
 

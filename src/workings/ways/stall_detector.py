@@ -61,7 +61,7 @@ class StallDetector:
         if not rollout.trained_samples:
             raise TrainingFailed(
                 f"not learning: of {len(rollout.groups)} groups that were sampled for update {rollout.step} none had "
-                "rewards that differ (algorithm.draws)")
+                "rewards that differ (algorithm.max_resamples)")
 
     def check_batch(self, rollout: Rollout, step: int, batch: Batch) -> None:
         """Raises `TrainingFailed` if no completion of the rollout is left for this one of its updates."""
@@ -69,7 +69,7 @@ class StallDetector:
             raise TrainingFailed(
                 f"not learning: too few of the {len(rollout.groups)} groups that were sampled for update "
                 f"{rollout.step} had rewards that differ, and none is left for update {step} "
-                "(more algorithm.draws, or fewer algorithm.updates)")
+                "(more algorithm.max_resamples, or fewer algorithm.updates)")
 
     def check_update(self, step: int, mismatch: Mapping[str, float], result: StepResult) -> None:
         """Raises `TrainingFailed` if sampler and trained model disagree, or too many updates changed no weight.
@@ -81,12 +81,12 @@ class StallDetector:
             result: of the update.
         """
         # First, because samples of another model would explain whatever else goes wrong.
-        most = self.algorithm.most_mismatch
+        most = self.algorithm.max_mismatch
         if mismatch.get("mismatch", 0.0) > most:
             raise TrainingFailed(
                 f"not learning from its own samples: at update {step} the sampler and the trained model disagree by "
                 f"{mismatch['mismatch']:.3g} nats per token on the sampled tokens; rounding explains at most {most:g} "
-                "(algorithm.most_mismatch), so the completions come from another model")
+                "(algorithm.max_mismatch), so the completions come from another model")
         self._count_update(result.share_of_weights_changed == 0)
         # In bfloat16 an update below about 1/512 of a weight rounds to nothing (`precision.rounding`).
         if self.unchanged_updates >= self.algorithm.patience:

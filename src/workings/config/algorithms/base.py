@@ -65,7 +65,7 @@ class RolloutAlgorithm(Section):
     on (TRL: `epsilon`)."""
     clip_high: float = Field(default=0.2, gt=0, strict=False)
     """Upper clipping bound: the ratio counts up to `1 + clip_high` (TRL: `epsilon_high`)."""
-    most_mismatch: float = Field(default=0.1, gt=0, strict=False)
+    max_mismatch: float = Field(default=0.1, gt=0, strict=False)
     """Training stops if the log probabilities of the sampled tokens under the sampler and under the trained model
     differ by more than this on average (nats per token): the completions would then come from another model."""
     patience: int = Field(default=10, ge=1)

@@ -84,7 +84,7 @@ class Dapo(RewardAlgorithm):
     clip_high: float = Field(default=0.28, gt=0, strict=False)
     """Upper clipping bound: the ratio counts up to `1 + clip_high`, so unlikely tokens may become likely faster than
     likely ones unlikely."""
-    draws: int = Field(default=10, ge=1)
+    max_resamples: int = Field(default=10, ge=1)
     """Upper limit on dynamic sampling: groups with equal rewards are replaced until each rollout's prompts were sampled
     this many times. If there are still too few groups, the remaining rows of the batch stay empty."""
 
@@ -95,8 +95,8 @@ class Dapo(RewardAlgorithm):
 
     @property
     def max_sampling_rounds(self) -> int:
-        """The recipe's key `draws`."""
-        return self.draws
+        """The recipe's key `max_resamples`."""
+        return self.max_resamples
 
 
 class Gspo(RewardAlgorithm):

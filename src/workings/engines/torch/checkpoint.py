@@ -165,7 +165,7 @@ def export(spec: TorchSpec, state: State, directory: Path) -> None:
     if spec.mesh.rank:
         return
     config = to_hf_config(spec.shape) | {"dtype": dtype_name(spec.parameter_dtype)}
-    if not spec.shape.proven:  # its own file may name the class of a model that also sees, which is not what is written
+    if not spec.shape.verified:  # its own file may name the class of a multimodal model, which is not written
         config["architectures"] = [type(state.model).__name__]
     text = json.dumps(config, indent=2, sort_keys=True)
     (directory / "config.json").write_text(text + "\n", encoding="utf-8")

@@ -207,7 +207,7 @@ class Decoder:
                 break
             # Attention reads the whole cache for each token, so rows that have ended cost as much as others.
             kept = max(1, unfinished)  # one that has ended, where other processes go on
-            if kept <= len(self.rows) // SHRINK[kind] and self.spec.shape.proven:
+            if kept <= len(self.rows) // SHRINK[kind] and self.spec.shape.verified:
                 self.keep_rows(self.finished.int().argsort(stable=True)[:kept])
             self.grow(count)
             self.replay()
@@ -237,7 +237,7 @@ def can_replay(spec: TorchSpec) -> bool:
 
     A table in the host's memory, a choice of experts and other processes need the host within a token.
     """
-    return (spec.device.type == "cuda" and spec.shape.proven and not spec.shape.has_state and not spec.shape.experts
+    return (spec.device.type == "cuda" and spec.shape.verified and not spec.shape.has_state and not spec.shape.experts
             and not spec.table_on_host and spec.mesh.fsdp == 1)
 
 

@@ -156,8 +156,8 @@ class TorchEngine(TorchPlanning):
         return self._checked(fill_masters(state))
 
     def _checked(self, state: State) -> State:
-        """The state, after the attention masks of a model that is not proven have been checked on a short row."""
-        if not self.spec.shape.proven:
+        """The state, after the attention masks of a model that is unverified have been checked on a short row."""
+        if not self.spec.shape.verified:
             check_masks(self.spec, state.root).refuse(self.request)
         return state
 
@@ -261,9 +261,9 @@ class TorchEngine(TorchPlanning):
             raise RequestError("an empty prompt", "prompts of at least one token")
         answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
         mesh = self.spec.mesh
-        # At least one prompt for each process. The cache of an unproven class may have any contents, so its rows cannot
-        # be repeated.
-        copies = copies_of_each(prompts, min(MAX_ROWS, len(prompts) // mesh.fsdp)) if self.spec.shape.proven else 1
+        # At least one prompt for each process. The cache of an unverified class may have any contents, so its rows
+        # cannot be repeated.
+        copies = copies_of_each(prompts, min(MAX_ROWS, len(prompts) // mesh.fsdp)) if self.spec.shape.verified else 1
         for indices in batch_indices(prompts, copies, mesh.fsdp, same_length=has_linear_state(state.root.model)):
             pick_token: PickToken = pick(indices[mesh.rows(len(indices))])
             with torch.no_grad():

@@ -125,11 +125,11 @@ def prefill_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, len
     """
     tokens, lengths = tokens[::copies], lengths[::copies]
     most = prompts_at_a_time(spec.shape, tokens.shape[1], spec.compute_dtype.itemsize)
-    if not spec.shape.proven:  # its cache may have any contents, which cannot be joined
+    if not spec.shape.verified:  # its cache may have any contents, which cannot be joined
         most = len(tokens)
     parts = list(zip(tokens.split(most), lengths.split(most), strict=True))
     last: list[Tensor] = []
-    if spec.shape.proven and not spec.shape.has_state:
+    if spec.shape.verified and not spec.shape.has_state:
         cache: DynamicCache = (fixed := FixedCache(spec, len(tokens) * copies, tokens.shape[1], room, copies))
         for number, part in enumerate(parts):
             fixed.first_prompt = number * most

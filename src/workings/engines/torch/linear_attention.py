@@ -143,10 +143,10 @@ def has_linear_state(model: PreTrainedModel) -> bool:
 def empty_cache(shape: ModelShape, model: PreTrainedModel) -> DynamicCache:
     """An empty cache for generation.
 
-    By the kinds of layers where some keep a state, and of an unproven model; layers that slide keep all positions,
+    By the kinds of layers where some keep a state, and of an unverified model; layers that slide keep all positions,
     because our masks count them all.
     """
-    if shape.proven and not shape.has_state:
+    if shape.verified and not shape.has_state:
         return DynamicCache()
     cache = DynamicCache(config=model.config)
     cache.layers = [DynamicLayer() if isinstance(layer, DynamicSlidingWindowLayer) else layer for layer in cache.layers]

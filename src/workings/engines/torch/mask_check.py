@@ -3,7 +3,7 @@
 Before memory is taken, on fake tensors: names and sizes of its tensors, whether keyword arguments reach its attention,
 and which window every layer asks for. With its weights, on one short row: whether an earlier position sees a later one
 or another segment, whether transformers' own attention and head give the same logits, and whether generation with a
-cache does. It finds what shows on such a row; it is no proof (`unproven_sentence`).
+cache does. It finds what shows on such a row; it is no proof (`unverified_sentence`).
 
 Shape suffixes: B rows, S positions, D width, V vocabulary.
 """
@@ -61,13 +61,13 @@ class WindowMask(AttentionMask):
 
 
 def refuse_unsuited(spec: TorchSpec) -> None:
-    """Check the class of an unproven model before memory is allocated; proven families are not checked.
+    """Check the class of an unverified model before memory is allocated; verified families are not checked.
 
     Raises:
         RequestError: its tensors are called otherwise than in the files, keyword arguments do not reach its attention,
             or a layer asks for another window than ``config.json`` says.
     """
-    if spec.shape.proven:
+    if spec.shape.verified:
         return
     # One process: the class is the same in all, and a fake model cannot be split.
     one = replace(spec, mesh=ProcessMesh(), device=torch.device("cpu"))
@@ -87,7 +87,7 @@ def refuse_unsuited(spec: TorchSpec) -> None:
 
 
 def _unsuited(shape: ModelShape, why: str) -> RequestError:
-    return RequestError(f"a {shape.family} model with model.proven: false: {why}",
+    return RequestError(f"a {shape.family} model with model.verified: false: {why}",
                         "a class of transformers that hands its keyword arguments to an attention function of ours, "
                         "and whose steps do not depend on values", "another model.id")
 
@@ -145,7 +145,7 @@ class MaskCheck:
 
     def refuse(self, request: EngineRequest) -> None:
         """Raise `RequestError` for what would train another model than transformers has."""
-        name = f"a {request.shape.family} model with model.proven: false"
+        name = f"a {request.shape.family} model with model.verified: false"
         if self.later > self.tolerance:
             raise RequestError(f"{name}, in which earlier positions see later ones ({self.later:.2g})",
                                "a causal model that keeps to the mask it is given", "another model.id")

@@ -26,7 +26,7 @@ from workings.engines.torch.rounding import tensor_generator
 from workings.engines.torch.sharding import FsdpRoot, per_layer_table, split
 from workings.engines.torch.spec import TorchSpec
 from workings.engines.torch.triton.layers import use_kernels
-from workings.engines.torch.unproven import LOGIT_FACTOR, prepare_model, unproven_config
+from workings.engines.torch.unverified import LOGIT_FACTOR, prepare_model, unverified_config
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.shapes import to_hf_config
@@ -38,8 +38,8 @@ def hf_config(shape: ModelShape, attention_name: str) -> Any:
     # A padding index would block the gradient of one row of the embedding, whose token may be a real one.
     values = to_hf_config(shape) | {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
     no_dropout = dict.fromkeys(family_of(shape).dropout, 0.0)  # no run has dropout
-    config = (AutoConfig.for_model(values.pop("model_type"), **(values | no_dropout)) if shape.proven
-              else unproven_config(shape, values))
+    config = (AutoConfig.for_model(values.pop("model_type"), **(values | no_dropout)) if shape.verified
+              else unverified_config(shape, values))
     config._attn_implementation = f"workings_{attention_name}"
     return config
 
@@ -53,7 +53,7 @@ def empty_model(spec: TorchSpec) -> PreTrainedModel:
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     # `allocate` gives each object memory once, so tied weights must be one object before.
     model.tie_weights()
-    if not spec.shape.proven:
+    if not spec.shape.verified:
         prepare_model(model)
     keep_plain_where_layers_slide(model)
     compute_states(model)
@@ -102,14 +102,14 @@ def build_model(spec: TorchSpec) -> FsdpRoot:
     if table is not None and spec.device.type != "meta":
         device = torch.device("cpu") if spec.table_on_host else spec.device
         table.weight = nn.Parameter(torch.empty_like(table.weight, device=device), requires_grad=False)
-    # A module of an unproven class may compute something else than its name says.
-    by_kernel = spec.card_kernels and spec.compute_dtype == torch.bfloat16 and spec.shape.proven
+    # A module of an unverified class may compute something else than its name says.
+    by_kernel = spec.card_kernels and spec.compute_dtype == torch.bfloat16 and spec.shape.verified
     if by_kernel:
         use_kernels(model)
     # After `allocate`, because formats are read from the weights. A tied embedding's class is replaced again below.
     mix_formats(model, spec.compute_dtype, unrounded=by_kernel)
-    # An unproven class may have an embedding that does more than look up rows, which must not be replaced.
-    if spec.shape.proven or type(model.get_input_embeddings()) is nn.Embedding:
+    # An unverified class may have an embedding that does more than look up rows, which must not be replaced.
+    if spec.shape.verified or type(model.get_input_embeddings()) is nn.Embedding:
         share_gradient(model, spec.compute_dtype)
     root = split(model, spec.mesh, spec.device)
     if several:
@@ -163,7 +163,7 @@ def hidden_states(model: PreTrainedModel, tokens: Tensor, positions: Tensor, vis
     cache_argument = {} if cache is None else {_cache_argument(type(model.base_model).forward): cache}
     out = model.base_model(input_ids=tokens, position_ids=positions, visible=visible, use_cache=cache is not None,
                            **cache_argument)
-    factor: float = getattr(model, LOGIT_FACTOR, 1.0)  # for an unproven model whose class scales its logits
+    factor: float = getattr(model, LOGIT_FACTOR, 1.0)  # for an unverified model whose class scales its logits
     return out.last_hidden_state if factor == 1.0 else out.last_hidden_state * factor
 
 

@@ -16,7 +16,7 @@ from workings.engines.torch.optimizers.adamw import AdamW
 from workings.engines.torch.optimizers.base import Optimizer
 from workings.engines.torch.sharding import ProcessMesh
 from workings.engines.torch.triton.check import kernels_run_on
-from workings.engines.torch.unproven import refuse_request
+from workings.engines.torch.unverified import refuse_request
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
 from workings.objectives.base import AnyRowOrder, Objective
@@ -82,8 +82,8 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
         shape=shape, device=device, mesh=mesh or ProcessMesh(),
         attention=attention, find_attention_layout=find_layout,
         group_by_length=rows_move and isinstance(request.objective, AnyRowOrder),
-        # A state has no distinct positions; an unproven model's attention may look at rows in a way of its own.
-        share_prefixes=rows_move and shape.proven and not shape.has_state,
+        # A state has no distinct positions; an unverified model's attention may look at rows in a way of its own.
+        share_prefixes=rows_move and shape.verified and not shape.has_state,
         checkpointing=memory.remat == "layer", loss_chunk=memory.loss_chunk,
         card_kernels=False,
         parameter_dtype=DTYPES[precision.parameters], compute_dtype=DTYPES[precision.compute],

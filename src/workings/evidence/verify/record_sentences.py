@@ -7,7 +7,7 @@ from workings.evidence.notes import parse_note
 from workings.evidence.replay.comparison import replay_sentence
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.tree import shown
-from workings.models.unproven import said_of_recipe
+from workings.models.unverified import said_of_recipe
 from workings.record.layout import EVALUATION_SUMMARY, NOTE, REPLAY, SAMPLED, SELECTION
 from workings.record.number_text import percent
 from workings.record.values import Absent

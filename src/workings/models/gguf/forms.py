@@ -193,7 +193,7 @@ FORMS: Mapping[str, Form] = {name: Form(name) for name in ARCHITECTURES} | {
 
 def form_of(shape: ModelShape) -> Form:
     """The form of a model's family. Raises `RequestError` for a family that is not written."""
-    if not shape.proven or shape.family not in FORMS:
+    if not shape.verified or shape.family not in FORMS:
         raise RequestError(f"--format gguf of a {shape.family or 'model outside the families'} model",
                            f"a model of {', '.join(sorted(FORMS))}", "--format safetensors")
     return FORMS[shape.family]

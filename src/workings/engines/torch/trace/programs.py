@@ -71,7 +71,7 @@ def answers(spec: TorchSpec, state: State, size: GenerationShape, request: Engin
 def drawing(spec: TorchSpec, state: State, size: GenerationShape, request: EngineRequest) -> None:
     """`answers` with sampling, several of each prompt."""
     most = min(MAX_ROWS, size.prompts // spec.mesh.fsdp)
-    copies = largest_divisor(request.completions_of_a_prompt, most) if spec.shape.proven else 1
+    copies = largest_divisor(request.completions_of_a_prompt, most) if spec.shape.verified else 1
     uniform = torch.zeros((max(2, size.new_tokens), own_rows(spec, size.prompts, copies)), dtype=torch.float64,
                           device=spec.device)
     answers(spec, state, size, request, pick=sampled(1.0, uniform), copies=copies)

@@ -144,9 +144,9 @@ def model(unit: Unit) -> Iterator[CheckFinding]:
     section = manifest.config_snapshot.get("model")
     section = section if isinstance(section, dict) else {}
     asked_sizes, source = section.get("shape"), section.get("source")
-    if section.get("proven", shape.proven) != shape.proven:
-        problems.append(f"the recipe's model.proven is {str(section['proven'])[:20]}, of the family "
-                        f"{shape.family} it is {shape.proven}")
+    if section.get("verified", shape.verified) != shape.verified:
+        problems.append(f"the recipe's model.verified is {str(section['verified'])[:20]}, of the family "
+                        f"{shape.family} it is {shape.verified}")
     sizes = shape.to_json()
     problems += [f"the recipe's model has {key} {str(asked_sizes[key])[:20]}, {MODEL_SHAPE} {str(sizes.get(key))[:20]}"
                  for key in asked_sizes or () if sizes.get(key, asked_sizes[key]) != asked_sizes[key]

@@ -63,7 +63,7 @@ _RUN: dict[str, tuple[Fields, ...]] = {
         partly("model.id model.revision", "consistency.config", NAMES, optional=True),
         partly("evaluation.items evaluation.traces evaluation.base evaluation.samples evaluation.every_steps",
                "consistency.config", NAMES),
-        partly("evaluation.watch", "consistency.config", NAMES, optional=True),
+        partly("evaluation.items_during_training", "consistency.config", NAMES, optional=True),
         partly("checkpoint.every_steps checkpoint.keep_last training.warmup_steps", "consistency.config",
                "the checkpoints, and the rates of the log, where the run is long enough to tell" + ALIKE),
         checked("*", "consistency.config", "the manifest's snapshot, and its digest; what it decides")),

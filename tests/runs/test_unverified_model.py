@@ -1,4 +1,4 @@
-"""Models of no family of this package (`model.proven: false`): trained by transformers' own class, sealed, said so."""
+"""Models of no family of this package (`model.verified: false`): trained by transformers' class, sealed, said so."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ from workings.evidence.model_card import model_card
 from workings.evidence.verify import verify
 from workings.models.batch import Batch
 from workings.models.tokenizer_training import train_tokenizer
-from workings.models.unproven import unproven_sentence
+from workings.models.unverified import unverified_sentence
 from workings.publish.export import export_run
 from workings.record.reader import RunRecord
 from workings.reports.html import write_report
@@ -45,7 +45,7 @@ MORE: dict[str, dict[str, Any]] = {
     "opt": {"ffn_dim": 64, "word_embed_proj_dim": 32},
     "bloom": {"n_layer": 2, "n_head": 4},
 }
-WORDS = ["engine=torch", "model={source: pretrained, id: base, proven: false}", "tokenizer=model",
+WORDS = ["engine=torch", "model={source: pretrained, id: base, verified: false}", "tokenizer=model",
          "data.template=plain", "data.max_length=64", "batch={micro_batch: 2, accumulation: 1}", "training.steps=4",
          "training.learning_rate=1e-2", "evaluation={}"]
 
@@ -82,7 +82,7 @@ def without_padding(batch: Batch) -> Batch:
     "phi3", "lfm2", *(pytest.param(each, marks=pytest.mark.full) for each in ("granite", "mistral"))])
 def test_it_learns_answers_and_comes_back_as_transformers_reads_it(model_type: str, tmp_path: Path) -> None:
     folder = write_model(tmp_path / "base", model_type)
-    shape = read_shape(folder, proven=False)
+    shape = read_shape(folder, verified=False)
     engine = TorchEngine.open(request(shape))
     state = engine.load(folder)
     batch = random_batch(shape, rows=3)
@@ -111,7 +111,7 @@ def test_it_learns_answers_and_comes_back_as_transformers_reads_it(model_type: s
 def test_adapters_belong_beside_the_linear_layers_that_the_class_has(method: Any, tmp_path: Path) -> None:
     # whole blocks of 64 numbers, for codes of four bits
     folder = write_model(tmp_path / "base", "lfm2", hidden_size=64)
-    shape = read_shape(folder, proven=False)
+    shape = read_shape(folder, verified=False)
     engine = TorchEngine.open(request(shape, method=method))
     state = engine.load(folder)
     assert {name.split(".lora_")[0].rpartition(".")[2] for name in state.trained} == {*method.target_modules}
@@ -125,7 +125,7 @@ def test_adapters_belong_beside_the_linear_layers_that_the_class_has(method: Any
 
 def test_packed_rows_are_refused_where_a_state_goes_on_from_one_to_the_next(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "base", "lfm2")
-    shape = read_shape(folder, proven=False)
+    shape = read_shape(folder, verified=False)
     with pytest.raises(RequestError, match="packed sequence sees the row before it") as caught:
         TorchEngine.open(replace(request(shape), packed=True)).load(folder)
     assert caught.value.try_next == "data.packing=none"
@@ -133,7 +133,7 @@ def test_packed_rows_are_refused_where_a_state_goes_on_from_one_to_the_next(tmp_
 
 def test_packed_rows_are_those_apart_where_attention_is_all(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "base", "phi3")
-    shape = read_shape(folder, proven=False)
+    shape = read_shape(folder, verified=False)
     engine = TorchEngine.open(replace(request(shape), packed=True))
     state = engine.load(folder)
     first, second = random_batch(shape, rows=2, seed=3).tokens[0][:, :3]
@@ -153,12 +153,12 @@ def test_packed_rows_are_those_apart_where_attention_is_all(tmp_path: Path) -> N
 def test_a_class_that_does_not_do_what_it_is_taken_for_is_refused(model_type: str, why: str, tmp_path: Path) -> None:
     folder = write_model(tmp_path / "base", model_type)
     with pytest.raises(RequestError, match=why):
-        TorchEngine.open(request(read_shape(folder, proven=False))).load(folder)
+        TorchEngine.open(request(read_shape(folder, verified=False))).load(folder)
 
 
 def test_what_an_unknown_class_cannot_be_asked_is_refused(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "base", "lfm2")
-    shape = read_shape(folder, proven=False)
+    shape = read_shape(folder, verified=False)
     for changes, why in (
             ({"precision": PrecisionConfig(parameters="bf16", compute="fp32")}, "one format for both"),
             ({"optimizer": AdafactorConfig(name="adafactor")}, "more than two axes")):
@@ -175,7 +175,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny LFM 2 and its tokenizer in `base`, a recipe that names it, and a sealed run of it."""
     from workings.config.load import shipped_recipes
 
-    place = tmp_path_factory.mktemp("unproven")
+    place = tmp_path_factory.mktemp("unverified")
     traces, _ = forty_additions()
     tokenizer = train_tokenizer((trace.prompt for trace in traces), 512)
     write_model(place / "base", "lfm2", vocabulary=tokenizer.vocab_size)
@@ -187,9 +187,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_a_run_says_everywhere_that_nothing_was_proven(folder: Path, tmp_path: Path) -> None:
-    run, said = folder / "runs" / "straight", unproven_sentence("lfm2")
+    run, said = folder / "runs" / "straight", unverified_sentence("lfm2")
     manifest = json.loads((run / "run_manifest.json").read_text())
-    assert (manifest["architecture"], manifest["facts"]["not_proven"]) == ("lfm2", said)
+    assert (manifest["architecture"], manifest["facts"]["unverified_model"]) == ("lfm2", said)
     assert manifest["final_loss"] < manifest["first_loss"]
     assert said in (run / "README.md").read_text()
     assert said in (run / "plan" / "plan.json").read_text().replace('\\"', '"')
@@ -197,7 +197,7 @@ def test_a_run_says_everywhere_that_nothing_was_proven(folder: Path, tmp_path: P
     assert found.failed == 0
     assert any(said in claim for claim in found.claims)
     page = write_report(tmp_path / "page.html", [run]).read_text()
-    assert "is not proven by this project" in page
+    assert "is not verified by this project" in page
     sealed = RunRecord.open(run)
     assert said in model_card("card.md", "runs/straight", sealed.manifest, sealed.root, {}).text
     planned = plan(str(folder / "recipe.yaml"), "t4", [word for word in WORDS if not word.startswith("device")])
@@ -208,7 +208,7 @@ def test_a_run_says_everywhere_that_nothing_was_proven(folder: Path, tmp_path: P
 @pytest.mark.full
 def test_a_stopped_run_resumes_bit_for_bit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = resumed_bit_for_bit(TorchEngine, folder, WORDS, monkeypatch)
-    assert reopen_run(out, ReplayInputs()).shape == read_shape(folder / "base", proven=False)
+    assert reopen_run(out, ReplayInputs()).shape == read_shape(folder / "base", verified=False)
 
 
 @pytest.mark.slow
@@ -246,7 +246,7 @@ def test_adapters_are_trained_on_it_and_their_run_is_opened(folder: Path) -> Non
 def test_no_small_model_is_made_in_its_place(folder: Path) -> None:
     from workings.runs.smoke import Smoke
 
-    with pytest.raises(RequestError, match=r"--smoke with model\.proven: false"):
+    with pytest.raises(RequestError, match=r"--smoke with model\.verified: false"):
         train(str(folder / "recipe.yaml"), folder / "small", WORDS, smoke=Smoke())
 
 

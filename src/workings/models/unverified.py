@@ -1,8 +1,8 @@
-"""Models outside of this package's families (`model.proven: false`): transformers' own class computes them.
+"""Models outside of this package's families (`model.verified: false`): transformers' own class computes them.
 
 Such a model is described by two things: its ``config.json``, which the shape and so the record hold whole, and the
 headers of its weight files, which give names and sizes of tensors without any ML library. Nothing here was compared
-with a reference; `unproven_sentence` states this in every run and plan.
+with a reference; `unverified_sentence` states this in every run and plan.
 """
 
 import json
@@ -40,23 +40,23 @@ NAME = re.compile(r"[A-Za-z0-9._-]{1,80}")
 NUMBERED = re.compile(r"(.+?)\.(\d+)\.(.+)")
 
 
-def unproven_sentence(family: str) -> str:
-    """Sentence for every plan, run and record of a model with ``model.proven: false``."""
+def unverified_sentence(family: str) -> str:
+    """Sentence for every plan, run and record of a model with ``model.verified: false``."""
     # A record may be hostile; a name that is none must not break out of the page that shows it.
     name = "".join(letter for letter in family if letter.isalnum() or letter in "._-")
-    return (f"Family `{name}` is not proven by this project (`model.proven: false`): its mask, numbers and memory were "
-            "not compared with a reference; transformers' own class computes it, and losses that balance experts, "
+    return (f"Family `{name}` is not verified by this project (`model.verified: false`): its mask, numbers and memory "
+            "were not compared with a reference; transformers' own class computes it, and losses that balance experts, "
             "where it has some, are not added.")
 
 
 def said_of_recipe(config: Mapping[str, Any], family: str) -> str:
-    """`unproven_sentence` where a recorded recipe, with all its keys, asks for an unproven model; else empty."""
+    """`unverified_sentence` where a recorded recipe, with all its keys, asks for an unverified model; else empty."""
     model = config.get("model")
-    return unproven_sentence(family) if isinstance(model, Mapping) and model.get("proven") is False else ""
+    return unverified_sentence(family) if isinstance(model, Mapping) and model.get("verified") is False else ""
 
 
-class UnprovenFamily(Family):
-    """Family object of an unproven model, which follows from its shape."""
+class UnverifiedFamily(Family):
+    """Family object of an unverified model, which follows from its shape."""
 
     def layer_shapes(self, shape: ModelShape, layer: int) -> dict[str, tuple[int, ...]]:
         """Tensors of one layer (from 0), as the files have them."""
@@ -69,9 +69,9 @@ class UnprovenFamily(Family):
         return {name: size for name, size in shape.tensors if not name.startswith(start)}
 
     def read_config(self, config: Mapping[str, Any]) -> ModelShape:
-        """Raise `RequestError`: a ``config.json`` does not give the names of tensors; see `unproven_shape`."""
+        """Raise `RequestError`: a ``config.json`` does not give the names of tensors; see `unverified_shape`."""
         raise RequestError(f"model_type: {config.get('model_type')!r}", "a family of this package",
-                           "model.proven=false with engine=torch, for training")
+                           "model.verified=false with engine=torch, for training")
 
     def write_config(self, shape: ModelShape) -> dict[str, Any]:
         """The model's own ``config.json``."""
@@ -80,17 +80,17 @@ class UnprovenFamily(Family):
 
 
 @cache
-def unproven_family(shape: ModelShape) -> UnprovenFamily:
-    """The family object of one unproven model."""
+def unverified_family(shape: ModelShape) -> UnverifiedFamily:
+    """The family object of one unverified model."""
     config = json.loads(shape.config)
     prefix = layer_prefix((name for name, _ in shape.tensors), shape.layers)
     start = re.compile(re.escape(prefix) + r"\.\d+\.")
     # A dict keeps the order of the files and drops what layers repeat.
     matrices = dict.fromkeys(start.sub("", name).removesuffix(".weight") for name, size in shape.tensors
                              if len(size) == 2 and name.endswith(".weight") and start.match(name))
-    refusal = FamilyRefusal(expected="engine torch: an unproven model is computed by transformers' own class",
+    refusal = FamilyRefusal(expected="engine torch: an unverified model is computed by transformers' own class",
                             try_next="engine=torch")
-    return UnprovenFamily(
+    return UnverifiedFamily(
         name=shape.family, model_type=shape.family, architecture=str((config.get("architectures") or [""])[0]),
         layer_prefix=prefix, projections=tuple(name for name in matrices if not name.endswith(NO_PROJECTIONS)),
         residual=(), refusals={"jax": refusal, "tunix": refusal},
@@ -115,7 +115,7 @@ def layer_prefix(names: Iterable[str], layers: int) -> str:
     return complete[0]
 
 
-def unproven_shape(config: Mapping[str, Any], stored: Mapping[str, tuple[int, ...]]) -> ModelShape:
+def unverified_shape(config: Mapping[str, Any], stored: Mapping[str, tuple[int, ...]]) -> ModelShape:
     """The shape of a model that no family stands for.
 
     Args:

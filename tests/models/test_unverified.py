@@ -15,8 +15,8 @@ from workings.errors import RequestError
 from workings.inputs.resolve import find_shape
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
-from workings.models.shapes import to_hf_config, unproven_from_hf
-from workings.models.unproven import text_tensors
+from workings.models.shapes import to_hf_config, unverified_from_hf
+from workings.models.unverified import text_tensors
 from workings.models.weights import layer_shapes, outer_shapes, parameter_count, projections, tensor_shapes
 
 CONFIG: dict[str, Any] = {
@@ -30,8 +30,8 @@ STORED = OUTER | {f"model.layers.{i}.{name}": size for i in range(2) for name, s
 
 
 def test_everything_about_it_comes_from_its_two_kinds_of_files() -> None:
-    shape = unproven_from_hf(CONFIG, STORED)
-    assert (shape.family, shape.proven, shape.layers, shape.kv_heads, shape.head_dim) == ("phi3", False, 2, 1, 4)
+    shape = unverified_from_hf(CONFIG, STORED)
+    assert (shape.family, shape.verified, shape.layers, shape.kv_heads, shape.head_dim) == ("phi3", False, 2, 1, 4)
     assert dict(layer_shapes(shape, 1)) == LAYER
     assert outer_shapes(shape) == OUTER
     assert tensor_shapes(shape) == STORED
@@ -43,7 +43,7 @@ def test_everything_about_it_comes_from_its_two_kinds_of_files() -> None:
 
 
 def test_its_record_gives_the_very_same_shape() -> None:
-    shape = unproven_from_hf(CONFIG, STORED)
+    shape = unverified_from_hf(CONFIG, STORED)
     again = ModelShape(**json.loads(json.dumps(asdict(shape))))
     assert again == shape
     assert hash(again) == hash(shape)
@@ -56,7 +56,7 @@ def test_of_a_model_that_also_sees_the_text_part_is_taken() -> None:
     renamed = {f"model.language_model.{name.removeprefix('model.')}": size for name, size in STORED.items()
                if name != "lm_head.weight"}
     seen = {"model.visual.blocks.0.attn.qkv.weight": (6, 2), "mtp.layers.0.input_layernorm.weight": (8,)}
-    shape = unproven_from_hf(outer, renamed | seen)
+    shape = unverified_from_hf(outer, renamed | seen)
     assert shape.family == "phi3"
     assert tensor_shapes(shape) == {name: size for name, size in STORED.items() if name != "lm_head.weight"}
     assert {"vision_config", "workings_text_part_of"}.isdisjoint(to_hf_config(shape))
@@ -79,16 +79,16 @@ def test_a_second_copy_of_a_tied_matrix_is_left_out() -> None:
 ])
 def test_what_cannot_be_trained_is_refused_by_its_files(changes: dict[str, Any], why: str) -> None:
     with pytest.raises(RequestError, match=why):
-        unproven_from_hf(CONFIG | changes, STORED)
+        unverified_from_hf(CONFIG | changes, STORED)
 
 
 def test_a_family_that_is_proven_is_not_recorded_as_if_it_were_not() -> None:
     llama = CONFIG | {"model_type": "llama"}
-    with pytest.raises(RequestError, match=r"model\.proven: false with a llama model") as caught:
-        unproven_from_hf(llama, STORED)
-    assert caught.value.try_next.startswith("model.proven=true")
+    with pytest.raises(RequestError, match=r"model\.verified: false with a llama model") as caught:
+        unverified_from_hf(llama, STORED)
+    assert caught.value.try_next.startswith("model.verified=true")
     # settings that our own Llama does not compute are those of another model
-    assert unproven_from_hf(llama | {"attention_bias": True}, STORED).family == "llama"
+    assert unverified_from_hf(llama | {"attention_bias": True}, STORED).family == "llama"
 
 
 def write(folder: Path, *, tensors: bool) -> Path:
@@ -101,25 +101,25 @@ def write(folder: Path, *, tensors: bool) -> Path:
 
 
 def test_a_folder_without_safetensors_is_refused(tmp_path: Path) -> None:
-    assert read_shape(write(tmp_path / "whole", tensors=True), proven=False) == unproven_from_hf(CONFIG, STORED)
+    assert read_shape(write(tmp_path / "whole", tensors=True), verified=False) == unverified_from_hf(CONFIG, STORED)
     with pytest.raises(RequestError, match=r"without model\.safetensors"):
-        read_shape(write(tmp_path / "bare", tensors=False), proven=False)
+        read_shape(write(tmp_path / "bare", tensors=False), verified=False)
 
 
 def test_an_unknown_model_says_how_it_can_be_trained_all_the_same(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="model_type: 'phi3'") as caught:
         read_shape(write(tmp_path / "whole", tensors=True))
-    assert "model.proven=false" in caught.value.try_next
+    assert "model.verified=false" in caught.value.try_next
 
 
-PRETRAINED = ["model={source: pretrained, id: far/away, proven: false}", "tokenizer=model"]
+PRETRAINED = ["model={source: pretrained, id: far/away, verified: false}", "tokenizer=model"]
 
 
 @pytest.mark.parametrize("engine", ["jax", "tunix"])
 def test_other_engines_have_no_class_for_it(engine: str, tmp_path: Path) -> None:
     folder = write(tmp_path / "whole", tensors=True)
-    words = [f"model={{source: pretrained, id: {folder}, proven: false}}", "tokenizer=model"]
-    assert not find_shape(load_recipe("smoke-tiny", [*words, "engine=torch"])).proven
+    words = [f"model={{source: pretrained, id: {folder}, verified: false}}", "tokenizer=model"]
+    assert not find_shape(load_recipe("smoke-tiny", [*words, "engine=torch"])).verified
     with pytest.raises(RequestError, match=f"a phi3 model with engine: {engine}") as caught:
         find_shape(load_recipe("smoke-tiny", [*words, f"engine={engine}"]))
     assert caught.value.try_next == "engine=torch"
@@ -130,7 +130,7 @@ def test_without_its_files_there_is_no_plan() -> None:
         find_shape(load_recipe("smoke-tiny", [*PRETRAINED, "engine=torch"]))
 
 
-def test_only_an_unproven_model_may_have_projections_of_other_names() -> None:
+def test_only_an_unverified_model_may_have_projections_of_other_names() -> None:
     method = "method={name: lora, target_modules: [qkv_proj]}"
     assert load_recipe("smoke-tiny", [*PRETRAINED, "engine=torch", method]).recipe.method.name == "lora"
     with pytest.raises(RequestError, match=r"method\.target_modules: qkv_proj"):
@@ -138,6 +138,6 @@ def test_only_an_unproven_model_may_have_projections_of_other_names() -> None:
 
 
 def test_records_from_before_the_key_are_of_proven_models() -> None:
-    values = load_recipe("smoke-tiny", [PRETRAINED[0].replace(", proven: false", ""), "tokenizer=model"]).resolved()
-    del values["model"]["proven"]
-    assert check_recipe(values, "a record").model.proven
+    values = load_recipe("smoke-tiny", [PRETRAINED[0].replace(", verified: false", ""), "tokenizer=model"]).resolved()
+    del values["model"]["verified"]
+    assert check_recipe(values, "a record").model.verified

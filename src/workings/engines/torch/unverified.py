@@ -1,4 +1,4 @@
-"""Models of no family of this package (`model.proven: false`): the class that transformers has for them, as it is.
+"""Models of no family of this package (`model.verified: false`): the class that transformers has for them, as it is.
 
 No remote code is run: a class is taken only where transformers itself has it. What a class may do that this engine's
 attention, loss and generation do not expect is looked for by `workings.engines.torch.mask_check`.
@@ -26,12 +26,12 @@ LOGIT_FACTOR = "workings_logit_factor"
 def refuse_request(request: EngineRequest) -> None:
     """Raises `RequestError` for what cannot be asked of a class that was never looked at."""
     shape, precision = request.shape, request.precision
-    if shape.proven:
+    if shape.verified:
         return
     if precision.parameters != precision.compute:
         raise RequestError(f"precision.parameters: {precision.parameters} with precision.compute: {precision.compute} "
-                           "and model.proven: false", "one format for both: modules of an unknown class compute in the "
-                           "format that they are stored in", f"precision.compute={precision.parameters}")
+                           "and model.verified: false", "one format for both: modules of an unknown class compute in "
+                           "their storage format", f"precision.compute={precision.parameters}")
     blocks = [name for name, size in shape.tensors if len(size) > 2]
     if blocks and isinstance(request.optimizer, AdafactorConfig) and isinstance(request.method, FullConfig):
         raise RequestError(f"optimizer.name: adafactor with {blocks[0]}, which has more than two axes",
@@ -39,7 +39,7 @@ def refuse_request(request: EngineRequest) -> None:
                            "optimizer.name=adamw")
 
 
-def unproven_config(shape: ModelShape, values: Mapping[str, Any]) -> Any:
+def unverified_config(shape: ModelShape, values: Mapping[str, Any]) -> Any:
     """The configuration of transformers' class, without dropout.
 
     Args:
@@ -50,7 +50,7 @@ def unproven_config(shape: ModelShape, values: Mapping[str, Any]) -> Any:
         RequestError: transformers itself has no causal class for the model, or refuses its settings.
     """
     if shape.family not in CONFIG_MAPPING or shape.family not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
-        raise RequestError(f"model_type: {shape.family} with model.proven: false",
+        raise RequestError(f"model_type: {shape.family} with model.verified: false",
                            "a causal model whose class transformers itself has; code that comes with a model "
                            "(auto_map in its config.json) is never run", "another model.id, or a newer transformers")
     kind = CONFIG_MAPPING[shape.family]
@@ -69,7 +69,7 @@ def unproven_config(shape: ModelShape, values: Mapping[str, Any]) -> Any:
 
 
 def prepare_model(model: PreTrainedModel) -> None:
-    """Checks and settings of a model of an unproven class for this engine.
+    """Checks and settings of a model of an unverified class for this engine.
 
     Raises:
         RequestError: a head with a bias, or tensors of its files that no optimizer trains.
