@@ -111,7 +111,8 @@ def main() -> int:
             env=os.environ | QUIET, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             wait_for(address, server)
-            done = subprocess.run([sys.executable, "-m", "workings", "track", str(run), "--mlflow", address, "--json"],
+            command = ["-m", "workings", "runs", "track", str(run), "--mlflow", address, "--json"]
+            done = subprocess.run([sys.executable, *command],
                                   env=os.environ | QUIET, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise SystemExit(done.stderr)

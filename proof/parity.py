@@ -1,8 +1,9 @@
 """Both engines compute the same: every family small with all its features, full and LoRA, AdamW and Adafactor.
 
-Comparisons of `workings parity` over 20 steps, each with clipping or accumulation or packing switched on in turn: of
-every Gemma all four pairs of method and optimizer, of the other families two. Run as ``python -m proof.parity``; with
-numbers from 0 on only those are compared again, and the others are kept from the result file.
+Comparisons of `workings doctor --engines` over 20 steps, each with clipping, accumulation or packing switched on in
+turn: all four pairs of method and optimizer for every Gemma, two for the other families. Run as
+``python -m proof.parity``; numbers (from 0) select the comparisons to repeat, and the others are kept from the result
+file.
 """
 
 import json

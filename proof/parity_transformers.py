@@ -1,8 +1,8 @@
 """Models that one engine alone has compute what transformers computes: its own class, PyTorch's own AdamW.
 
-In float32, on the batches of `workings parity`: logits, losses and gradients, a course of 20 steps, and a course that
-the engine begins and transformers ends with the moments of the engine's checkpoint. transformers opens what is
-exported, with its own plain attention and its own code for everything.
+In float32, on the batches of `workings doctor --engines`: logits, losses and gradients, 20 steps, and steps that the
+engine begins and transformers finishes with the moments of the engine's checkpoint. transformers opens the exported
+model, with its own plain attention and its own code for everything.
 
     python -m proof.parity_transformers [FAMILY ...]
 

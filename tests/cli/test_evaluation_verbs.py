@@ -56,11 +56,11 @@ def test_from_predictions_to_a_gate(tmp_path: Path, workings: Workings) -> None:
     assert workings("compare", a, b).stdout.startswith("b is better than a: ")
 
     folder = tmp_path / "baselines"
-    assert answer(workings("baseline", "set", "main", a, "--dir", folder, "--json"))["items"] == 60
-    assert answer(workings("baseline", "list", "--dir", folder, "--json"))["baselines"][0]["name"] == "main"
+    assert answer(workings("gate", a, "--save", "main", "--dir", folder, "--json"))["items"] == 60
+    assert answer(workings("gate", "--list", "--dir", folder, "--json"))["baselines"][0]["name"] == "main"
     gate = ("gate", b, "--baseline", "main", "--dir", folder, "--json")
     assert answer(workings(*gate, "--metric", "accuracy", "--max-drop", "0.02"))["verdict"] == "pass"
-    workings("baseline", "set", "best", b, "--dir", folder)
+    workings("gate", b, "--save", "best", "--dir", folder)
     failed = workings("gate", a, "--baseline", "best", "--dir", folder, "--json", check=False)
     assert (failed.returncode, answer(failed)["verdict"]) == (1, "fail")
     never = workings("gate", a, "--baseline", "best", "--dir", folder, "--max-drop", "2", check=False)

@@ -14,7 +14,7 @@ def last_line(done):
 
 def test_help_lists_the_verbs_and_module_and_script_are_the_same(workings):
     done = workings("--help")
-    for verb in ("quickstart", "recipes", "data", "train", "ask", "eval", "compare", "baseline", "gate", "verify"):
+    for verb in ("quickstart", "recipes", "data", "train", "ask", "eval", "compare", "gate", "verify", "runs"):
         assert verb in done.stdout
 
 
@@ -27,7 +27,10 @@ def test_help_lists_the_verbs_and_module_and_script_are_the_same(workings):
     (["plan", "smoke-tiny", "--on", "v5e-8", "training.final_share=0.1"], "leave it out, or training.schedule=cosine"),
     (["plan", "smoke-tiny", "--on", "v5e-8", "precision.rounding=stochastic"], "try:      precision.rounding=nearest"),
     (["plan", "smoke-tiny", "--on", "cpu", "--formula", "--deadline", "9h"], "--formula with --write or --deadline"),
-    (["trian"], "given:    the command trian\nexpected: one of those that `workings -h` lists\n"
+    (["chat"], "given:    unknown command 'chat'\nexpected: one of those that `workings -h` lists\n"
+               "try:      workings ask"),
+    (["baseline", "set"], "try:      workings gate RUN --save NAME"),
+    (["trian"], "given:    unknown command 'trian'\nexpected: one of those that `workings -h` lists\n"
                 "try:      workings train"),
     (["data", "nothing"], "try:      workings data -h"),
     (["train", "smoke-tiny", "--steps", "5"], "try:      training.steps=…"),
@@ -45,12 +48,12 @@ def test_help_lists_the_verbs_and_module_and_script_are_the_same(workings):
     (["data", "make", "addition"], "given:    no --out\nexpected: directory, or a .jsonl file for the traces\n"
                                    "try:      workings data make addition --out FOLDER"),
     (["compare", "runs/a"], "try:      workings compare runs/a runs/B"),
-    (["launch", "quickstart", "--write", "jobs"], "slurm, kubernetes, skypilot\n"
-     "try:      workings launch quickstart --write jobs --for slurm --on h100"),
+    (["launch", "quickstart", "--write", "jobs"], "slurm, kubernetes, skypilot, kaggle\n"
+     "try:      workings launch quickstart --write jobs --for slurm"),
     (["ask", "runs/a"], "try:      workings ask runs/a 'What is 12 + 30?'"),
     (["plan", "quickstart", "--on"], "given:    --on without a value\nexpected: target, e.g."),
     (["ui", "--port", "x"], "try:      workings ui -h"),
-    (["fetch", "x", "--from", "gs://b/c", "--out", "d"], "try:      workings fetch -h"),
+    (["runs", "fetch", "x", "--from", "gs://b/c", "--out", "d"], "try:      workings runs fetch -h"),
     (["verify", ".", "--level", "9"], "a level from 0 to"),
     (["verify"], "nothing to verify"),
     (["verify", "--explain", "anchor"], "integrity.anchor"),

@@ -126,9 +126,9 @@ def test_a_note_that_was_killed_leaves_the_run_as_it_was(run: Path) -> None:
 
 
 def test_the_verb(run: Path, workings) -> None:
-    done = workings("note", run, "kaggle_notebook_version=7", "--json")
+    done = workings("runs", "note", run, "kaggle_notebook_version=7", "--json")
     assert json.loads(done.stdout.splitlines()[-1]) == {
         "note": str(run / "notes/1"), "facts": {"kaggle_notebook_version": "7"}}
-    refused = workings("note", run, "seed=3", check=False)
+    refused = workings("runs", "note", run, "seed=3", check=False)
     assert refused.returncode == 2
     assert "expected: a fact that was not known while it ran" in refused.stderr

@@ -391,10 +391,10 @@ def test_a_replay_that_failed_fails_the_record(run: Path) -> None:
 def test_the_verb_says_it_all(trained: Path, run: Path, workings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(OTHER_PACKAGE))
     # a child sees the real checkout, whose commit is another than the recorded one: float64 has no tolerance
-    refused = workings("replay", run, check=False)
+    refused = workings("runs", "replay", run, check=False)
     assert refused.returncode == 2
     assert "a number format and devices that have a tolerance" in refused.stderr
-    assert workings("replay", run, "--from", "6", check=False).returncode == 2
+    assert workings("runs", "replay", run, "--from", "6", check=False).returncode == 2
     told = workings("verify", run, "--level", "3", "--json", check=False)
     assert told.returncode == 1
     assert "level 3 was asked for, and the record reaches level 2: cannot be replayed here" in told.stderr

@@ -61,7 +61,7 @@ def test_an_offline_run_holds_what_the_record_says(tmp_path: Path,
     run = synthetic.sealed_run(tmp_path / "run")
     score(run / "eval", "items", items(20), [number < 15 for number in range(20)])
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    done = run_python("-c", NO_NETWORK, "track", run, "--to", "wandb", "--json", cwd=tmp_path)
+    done = run_python("-c", NO_NETWORK, "runs", "track", run, "--to", "wandb", "--json", cwd=tmp_path)
     place = Path(json.loads(done.stdout.splitlines()[-1])["wandb"])
     assert place.parent == tmp_path / "wandb"
     assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
@@ -95,5 +95,5 @@ def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch
     (("--to", "wandb", "--mlflow", "http://127.0.0.1:5000"), "--mlflow and --to")])
 def test_one_tracker_at_a_time(tmp_path: Path, workings: Callable[..., "CompletedProcess[str]"],
                                words: tuple[str, ...], text: str) -> None:
-    done = workings("track", tmp_path, *words, check=False)
+    done = workings("runs", "track", tmp_path, *words, check=False)
     assert (done.returncode, text in done.stderr) == (2, True), done.stderr

@@ -1,4 +1,4 @@
-"""`workings parity`: what passes, what does not, and what is refused."""
+"""`workings doctor --engines`: what passes, what does not, and what is refused."""
 
 import json
 
@@ -22,7 +22,7 @@ def test_both_engines_compute_the_same(overrides):
 
 
 def test_a_model_that_one_engine_lacks_is_refused(workings):
-    done = workings("parity", "gpt2-gpu-smoke", "--json", check=False)
+    done = workings("doctor", "gpt2-gpu-smoke", "--engines", "--json", check=False)
     assert done.returncode == 2
     assert "gpt2" in done.stderr
     assert [*json.loads(done.stdout)] == ["error"]

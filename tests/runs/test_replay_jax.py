@@ -22,7 +22,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_over_two_devices_it_is_the_same_within_the_tolerance(
         run: Path, workings: Callable[..., "CompletedProcess[str]"]) -> None:
-    done = workings("replay", run, "--json", "--name", "two-devices", "--fsdp", "2", devices=2)
+    done = workings("runs", "replay", run, "--json", "--name", "two-devices", "--fsdp", "2", devices=2)
     told = json.loads(done.stdout.splitlines()[-1])
     assert (told["verdict"], told["mode"], told["from_step"], told["steps"]) == ("passed", "tolerance", 4, 4)
     assert {"mesh", "device", "variables"} <= set(told["differing"])

@@ -19,7 +19,7 @@ def test_steps_of_the_second_engine_are_taken_again(
     run = tmp_path / "runs" / "tiny"
     trained_and_replayed(run, "engine=torch")
 
-    done = workings("replay", run, "--json", "--name", "two-threads", environment={"OMP_NUM_THREADS": "2"})
+    done = workings("runs", "replay", run, "--json", "--name", "two-threads", environment={"OMP_NUM_THREADS": "2"})
     told = json.loads(done.stdout.splitlines()[-1])
     assert (told["verdict"], told["mode"]) == ("passed", "tolerance")
     assert {"threads", "variables"} <= set(told["differing"])

@@ -41,7 +41,7 @@ def test_other_rules_give_the_unit_that_drawing_by_them_gives(tmp_path: Path) ->
 
 def test_the_command_says_what_was_kept(tmp_path: Path) -> None:
     unit = draw(tmp_path / "unit").path
-    words = ["select", unit, "--keep", "all", "--most", "2", "--pairs", "best-worst", "--out", tmp_path / "all"]
+    words = ["data", "select", unit, "--keep", "all", "--most", "2", "--pairs", "best-worst", "--out", tmp_path / "all"]
     done = CliRunner().invoke(app, [*map(str, words), "--json"])
     said = json.loads(done.stdout)
     assert (said["samples"], said["kept"]) == (32, len((tmp_path / "all" / "kept.jsonl").read_bytes().splitlines()))

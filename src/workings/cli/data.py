@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from workings.cli import data_look
+from workings.cli import data_look, sample
 from workings.cli.output import JsonFlag, answer, say
 from workings.errors import RequestError
 
@@ -104,6 +104,7 @@ def make_command(
 data_app.command("check")(data_look.check_command)
 data_app.command("preview")(data_look.preview_command)
 data_app.command("surprise")(data_look.surprise_command)
+data_app.command("select")(sample.select_command)
 
 
 @data_app.command("list")

@@ -1,14 +1,18 @@
-"""`workings doctor`: what is wrong here, why it matters, what mends it."""
+"""`workings doctor`: what is wrong here, why it matters, what fixes it."""
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from workings.cli.output import JsonFlag, Meaning, answer, painted, say
 from workings.errors import RequestError
+
+if TYPE_CHECKING:
+    from workings.runs.parity import Parity
 
 
 def doctor_command(
@@ -21,6 +25,11 @@ def doctor_command(
         "--online", help="Ask the Hub whether token and licence let the model be downloaded.")] = False,
     setup: Annotated[Literal["cuda"] | None, typer.Option(
         "--setup", help="Print how to install the PyTorch that suits this machine's card and driver.")] = None,
+    engines: Annotated[bool, typer.Option(
+        "--engines", help="Compare the engines on the recipe instead: same weights, same batches, float32.")] = False,
+    steps: Annotated[int, typer.Option("--steps", min=6, help="With --engines: training steps to compare.")] = 20,
+    own_model: Annotated[bool, typer.Option(
+        "--whole", help="With --engines: the recipe's own model instead of a small one of its architecture.")] = False,
     yes: Annotated[bool, typer.Option(
         "--yes", help="With --setup: do it, into .venv-gpu only, and log every command.")] = False,
     as_json: JsonFlag = False,
@@ -32,6 +41,9 @@ def doctor_command(
     if setup is not None:
         _set_up(yes, as_json)
         return
+    if engines:
+        _compare_engines(recipe, overrides or (), steps=steps, own_model=own_model, as_json=as_json)
+        return
     from workings.config.load import load_recipe
     from workings.runs.doctor import doctor
 
@@ -39,6 +51,34 @@ def doctor_command(
     answer(examination.to_json(), as_json=as_json, text=coloured(examination.text()))
     if examination.problems:
         raise typer.Exit(1)
+
+
+def _compare_engines(recipe: str | None, overrides: Sequence[str], *, steps: int, own_model: bool,
+                     as_json: bool) -> None:
+    if recipe is None:
+        raise RequestError("--engines without a recipe", "the recipe to compare the engines on",
+                           "workings doctor smoke-tiny --engines")
+    from workings.runs.parity import parity
+
+    result = parity(recipe, overrides, own_model=own_model, steps=steps)
+    answer(result.to_json(), as_json=as_json, text=parity_table(result))
+    if not result.passed:
+        raise typer.Exit(1)
+
+
+def parity_table(parity: "Parity") -> str:
+    """The comparison for the terminal."""
+    from workings.runs.parity import TOLERANCES
+
+    lines = [f"parity     {parity.model}; {parity.steps} steps, jax and torch, float32: "
+             + ("passed" if parity.passed else "FAILED")]
+    # Fields of the result have the names of their tolerances.
+    for name, limit in TOLERANCES.items():
+        value = getattr(parity, name)
+        verdict = "" if value <= limit else "  <- too large"
+        where = f"  {parity.worst_gradient}" if name == "gradient" else ""
+        lines.append(f"  {name:<10}{value:>10.1e}  at most {limit:.0e}{verdict}{where}")
+    return "\n".join(lines)
 
 
 def coloured(text: str) -> str:

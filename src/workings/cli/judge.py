@@ -1,4 +1,4 @@
-"""`workings judge`: a language model as the judge, where rules cannot read the answers."""
+"""`workings reward judge`: check a language model as the judge."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,17 +7,8 @@ import typer
 
 from workings.cli.output import JsonFlag, answer
 
-judge_app = typer.Typer(help="Check a language model as the judge.", no_args_is_help=True,
-                        rich_markup_mode=None)
 
-
-@judge_app.callback()
-def judge_group() -> None:
-    """Check a language model as the judge."""
-
-
-@judge_app.command("check")
-def check_command(
+def judge_command(
     url: Annotated[str, typer.Option("--url", help="Endpoint that speaks OpenAI's chat completions, up to and without "
                                      "/chat/completions; its key in WORKINGS_JUDGE_KEY.")],
     model: Annotated[str, typer.Option("--model", help="The name that the endpoint knows the model by.")],
@@ -28,7 +19,7 @@ def check_command(
                                             "first.")] = 64,
     as_json: JsonFlag = False,
 ) -> None:
-    """Does a model judge as people do, and can a text talk it into a better grade?
+    """Check a language model as the judge: agreement with labels, and resistance to persuasion.
 
     Measures agreement with labels, attacks it, writes its file; exits with 1 where it did not pass.
     """

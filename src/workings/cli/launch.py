@@ -1,28 +1,29 @@
-"""`workings launch` and `workings fetch`: files that start a run on another machine, and the finished run."""
+"""`workings launch`: write the files that start a run on another machine."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from workings.cli.kaggle import write_notebook
 from workings.cli.output import JsonFlag, answer
+from workings.errors import RequestError
 
 if TYPE_CHECKING:
     from workings.runs.launch import LaunchResult
-from shlex import quote
 
 
 def launch_command(
     recipe: Annotated[str, typer.Argument(help="A recipe file, or the name of a shipped recipe.")],
     overrides: Annotated[list[str] | None, typer.Argument(
         metavar="KEY=VALUE", help="Overrides, e.g. engine=torch.")] = None,
-    launcher: Annotated[Literal["slurm", "kubernetes", "skypilot"], typer.Option(
+    launcher: Annotated[Literal["slurm", "kubernetes", "skypilot", "kaggle"], typer.Option(
         "--for", help="Launcher that the files are for.")] = ...,  # type: ignore[assignment]
-    on: Annotated[str, typer.Option(
-        "--on", help="Target, e.g. h100 or v5e-16; v5e: the smallest slice that fits.",
-    )] = ...,  # type: ignore[assignment]
     write: Annotated[Path, typer.Option(
         "--write", metavar="DIR", help="Folder to make for the files.")] = ...,  # type: ignore[assignment]
+    on: Annotated[str, typer.Option(
+        "--on", help="Target, e.g. h100 or v5e-16; v5e: the smallest slice that fits. Kaggle: v5e-8 or t4x2; "
+        "by default as the recipe's device.")] = "",
     home: Annotated[str, typer.Option(
         "--home", help="Absolute path of that folder on the other machine, where all hosts see it.",
     )] = "/shared/workings",
@@ -33,21 +34,32 @@ def launch_command(
     claim: Annotated[str, typer.Option("--claim", help="Kubernetes: volume claim that holds --home.")] = "workings",
     storage: Annotated[str, typer.Option("--storage", help="SkyPilot: bucket for the runs.")] = "",
     wheel: Annotated[Path | None, typer.Option(
-        "--wheel", help="SkyPilot: this package's wheel, which the rented machine installs by its digest.")] = None,
+        "--wheel", help="SkyPilot, Kaggle: this package's wheel, which the machine installs by its digest; Kaggle's is "
+        "built from the checkout by default.")] = None,
+    user: Annotated[str, typer.Option("--user", help="Kaggle: your name there.")] = "",
+    smoke: Annotated[bool, typer.Option(
+        "--smoke", help="Kaggle: a notebook that runs everything with a tiny model on a CPU.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Write the files that start a run on another machine; start nothing.
+    """Write job files for Slurm, Kubernetes, SkyPilot or Kaggle; start nothing.
 
     The planner picks hosts or slice. The files name the plan, the recipe's digest and the paths of data and weights
-    there, and go on after a restart.
+    there, and resume after a restart. For Kaggle they are a notebook and the data set with this package's wheel.
     """
+    if launcher == "kaggle":
+        write_notebook(recipe, overrides or (), write, user=user, on=on, wheel=wheel, smoke=smoke, as_json=as_json)
+        return
+    if user or smoke:
+        raise RequestError(f"--{'user' if user else 'smoke'} with --for {launcher}", "--for kaggle with this option",
+                           "leave it out")
+    if not on:
+        raise RequestError("no --on", "the target, e.g. h100 or v5e-16", "--on h100")
     from workings.config.load import load_recipe
     from workings.runs.launch import LaunchRequest, launch
 
     result = launch(load_recipe(recipe, overrides or ()), LaunchRequest(
         launcher=launcher, target=on, remote_folder=home, hosts=hosts, cards=cards, name=name, image=image,
-        volume_claim=claim,
-        storage=storage, wheel=wheel), write)
+        volume_claim=claim, storage=storage, wheel=wheel), write)
     answer(result.to_json(), as_json=as_json, text=_text(result))
 
 
@@ -60,22 +72,3 @@ def _text(result: "LaunchResult") -> str:
         f"written    {result.folder}: {', '.join(result.files)}",
         "           validated, not run: nothing was started",
         f"start      put the folder at {job.remote_folder}, and there: {result.start}"])
-
-
-def fetch_command(
-    source: Annotated[str, typer.Option(
-        "--from", help="Address of a sealed run, a folder of runs, or a pack: gs://… or s3://….")],
-    out: Annotated[Path, typer.Option("--out", help="Folder (of a pack: file) to make.")],
-    expect_root: Annotated[str, typer.Option("--expect-root", help="Root digest that was kept elsewhere.")] = "",
-    as_json: JsonFlag = False,
-) -> None:
-    """Copy a finished run out of an object store, and verify that it is what was sealed.
-
-    Needs the extra `stores`. What differs from its seal is refused, and nothing is left behind.
-    """
-    from workings.runs.fetch import fetch
-
-    fetched = fetch(source, out, expect_root)
-    answer(fetched.to_json(), as_json=as_json,
-           text=f"{fetched.path}: every file as it was sealed, root {fetched.root}\n"
-                f"all checks: workings verify {quote(str(fetched.path))}")

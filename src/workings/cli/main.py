@@ -19,14 +19,12 @@ from workings.errors import RequestError, WorkingsError
 from workings.record.progress import report_progress_to
 from workings.record.storage import is_of_the_disk, storage_error
 
-IN_MODULE = {"baseline": "gate", "fetch": "launch", "key": "sign", "select": "sample"}
-"""Commands that stand in the module of a related command."""
 TYPED = "workings.typed"
 """Key of the typed words in the context."""
 
 
 @contextmanager
-def _interruption_is_said() -> Iterator[None]:
+def report_interruption() -> Iterator[None]:
     """Raises an interruption as an error with a message: Typer would exit without a word before `main` hears of it."""
     try:
         yield
@@ -40,14 +38,14 @@ class CommandGroup(typer.core.TyperGroup):
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Read the words in front of the command; all are kept for messages."""
         typed = tuple(args)
-        with _interruption_is_said(), in_given_expected_try(self, typed):
+        with report_interruption(), in_given_expected_try(self, typed):
             context = super().make_context(info_name, args, parent, **extra)
         context.meta[TYPED] = typed
         return context
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
-        with _interruption_is_said(), in_given_expected_try(self, ctx.meta[TYPED]):
+        with report_interruption(), in_given_expected_try(self, ctx.meta[TYPED]):
             return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -100,7 +98,7 @@ def root_options(
 def _add_commands() -> None:
     """Adds the commands: each is a function `NAME_command`, or several as `NAME_app`, in the module of its name."""
     for name in (command for commands in COMMAND_GROUPS.values() for command in commands):
-        module = import_module(f"workings.cli.{IN_MODULE.get(name, name)}")
+        module = import_module(f"workings.cli.{name}")
         if hasattr(module, f"{name}_app"):
             app.add_typer(getattr(module, f"{name}_app"), name=name)
         else:
@@ -118,8 +116,8 @@ def main() -> None:
     except WorkingsError as error:
         _fail(error)
     except PermissionError as denied:  # of a file that somebody named; where a command knows more, it says so itself
-        _fail(RequestError(f"{denied.filename or denied}, which this user may not read or write",
-                           "a place with permission", "another path, or chmod"))
+        _fail(RequestError(f"permission denied: {denied.filename or denied}",
+                           "a path that this user may read and write", "another path, or chmod"))
     except OSError as error:
         if not is_of_the_disk(error):
             raise

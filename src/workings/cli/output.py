@@ -16,11 +16,11 @@ from workings.hints import typed_path
 from workings.record.number_text import small_p
 
 COMMAND_GROUPS: dict[str, tuple[str, ...]] = {
-    "Start": ("quickstart", "doctor", "recipes", "data", "reward"),
-    "Train": ("plan", "train", "launch", "fetch", "sample", "select", "improve", "ask"),
-    "Measure": ("eval", "judge", "compare", "baseline", "gate"),
-    "Prove": ("verify", "replay", "parity", "note", "key", "sign"),
-    "Show": ("ui", "serve", "track", "pack", "export", "kaggle"),
+    "Start": ("quickstart", "doctor", "recipes", "data"),
+    "Train": ("plan", "train", "launch", "sample", "improve", "reward", "ask"),
+    "Measure": ("eval", "compare", "gate"),
+    "Prove": ("verify", "sign"),
+    "Show": ("runs", "ui", "serve", "pack", "export"),
 }
 """Heading -> commands, in the order of a person's work."""
 

@@ -1,4 +1,4 @@
-"""`workings replay`: take some of a run's steps again, and see whether the same comes out."""
+"""`workings runs replay`: take some of a run's steps again, and see whether the same comes out."""
 
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,10 +1,11 @@
-"""`workings reward`: look at rewards before anything is learned from them."""
+"""`workings reward`: check rewards and judges before anything is learned from them."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from workings.cli import judge
 from workings.cli.output import JsonFlag, answer
 from workings.record.number_text import percent
 from workings.record.progress import slow_operation
@@ -12,13 +13,13 @@ from workings.record.progress import slow_operation
 if TYPE_CHECKING:
     from workings.runs.reward_check import RewardCheck
 
-reward_app = typer.Typer(help="Look at rewards before anything is learned from them.", no_args_is_help=True,
+reward_app = typer.Typer(help="Check rewards and judges before training on them.", no_args_is_help=True,
                         rich_markup_mode=None)
 
 
 @reward_app.callback()
 def reward_group() -> None:
-    """Look at rewards before anything is learned from them."""
+    """Check rewards and judges before training on them."""
 
 
 @reward_app.command("check")
@@ -44,6 +45,9 @@ def check_command(
     answer(report.to_json(), as_json=as_json, text=page(report))
     if report.refusals:
         raise typer.Exit(1)
+
+
+reward_app.command("judge")(judge.judge_command)
 
 
 def page(check: "RewardCheck") -> str:

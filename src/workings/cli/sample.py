@@ -1,4 +1,4 @@
-"""`workings sample` and `workings select`: draw completions of prompts, and keep those that are worth learning from."""
+"""`workings sample`: sample completions of prompts, and keep those that are worth learning from."""
 
 import shlex
 from pathlib import Path
@@ -79,9 +79,9 @@ def sample_command(
         "answer_only; by default the trained one.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Draw completions of prompts, score them, and keep some as traces to learn from.
+    """Sample completions of prompts, score them, and keep some as traces to learn from.
 
-    Every sample is recorded with its seed, end and score. The same command goes on where it was killed.
+    Every sample is recorded with its seed, end and score. The same command resumes after it was killed.
     """
     from workings.evaluation.settings import EvaluationSettings
     from workings.inputs.datasets import read_prompts
@@ -119,7 +119,7 @@ def sample_command(
 
 
 def answer_with(unit: "SampleUnit", with_pairs: bool, *, as_json: bool) -> None:
-    """Say what was kept of a unit's samples; of pairs too, if they were asked for."""
+    """Print what was kept of a unit's samples, and of its pairs where they were requested."""
     answer({"out": str(unit.path), "root": unit.root, **unit.counts.to_json(), "pairs": len(unit.pairs)},
            as_json=as_json, text=_text(unit, with_pairs))
 
@@ -155,7 +155,7 @@ def select_command(
     most_pairs: MostPairsOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Choose by other rules among samples that were drawn, without drawing again.
+    """Select from existing samples by other rules; nothing is sampled again.
 
     The same completions and scores are sealed as a new unit, with what these rules keep of them.
     """

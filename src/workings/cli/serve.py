@@ -57,6 +57,6 @@ def serve_command(
     url = f"http://{HOST}:{listener.getsockname()[1]}/v1"
     say(f"{name} answers at {url}; stop it with Ctrl-C\n"
         f"  export OPENAI_BASE_URL={url} OPENAI_API_KEY={token}\n"
-        f"  as a judge: WORKINGS_JUDGE_KEY={token} workings judge check --url {url} --model {name} "
+        f"  as a judge: WORKINGS_JUDGE_KEY={token} workings reward judge --url {url} --model {name} "
         "--items LABELLED.jsonl --out judge.json")
     make_server(session, name, token=token).run(sockets=[listener])

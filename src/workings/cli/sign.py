@@ -1,4 +1,4 @@
-"""`workings sign` and `workings key`: vouch for a run, and make the key for it."""
+"""`workings sign`: sign a run, or make the key for it."""
 
 import shlex
 from pathlib import Path
@@ -7,48 +7,32 @@ from typing import Annotated
 import typer
 
 from workings.cli.output import JsonFlag, answer
-
-key_app = typer.Typer(no_args_is_help=True, help="Make a key that signs records.")
-
-
-@key_app.callback()
-def key_group() -> None:
-    """Make a key that signs records."""
-
-
-@key_app.command("new")
-def new_command(
-    out: Annotated[Path, typer.Option("--out", help="File to make for the private key; .pub is made beside it.")],
-    passphrase: Annotated[bool, typer.Option("--passphrase", help="Ask for a passphrase and encrypt the key.")] = False,
-    as_json: JsonFlag = False,
-) -> None:
-    """Make an Ed25519 key pair. Publish the file with .pub; the other one stays private."""
-    from workings.evidence.attest.keys import new_key, require_available
-
-    require_available()
-    # Asked on standard error, which leaves standard output to the answer, and never taken from the command line, where
-    # other users of the machine could read it.
-    secret = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True, err=True) if passphrase else ""
-    key = new_key(out, secret)
-    answer({"key_id": key.key_id, "private": str(key.private), "public": str(key.public)},
-           as_json=as_json,
-           text=f"key {key.key_id}\nprivate (keep it): {key.private}\npublic (publish it): {key.public}\n"
-                f"to sign: workings sign RUN --key {key.private}")
+from workings.errors import RequestError
 
 
 def sign_command(
-    run: Annotated[Path, typer.Argument(help="A sealed run directory.")],
-    key: Annotated[Path, typer.Option("--key", help="Private key that `workings key new` made.")],
-    passphrase: Annotated[bool, typer.Option("--passphrase", help="Ask for the key's passphrase.")] = False,
+    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A sealed run directory.")] = None,
+    key: Annotated[Path | None, typer.Option("--key", help="Private key that --new-key made.")] = None,
+    new_key: Annotated[Path | None, typer.Option(
+        "--new-key", metavar="FILE", help="Make an Ed25519 key pair: FILE is private, publish FILE.pub.")] = None,
+    passphrase: Annotated[bool, typer.Option(
+        "--passphrase", help="Ask for the key's passphrase; with --new-key, encrypt the key.")] = False,
     authority: Annotated[str, typer.Option(
-        "--timestamp", metavar="URL", help="Have this time-stamp authority (RFC 3161) say when the signature was "
-        "there; only a digest is sent.")] = "",
+        "--timestamp", metavar="URL", help="Have this time-stamp authority (RFC 3161) confirm when the signature was "
+        "made; only a digest is sent.")] = "",
     as_json: JsonFlag = False,
 ) -> None:
-    """Sign the root digests of a run and of the units in it.
+    """Sign the root digests of a run and of the units in it; --new-key makes a key.
 
     Writes an in-toto statement with SLSA provenance in a DSSE envelope into the run's folder attest.
     """
+    if new_key is not None:
+        _make_key(new_key, run or key or authority, passphrase=passphrase, as_json=as_json)
+        return
+    if run is None or key is None:
+        raise RequestError("no RUN" if run is None else "no --key", "a sealed run and the private key that signs it",
+                           f"workings sign {'runs/NAME' if run is None else shlex.quote(str(run))} "
+                           f"--key {key or 'KEY.pem'}; workings sign --new-key KEY.pem makes a key")
     from workings.evidence.attest import timestamp
     from workings.evidence.attest.keys import require_available
     from workings.evidence.attest.sign import sign_run
@@ -71,3 +55,21 @@ def sign_command(
                 f"{', '.join(signed.subjects)}\n{signed.path}\n{stamped}"
                 f"to check: workings verify {shlex.quote(str(run))} --key {shlex.quote(f'{key}.pub')}"
                 f"{' --authority CERTIFICATE.pem' if stamped else ''}")
+
+
+def _make_key(out: Path, other: object, *, passphrase: bool, as_json: bool) -> None:
+    """Make a key pair; nothing is signed."""
+    if other:
+        raise RequestError("--new-key with a run, --key or --timestamp", "--new-key FILE alone",
+                           f"workings sign --new-key {shlex.quote(str(out))}, then workings sign RUN --key FILE")
+    from workings.evidence.attest.keys import new_key, require_available
+
+    require_available()
+    # Asked on standard error, which leaves standard output to the answer, and never read from the command line, where
+    # other users of the machine could see it.
+    secret = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True, err=True) if passphrase else ""
+    key = new_key(out, secret)
+    answer({"key_id": key.key_id, "private": str(key.private), "public": str(key.public)},
+           as_json=as_json,
+           text=f"key {key.key_id}\nprivate (keep it): {key.private}\npublic (publish it): {key.public}\n"
+                f"to sign: workings sign RUN --key {key.private}")

@@ -1,4 +1,4 @@
-"""`workings track`: a sealed run on an MLflow server, or as an offline run of Weights & Biases."""
+"""`workings runs track`: a sealed run on an MLflow server, or as an offline run of Weights & Biases."""
 
 from pathlib import Path
 from typing import Annotated
@@ -25,7 +25,7 @@ def track_command(
     if bool(mlflow) == bool(to) or to not in ("", "wandb"):
         options = f"--to {to}" if to else "neither --mlflow nor --to"
         raise RequestError("--mlflow and --to" if mlflow and to else options, "--mlflow ADDRESS, or --to wandb",
-                           f"workings track {run} --to wandb")
+                           f"workings runs track {run} --to wandb")
     if to:
         from workings.reports.wandb import write_offline
 

@@ -15,15 +15,24 @@ USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 """Common base class of Typer's errors for an invalid parameter and an unknown option. Typer versions import it from
 different packages, so it is taken from the class hierarchy."""
 EXAMPLES = {
-    "a": "runs/A", "b": "runs/B", "baseline": "NAME", "facts": "kaggle_notebook_version=7", "file": "TRACES.jsonl",
-    "key": "KEY.pem", "kinds": "addition", "launcher": "slurm", "model": "runs/NAME", "on": "cpu",
+    "a": "runs/A", "b": "runs/B", "facts": "kaggle_notebook_version=7", "file": "TRACES.jsonl",
+    "kinds": "addition", "launcher": "slurm", "model": "runs/NAME", "on": "cpu",
     "out": "FOLDER", "prompts": "ITEMS.jsonl", "question": "What is 12 + 30?", "recipe": "quickstart",
     "run": "runs/NAME", "runs": "runs/NAME", "samples": "SAMPLES", "source": "gs://BUCKET/runs/NAME",
     "target": "mine.yaml", "user": "NAME", "write": "FOLDER",
-    "baseline set name": "NAME", "data diff a": "A.jsonl", "data diff b": "B.jsonl",
+    "data diff a": "A.jsonl", "data diff b": "B.jsonl",
     "data import out": "TRACES.jsonl", "data import file": "ROWS.csv", "data show name": "TRACES.jsonl",
-    "key new out": "KEY.pem", "launch on": "h100", "recipes copy name": "quickstart", "recipes show name": "quickstart"}
+    "recipes copy name": "quickstart", "recipes show name": "quickstart"}
 """What a person could type for a required parameter, by its name or by command and name."""
+
+ASK = "ask runs/NAME 'What is 12 + 30?'"
+INSTEAD = {
+    "baseline": "gate RUN --save NAME", "chat": ASK, "fetch": "runs fetch", "generate": ASK, "info": "runs",
+    "judge": "reward judge", "kaggle": "launch --for kaggle", "key": "sign --new-key KEY.pem", "list": "runs",
+    "ls": "runs", "note": "runs note", "parity": "doctor RECIPE --engines", "replay": "runs replay",
+    "resume": "train RECIPE --out RUN --resume", "select": "data select", "status": "runs",
+    "track": "runs track"}
+"""What to type in place of a word that other programs, or subcommands here, have as a command."""
 
 
 @contextmanager
@@ -43,7 +52,8 @@ def _request_error(wrong: Any, program: Any, typed: Sequence[str]) -> RequestErr
     called, option = " ".join(["workings", *names]), getattr(wrong, "option_name", "")
     if hasattr(command, "commands") and (unknown := next((w for w in typed[len(names):] if w[:1] != "-"), "")):
         near = difflib.get_close_matches(unknown, command.commands, 1)
-        return RequestError(f"the command {unknown}", f"one of those that `{called} -h` lists",
+        return RequestError(f"unknown command {unknown!r}", f"one of those that `{called} -h` lists",
+                            f"workings {INSTEAD[unknown]}" if command is program and unknown in INSTEAD else
                             f"{called} {near[0] if near else '-h'}")
     # Options of other trainers, such as a learning rate, are keys of the recipe here.
     if key := _suggested_key(option, command):

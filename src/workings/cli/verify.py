@@ -191,7 +191,7 @@ def _trusted(option: str, files: Sequence[Path]) -> tuple[bytes, ...]:
 
     is_key = option == "--key"
     (keys if is_key else timestamp).require_available()
-    expected = ("a public key in PEM, as `workings key new` makes" if is_key else
+    expected = ("a public key in PEM, as `workings sign --new-key FILE` makes" if is_key else
                 "certificates in PEM, which the authority publishes")
     # Each file is parsed at once: a typing error should not look like a record without signatures.
     for file in files:

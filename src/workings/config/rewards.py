@@ -90,12 +90,12 @@ class OverlongReward(RewardFields):
 
 
 class JudgeReward(RewardFields):
-    """The score that a language model gives, from 0 to 1; see `workings judge check`."""
+    """The score that a language model gives, from 0 to 1; see `workings reward judge`."""
 
     scorer: Literal["judge"]
     """A model that was checked against labels and attacked."""
     file: str = Field(min_length=1)
-    """Its file, as `workings judge check` wrote it; a relative path starts from the recipe's directory."""
+    """Its file, as `workings reward judge` wrote it; a relative path starts from the recipe's directory."""
 
 
 class FileReward(RewardFields):

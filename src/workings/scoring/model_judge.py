@@ -52,7 +52,7 @@ _UNREADABLE = "the judge's reply holds no score"
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeFile:
-    """A judge that was checked, as `workings judge check` writes it."""
+    """A judge that was checked, as `workings reward judge` writes it."""
 
     model: str
     """The name that its endpoint knows it by."""
@@ -100,7 +100,7 @@ def judge_text(config: Mapping[str, Any]) -> str:
 
 def read_judge(path: Path) -> JudgeFile:
     """A judge's file. Raises `RequestError` where there is none, or where the judge did not pass its check."""
-    expected, check = "the file of a checked judge", ("workings judge check --url URL --model NAME --items "
+    expected, check = "the file of a checked judge", ("workings reward judge --url URL --model NAME --items "
                                                       "LABELLED.jsonl --out judge.json")
     if not path.is_file():
         raise RequestError(f"judge {path}, which does not exist", expected, check)

@@ -69,7 +69,7 @@ def read_baseline(folder: Path, name: str, items_digest: str) -> Baseline:
         others = sorted(path.parent.glob("*.json")) if path.parent.is_dir() else []
         hint = f"; there are {len(others)} for other items" if others else ""
         raise RequestError(f"--baseline {name}: none for items {items_digest[:16]}… in {folder}{hint}",
-                           "a baseline on the same items", f"workings baseline set {name} RUN")
+                           "a baseline on the same items", f"workings gate RUN --save {name}")
     value = loads(path.read_bytes())
     if not isinstance(value, dict) or value.get("schema") != SCHEMA:
         raise RecordError(f"{path} is not a baseline that this version reads")

@@ -130,7 +130,7 @@ def gate(run: Path, *, baseline: str, folder: Path, metric: str, max_drop: float
         different.append(version_remark)
     if different:
         raise RequestError(f"{run} and baseline {baseline}: {'; '.join(different)}", "the same way of evaluating",
-                           f"workings baseline set {baseline} {run}")
+                           f"workings gate {run} --save {baseline}")
     # Equal digests of the items are not enough: a baseline is a file that anybody can edit.
     by_id = {result.id: result for result in record.results()}
     if by_id.keys() != {result.id for result in baseline_record.results}:
@@ -147,7 +147,7 @@ def gate(run: Path, *, baseline: str, folder: Path, metric: str, max_drop: float
     if metric == "accuracy" and verdict != "inconclusive":
         if baseline_record.counts is None:
             notes.append("the baseline was kept before answers were counted, so nothing is said about answers that "
-                         f"were not found: workings baseline set {baseline} EVALUATION")
+                         f"were not found: workings gate EVALUATION --save {baseline}")
         else:
             reasons = _refusals(verdict, max_drop, measured_side(
                 baseline, baseline_record.counts, baseline_record.results), measured_side(

@@ -73,7 +73,7 @@ class Tracker:
         if self.dropped:
             problem = f"{problem}; {self.dropped} lines were dropped, it was too slow".lstrip("; ")
         if problem:
-            self._say(f"{self.name}: {problem}; the record has everything: workings track")
+            self._say(f"{self.name}: {problem}; the record has everything: workings runs track")
 
     def _put(self, value: Mapping[str, Any]) -> None:
         # Never waited for: a line that finds no room is dropped, because the step behind it must not stand still.

@@ -115,7 +115,7 @@ def verbs(site: Site) -> dict[str, Callable[..., Job]]:
         # Among one name more than are taken, at least one is free.
         taken = {entry.name for entry in (run_path / FOLDER).glob("*")}
         name = next(name for number in range(1, len(taken) + 2) if (name := f"from-page-{number}") not in taken)
-        return site.jobs.start("replay", [str(run_path), "--name", name], subject=run)
+        return site.jobs.start("runs replay", [str(run_path), "--name", name], subject=run)
 
     return {"quickstart": quickstart, "train": train, "eval": evaluate, "verify": verify, "replay": replay}
 

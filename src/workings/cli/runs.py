@@ -1,0 +1,142 @@
+"""`workings runs`: list the runs of a folder, and work with finished ones."""
+
+from math import isfinite
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from workings.cli import replay, track
+from workings.cli.output import JsonFlag, answer
+from workings.errors import RecordError, RequestError
+from workings.hints import typed_path
+from workings.record.layout import OVERRIDES, PARTIAL_SUFFIX
+from workings.record.number_text import percent
+
+if TYPE_CHECKING:
+    from workings.ui.folder import Folder
+    from workings.ui.listing import RunRow
+
+runs_app = typer.Typer(help="List runs; add notes to one, replay it, fetch it, copy it to a tracker.",
+                       rich_markup_mode=None)
+BARS = "▁▂▃▄▅▆▇█"
+WIDTH = 16
+"""Characters of a sparkline."""
+
+
+@runs_app.callback(invoke_without_command=True)
+def list_command(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Option("--dir", help="Folder that holds the runs.")] = Path("runs"),
+    as_json: JsonFlag = False,
+) -> None:
+    """List the runs of a folder: state, loss, accuracy, and how to resume those that were stopped."""
+    if context.invoked_subcommand is not None:
+        return
+    from workings.record.phase import read_phases
+    from workings.ui.folder import Folder
+    from workings.ui.listing import run_rows
+
+    if not folder.is_dir():
+        raise RequestError(f"there is no folder {folder}", "a folder with runs",
+                           "--dir FOLDER, or start one: workings train quickstart")
+    runs = Folder(folder.resolve())
+    phases = {run.relative_to(runs.root).as_posix(): phase for run, phase in read_phases().items()
+              if run.is_relative_to(runs.root)}
+    rows = run_rows(runs, {}, phases, {})
+    lines = [line for row in rows for line in (_line(row, sparkline(_losses(runs, row))), *_resume_lines(row, runs))]
+    heading = ["run", "state", "steps", "loss", "curve", "accuracy", ""]
+    answer({"runs": [row.model_dump(exclude_defaults=True) | {"name": row.name} for row in rows]}, as_json=as_json,
+           text="\n".join(_aligned([heading, *lines])) if rows else f"no runs in {folder}")
+
+
+def sparkline(values: list[float]) -> str:
+    """A curve in `WIDTH` characters at most, low values low; each character is the last value of its part."""
+    if not values:
+        return ""
+    count = min(WIDTH, len(values))
+    thinned = [values[(index + 1) * len(values) // count - 1] for index in range(count)]
+    low, span = min(thinned), max(thinned) - min(thinned)
+    return "".join(BARS[int((value - low) / span * (len(BARS) - 1)) if span else 0] for value in thinned)
+
+
+def _losses(runs: "Folder", row: "RunRow") -> list[float]:
+    if row.kind != "run" or row.begun or row.state == "unreadable":
+        return []
+    return [float(line["loss"]) for line in runs.metrics(runs.path(row.name)) if isfinite(line["loss"])]
+
+
+def _line(row: "RunRow", curve: str) -> list[str]:
+    """Cells of one run."""
+    steps = f"{row.steps}/{row.planned_steps}" if row.planned_steps else ""
+    accuracy = f"{percent(row.accuracy.mean)} of {row.accuracy.n}" if row.accuracy else ""
+    kept = f"{row.samples.kept} of {row.samples.samples} kept" if row.samples else ""
+    return [row.name.removesuffix(PARTIAL_SUFFIX), row.phase or row.state, steps, f"{row.loss:.4f}" if row.loss is not None else "", curve,
+            accuracy or kept, row.problem or row.reason]
+
+
+def _resume_lines(row: "RunRow", runs: "Folder") -> list[list[str]]:
+    """The command that resumes an unfinished run, with the recipe that it recorded."""
+    if row.kind != "run" or row.state not in ("stopped", "interrupted", "failed") or row.earlier_of:
+        return []
+    run, recipe = runs.path(row.name), quote(row.recipe)
+    try:
+        recorded = runs.object(run / OVERRIDES)
+        file = run / str(recorded["base"]) / str(recorded["origin"])
+        recipe = quote(typed_path(file.resolve())) if file.is_file() else recipe
+    except (RecordError, KeyError):  # an earlier stop left no record of it; the name is all that is known
+        pass
+    out = quote(typed_path(runs.root / row.name.removesuffix(PARTIAL_SUFFIX)))
+    return [[f"  resume: workings train {recipe} --out {out} --resume"]]
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    """Rows of cells as lines with aligned columns; a row of one cell is a line of its own width."""
+    full = [row for row in rows if len(row) > 1]
+    widths = [max(len(row[column]) for row in full) for column in range(len(full[0]))] if full else []
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() if len(row) > 1
+            else row[0] for row in rows]
+
+
+@runs_app.command("note")
+def note_command(
+    run: Annotated[Path, typer.Argument(help="A sealed run directory.")],
+    facts: Annotated[list[str], typer.Argument(
+        metavar="KEY=VALUE", help="Facts, e.g. kaggle_notebook_version=7 kaggle_notebook_url=… kaggle_run_id=…")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Add facts that are known only afterwards, as a sealed note.
+
+    Nothing that is sealed changes, and no value that the run recorded itself can be noted.
+    """
+    from workings.evidence.notes import parse_facts, write_note
+
+    parsed = parse_facts(facts)
+    path = write_note(run, parsed)
+    answer({"note": str(path), "facts": parsed}, as_json=as_json,
+           text=f"noted in {path}: {', '.join(f'{key} = {value}' for key, value in parsed.items())}")
+
+
+@runs_app.command("fetch")
+def fetch_command(
+    source: Annotated[str, typer.Option(
+        "--from", help="Address of a sealed run, a folder of runs, or a pack: gs://… or s3://….")],
+    out: Annotated[Path, typer.Option("--out", help="Folder (of a pack: file) to make.")],
+    expect_root: Annotated[str, typer.Option("--expect-root", help="Root digest that was kept elsewhere.")] = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Copy a finished run out of an object store, and verify that it is what was sealed.
+
+    Needs the extra `stores`. What differs from its seal is refused, and nothing is left behind.
+    """
+    from workings.runs.fetch import fetch
+
+    fetched = fetch(source, out, expect_root)
+    answer(fetched.to_json(), as_json=as_json,
+           text=f"{fetched.path}: every file as it was sealed, root {fetched.root}\n"
+                f"all checks: workings verify {quote(str(fetched.path))}")
+
+
+runs_app.command("replay")(replay.replay_command)
+runs_app.command("track")(track.track_command)
