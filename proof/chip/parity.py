@@ -1,8 +1,8 @@
 """Does the chip compute what the CPU computes: the same engine, weights and batches on both.
 
-Each side is a process of its own, the CPU's first: it leaves weights, fresh adapters and a trained model, and the
-chip's begins with those. Differences are checked by the tolerances of `workings doctor --engines`, in float32. By default
-JAX multiplies float32 on an accelerator in a coarser format, so its rows ask for the full one; one row does not, and
+Each side is its own process, the CPU's first: it leaves weights, fresh adapters and a trained model, and the chip's
+begins with those. Differences are checked by the tolerances of `workings doctor --engines`, in float32. By default JAX
+multiplies float32 on an accelerator in a coarser format, so its rows ask for the full one; one row does not, and
 shows the difference.
 """
 

@@ -63,7 +63,7 @@ def test_what_one_number_is(text: str, found: str) -> None:
 
 @pytest.mark.parametrize(("text", "found"), [
     ("The answer is (B).", "B"), ("B", "B"), ("**B.** Mercury", "B"), ("B) Mercury. Option A is larger.", "B"),
-    # Hedged, it is still one; two are none, and nothing before them counts.
+    # Hedged, it is still one; two are not, and nothing before them counts.
     ("Among A through D, the answer is most likely B.", "B"), ("The correct answer is probably C, Mars.", "C"),
     ("(B) has the right order. So the answer is (A) and (B).", ""), ("It is A. The answer is A or C.", ""),
     ("The answer is A, B, and D.", ""),

@@ -175,7 +175,7 @@ def asked_to_stop():
         while not stop.requested:
             time.sleep(0.01)
 WAY()
-print("heard by nobody", file=sys.stderr, flush=True)
+print("heard by no one", file=sys.stderr, flush=True)
 pathlib.Path("saved").touch()
 """
 

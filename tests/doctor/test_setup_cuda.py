@@ -19,7 +19,7 @@ def empty_folder(tmp_path, monkeypatch):
 
 
 class Machine:
-    """Stands for pip and the card: notes every command, and fails where it is told to."""
+    """Represents pip and the card: notes every command, and fails where it is told to."""
 
     def __init__(self, fails):
         self.fails, self.commands = fails, []

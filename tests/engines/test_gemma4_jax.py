@@ -233,5 +233,5 @@ def test_experts_are_left_to_the_other_engine() -> None:
 def test_a_layer_that_finds_no_keys_of_its_kind_is_refused() -> None:
     from workings.models.shapes import check_shape
 
-    with pytest.raises(RequestError, match="keys and values of its own"):
+    with pytest.raises(RequestError, match="its own keys and values"):
         check_shape(ModelShape(**(tiny_shape("gemma4").__dict__ | {"shared_kv_layers": 5})))

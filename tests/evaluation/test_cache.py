@@ -1,4 +1,4 @@
-"""The untrained model is asked once for the same weights, items and settings, and stands beside the runs."""
+"""The untrained model is asked once for the same weights, items and settings, and is next to the runs."""
 
 from pathlib import Path
 from typing import Any

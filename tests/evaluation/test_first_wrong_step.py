@@ -1,4 +1,4 @@
-"""The first wrong equation: where it stands in a completion, how items are counted by it, and how it is shown."""
+"""The first wrong equation: where it is in a completion, how items are counted by it, and how it is shown."""
 
 import json
 import re
@@ -117,7 +117,7 @@ def test_samples_are_read_as_they_were_written() -> None:
     assert read_samples(text) == [
         ReadSample("a: b", "right", "expected `2`, extracted `2` by `tag`, score 1", "1+1?", "```\n2"),
         ReadSample("c", "wrong", "expected `3\n\n4`, extracted `5`", "q", "r")]
-    # The end of a long file begins within a sample, and somebody else's file has another form.
+    # The end of a long file begins within a sample, and someone else's file has another form.
     assert read_samples(text[150:]) == read_samples("```text\na\n```\n\n```text\nb\n```\n") == []
 
 

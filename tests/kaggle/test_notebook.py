@@ -170,7 +170,7 @@ def test_data_outside_of_the_recipes_folder_is_refused(wheel: Path, tmp_path: Pa
     (tmp_path / "recipes").mkdir()
     recipe = tmp_path / "recipes" / "mine.yaml"
     recipe.write_text(load_recipe("gemma-2b-v5e8").text.replace("traces: dev-reasoning", "traces: ../mine.jsonl"))
-    with pytest.raises(RequestError, match="beside the recipe or below it"):
+    with pytest.raises(RequestError, match="next to the recipe or below it"):
         write_kaggle(str(recipe), tmp_path / "out", user="a", wheel=wheel)
 
 

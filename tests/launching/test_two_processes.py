@@ -38,7 +38,7 @@ def machines(tmp_path, child_environment, fork_server):
     for name, text in texts.items():
         (commands / name).write_text(text)
         (commands / name).chmod(0o755)
-    # torchrun stands beside the interpreter.
+    # torchrun is next to the interpreter.
     path = os.pathsep.join([str(commands), str(Path(sys.executable).parent), os.environ["PATH"]])
     return child_environment(PATH=path, OMP_NUM_THREADS="1")
 
@@ -93,7 +93,7 @@ def kubernetes_script(home, job):
 
 
 def slice_script(home, job):
-    """What the pods of a slice run, for the recipe that lies here."""
+    """What the pods of a slice run, for the recipe that is here."""
     of_a_slice = replace(job, platform="tpu", target="v5e-16", topology="4x4")
     pod = kubernetes.job_set(of_a_slice, Cluster(image="i", claim="c"))["spec"]["replicatedJobs"][0]["template"]["spec"]
     script = pod["template"]["spec"]["containers"][0]["args"][0]

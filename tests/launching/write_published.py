@@ -2,10 +2,10 @@
 
     python -m tests.launching.write_published TRAINJOB_CRD JOBSET_CRD PYTHON_WITH_SKYPILOT
 
-The definitions lie in the repositories of kubeflow/trainer (`manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml`)
-and kubernetes-sigs/jobset (`config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml`); SkyPilot's stand in its
+The definitions are in the repositories of kubeflow/trainer (`manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml`)
+and kubernetes-sigs/jobset (`config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml`); SkyPilot's are in its
 package, which the interpreter named has installed. All are under the Apache License 2.0. An excerpt keeps every key at
-each level that a file of ours reaches, with what is demanded of its value; what lies below keys that no file of ours
+each level that a file of ours reaches, with what is demanded of its value; what is below keys that no file of ours
 has is left out, and so are descriptions and rules in CEL. Ends in an error where a definition does not know a key of
 ours.
 """
@@ -27,7 +27,7 @@ MORE_KEYS = "x-kubernetes-preserve-unknown-fields"
 DEMANDS = ("type", "enum", "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems",
            "required", "anyOf", "oneOf", "allOf", "const", "not", "format", MORE_KEYS, "x-kubernetes-int-or-string",
            "case_insensitive_enum")
-"""What a schema says of a value, beside what lies in it."""
+"""What a schema says of a value, next to what is in it."""
 ABOUT = ("Excerpt of {source}, sha256 {digest}, under the Apache License 2.0 (LICENSE). Changed: made JSON, without "
          "descriptions and rules in CEL, and without what lies below keys that no file of ours has. Written by `python "
          "-m tests.launching.write_published`.")
@@ -75,7 +75,7 @@ def excerpt(schema: Mapping[str, Any], values: Sequence[Any]) -> dict[str, Any]:
         kept["properties"] = {name: excerpt(one, below) if (below := [each[name] for each in inside if name in each])
                               else {key: one[key] for key in ("type",) if key in one}
                               for name, one in properties.items()}
-        # `metadata` of the object itself stands there without its fields: it is Kubernetes' own.
+        # `metadata` of the object itself is there without its fields: it is Kubernetes' own.
         if not schema.get(MORE_KEYS) and "additionalProperties" not in schema:
             kept["additionalProperties"] = False
     if isinstance(more := schema.get("additionalProperties"), Mapping):

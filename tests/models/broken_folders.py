@@ -89,7 +89,7 @@ def _sparse(file: str, size: int, begin: bytes = b"") -> Break:
 
 
 def _index(value: Any, *, shards: int = 0) -> Break:
-    """An index beside, or above, the weights; with ``shards`` they are copied to as many files."""
+    """An index alongside, or above, the weights; with ``shards`` they are copied to as many files."""
     def write(place: Path) -> None:
         for number in range(shards):
             shutil.copyfile(place / WEIGHTS, place / f"part-{number}.safetensors")
@@ -291,7 +291,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
         "part-1.safetensors"),
     "index: without a tensor that is needed": (_listed(lambda name: name != NORM), INDEX),
     "index: a tensor in another shard": (_listed(lambda name: True, norm="part-1.safetensors"), INDEX),
-    # the tokenizer beside them
+    # the tokenizer next to them
     "tokenizer: settings a list": (_written("tokenizer_config.json", "[1]"), "tokenizer_config.json"),
     "tokenizer: settings nested deep": (_written("tokenizer_config.json", DEEP), "tokenizer_config.json"),
     "tokenizer: 4 GiB": (_sparse("tokenizer.json", 4 << 30), "tokenizer.json"),

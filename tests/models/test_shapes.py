@@ -21,7 +21,7 @@ def test_published_counts_and_the_way_back(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_sizes_equal_tunix() -> None:
-    """The catalog beside Tunix's own tables (which pad Gemma 1 and 2's vocabulary to 256128)."""
+    """The catalog next to Tunix's own tables (which pad Gemma 1 and 2's vocabulary to 256128)."""
     pytest.importorskip("tunix")
     from tunix.models.gemma.model import ModelConfig as Gemma
     from tunix.models.gemma3.model import ModelConfig as Gemma3

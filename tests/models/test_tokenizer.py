@@ -110,8 +110,8 @@ def test_what_is_not_a_tokenizer_is_refused(tokenizer: Tokenizer, tmp_path) -> N
 
 
 def test_a_vocabulary_that_is_too_small_is_refused() -> None:
-    # beside the digits the texts and the roles `user` and `model` hold a b d e l m o r s u, a space and a line break
-    # beside the 278 that are always there: control tokens, tags, bytes and digits
+    # next to the digits the texts and the roles `user` and `model` hold a b d e l m o r s u, a space and a line break
+    # next to the 278 that are always there: control tokens, tags, bytes and digits
     needed = 278 + 12
     with pytest.raises(RequestError, match=f"at least {needed}"):
         train_tokenizer(["ab ab ab"], needed - 1)

@@ -41,7 +41,7 @@ def rewarded(**changes) -> Recipe:
 
 
 def kept_plans(folder: Path) -> list[Path]:
-    """Answers about programs; beside them lies how long they took."""
+    """Answers about programs; next to them is how long they took."""
     return [path for path in folder.iterdir() if path.name != TIMINGS_FILE]
 
 

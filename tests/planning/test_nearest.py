@@ -1,4 +1,4 @@
-"""What the search proposes, beside what a person would do. The formula stands in for the compiler, which is slow."""
+"""What the search proposes, next to what a person would do. The formula replaces the compiler, which is slow."""
 
 from types import SimpleNamespace
 
@@ -38,7 +38,7 @@ def formula_plan(recipe, shape, target):
     ("gemma-2b-v5e8", "gemma-2b", "v5e-1", [LONG], ["evaluation.batch_size=16"]),
     # Answering fits already: it stays as it is.
     ("gemma-2b-v5e8", "gemma-2b", "v5e-1", [ADAMW], [ADAFACTOR]),
-    # Devices that lie idle are used before anything is changed.
+    # Devices that are idle are used before anything is changed.
     ("gemma-2b-v5e8", "gemma-2b", "v5e-4", ["mesh.fsdp=1", ADAMW], ["mesh.fsdp=auto"]),
     # Too many rows at a time: fewer, twice as often.
     ("gemma-2b-v5e8", "gemma-2b", "v5e-8", ["batch.micro_batch=64"],

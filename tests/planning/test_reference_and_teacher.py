@@ -1,4 +1,4 @@
-"""Plans of runs with a frozen model beside the one that is trained, counted by hand."""
+"""Plans of runs with a frozen model next to the one that is trained, counted by hand."""
 
 import json
 from dataclasses import replace
@@ -67,7 +67,7 @@ def test_both_lie_in_memory_whichever_is_at_work():
     size, state = model_weight_bytes(asked(), ONE_DEVICE), exact_parts(student, (1, 1, 1), 1, 1)
     assert found["step"].peak_bytes == 1000 + size
     assert found["step"].exact == {"parameters": 10, TEACHER: size}
-    # The teacher has no moments, and the student's state waits beside it.
+    # The teacher has no moments, and the student's state waits next to it.
     assert found[TEACHER].peak_bytes == 5000 - 4000 + state["parameters"] + state["moments"]
     assert "moments" not in found[TEACHER].exact
     # One that is asked before the first step only is gone by then.

@@ -1,4 +1,4 @@
-"""Plans of runs that learn from rewards: their programs, what lies beside them, their time, and what makes them fit."""
+"""Plans of runs that learn from rewards: their programs, what is next to them, their time, and what makes them fit."""
 
 import importlib.util
 from dataclasses import replace

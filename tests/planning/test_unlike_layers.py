@@ -138,7 +138,7 @@ def test_the_cache_has_no_slots_for_layers_that_share_and_none_beyond_the_window
 
 
 def test_activations_are_those_of_the_widest_layer() -> None:
-    # Of 512 tokens: 35 kept inputs, two layers at work with global heads and twice the feed-forward, and beside them
+    # Of 512 tokens: 35 kept inputs, two layers at work with global heads and twice the feed-forward, and next to them
     # per-layer embeddings, two layers' keys and values that others use, and the gradients of both.
     widest = 512 * (4 * 1536 + 2 * 8 * 512 + 3 * 12288)
     beside = 2 * 512 * (35 * 256 + 2 * 256 + 2 * 512)
@@ -188,7 +188,7 @@ def test_on_the_host_the_table_takes_nothing_of_the_device() -> None:
 
 def test_a_teacher_is_counted_with_its_table() -> None:
     assert model_weight_bytes(asked(), MeshShape(1, 1)) == 2 * parameter_count(E2B)
-    # On the host lies only the table of a teacher that has one; to ask that of another would be refused.
+    # On the host is only the table of a teacher that has one; to ask that of another would be refused.
     host = asked(memory={"per_layer_embeddings": "host"}, engine="torch")
     theirs = teacher_request(host, TeacherModel(shape=E2B), "bf16")
     assert model_weight_bytes(theirs, MeshShape(1, 1)) == 2 * (parameter_count(E2B) - TABLE)
@@ -245,5 +245,5 @@ def test_shipped_recipes_of_pytorch_fit_by_trace(name: str, target: str) -> None
     found = plan(name, target, nearest=False)
     assert (found.verdict.fits, found.verdict.marginal, found.verdict.source) == (True, False, "traced")
     on_device = {part.name for part in found.parts}
-    # What lies on the card is a part of the trace; what lies on the host is none.
+    # What is on the card is a part of the trace; what is on the host is not one.
     assert (PER_LAYER_TABLE in on_device) == ("gemma-4" in name and not found.host_parts)

@@ -86,7 +86,7 @@ def test_utilization_is_counted_from_the_shape_and_the_peak_rate():
     asked, chip = Configuration(shape="gemma-2b", batch=(1, 4, 2048)), Chip(platform="gpu", kind="NVIDIA H200")
     found = speed.judged({"steps": 10, "seconds": 5.0, "tokens_per_second": 1.0}, asked, chip)
     assert found["positions_per_second"] == 4 * 2048 * 10 / 5
-    # Six operations a weight and position: 2.5 billion weights, embedding included (it is the head), attention beside.
+    # Six operations a weight and position: 2.5 billion weights, embedding included (it is the head), and attention.
     assert found["operations_per_second"] == pytest.approx(6 * 2.506e9 * 4 * 2048 * 2, rel=0.08)
     assert found["share_of_peak"] == pytest.approx(found["operations_per_second"] / 989e12)
     assert "share_of_peak" not in speed.judged({"steps": 1, "seconds": 1.0}, asked, Chip(platform="cpu", kind="?"))

@@ -84,7 +84,7 @@ def test_bash_fences_are_parsed_by_bash():
 
 
 def typed_commands():
-    """Every command of ours in the pages, those that are not run included: its words, and where it stands."""
+    """Every command of ours in the pages, those that are not run included: its words, and where it is."""
     for page, fence in FENCES:
         lines = fence.code.replace("\\\n", " ").splitlines() if fence.language == "bash" else []
         for line in lines:
@@ -92,7 +92,7 @@ def typed_commands():
             lexer.whitespace_split = True
             words = list(lexer)
             end = next((at for at, word in enumerate(words) if set(word) <= set("|&;<>()")), len(words))
-            # A function of the shell that takes any words is no command of its own.
+            # A function of the shell that takes any words is no command.
             if words and Path(words[0]).name == "workings" and words[1:2] != ["$@"]:
                 yield f"{page}:{fence.line}: {line}", words[1:end]
 
@@ -125,7 +125,7 @@ WRITES = re.compile(r"--out[ =]([\w./-]+)|>\s*([\w.-]+)\s*(?:<<|$)|Path\(\"([\w.
 
 
 def test_no_two_pages_write_the_same_path():
-    # Somebody who types one page after another in one folder would be refused, or get the files of the page before.
+    # Someone who types one page after another in one folder would be refused, or get the files of the page before.
     written = {}
     for page, fence in FENCES:
         if not fence.not_run:

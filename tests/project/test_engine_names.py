@@ -25,7 +25,7 @@ NAMED = {
     "runs/parity.py": "ENGINES, the two that are compared",
     "runs/quickstarts/real.py": "a library that the real model needs",
 }
-"""Files with a string that is an engine's name, and what it stands for there; none compares a recipe's engine."""
+"""Files with a string that is an engine's name, and what it represents there; none compares a recipe's engine."""
 
 
 def modules() -> list[Path]:

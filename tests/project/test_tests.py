@@ -1,4 +1,4 @@
-"""What tests share lies beside them, in modules that are no tests; what starts their children outlives each of them."""
+"""What tests share is next to them, in modules that are no tests; what starts their children outlives each of them."""
 
 import ast
 import json

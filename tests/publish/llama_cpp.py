@@ -1,4 +1,4 @@
-"""Small models that were trained, as GGUF files, and what llama.cpp writes from them beside the PyTorch engine."""
+"""Small models that were trained, as GGUF files, and what llama.cpp writes from them next to the PyTorch engine."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""TensorBoard files beside a run, and MLflow's refusals. The real server is asked in `proof/mlflow_server.py`."""
+"""TensorBoard files next to a run, and MLflow's refusals. The real server is asked in `proof/mlflow_server.py`."""
 
 import json
 import struct

@@ -151,7 +151,7 @@ def right(prompts, completions, completion_ids, answer, **columns):
     assert columns["expected_answer"] == answer
     assert columns["id"] == ["q1", "q2"] and columns["aliases"] == [[], ["six"]]
     assert "prompt" not in columns
-    answer.clear()  # the next function gets lists of its own
+    answer.clear()  # the next function gets its own lists
     return [numpy.float32(len(ids) * 2.5) for ids in completion_ids]
 
 def none(completions, **columns): return [1.0, None]

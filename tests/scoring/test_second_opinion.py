@@ -1,4 +1,4 @@
-"""math-verify beside our own scoring: disagreements are listed, and its failures are not ours."""
+"""math-verify next to our own scoring: disagreements are listed, and its failures are not ours."""
 
 from pathlib import Path
 

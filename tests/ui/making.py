@@ -52,7 +52,7 @@ def _page() -> tuple[FastAPI, Site]:
 
 
 def client(folder: Path, monkeypatch: pytest.MonkeyPatch, *, token: str = TOKEN) -> TestClient:
-    """Somebody who has the link; what the page keeps goes beside the folder."""
+    """Someone who has the link; what the page keeps goes next to the folder."""
     monkeypatch.setenv("WORKINGS_CACHE", str(folder.with_name(f"{folder.name}-cache")))
     app, site = _page()
     # Everything of another folder but the templates, which would be compiled again.

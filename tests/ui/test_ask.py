@@ -1,4 +1,4 @@
-"""Questions to a run from its page: put by `workings ask`, answers beside each other, kept as items."""
+"""Questions to a run from its page: put by `workings ask`, answers next to each other, kept as items."""
 
 import asyncio
 import json

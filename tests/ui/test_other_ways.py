@@ -55,7 +55,7 @@ def test_a_loss_of_pairs_is_not_called_one_of_tokens(tmp_path: Path, monkeypatch
 
 
 def test_an_evaluation_loss_alone_says_what_it_is(tmp_path: Path) -> None:
-    """Beside a figure of the training loss it says `the same`; a run of pairs has no such figure."""
+    """Next to a figure of the training loss it says `the same`; a run of pairs has no such figure."""
     run = paired_run(tmp_path / "run")
     lines = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
     write(run / METRICS, [line | {"evaluation_loss": 2.0} for line in lines])

@@ -69,7 +69,7 @@ def test_every_tab_of_a_run_nests_and_has_its_words(tmp_path: Path, monkeypatch:
     two_runs(tmp_path)
     page = Page(client(tmp_path, monkeypatch).get(f"/run/runs/steps?tab={tab}").text)
     words = {"curves": "Drag across a curve", "device": "What fills the device", "recipe": "What was asked for",
-             "scorecard": "Scorecard", "items": "60 of 60", "samples": "Samples", "checks": "Nobody has verified",
+             "scorecard": "Scorecard", "items": "60 of 60", "samples": "Samples", "checks": "Not verified yet",
              "log": "Log", "files": "Root digest"}
     assert words[tab] in page.text
     assert page.named("h1")

@@ -1,4 +1,4 @@
-"""What a run drew and what it earned: the tab, its JSON twin, and the curves beside it."""
+"""What a run drew and what it earned: the tab, its JSON twin, and the curves next to it."""
 
 import json
 import shutil

@@ -79,7 +79,7 @@ def test_only_what_is_sealed_is_shown_while_it_is_made(tmp_path: Path, monkeypat
     found = page.get("/api/rounds/better").json()
     assert [(row["name"], row["accuracy"]) for row in found["rounds"]] == [("start", 0.5), ("control", 1.0)]
     assert "/compare" not in page.get("/rounds/better").text, "the control is no round"
-    # After further rounds there is a control of as many rounds beside the earlier one, and the result names it.
+    # After further rounds there is a control of as many rounds next to the earlier one, and the result names it.
     later = synthetic.sealed_run(folder.out / "runs" / f"{CONTROL}_3")
     score(later / "eval", "items", items(60), [False] * 60)
     (folder.out / RESULT).write_text(json.dumps({"sentence": "", "control": f"better/runs/{later.name}"}))

@@ -54,7 +54,7 @@ def test_a_plan_for_no_machine_says_what_to_tick(tmp_path: Path, monkeypatch: py
     answer = page.post("/plan", data={"recipe": "smoke-tiny"})
     assert answer.status_code == 422
     assert "tick one, such as cpu" in answer.text
-    # What is said of the folder's runs stands on their pages alone.
+    # What is said of the folder's runs is on their pages alone.
     sealed = "read from the sealed run directories"
     assert [sealed in page.get(address).text for address in ("/", "/plan", "/start")] == [True, False, False]
 

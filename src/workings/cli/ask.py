@@ -21,7 +21,7 @@ def ask_command(
 ) -> None:
     """Ask a trained run one question; the answer is shown as it is written.
 
-    With `--base --json`, the trained model's answer is a line of its own as soon as it is there; the last line has
+    With `--base --json`, the trained model's answer is its own line as soon as it is there; the last line has
     both.
     """
     from workings.runs.evaluate import ask, ask_untrained

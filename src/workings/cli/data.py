@@ -29,9 +29,9 @@ def import_command(
     key_map: Annotated[list[str] | None, typer.Option("--map", metavar="KEY=KEY,...", help="What the file calls the "
                        "format's keys: prompt=problem,answer=solution. May be given several times.")] = None,
     hold_out: Annotated[int, typer.Option("--hold-out", min=0, help="Questions to split off as evaluation items, "
-                        "beside the traces; what is like them is left out of the traces.")] = 0,
+                        "next to the traces; what is like them is left out of the traces.")] = 0,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which questions --hold-out takes.")] = 0,
-    on_error: Annotated[str, typer.Option(help="fail: stop at the first bad record; skip: write it beside.")] = "fail",
+    on_error: Annotated[str, typer.Option(help="fail: stop at the first bad record; skip: write it to a file.")] = "fail",
     annotations: Annotated[str, typer.Option(help="<<48/2=24>> in steps: strip (kept as metadata) or keep.")] = "strip",
     completions: Annotated[str, typer.Option(
         help="Completions of prompt-completion: split into steps and answer, or keep as one text.")] = "split",
@@ -155,7 +155,7 @@ def show_command(
     recipe = facts.get("recipe")
     made_by = [f"made by: workings data make {' '.join(recipe['kinds'])} --n {recipe['traces']} --items "
                f"{recipe['items']} --seed {recipe['seed']} ({recipe['holds']})"] if recipe else []
-    # Letters beyond ASCII as they are: these lines are for people, and the answer for programs is another one.
+    # Letters beyond ASCII as they are: these lines are for humans, and the answer for programs is another one.
     shown = [json.dumps(record, ensure_ascii=False, indent=2) for record in records[:n]]
     answer(facts, as_json=as_json, text="\n".join(
         [f"{name}: {len(records)} records, sha256 {facts['sha256']}", *made_by, *counts, *shown]))
@@ -204,8 +204,8 @@ def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> Any:
 
 @contextmanager
 def _progress(name: str, size: int) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error while a large file is read; nothing where nobody watches."""
-    # In a file or a notebook's log each refresh of a bar would be a line of its own.
+    """A bar on standard error while a large file is read; nothing where no one watches."""
+    # In a file or a notebook's log each refresh of a bar would be its own line.
     if not sys.stderr.isatty():
         yield lambda size: None
         return

@@ -21,7 +21,7 @@ def check_command(
     recipe: Annotated[str, typer.Option("--recipe", help="Check the rows that this recipe would make.")] = "",
     ngram: Annotated[int, typer.Option(
         "--ngram", min=2, help="Number of words from which an equal passage counts as copied.")] = 13,
-    fix: Annotated[bool, typer.Option("--fix", help="Write NAME.clean.jsonl and NAME.left_out.jsonl beside.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Write NAME.clean.jsonl and NAME.left_out.jsonl.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --fix: leave out more than a fifth without asking.")] = False,
     findings: Annotated[Path | None, typer.Option("--findings", help="Write every finding to this file, a line "
                                                   "each.")] = None,
@@ -52,9 +52,9 @@ def check_command(
         read, report = (_check_pairs if pairs else _check_traces)(path, questions, ngram, recipe)
         if findings is not None:
             atomic.write_bytes(findings, lines_bytes(finding.to_json() for finding in report.findings))
-        # The cleaned file would lie in the temporary folder and vanish with it.
+        # The cleaned file would be in the temporary folder and vanish with it.
         if fix and path.parent == Path(folder):
-            raise RequestError(f"--fix of {file}, a shipped name", "a file, beside which the cleaned one can go",
+            raise RequestError(f"--fix of {file}, a shipped name", "a file, alongside which the cleaned one can go",
                                f"workings data make {file} --out {file}.jsonl")
         fixed = _write_fixed(read, report, path, ask=not yes) if fix else {}
     lines = _report_lines(report)
@@ -98,14 +98,14 @@ def _report_lines(report: Any) -> list[str]:
 
 
 def _confirm_large_loss(report: Any) -> None:
-    """Ask before a cleaned file leaves out more than a fifth. Raises `RequestError` where nobody can answer."""
+    """Ask before a cleaned file leaves out more than a fifth. Raises `RequestError` where no one can answer."""
     left_out = report.left_out
     if len(left_out) * LARGE_LOSS <= report.records:
         return
     kinds = ", ".join(f"{count} {kind}" for kind, count in report.counts.items()
                       if any(finding.kind == kind for reasons in left_out.values() for finding in reasons))
     consequence = f"--fix would leave out {len(left_out)} of {report.records} records ({kinds})"
-    # Nobody can answer there, so a script is told what to type instead.
+    # No one can answer there, so a script is told what to type instead.
     if not sys.stdin.isatty():
         raise RequestError(consequence, "at most a fifth, or --yes", "look at them with --findings FILE")
     if not typer.confirm(f"{consequence}. Go on?", err=True):
@@ -253,7 +253,7 @@ def surprise_command(
 ) -> None:
     """Which tokens of a trace does a trained model find surprising?
 
-    Asks the last checkpoint how likely it finds every learned token, given what stands before it: the loss, token by
+    Asks the last checkpoint how likely it finds every learned token, given what is before it: the loss, token by
     token.
     """
     from workings.runs.token_losses import token_losses

@@ -92,7 +92,7 @@ def eval_command(
                      harness_filter=harness_filter, harness_metric=harness_metric, opening=opening, device=device)
     try:
         scorecard, leaks = source.evaluate(out, settings)
-    # What was scored lies in the unfinished folder already, so stopping loses only what was in work.
+    # What was scored is in the unfinished folder already, so stopping loses only what was in work.
     except KeyboardInterrupt:
         partial = partial_unit_path(out)
         raise Interrupted(f"stopped; what was scored is kept in {partial}: the same command goes on") from None

@@ -49,7 +49,7 @@ def improve_command(
 
     request = ImproveRequest(
         rounds=rounds, prompts=prompts, samples=samples, temperature=temperature, all_rounds=all_rounds,
-        # Without prompts `quickstart` brings its data, and the control is made unless somebody says no.
+        # Without prompts `quickstart` brings its data, and the control is made unless someone says no.
         control=not prompts if control is None else control,
         selection=Selection(keep=keep, most_per_prompt=most, prefer=prefer, near_duplicates=near_duplicates,
                             balance=balance))

@@ -57,7 +57,7 @@ class CommandGroup(typer.core.TyperGroup):
         width = max(map(len, self.commands))
         for heading, commands in COMMAND_GROUPS.items():
             with formatter.section(heading):
-                # As wide as the widest of all groups, so that the sentences stand below each other.
+                # As wide as the widest of all groups, so that the sentences are below each other.
                 formatter.write_dl([(command.ljust(width), self._sentence(command)) for command in commands])
 
     def _sentence(self, name: str) -> str:
@@ -115,7 +115,7 @@ def main() -> None:
         app()
     except WorkingsError as error:
         _fail(error)
-    except PermissionError as denied:  # of a file that somebody named; where a command knows more, it says so itself
+    except PermissionError as denied:  # of a file that someone named; where a command knows more, it says so itself
         _fail(RequestError(f"permission denied: {denied.filename or denied}",
                            "a path that this user may read and write", "another path, or chmod"))
     except OSError as error:
@@ -133,5 +133,5 @@ def _check_working_folder() -> None:
     try:
         Path.cwd()
     except FileNotFoundError:
-        raise RequestError("the working folder, which somebody deleted", "a folder that exists",
+        raise RequestError("the working folder, which someone deleted", "a folder that exists",
                            "cd to one, and the command again") from None

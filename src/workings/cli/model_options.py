@@ -21,7 +21,7 @@ EngineOption = Annotated[str | None, typer.Option("--engine", help="Engine for w
 PrecisionOption = Annotated[str | None, typer.Option(
     "--precision", help="Number format of weights and arithmetic: fp32 or bf16.")]
 TokenizerOption = Annotated[Path | None, typer.Option(
-    "--tokenizer", help="Directory of the weights' tokenizer, where it is not beside them.")]
+    "--tokenizer", help="Directory of the weights' tokenizer, where it is not next to them.")]
 RevisionOption = Annotated[str | None, typer.Option("--revision", help="Branch, tag or commit of a Hub id.")]
 MaxNewTokensOption = Annotated[int | None, typer.Option(
     "--max-new-tokens", help="Longest completion, in tokens; by default as in the run's recipe.")]

@@ -31,14 +31,14 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object as
 
 def program() -> str:
     """The program's name to type: `workings`, or the path it was called by if that is not on the PATH."""
-    # Started as `python -m workings` or from a test, the first argument is a file that nobody would type.
+    # Started as `python -m workings` or from a test, the first argument is a file that no one would type.
     if shutil.which("workings") or not sys.argv[0].endswith("workings"):
         return "workings"
     return typed_path(Path(sys.argv[0]).absolute())
 
 
 def as_typed(text: str) -> str:
-    """A text whose commands (`workings train …`) work as they stand, also where the program is not on the PATH."""
+    """A text whose commands (`workings train …`) work as they are, also where the program is not on the PATH."""
     name = program()
     if name == "workings":
         return text
@@ -58,12 +58,12 @@ def painted(text: str, meaning: Meaning, stream: TextIO) -> str:
 
 
 def show(text: str) -> None:
-    """A part of the answer for people, at once: standard output."""
+    """A part of the answer for humans, at once: standard output."""
     print(text, end="", flush=True)
 
 
 def say(text: str) -> None:
-    """Progress and explanations, for people: standard error."""
+    """Progress and explanations, for humans: standard error."""
     print(as_typed(text), file=sys.stderr, flush=True)
 
 
@@ -76,7 +76,7 @@ def say_error(text: str) -> None:
 
 
 def say_failure(error: WorkingsError, typed: Sequence[str]) -> None:
-    """An error for people, and where ``typed`` has ``--json``, as a line of JSON for tools."""
+    """An error for humans, and where ``typed`` has ``--json``, as a line of JSON for tools."""
     say_error(str(error))
     if "--json" in typed:
         parts = ({"given": error.given, "expected": error.expected, "try": error.try_next}
@@ -85,7 +85,7 @@ def say_failure(error: WorkingsError, typed: Sequence[str]) -> None:
 
 
 def answer(values: Mapping[str, Any], *, as_json: bool, text: str) -> None:
-    """The command's answer: a line of JSON for tools, or a text for people, on standard output."""
+    """The command's answer: a line of JSON for tools, or a text for humans, on standard output."""
     if as_json:
         # NaN is no JSON, and a program that reads the line would fail on it; flushed, because a pipe is read while we
         # run.

@@ -1,4 +1,4 @@
-"""`workings pack`: everything that somebody else needs to check runs, in one zip."""
+"""`workings pack`: everything that someone else needs to check runs, in one zip."""
 
 import shlex
 from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def pack_command(
     runs: Annotated[list[Path], typer.Argument(
-        metavar="RUN...", help="Sealed runs; evaluations beside them; the folder of `workings improve`.")],
+        metavar="RUN...", help="Sealed runs; evaluations next to them; the folder of `workings improve`.")],
     out: Annotated[Path | None, typer.Option("--out", help="Zip to make; it must not exist.",
                                              show_default="the first run's name, here")] = None,
     weights: Annotated[str, typer.Option(
@@ -30,7 +30,7 @@ def pack_command(
     """Pack runs for publication: records, report, recipes, licences.
 
     Shows what it publishes, refuses what does not verify, and verifies the zip that it wrote. Equal runs give equal
-    bytes. Beside the zip it writes a page that checks it in a browser, and a badge with its root digest.
+    bytes. Next to the zip it writes a page that checks it in a browser, and a badge with its root digest.
     """
     from workings.publish.pack import pack
     from workings.record.digest import HashProgress

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from workings.planning.plan import Plan
 
 MIN_PART_BYTES_SHOWN = 2**20 // 20
-"""Bytes of the smallest part that has a line of its own: a smaller one would read 0.0 MiB."""
+"""Bytes of the smallest part that has its own line: a smaller one would read 0.0 MiB."""
 
 
 def plan_command(
@@ -94,7 +94,7 @@ def _check_write(write: Path | None, names: list[str]) -> None:
 
 
 def table(plan: "Plan", recipe: str) -> str:
-    """The plan for people."""
+    """The plan for humans."""
     rows, per_row = plan.batch.rows, plan.batch.positions
     verdict = painted(plan.verdict.reasons[0], _meaning(plan), sys.stdout)
     lines = [

@@ -49,7 +49,7 @@ def copy_command(
     """Copy a shipped recipe to a file of your own."""
     text = _find(name)
     try:
-        # "x" creates and refuses in one call: between a test and a write somebody else could make the file.
+        # "x" creates and refuses in one call: between a test and a write someone else could make the file.
         with target.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:

@@ -50,7 +50,7 @@ def replay_command(
                             samples=tuple(samples or ()),
                             inputs=ReplayInputs(data=data, weights=weights, device=device or AS_RECORDED, fsdp=fsdp))
     facts, path = replay_and_seal(run, request, name, say)
-    # The steps themselves stand in the sealed unit; the answer counts them.
+    # The steps themselves are in the sealed unit; the answer counts them.
     values = {key: facts[key] for key in ("verdict", "sentence", "mode", "reasons")}
     values |= {"steps": len(facts["lines"]), "from_step": facts["from_step"], "unit": str(path),
                "controls": {key: control["outside"] for key, control in facts["controls"].items()},

@@ -34,7 +34,7 @@ def check_command(
 ) -> None:
     """What do a recipe's rewards pay for?
 
-    Rewards probes (nothing, the prompt copied, a wrong answer behind right steps, …) beside completions that the model
+    Rewards probes (nothing, the prompt copied, a wrong answer behind right steps, …) next to completions that the model
     draws; exits with 1 where a probe earns what it should not, or a reward is not the same twice.
     """
     from workings.runs.reward_check import check_rewards

@@ -47,7 +47,8 @@ def list_command(
     rows = run_rows(runs, {}, phases, {})
     lines = [line for row in rows for line in (_line(row, sparkline(_losses(runs, row))), *_resume_lines(row, runs))]
     heading = ["run", "state", "steps", "loss", "curve", "accuracy", ""]
-    answer({"runs": [row.model_dump(exclude_defaults=True) | {"name": row.name} for row in rows]}, as_json=as_json,
+    values = [row.model_dump(exclude_defaults=True) | {"name": row.name} for row in rows]
+    answer({"runs": values}, as_json=as_json,
            text="\n".join(_aligned([heading, *lines])) if rows else f"no runs in {folder}")
 
 
@@ -72,8 +73,9 @@ def _line(row: "RunRow", curve: str) -> list[str]:
     steps = f"{row.steps}/{row.planned_steps}" if row.planned_steps else ""
     accuracy = f"{percent(row.accuracy.mean)} of {row.accuracy.n}" if row.accuracy else ""
     kept = f"{row.samples.kept} of {row.samples.samples} kept" if row.samples else ""
-    return [row.name.removesuffix(PARTIAL_SUFFIX), row.phase or row.state, steps, f"{row.loss:.4f}" if row.loss is not None else "", curve,
-            accuracy or kept, row.problem or row.reason]
+    loss = f"{row.loss:.4f}" if row.loss is not None else ""
+    return [row.name.removesuffix(PARTIAL_SUFFIX), row.phase or row.state, steps, loss, curve, accuracy or kept,
+            row.problem or row.reason]
 
 
 def _resume_lines(row: "RunRow", runs: "Folder") -> list[list[str]]:
@@ -92,7 +94,7 @@ def _resume_lines(row: "RunRow", runs: "Folder") -> list[list[str]]:
 
 
 def _aligned(rows: list[list[str]]) -> list[str]:
-    """Rows of cells as lines with aligned columns; a row of one cell is a line of its own width."""
+    """Rows of cells as lines with aligned columns; a row of one cell is as wide as it is."""
     full = [row for row in rows if len(row) > 1]
     widths = [max(len(row[column]) for row in full) for column in range(len(full[0]))] if full else []
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() if len(row) > 1

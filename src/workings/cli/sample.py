@@ -111,7 +111,7 @@ def sample_command(
             unit = sample_weights(model, items, out, request=request, weights=weights, by_plan=by_plan)
         else:
             unit = sample_run(Path(model), items, out, request=request, **typed(device=device), by_plan=by_plan)
-    # What was drawn lies in the unfinished folder already, so stopping loses only what was in work.
+    # What was drawn is in the unfinished folder already, so stopping loses only what was in work.
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; what was drawn is kept in {partial_unit_path(out)}: the same command goes "
                           "on") from None

@@ -15,7 +15,7 @@ def track_command(
         "--mlflow", help="MLflow's tracking server, e.g. http://127.0.0.1:5000.")] = "",
     to: Annotated[str, typer.Option("--to", help="wandb: files of an offline run; nothing is sent.")] = "",
     out: Annotated[Path | None, typer.Option(
-        "--out", help="Where the offline run is written; by default beside the run.")] = None,
+        "--out", help="Where the offline run is written; by default next to the run.")] = None,
     experiment: Annotated[str, typer.Option("--experiment", help="Name of the experiment, or project.")] = "workings",
     weights: Annotated[bool, typer.Option("--weights", help="Upload checkpoints too.")] = False,
     as_json: JsonFlag = False,

@@ -72,7 +72,7 @@ def _request_error(wrong: Any, program: Any, typed: Sequence[str]) -> RequestErr
 
 
 def _command_of(program: Any, typed: Sequence[str]) -> tuple[Any, list[str]]:
-    """The command that was typed, or the group in which there is none of that name; and its words."""
+    """The command that was typed, or the group in which there is not one of that name; and its words."""
     command, names = program, []
     for word in typed:
         if word not in getattr(command, "commands", {}):

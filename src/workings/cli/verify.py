@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 USUAL_LEVEL = 2
 """Checked without `--level`: what needs no engine."""
-# As wide as the widest, so that the ids behind them stand below each other.
+# As wide as the widest, so that the ids behind them are below each other.
 VERDICT_MARKS = {"passed": "passed     ", "failed": "FAILED     ", "not_checked": "not checked"}
 MEANINGS: dict[str, Meaning] = {"passed": "good", "failed": "bad", "not_checked": "warning"}
 
@@ -132,7 +132,7 @@ def _text(result: "Verification", *, verbose: bool) -> str:
     unchecked_lines = [f"said, not checked: {field.text}" for field in result.unchecked_fields] if verbose else []
     if unchecked := len(result.unchecked_fields):
         summary += f"\nsaid, not checked: {unchecked} fields" + ("" if verbose else "; -v lists them")
-    # A run's own root, which its SEAL.json and a pack name, is another one where evaluations stand in the run.
+    # A run's own root, which its SEAL.json and a pack name, is another one where evaluations are in the run.
     root = [f"root {result.root} (of everything here)"] if result.root else []
     return "\n".join([*lines, *unchecked_lines, *claims, *coverage_lines, summary, *root])
 
@@ -145,7 +145,7 @@ def _every_check(result: "Verification") -> list[str]:
 def _what_is_wrong(result: "Verification") -> list[str]:
     """A line for each check that failed or kept a level from being reached; one damaged file fails many, in one line.
 
-    What only somebody outside can provide is not made in most checks, and nothing is wrong then.
+    What only someone outside can provide is not made in most checks, and nothing is wrong then.
     """
     unreadable: dict[str, list[str]] = {}
     for check in result.checks:
@@ -223,7 +223,7 @@ class _Draw:
             raise RequestError(" ".join(words), "a number of steps, or a confidence that decides how many",
                                "leave --steps out")
         if self.splice is not None and self.confidence is None:
-            raise RequestError(" ".join(words), "a confidence beside it", "--confidence 0.95")
+            raise RequestError(" ".join(words), "a confidence next to it", "--confidence 0.95")
         # Typer's bounds take in both ends, and neither 0 nor 1 asks for a number of steps.
         if not 0 < (0.5 if self.confidence is None else self.confidence) < 1:
             raise RequestError(" ".join(words), "a confidence above 0 and below 1", "--confidence 0.95")

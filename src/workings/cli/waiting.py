@@ -78,7 +78,7 @@ class _Spoken:
 
     def pause(self) -> None:
         self._over.set()
-        # Waited for, so that its last word does not stand behind the next line.
+        # Waited for, so that its last word is not behind the next line.
         self._thread.join()
 
     def _lines(self) -> None:

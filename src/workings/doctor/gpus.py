@@ -22,7 +22,7 @@ TIMEOUT_SECONDS = 120
 
 
 def wheel_program() -> Path:
-    """The file that says what a PyTorch was built for; it needs nothing but PyTorch beside it."""
+    """The file that says what a PyTorch was built for; it needs nothing but PyTorch next to it."""
     # Found without importing it: the engine imports PyTorch, which is what is to be examined.
     spec = find_spec("workings.engines")
     assert spec is not None
@@ -99,6 +99,6 @@ def _wheel(wheel: Mapping[str, Any], driver: Driver) -> Iterator[Finding]:
     elif driver.cuda and version_number(driver.cuda)[0] < version_number(wheel["cuda"])[0]:
         yield Finding(id="wheel.torch", judgement="problem", mend=SETUP_CUDA,
                       what=f"{built}; the driver supports CUDA {driver.cuda}",
-                      why="a driver runs wheels of its own CUDA major version and of older ones")
+                      why="a driver runs wheels for its CUDA major version and older ones")
     else:
         yield Finding(id="wheel.torch", judgement="fine", what=built, why=why)

@@ -20,7 +20,7 @@ def check_hub(model: str, revision: str, online: bool) -> Iterator[Finding]:
     """
     if not model:
         return
-    # What lies on this machine needs neither a token nor a network, so it is looked for first.
+    # What is on this machine needs neither a token nor a network, so it is looked for first.
     if Path(model).is_dir():
         yield Finding(id="model", judgement="fine", what=f"{model} is a directory on this machine", why=WHY)
         return

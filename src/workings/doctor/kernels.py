@@ -64,7 +64,7 @@ def _finding(engine: str, dtype: str, answer: dict[str, Any], asked: bool) -> Fi
     if "failure" not in answer:
         return Finding(id=name, judgement="fine", why=WHY, what=f"{answer['kernel']} is right on "
                        f"{', '.join(answer['devices'])} ({answer['platform']}: {answer['device']}; {answer['reason']})")
-    # Where nobody asked for this engine by name, that it is missing stops nothing.
+    # Optional engine: a missing install is only a note.
     absent = answer["kind"] in ("not installed", "not offered")
     return Finding(id=name, judgement="note" if absent and not asked else "problem",
                    what=f"{dtype}: {answer['failure']}", mend=answer.get("mend", ""),

@@ -25,7 +25,7 @@ class Card:
 
 @dataclass(frozen=True, kw_only=True)
 class Driver:
-    """The driver's answer, or why there is none."""
+    """The driver's answer, or why none exists."""
 
     cards: tuple[Card, ...] = ()
     cuda: str = ""

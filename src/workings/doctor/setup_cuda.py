@@ -85,7 +85,7 @@ def plan_setup(driver: Driver) -> Setup:
             what=f"nothing is set up: {driver.failure or 'the driver lists no card'}",
             why="a build for CUDA needs a card with its driver, and a build for the CPU is not what was asked for"))
     choice = choose(driver.cards, driver.cuda)
-    # A build for the CPU would install without an error and be taken for a success.
+    # A build for the CPU would install without an error and be mistaken for a success.
     if not choice.builds:
         raise CannotSetUp(Finding(
             id="setup.cuda", judgement="problem", what="nothing is set up: " + "; ".join(choice.reasons),
@@ -98,7 +98,7 @@ def commands_for(build: Build) -> tuple[tuple[str, ...], ...]:
     """Make the environment, install this build and this package, run a kernel."""
     python = str(ENVIRONMENT / "bin" / "python")
     return (
-        # Cleared, so that nothing of a build that failed before is left beside the next one.
+        # Cleared, so that nothing of a build that failed before is left next to the next one.
         (sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)),
         # First alone from PyTorch's index, which has this build; then with everything else from PyPI. The same version
         # is named again, so that pip keeps it instead of the build for another CUDA that PyPI has.

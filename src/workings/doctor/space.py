@@ -12,7 +12,7 @@ from workings.hardware.huge_pages import with_huge_pages
 from workings.hardware.memory import HostMemory, gib
 
 SPARE_CHECKPOINTS = 1
-"""A checkpoint is written beside the kept ones before the oldest goes."""
+"""A checkpoint is written next to the kept ones before the oldest goes."""
 MIN_FREE = 2 * 2**30
 """Free bytes that a run without a recipe should find on the disk."""
 KAGGLE_KEPT_FOLDER = Path("/kaggle/working")
@@ -44,7 +44,7 @@ def check_disk(directory: Path, needs: Needs | None) -> Iterator[Finding]:
     space_text = f"{gib(free)} free at {_path_text(existing)}"
     if needs:
         space_text += (f"; {needs.recipe} keeps {needs.kept} checkpoints of {gib(needs.checkpoint_bytes)} and writes "
-                       f"one beside them: {gib(needed_bytes)}")
+                       f"one next to them: {gib(needed_bytes)}")
     why = "a run whose disk is full stops at its last checkpoint"
     if free >= needed_bytes:
         yield Finding(id="space.disk", judgement="fine", what=space_text, why=why)
@@ -68,14 +68,14 @@ def check_host(memory: HostMemory, needs: Needs | None) -> Iterator[Finding]:
 
 
 def check_pages(environment: Mapping[str, str], present: Mapping[str, str]) -> Iterator[Finding]:
-    """Huge pages that the kernel would give to a run on this CPU and that nobody asked for.
+    """Huge pages that the kernel would give to a run on this CPU and that no one asked for.
 
     Args:
         environment: variables of this process.
         present: accelerators of this machine; with one, the CPU's memory decides nothing.
     """
     new_environment = with_huge_pages(environment)
-    # Advice and no setting of ours: the variable has to stand in the environment before the process starts.
+    # Advice and no setting of ours: the variable has to be in the environment before the process starts.
     if new_environment and not present:
         yield Finding(
             id="space.pages", judgement="note",
@@ -112,7 +112,7 @@ def check_kaggle(out: Path, platform: str, environment: Mapping[str, str] = os.e
                   why="a session ends when its hours are over: checkpoints decide what is left, and --resume goes on")
     if not out.absolute().is_relative_to(KAGGLE_KEPT_FOLDER):
         yield Finding(id="kaggle.output", judgement="problem", what=f"runs would be written to {out}",
-                      why=f"only what lies in {KAGGLE_KEPT_FOLDER} is kept when the session ends",
+                      why=f"only what is in {KAGGLE_KEPT_FOLDER} is kept when the session ends",
                       mend=f"--out {KAGGLE_KEPT_FOLDER}/runs/NAME")
     if "HF_TOKEN" not in environment:
         yield Finding(id="kaggle.token", judgement="note", what="HF_TOKEN is not set",

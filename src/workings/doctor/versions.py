@@ -66,7 +66,7 @@ def check_versions(present: Mapping[str, str], version: Installed = installed_ve
         for text in requires(name):
             requirement, extra = _read(text)
             other = requirement.name.lower().replace("_", "-")
-            # An extra that nobody asked for says nothing, but for JAX's plugins, which appear in its extras only.
+            # An extra that no one asked for says nothing, but for JAX's plugins, which appear in its extras only.
             if extra and (name != "jax" or other not in PLATFORM_OF_PLUGIN):
                 continue
             if not (have := version(other)):  # looked up last: that reads a file
@@ -104,5 +104,5 @@ def _declared_conflict(name: str, have: str, other: str, installed: str, specifi
     # A newer TPU runtime usually still serves an older JAX; whether it does is what the kernel shows.
     stops = used and other != "libtpu"
     return Finding(id=f"versions.{other}", judgement="problem" if stops else "note",
-                   what=f"{other} {installed} beside {name} {have}, which asks for {other}{specifiers}", why=why,
+                   what=f"{other} {installed} next to {name} {have}, which asks for {other}{specifiers}", why=why,
                    mend=pip_install(f"{other}{specifiers}", extra=False) if used else "")

@@ -42,7 +42,7 @@ class AnswerCounts:
         return asdict(self)
 
     def text(self) -> str:
-        """For people, one line."""
+        """For humans, one line."""
         unread = f" ({percent(self.unread)} contain the expected one all the same)" if self.unread else ""
         answers = {0: "no answer at all", 1: f"one answer in {percent(self.same_answer)}"}.get(
             self.distinct_answers,

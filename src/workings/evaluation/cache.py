@@ -1,6 +1,6 @@
 """Evaluations of untrained models, made once: the base that many runs are compared with.
 
-The unit stands beside the runs under a name that holds the digest of everything that decides its contents, so finding
+The unit is next to the runs under a name that holds the digest of everything that decides its contents, so finding
 it and knowing that it is the right one are the same. One whose files do not match its sums is made again and said so.
 """
 
@@ -46,7 +46,7 @@ def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, 
     Args:
         session: engine, tokenizer and template; its own state is not asked.
         items: the questions.
-        folder: that of the runs; not a run, where an evaluation stands for that run's own model.
+        folder: that of the runs; not a run, where an evaluation represents that run's own model.
         make_state: makes the state to ask; called only where there is no such evaluation yet.
         settings: decoding, extraction, scoring.
         model: what decides the weights: their digests, or shape and seed of random ones, and number formats.

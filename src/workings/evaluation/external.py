@@ -60,11 +60,11 @@ class ExternalPredictions:
         if not any(self._offsets.values()):
             raise RequestError(f"predictions: {path}: no line has the id of an item",
                                "lines with id and completion, ids as in the items")
-        # Each item would get a line for each of them, which nobody wrote.
+        # Each item would get a line for each of them, which no one wrote.
         if self.samples > (lines := sum(map(len, self._offsets.values()))):
             raise RequestError(f"predictions: {path}: a line with sample {self.samples - 1}, and {lines} lines of "
                                "items", "samples that are numbered from 0", "number the samples of each id from 0")
-        # A score of 0 on every item would be taken for the model's.
+        # A score of 0 on every item would be mistaken for the model's.
         if not self._completions:
             raise RequestError(f"predictions: {path}: no line has a text as its completion; its keys are "
                                f"{', '.join(self._keys)}"[:400], "lines with id and completion (a text)",
@@ -82,7 +82,7 @@ class ExternalPredictions:
     def completions_of(self, item: Item) -> list[UnscoredCompletion]:
         """An item's completions; a missing, double or invalid one becomes a problem of that sample.
 
-        Lines of one id are samples only if each has its own ``sample`` number; otherwise nobody knows which one
+        Lines of one id are samples only if each has its own ``sample`` number; otherwise no one knows which one
         counts, so none does.
         """
         # Read again by offset: the texts may be larger than memory, an offset is eight bytes.
@@ -123,7 +123,7 @@ class ExternalPredictions:
         record = parse_object(self._file.readline(MAX_LINE_BYTES))
         # The line could be read when it was indexed.
         if isinstance(record, str):
-            raise RequestError(f"{self.path} changed while it was read", "a file that nobody writes to")
+            raise RequestError(f"{self.path} changed while it was read", "a file that no one writes to")
         return record
 
 

@@ -15,7 +15,7 @@ from workings.scoring.steps import wrong_place
 RIGHT, RIGHT_WITH_WRONG_STEP = "right, no wrong equation", "right, a wrong equation"
 NOT_FOUND, UNSCORED = "wrong, no wrong equation", "could not be scored"
 FIRST_LINES = 5
-"""Lines that have a kind of their own; further ones share the last."""
+"""Lines that have their own kind; further ones share the last."""
 LATER_LINE = f"wrong from line {FIRST_LINES + 1}+"
 WRONG_STEP_KINDS = (RIGHT_WITH_WRONG_STEP, *(f"wrong from line {line} on" for line in range(1, FIRST_LINES + 1)),
                     LATER_LINE)

@@ -63,5 +63,5 @@ def sampling_engine(engine: "Engine", temperature: float) -> "SamplingEngine":
 
 def sample_seed(seed: int, item_id: str, sample: int) -> int:
     """A number below 2**32 for one sample of one item, from SHA-256: neither order nor batch size changes it."""
-    # The id stands last, because it alone may hold a slash: no two samples have the same text.
+    # The id is last, because it alone may hold a slash: no two samples have the same text.
     return int(bytes_digest(f"{seed}/{sample}/{item_id}".encode())[:8], 16)

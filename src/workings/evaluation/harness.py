@@ -81,7 +81,7 @@ def import_harness_log(path: Path, out: Path, *, metric: str = "", filter_name: 
 
     Args:
         path: ``samples_<task>_<date>.jsonl``.
-        out: where the unit will stand; must not exist.
+        out: where the unit will be; must not exist.
         metric: which metric is the score; needed where there are several and none is `exact_match` or `acc`.
         filter_name: which filter counts; needed where there are several.
 
@@ -166,7 +166,7 @@ def _completion(record: dict[str, Any]) -> str | None:
 
 
 def _generated(record: dict[str, Any]) -> bool:
-    """Generation requests carry their settings beside the prompt, log likelihoods the continuation."""
+    """Generation requests carry their settings next to the prompt, log likelihoods the continuation."""
     return isinstance(record["arguments"]["gen_args_0"].get("arg_1"), dict)
 
 

@@ -42,7 +42,7 @@ class UnscoredCompletion:
     seed: int = -1
     """Seed of the sampling; -1 for greedy completions."""
     control_tokens: bool = False
-    """Whether its text reads as control tokens beside words and Gemma 4's channel, so that no row of training may hold
+    """Whether its text reads as control tokens next to words and Gemma 4's channel, so that no row of training may hold
     it."""
     problem: str = ""
     """Why there is no text to score (`missing`, `double`, …)."""
@@ -115,7 +115,7 @@ def _text(answered: UnscoredCompletion) -> dict[str, Any]:
 
 
 def read_predictions(path: Path) -> Iterator[list[dict[str, Any]]]:
-    """The records of one item after the other: its samples stand together.
+    """The records of one item after the other: its samples are together.
 
     Raises:
         RecordError: the file is missing or not a plain file, or a line is not a scored prediction.
@@ -126,7 +126,7 @@ def read_predictions(path: Path) -> Iterator[list[dict[str, Any]]]:
     for number, record in read_lines(path):
         if isinstance(record, str) or not isinstance(record.get("id"), str) or not is_score(record.get("score")):
             raise RecordError(f"{path}, line {number}: not a scored prediction")
-        # The samples of an item stand together, so memory holds one item's texts and not the file's.
+        # The samples of an item are together, so memory holds one item's texts and not the file's.
         if group and group[0]["id"] != record["id"]:
             yield group
             group = []

@@ -52,7 +52,7 @@ def evaluate(session: "ModelSession", items: Sequence[Item], out: Path, *, setti
     Args:
         session: the model that is asked.
         items: the questions.
-        out: where the unit will stand; must not exist.
+        out: where the unit will be; must not exist.
         settings: decoding, extraction, scoring.
         made_from: root digest of the run whose checkpoint is asked; None where there is no such run.
         facts: what else is known of the model (id, revision, checkpoint); recorded under ``model``.
@@ -94,7 +94,7 @@ def generation_job(session: "ModelSession", items: Sequence[Item], *, settings: 
     _check_samples(settings.aggregate, settings.samples)
     config = _config(items, settings, source={"kind": "generated"}, made_from=made_from)
     device = engine.describe()
-    # What decides an answer stands here: a killed evaluation is continued only by a request with equal values.
+    # What decides an answer is here: a killed evaluation is continued only by a request with equal values.
     config |= {
         "decoding": settings.decoding(),
         "template": {"name": template.name, "digest": bytes_digest(template.source.encode())},
@@ -137,7 +137,7 @@ def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
     _need_items(items)
     with ExternalPredictions(predictions, items) as external:
         _check_samples(settings.aggregate, external.samples)
-        # By its name and digest: the folder it lies in may name a person.
+        # By its name and digest: the folder it is in may name a person.
         source = {"kind": "predictions", "file": predictions.name, "digest": file_digest(predictions),
                   "samples": external.samples}
         unknown = {"absent": "not recorded in predictions from elsewhere"}
@@ -162,10 +162,10 @@ def score_and_seal(work: GenerationJob, out: Path, *, progress: Progress | None 
 
     Args:
         work: what is answered; what an earlier attempt has recorded is not answered again.
-        out: where the unit will stand; must not exist.
+        out: where the unit will be; must not exist.
         progress: called with the items that are done and the items in all.
         kind: one of `workings.record.layout.EVALUATION_UNITS`.
-        finish: writes further files into the unit's folder, from the predictions that lie there.
+        finish: writes further files into the unit's folder, from the predictions that are there.
         scoring: gives the process that scores the answers.
 
     Raises:
@@ -232,7 +232,7 @@ def _lines(answers: Sequence[UnscoredCompletion], judgements: Sequence[Judgement
 def _config(items: Sequence[Item], settings: EvaluationSettings, *, source: dict[str, Any],
             made_from: str | None) -> dict[str, Any]:
     _need_items(items)
-    # Below stands all that decides a score: a comparison reads from it whether two evaluations were made alike.
+    # Below is all that decides a score: a comparison reads from it whether two evaluations were made alike.
     return {
         "schema": "eval_config/1",
         "items": {"count": len(items), "digest": items_digest(items)},

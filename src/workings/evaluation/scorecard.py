@@ -51,10 +51,10 @@ class Cell:
     """Items that could not be scored; they count as 0."""
     mean: float
     interval: Interval | str
-    """The 95 % interval, or why there is none."""
+    """The 95 % interval, or why none exists."""
 
     def to_json(self) -> dict[str, Any]:
-        """The cell as it stands in a scorecard."""
+        """The cell as it is in a scorecard."""
         record: dict[str, Any] = {"n": self.n, "correct": self.correct, "errors": self.errors, "mean": self.mean,
                                   "confidence": CONFIDENCE}
         return record | interval_json(self.interval)
@@ -79,7 +79,7 @@ class Scorecard:
         return self.overall.mean
 
     def to_json(self) -> dict[str, Any]:
-        """The scorecard as it stands in ``eval_summary.json``."""
+        """The scorecard as it is in ``eval_summary.json``."""
         overall = self.overall.to_json()
         # How often another model disagrees cannot be known from one scorecard, so a share is assumed and named.
         overall["minimum_detectable_effect"] = {
@@ -110,7 +110,7 @@ def cell(results: Sequence[ItemResult]) -> Cell:
 
 
 def interval_json(interval: Interval | str) -> dict[str, Any]:
-    """Both ends and the method of an interval in a record; the reason in place of each where there is none."""
+    """Both ends and the method of an interval in a record; the reason in place of each where none exists."""
     if isinstance(interval, Interval):
         return {"ci_low": interval.low, "ci_high": interval.high, "method": interval.method}
     return {key: {"absent": interval} for key in ("ci_low", "ci_high", "method")}
@@ -123,11 +123,11 @@ def recorded_interval(cell: Mapping[str, Any]) -> tuple[float, float] | tuple[No
 
 
 def mean_interval(values: Sequence[float], clusters: Sequence[str]) -> Interval | str:
-    """The interval that suits these values, or why there is none."""
+    """The interval that suits these values, or why none exists."""
     names = cluster_names(clusters)
     groups = len(set(names))
     binary = all(value in (0.0, 1.0) for value in values)
-    # Each item is a cluster of its own, which is what independent means here.
+    # Each item is its own cluster, which is what independent means here.
     if groups == len(names):
         if binary:
             return wilson(int(sum(values)), len(values))
@@ -182,7 +182,7 @@ def too_few_clusters(groups: int) -> str:
 
 
 def cluster_names(clusters: Iterable[str]) -> list[str]:
-    """A cluster's name per item; an item without one is a cluster of its own."""
+    """A cluster's name per item; an item without its own is a cluster."""
     # The prefixes keep a cluster that is named like a number apart from an item's index.
     return [f"c:{name}" if name else f"i:{index}" for index, name in enumerate(clusters)]
 

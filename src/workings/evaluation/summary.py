@@ -42,7 +42,7 @@ class EvaluationSummary:
         for sample in samples:
             self._rules[str(sample["rule"])] += 1
             if "error" in sample:
-                # What stands before the colon is the kind; the rest is about this one completion.
+                # What is before the colon is the kind; the rest is about this one completion.
                 self._errors.setdefault(str(sample["error"]).split(":", 1)[0], []).append(result.id)
             if "second_opinion" in sample:
                 self._opinions[sample["second_opinion"]] += 1
@@ -76,7 +76,7 @@ class EvaluationSummary:
         return "\n".join(parts)
 
     def _behaviour(self) -> dict[str, Any]:
-        """Rates and lengths beside the score, each with its own number of items."""
+        """Rates and lengths next to the score, each with its own number of items."""
         behaviour: dict[str, Any] = {}
         for name in (*_RATES, *_LENGTHS):
             having = [result for result in self.results if name in result.measures]
@@ -101,7 +101,7 @@ def _sample_text(verdict: str, sample: dict[str, Any]) -> str:
     text = completion if isinstance(completion, str) else f"(none: {completion['absent']})"
     extracted = sample["extracted"] if isinstance(sample["extracted"], str) else "nothing"
     facts = (f"expected `{sample['gold']}`, extracted `{extracted}` by `{sample['rule']}`, score {sample['score']:g}")
-    # For reading; the whole text stands in the predictions.
+    # For reading; the whole text is in the predictions.
     return f"## {sample['id']}: {verdict}\n\n{facts}\n\n{_fenced(sample['prompt'])}\n\n{_fenced(text[:4000])}\n"
 
 

@@ -1,7 +1,7 @@
 """Completions that say nothing about a model: error messages of a server, nothing at all, one text over and over.
 
 They are scored like any others, so a scorecard of them looks like that of a bad model. It is worked out from the sealed
-completions whenever it is asked for, and stands in no record.
+completions whenever it is asked for, and is in no record.
 """
 
 import re
@@ -23,7 +23,7 @@ _KNOWN_BY = 400
 _MAX_TEXTS = 1_000
 """Different texts that are counted at a time."""
 _ERROR = re.compile(r"""[\s\[({"'*\#`<>!:]*(?:
-    # "Error 429: …", "API error (…)", {"error": …}, "[ERROR] …"; "The error is 5%" is none.
+    # "Error 429: …", "API error (…)", {"error": …}, "[ERROR] …"; "The error is 5%" is not one.
     (?:(?:api|https?|server|internal|request|client|fatal|runtime)[\s._]*)?
         (?:error|exception|traceback)\b["'\s]*(?:[:(\[\]\-=]|\d{3}\b|(?:code|occurred|calling|while|in)\b|$)
     # "openai.RateLimitError: …"
@@ -57,7 +57,7 @@ class Suspicions:
         """Count one record."""
         self.completions += 1
         text = sample["completion"]
-        # An object in place of the text says why there is none.
+        # An object in place of the text says why none exists.
         if not isinstance(text, str):
             self.absent += 1
             return

@@ -1,6 +1,6 @@
 """Evaluation units: a run directory's ``eval/<name>``, or the place of ``eval --out``; found, read and written.
 
-While a unit is written it is ``<out>.partial`` (for one in a run ``RUN.eval-<name>.partial``, beside the run), and it
+While a unit is written it is ``<out>.partial`` (for one in a run ``RUN.eval-<name>.partial``, next to the run), and it
 is continued where an evaluation was killed.
 """
 
@@ -84,13 +84,13 @@ class EvaluationRecord:
 
     @cached_property
     def run(self) -> Path | None:
-        """The run directory it stands in, or None."""
+        """The run directory it is in, or None."""
         parent = self.path.resolve().parent.parent
         return parent if self.path.resolve().parent.name == "eval" and (parent / MANIFEST).is_file() else None
 
     @property
     def name(self) -> str:
-        """The run's name where it stands in one (with the unit's, if that is not the default), else its folder's."""
+        """The run's name where it is in one (with the unit's, if that is not the default), else its folder's."""
         if self.run is None:
             # A link keeps its own name: a pack links samples under the name that they have in it.
             return self.path.name if self.path.name not in ("", "..") else self.path.resolve().name
@@ -129,12 +129,12 @@ def find_units(path: Path) -> list[EvaluationRecord]:
     """The sealed evaluation units that a path offers, by name.
 
     Raises:
-        RequestError: there is none.
+        RequestError: none exists.
     """
     if (path / EVALUATION_SUMMARY).is_file():
         return [EvaluationRecord(path)]
     units = [EvaluationRecord(summary_path.parent) for summary_path in sorted(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
-             # In a run that is not sealed, an evaluation that was interrupted lies beside those that are finished.
+             # In a run that is not sealed, an evaluation that was interrupted is next to those that are finished.
              if not summary_path.parent.name.endswith(PARTIAL_SUFFIX)]
     if not path.exists():
         raise RequestError(f"{path}, which does not exist", "a run directory, or the directory that `eval --out` wrote",
@@ -160,7 +160,7 @@ def find_results(path: Path) -> list[EvaluationRecord]:
     """The units of `find_units` that are evaluations, not samples.
 
     Raises:
-        RequestError: there is none; or it is a unit of samples, whose questions may be those that were trained on.
+        RequestError: none exists; or it is a unit of samples, whose questions may be those that were trained on.
     """
     units = find_units(path)
     for unit in units:
@@ -175,7 +175,7 @@ def find_unit(path: Path) -> EvaluationRecord:
     """The one unit that a path means: its only one, or the one named `items`.
 
     Raises:
-        RequestError: there is none, or several and none of them is named `items`; or as `find_results`.
+        RequestError: none exists, or several and none of them is named `items`; or as `find_results`.
     """
     return _only(path, find_results(path))
 
@@ -208,7 +208,7 @@ def _only(path: Path, units: Sequence[EvaluationRecord]) -> EvaluationRecord:
 
 
 def refuse_existing(out: Path) -> None:
-    """Raise `RequestError` where a unit cannot be made because something stands there."""
+    """Raise `RequestError` where a unit cannot be made because something is there."""
     refuse_unit_name(out)
     if out.exists():
         raise RequestError(f"--out {out}, which exists", "a new directory; evaluations are never overwritten",
@@ -227,7 +227,7 @@ class EvaluationWriter:
         refuse_existing(out)
         self.out, self.partial, self._config = out, partial_unit_path(out), config
         self.partial.mkdir(parents=True, exist_ok=True)
-        # From here on nobody else writes: what stands in the folder is that of a process that ended.
+        # From here on no one else writes: what is in the folder is that of a process that ended.
         self._lock = DirectoryLock(self.partial)
         try:
             self._check_config()
@@ -312,7 +312,7 @@ def _item_ends(path: Path, samples: int) -> list[int]:
     name, lines = "", 0
     for line_id, end in _ids(path):
         if line_id == name and ends:
-            # Samples of an item stand together, so only the last item can be incomplete.
+            # Samples of an item are together, so only the last item can be incomplete.
             ends[-1], lines = end, lines + 1
         else:
             ends.append(end)

@@ -101,7 +101,7 @@ def gpu_config(name: str) -> GpuConfig:
 @cache
 def targets() -> Mapping[str, Target]:
     """All rows by name, in the order of the file."""
-    # By `importlib.resources` and no path: an installed package may lie in a zip.
+    # By `importlib.resources` and no path: an installed package may be in a zip.
     text = files("workings.hardware").joinpath("catalog.json").read_text(encoding="utf-8")
     rows: list[dict[str, Any]] = json.loads(text)["targets"]
     return {row["name"]: _target(row) for row in rows}

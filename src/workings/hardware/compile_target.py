@@ -16,7 +16,7 @@ class TpuTarget:
     accelerator_type: str
     """Cloud's name of it, which libtpu wants in the environment, e.g. `v5litepod-8`."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Compiler options beside the name (`chip_config_name`, `chips_per_host_bounds`)."""
+    """Compiler options next to the name (`chip_config_name`, `chips_per_host_bounds`)."""
     platform: Literal["tpu"] = "tpu"
 
 

@@ -17,7 +17,7 @@ ENABLED_FILE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 def with_huge_pages(environment: Mapping[str, str], pages: Path = ENABLED_FILE) -> dict[str, str]:
-    """The variable that asks for huge pages, beside tunables that are set already.
+    """The variable that asks for huge pages, next to tunables that are set already.
 
     Empty where it would change nothing (another system, pages that are huge always or never) or the person decided.
     """

@@ -32,7 +32,7 @@ class NotebookRequest:
     data: dict[str, str]
     """Data files by the path that the recipe names, with their SHA-256."""
     wheel_sha256: str = ""
-    """Empty: the digest that stands beside the wheel counts."""
+    """Empty: the digest that is next to the wheel counts."""
     smoke: bool = False
 
 
@@ -72,7 +72,7 @@ def notebook_text(request: NotebookRequest) -> str:
 def cells(text: str) -> list[tuple[bool, str]]:
     """The cells of a script in percent format: whether it is Markdown, and its source."""
     matches = list(_CELL.finditer(text))
-    # A cell ends where the next one begins; what stands before the first mark belongs to none.
+    # A cell ends where the next one begins; what is before the first mark belongs to none.
     ends = [match.start() for match in matches[1:]] + [len(text)]
     return [(bool(match["markdown"]), _source(text[match.end():end], markdown=bool(match["markdown"])))
             for match, end in zip(matches, ends, strict=True)]

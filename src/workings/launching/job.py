@@ -17,7 +17,7 @@ from workings.record.environment import LAUNCHER
 PORT = 29500
 """Port of process 0."""
 MAX_RESTARTS = 10
-"""Maximum restarts of a preempted job before somebody has to look."""
+"""Maximum restarts of a preempted job before someone has to look."""
 JOB_NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 REMOTE_FOLDER = re.compile(r"/[A-Za-z0-9._/-]*[A-Za-z0-9._-]")
 RECIPE, PLAN = "recipe.yaml", "plan.json"
@@ -48,7 +48,7 @@ class LaunchJob:
     topology: str = ""
     """Topology of a TPU slice, such as ``2x4``."""
     stores: bool = False
-    """Whether data or weights lie in an object store."""
+    """Whether data or weights are in an object store."""
 
     def __post_init__(self) -> None:
         if self.engine not in (engines := table()["engines"]):
@@ -109,7 +109,7 @@ class LaunchJob:
             "# Sealed and complete: a restart has nothing to do.",
             """if grep -q '"status": *"complete"' "$run/SEAL.json" 2>/dev/null; then exit 0; fi""",
             "go_on=()",
-            # A run that was interrupted is sealed under its own name; one that was killed lies under the other.
+            # A run that was interrupted is sealed under its own name; one that was killed is under the other.
             'if [ -e "$run" ] || [ -e "$run.partial" ]; then go_on=(--resume); fi',
         ]
 

@@ -20,7 +20,7 @@ BUCKET_ADDRESS = re.compile(r"(gs|s3|r2|cos)://[a-z0-9][a-z0-9._/-]*")
 
 @dataclass(frozen=True, kw_only=True)
 class Wheel:
-    """This package's wheel, which lies beside the task: a name on a registry may be somebody else's tomorrow."""
+    """This package's wheel, which is next to the task: a name on a registry may be someone else's tomorrow."""
 
     name: str
     sha256: str
@@ -48,7 +48,7 @@ def files(job: LaunchJob, storage: str, wheel: Wheel) -> dict[str, str]:
         head.append(f"# Storage:  {storage}, mounted at {job.remote_folder}/runs: a run goes on from there on another "
                     "machine.")
     else:
-        head.append("# Storage:  none was named: the run lies on its machine's disk and is lost with it (--storage).")
+        head.append("# Storage:  none was named: the run is on its machine's disk and is lost with it (--storage).")
     return {TASK_FILE: as_yaml(head, task)}
 
 

@@ -56,7 +56,7 @@ def _one_a_host(job: LaunchJob) -> list[str]:
     """One process a host, with all its cards."""
     return [
         f'export JAX_COORDINATOR_ADDRESS="$first:{PORT}" JAX_NUM_PROCESSES="$SLURM_NTASKS"',
-        "# Each task has a number of its own.",
+        "# Each task has its own number.",
         "srun --kill-on-bad-exit=1 bash -c 'JAX_PROCESS_ID=$SLURM_PROCID exec workings \"$@\"' workings \\",
         f"    {job.command}",
     ]

@@ -66,7 +66,7 @@ class Batch:
         for name, x in self.signals.items():
             # Another shape might be broadcast in the loss without an error.
             if x.shape != self.tokens.shape:
-                raise ValueError(f"signal {name} of shape {x.shape} beside tokens of shape {self.tokens.shape}")
+                raise ValueError(f"signal {name} of shape {x.shape} next to tokens of shape {self.tokens.shape}")
 
     @property
     def shape(self) -> BatchShape:

@@ -149,7 +149,7 @@ class ChatTemplate:
     def earlier_turns(self, prompt: str, history: Turns) -> list[tuple[str, str]]:
         """The assistant's turns of a history: all text before each of them, and what the model has to write there.
 
-        Of each turn, what stands before it and what is learned of it are the beginning of the whole conversation's
+        Of each turn, what is before it and what is learned of it are the beginning of the whole conversation's
         text, so that nothing is learned that is not also shown.
 
         Raises:
@@ -187,7 +187,7 @@ class ChatTemplate:
         same = next((at for at, (a, b) in enumerate(zip(at_first, later, strict=False)) if a != b),
                     min(len(at_first), len(later)))
         return RequestError(
-            f"data.learn: all, and chat template `{self.name}` writes turn {turn} of the assistant, or what stands "
+            f"data.learn: all, and chat template `{self.name}` writes turn {turn} of the assistant, or what is "
             f"before it, otherwise once the conversation goes on: first {_excerpt(at_first[same:])}, later "
             f"{_excerpt(later[same:])}; what would be learned is not what the model is shown",
             "a template that leaves earlier turns as they were; those of thinking models often drop the reasoning",
@@ -207,8 +207,8 @@ class ChatTemplate:
         return thought + mark, answer
 
     def forges_turns(self, ids: Sequence[int]) -> bool:
-        """Whether a completion, without its stop token, has control tokens beside those of its channel."""
-        # A completion with a turn mark in it would be split into turns that nobody wrote once it is rendered again.
+        """Whether a completion, without its stop token, has control tokens next to those of its channel."""
+        # A completion with a turn mark in it would be split into turns that no one wrote once it is rendered again.
         control = [each for each in ids if each in self.tokenizer.control_ids]
         channel = [self.tokenizer.token_id(token) for token in _CHANNEL_TOKENS]
         return bool(control) and not (self.thinking and control == channel and ids[0] == channel[0])
@@ -228,7 +228,7 @@ class ChatTemplate:
             completion = completion.removeprefix(THINK)
             if opened:
                 return completion + self.stop_text
-        # The answer has to stand there letter by letter: some templates drop or trim reasoning.
+        # The answer has to be there letter by letter: some templates drop or trim reasoning.
         start = rest.find(completion)
         if opened or start < 0:
             raise self._wrong("it opens or rewrites the answer, so the reasoning would not be trained as written")
@@ -244,14 +244,14 @@ class ChatTemplate:
 
     def with_bos(self, ids: list[int]) -> list[int]:
         """Put BOS in front where the tokenizer is told to add it and the template does not write it."""
-        # Only the first token counts: whether BOS also stands further behind is for the check of rows to find.
+        # Only the first token counts: whether BOS also is further behind is for the check of rows to find.
         if self.bos_id is None or self.bos_id in ids[:1]:
             return ids
         return [self.bos_id, *ids]
 
     @cached_property
     def bos_id(self) -> int | None:
-        """The id that must stand first and only once; None for a model that is prompted without one.
+        """The id that must be first and only once; None for a model that is prompted without one.
 
         The model's own template is the authority: what it does not write, the model has not seen (ChatML). A template
         that spells the BOS token out uses it to open every turn (SmolLM2): there it is a turn mark.
@@ -337,7 +337,7 @@ class ChatTemplate:
         messages = [{"role": role, "content": text} for role, text in turns]
         try:
             return self._template.render(messages=messages, add_generation_prompt=add_generation_prompt, **names)
-        # A template is a program of somebody else, and these are the ways in which it can fail on plain texts.
+        # A template is a program of someone else, and these are the ways in which it can fail on plain texts.
         except (jinja2.TemplateError, TypeError, ValueError, OverflowError, MemoryError) as error:
             raise self._wrong(f"it fails: {error}") from None
 
@@ -356,7 +356,7 @@ class _GenerationMarks(Extension):
     tags = {"generation"}  # noqa: RUF012 - declared so by jinja2
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
-        """The text between the marks, as it stands."""
+        """The text between the marks, as it is."""
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 

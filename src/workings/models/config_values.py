@@ -42,13 +42,13 @@ _NEEDED_BY_SCALING = {"linear": ("factor",),
                       "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
                       "yarn": ("factor", "original_max_position_embeddings")}
 _LARGEST = 1e300
-"""Above it stand infinities, and integers that no float holds; a comparison with not-a-number is false as well."""
+"""Above it are infinities, and integers that no float holds; a comparison with not-a-number is false as well."""
 _DEPTH = 3
 """`text_config.rope_parameters.full_attention` is as deep as published files go."""
 
 
 def check_values(config: Mapping[str, Any], place: str = "") -> None:
-    """Raise `RequestError` for a value that no model has; ``place`` is the key that this object stands under.
+    """Raise `RequestError` for a value that no model has; ``place`` is the key that this object is under.
 
     A key that is missing or null says nothing here: whether it is needed is the family's matter.
     """

@@ -19,7 +19,7 @@ EMBEDDING = "model.embed_tokens.weight"
 FINAL_NORM = "model.norm.weight"
 HEAD = "lm_head.weight"
 PER_LAYER_EMBEDDING = "model.embed_tokens_per_layer.weight"
-"""A second table ``[V, L * P]``, in families whose layers get numbers of their own for every token (Gemma 4)."""
+"""A second table ``[V, L * P]``, in families whose layers get their own numbers for every token (Gemma 4)."""
 PER_LAYER_PROJECTION = "model.per_layer_model_projection.weight"
 PER_LAYER_NORM = "model.per_layer_projection_norm.weight"
 LAYER_SCALAR = "layer_scalar"
@@ -152,7 +152,7 @@ class Family:
         return shapes
 
     def outer_shapes(self, shape: ModelShape) -> dict[str, tuple[int, ...]]:
-        """Tensors outside the layers: name -> shape. Tied embeddings have no head of their own."""
+        """Tensors outside the layers: name -> shape. Tied embeddings have no head."""
         shapes: dict[str, tuple[int, ...]] = {EMBEDDING: (shape.vocab_size, shape.width), FINAL_NORM: (shape.width,)}
         if not shape.tied_embeddings:
             shapes[HEAD] = (shape.vocab_size, shape.width)
@@ -176,13 +176,13 @@ class Family:
         sizes = {
             "vocab_size": int(config["vocab_size"]), "layers": int(config["num_hidden_layers"]), "width": width,
             "mlp_width": int(config["intermediate_size"]), "heads": heads,
-            # Older files have neither key: then heads share the width, and each has keys and values of its own.
+            # Older files have neither key: then heads share the width, and each has its own keys and values.
             "head_dim": int(config.get("head_dim") or width // heads),
             "kv_heads": int(config.get("num_key_value_heads") or heads),
             "context": int(config["max_position_embeddings"]),
             "rms_norm_eps": float(config.get("rms_norm_eps", 1e-6)),
             "tied_embeddings": bool(config.get("tie_word_embeddings", self.ties_by_default))}
-        # What stands further right wins: the family's usual values, then whatever the file says.
+        # What is further right wins: the family's usual values, then whatever the file says.
         return ModelShape(family=self.name, **(
             dict(self.switches) | read_rotation(config) | self.read_attention(config) | sizes))
 

@@ -15,9 +15,9 @@ SMALL = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_c
 PATTERNS = ("*.safetensors", "*.safetensors.index.json", *SMALL)
 """Files that are downloaded from a repository: weights in safetensors, configuration, tokenizer, terms of use."""
 LOCAL = "local directory"
-"""Stands where a commit would stand, for files that are on this machine."""
+"""Replaces a commit, for files that are on this machine."""
 GGUF = "GGUF file of SHA-256 "
-"""Stands there with the digest behind it, for weights that were converted from a GGUF file of this machine."""
+"""Replaces a commit, with the digest behind it, for weights that were converted from a GGUF file of this machine."""
 
 
 def is_local(revision: str) -> bool:
@@ -36,7 +36,7 @@ def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tupl
     Raises:
         RequestError: neither a directory nor a reachable repository, or a gated one whose licence is not accepted.
     """
-    # A folder comes first: what lies here needs no network, even under the name of a repository.
+    # A folder comes first: what is here needs no network, even under the name of a repository.
     local = Path(name)
     if local.is_dir():
         return local, LOCAL
@@ -64,7 +64,7 @@ def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tupl
     except GatedRepoError:
         raise RequestError(name, "a repository whose licence you have accepted and a token that may read it",
                            f"open https://huggingface.co/{name}, accept the licence, then set HF_TOKEN") from None
-    # Before its base class `HfHubHTTPError`, which stands for a Hub that cannot be reached.
+    # Before its base class `HfHubHTTPError`, which represents a Hub that cannot be reached.
     except RevisionNotFoundError:
         raise RequestError(f"{name} at revision {revision}", "a branch, tag or commit of that repository",
                            "set `model.revision: main`") from None

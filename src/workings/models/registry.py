@@ -28,7 +28,7 @@ def find_family(name: str) -> Family:
     """The family of this name.
 
     Raises:
-        RequestError: there is none, two packages bring it, or what is brought is not a family of this name.
+        RequestError: none exists, two packages bring it, or what is brought is not a family of this name.
     """
     _register_ours()
     return _registered[name] if name in _registered else _add(_brought(name))
@@ -71,7 +71,7 @@ def _model_types(family: Family) -> tuple[str, ...]:
 
 def _register_ours() -> None:
     """Register the families of this package, once: a few small modules, and one look at the entry points."""
-    # They are added in order, so the last one stands for all.
+    # They are added in order, so the last one represents all.
     if FAMILIES[-1] in _registered:
         return
     refuse_our_names(GROUP, FAMILIES, kind="model family")

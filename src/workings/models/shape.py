@@ -82,9 +82,9 @@ class ModelShape:
     """Width of per-layer embeddings: a second table gives each token this many numbers for each layer (Gemma 4 E2B and
     E4B: 256); 0: none."""
     layer_scalar: bool = False
-    """Each layer's output is multiplied by a fixed number of its own (Gemma 4)."""
+    """Each layer's output is multiplied by its own fixed number (Gemma 4)."""
     experts: int = 0
-    """Experts of a layer, beside its feed-forward (Gemma 4 26B-A4B: 128); 0: none."""
+    """Experts of a layer, next to its feed-forward (Gemma 4 26B-A4B: 128); 0: none."""
     experts_per_token: int = 0
     """Experts that each token is routed to (8)."""
     expert_width: int = 0

@@ -78,19 +78,19 @@ def from_hf_config(config: Mapping[str, Any]) -> ModelShape:
 
 
 def unverified_from_hf(config: Mapping[str, Any], stored: Mapping[str, tuple[int, ...]]) -> ModelShape:
-    """Shape of a model that no family stands for (`model.verified: false`).
+    """Shape of a model that no family represents (`model.verified: false`).
 
     Args:
         config: content of its ``config.json``.
         stored: name and shape of every tensor in its files.
 
     Raises:
-        RequestError: a family does stand for it, or it is not a causal model in plain numbers.
+        RequestError: a family does represent it, or it is not a causal model in plain numbers.
     """
     check_values(config)
     try:
         family = from_hf_config(config).family
-    # A verified family that refuses these very settings does not stand for the model either.
+    # A verified family that refuses these very settings does not represent the model either.
     except RequestError:
         return check_shape(unverified_shape(config, stored))
     raise RequestError(f"model.verified: false with a {family} model",

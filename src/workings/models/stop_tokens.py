@@ -25,7 +25,7 @@ class StopTokens:
 
         Args:
             template: what the model is trained with, bound to its tokenizer.
-            folder: of the published weights that the tokenizer comes from; None: there is none.
+            folder: of the published weights that the tokenizer comes from; None: none exists.
         """
         tokenizer = template.tokenizer
         learned, eos = template.stop_ids[0], tokenizer.eos_id

@@ -24,7 +24,7 @@ _USUAL_NAMES = {
     "eos_token": ("<eos>", "</s>", "<|end_of_text|>", "<|endoftext|>"),
     "pad_token": ("<pad>", "<|finetune_right_pad_id|>"),
 }
-"""Asked only where a `tokenizer.json` stands alone, without the file that names its special tokens."""
+"""Asked only where a `tokenizer.json` is standalone, without the file that names its special tokens."""
 
 _TURN_MARKS = {"<start_of_turn>", "<end_of_turn>", "<|turn>", "<turn|>", "<|think|>", "<|channel>", "<channel|>",
                "<|im_start|>", "<|im_end|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>", "<|end|>"}
@@ -46,7 +46,7 @@ class Tokenizer:
         """Read a directory with `tokenizer.json`, or such a file itself.
 
         Raises:
-            RequestError: when there is none, or when it cannot be read.
+            RequestError: when none exists, or when it cannot be read.
         """
         file = path / "tokenizer.json" if path.is_dir() else path
         if not file.is_file():
@@ -66,7 +66,7 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokens of many texts, computed on all cores."""
-        # The fast form leaves out the offsets of tokens in the text, which nobody asks for here.
+        # The fast form leaves out the offsets of tokens in the text, which no one asks for here.
         return [encoding.ids for encoding in self._backend.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def decode(self, ids: Sequence[int], skip_special: bool = False) -> str:
@@ -185,7 +185,7 @@ def _settings(directory: Path, backend: tokenizers.Tokenizer) -> dict[str, Any]:
     else:
         settings = {name: text for name, usual in _USUAL_NAMES.items()
                     if (text := next((text for text in usual if backend.token_to_id(text) is not None), ""))}
-    # Newer repositories keep the template in a file of its own, and that one wins.
+    # Newer repositories keep the template in its own file, and that one wins.
     own_file = directory / "chat_template.jinja"
     if own_file.is_file():
         settings["chat_template"] = read_text(own_file)

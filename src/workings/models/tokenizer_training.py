@@ -16,7 +16,7 @@ from workings.models.tokenizer import Tokenizer
 CONTROL_TOKENS = ("<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>")
 """Gemma's names; the first four have Gemma's ids, 0 to 3."""
 TAGS = ("<reasoning>", "</reasoning>", "<answer>", "</answer>", "<think>", "</think>")
-"""Texts with a token of their own that `decode` keeps, for the extraction of answers."""
+"""Texts with their own token that `decode` keeps, for the extraction of answers."""
 _BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 

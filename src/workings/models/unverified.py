@@ -26,7 +26,7 @@ NOT_KEPT = ("_name_or_path", "auto_map", "dtype", "torch_dtype", "transformers_v
             "vision_config", "audio_config", "text_config")
 """Keys of a ``config.json`` that do not say which model it is."""
 MULTIMODAL_TYPE = "workings_text_part_of"
-"""Key that is kept beside those of a text part: ``model_type`` of the model that also sees or hears."""
+"""Key that is kept next to those of a text part: ``model_type`` of the model that also sees or hears."""
 SIZES: Mapping[str, tuple[str, ...]] = {
     "vocab_size": ("vocab_size",), "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
     "width": ("hidden_size", "n_embd", "d_model"), "heads": ("num_attention_heads", "n_head", "num_heads", "n_heads"),
@@ -42,7 +42,7 @@ NUMBERED = re.compile(r"(.+?)\.(\d+)\.(.+)")
 
 def unverified_sentence(family: str) -> str:
     """Sentence for every plan, run and record of a model with ``model.verified: false``."""
-    # A record may be hostile; a name that is none must not break out of the page that shows it.
+    # A record may be hostile; a name that is not one must not break out of the page that shows it.
     name = "".join(letter for letter in family if letter.isalnum() or letter in "._-")
     return (f"Family `{name}` is not verified by this project (`model.verified: false`): its mask, numbers and memory "
             "were not compared with a reference; transformers' own class computes it, and losses that balance experts, "
@@ -116,7 +116,7 @@ def layer_prefix(names: Iterable[str], layers: int) -> str:
 
 
 def unverified_shape(config: Mapping[str, Any], stored: Mapping[str, tuple[int, ...]]) -> ModelShape:
-    """The shape of a model that no family stands for.
+    """The shape of a model that no family represents.
 
     Args:
         config: content of its ``config.json``; of a model that also sees or hears, the text part is taken.
@@ -143,7 +143,7 @@ def unverified_shape(config: Mapping[str, Any], stored: Mapping[str, tuple[int, 
         heads=heads, context=sizes["context"],
         # Four times the width, as GPT-2 and its like have it where the file says nothing.
         mlp_width=int(next((kept[key] for key in MLP_WIDTHS if kept.get(key)), 4 * sizes["width"])),
-        # Without a number of their own, each query head has a key and a value head.
+        # Without their own number, each query head has a key and a value head.
         kv_heads=int(kept.get("num_key_value_heads") or kept.get("num_kv_heads") or heads),
         head_dim=int(kept.get("head_dim") or sizes["width"] // heads),
         final_softcap=float(kept.get("final_logit_softcapping") or 0.0),
@@ -168,7 +168,7 @@ def text_tensors(stored: Mapping[str, tuple[int, ...]], *, tied: bool) -> dict[s
             continue
         outer = next((prefix for prefix in OUTER_PREFIXES if name.startswith(prefix)), "")
         inner = name.removeprefix(outer)
-        # All but the head lies below `model.` in a model of text alone.
+        # All but the head is below `model.` in a model of text alone.
         sizes[inner if not outer or inner.startswith("lm_head.") else f"model.{inner}"] = size
     return sizes
 

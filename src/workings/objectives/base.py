@@ -39,7 +39,7 @@ class Terms:
     total: Array
     """Scalar that is minimized, before it is divided by `Batch.divisor`."""
     metrics: Mapping[str, tuple[Array, Array]] = field(default_factory=dict)
-    """Metrics for people: a sum and the count that it is divided by, by name."""
+    """Metrics for humans: a sum and the count that it is divided by, by name."""
 
 
 class Objective(Protocol):

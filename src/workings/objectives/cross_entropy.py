@@ -1,4 +1,4 @@
-"""Cross entropy: imitation of what stands in the traces."""
+"""Cross entropy: imitation of what is in the traces."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Objectives by name: those of this package, a file each beside this one, and those of other packages.
+"""Objectives by name: those of this package, a file each next to this one, and those of other packages.
 
 The file ``NAME.py`` holds the objective of that name as its ``OBJECTIVE``. Another package names its class by an entry
 point.
@@ -28,7 +28,7 @@ def find_objective(name: str) -> type[Objective]:
     """The class of the objective of this name.
 
     Raises:
-        RequestError: there is none, two packages bring it, or what is brought is not an objective of this name.
+        RequestError: none exists, two packages bring it, or what is brought is not an objective of this name.
     """
     given, ours = f"objective {name!r}", our_objectives()
     if name in ours:

@@ -18,7 +18,7 @@ UNEXPLAINED = "everything else"
 NEGLIGIBLE_BYTES = 1024
 """Fewer unexplained bytes are rounding."""
 FROZEN_MODELS = (REFERENCE, TEACHER)
-"""Models in memory beside the trained one."""
+"""Models in memory next to the trained one."""
 UNNAMED_HEAP_PART = "other temporaries"
 """Arrays of the heap that no rule names."""
 
@@ -27,8 +27,8 @@ Certainty = Literal["exact", "assigned", "by difference", "by proportion", "trac
                     "unexplained"]
 """How the size of a part is known.
 
-``exact``: from the program's own arrays and where they lie. ``assigned``: from the address space of the program's heap,
-where the compiler wrote down which array lies where. ``by difference``: by a straight line through two shallow models,
+``exact``: from the program's own arrays and where they are. ``assigned``: from the address space of the program's heap,
+where the compiler wrote down which array is where. ``by difference``: by a straight line through two shallow models,
 because the compiler refused the whole one. ``by proportion``: the compiler gave only a total, which is split in the
 proportion of the formulas. ``traced``: tensors alive at a trace's peak. ``estimated``: by formula, because no compiler
 answered. ``assumed``: a round figure for memory that no trace sees, such as a CUDA context. ``unexplained``: the rest.
@@ -70,7 +70,7 @@ def split_parts(run: PlannedRun, program: ProgramName, inspection: Inspection,
 def _compiled_parts(run: PlannedRun, program: ProgramName, inspection: Inspection, counted: Mapping[str, int],
                     difference: Mapping[str, int] | None) -> tuple[Part, ...]:
     """Parts of a compiled program: its arguments, its heap, its code, and what none of these explains."""
-    # Gradients are not arguments of the program: they lie in the heap.
+    # Gradients are not arguments of the program: they are in the heap.
     arguments = with_per_layer_table(inspection.exact, run, program) or {
         name: size for name, size in counted.items() if not name.startswith("gradient")
     } | {name: inspection.breakdown[name] for name in FROZEN_MODELS if name in inspection.breakdown}
@@ -80,7 +80,7 @@ def _compiled_parts(run: PlannedRun, program: ProgramName, inspection: Inspectio
     elif difference:
         parts += _named_parts(difference, "by difference")
     elif program == "step":
-        # Nothing says what lies in this heap, but gradients have the sizes of the trained parameters.
+        # Nothing says what is in this heap, but gradients have the sizes of the trained parameters.
         parts += _named_parts({name: size for name, size in counted.items() if name.startswith("gradient")}, "exact")
         if not inspection.refused:
             parts += _by_proportion(run, inspection.peak_bytes - _total(parts))

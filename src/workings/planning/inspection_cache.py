@@ -57,7 +57,7 @@ def shipped_answer(digest: str) -> Inspection | None:
 
 
 TIMINGS_FILE = "seconds.json"
-"""File beside the cached answers, with the seconds that they took."""
+"""File next to the cached answers, with the seconds that they took."""
 MIN_SCANNED_LAYERS = 5
 """Fewer layers are compiled unrolled, not as a loop, which is another program."""
 
@@ -77,7 +77,7 @@ def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: P
     if missing := {name: size for name, size in programs.items() if name not in inspections}:
         kind = f"{engine.name} {target.platform} {request.shape.family} {request.shape.layers} {' '.join(missing)}"
         began = time.monotonic()
-        # All in one call, because each call may start a compiler in a process of its own.
+        # All in one call, because each call may start a compiler in its own process.
         with slow_operation(f"working out {', '.join(missing)} for {target.name} (engine {engine.name})",
                      _last_durations().get(kind)):
             answers = engine.inspect_for(request, missing, target)

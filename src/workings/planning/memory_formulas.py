@@ -22,7 +22,7 @@ from workings.planning.tensors import (
 )
 
 BATCH_ARRAYS = 5
-"""Arrays of a batch (tokens, targets, weights, positions, segment ids) beside the objective's signals, four bytes an
+"""Arrays of a batch (tokens, targets, weights, positions, segment ids) next to the objective's signals, four bytes an
 element."""
 FORMULA_VERSIONS = {"formula": "3"}
 """Recorded in place of a compiler's versions, to tell two formulas apart; raised when estimates change."""
@@ -41,7 +41,7 @@ QUERY_CHUNK = 256
 def exact_parts(request: EngineRequest, batch: ProgramShape, fsdp: int, tp: int) -> dict[str, int]:
     """Bytes per device of parameters, moments, gradients and batch, from shapes, formats and the mesh alone.
 
-    Per-layer embeddings are a part of their own, unless they lie in the host's memory.
+    Per-layer embeddings are their own part, unless they are in the host's memory.
     """
     accumulation, rows, positions = batch
     trained, adapter_tensors = trained_tensors(request, fsdp, tp), adapters(request, fsdp, tp)
@@ -60,7 +60,7 @@ def exact_parts(request: EngineRequest, batch: ProgramShape, fsdp: int, tp: int)
     }
     if request.precision.rounding == "master_fp32":
         parts["master weights"] = 4 * elements
-    # The sum of the micro batches so far lies beside the gradients of the one at hand.
+    # The sum of the micro batches so far is next to the gradients of the one at hand.
     if accumulation > 1:
         parts["gradient accumulator"] = elements * stored
     return parts
@@ -129,7 +129,7 @@ def forward_program_parts(request: EngineRequest, program: ProgramName, size: Pr
     # Prompts are read some at a time, each once, and all rows write their new tokens together.
     read = min(prompts_to_read(request, program, rows), prompts_at_a_time(shape, length, number)) if isinstance(
         size, GenerationShape) else rows
-    # Half of the step-long numbers, because these include a gradient, and here there is none.
+    # Forward only: half of the training-step size.
     layer = read * length * (number * (4 * shape.width + widest + step_long_numbers_per_token(shape) // 2)
                              + linear_attention_bytes_per_token(shape) // 2)
     scores = 4 * read * max(1, shape.heads // tp) * attention_score_elements(request, length, platform)

@@ -180,7 +180,7 @@ def _inspect_or_estimate(engine: PlanningEngine | None, run: PlannedRun) -> Insp
             return inspect_programs(engine, run.request, run.programs, run.target)
         except NotInspected as absent:
             why = str(absent)
-    # All by formula, or none: a compiled peak beside an estimated one would decide by its source.
+    # All by formula, or none: a compiled peak next to an estimated one would decide by its source.
     return {name: estimate(run, name, why) for name in run.programs}
 
 
@@ -235,7 +235,7 @@ def _optimizer_state_remarks(program: ProgramName, parts: tuple[Part, ...]) -> l
     size = sum(part.size_bytes for part in parts if part.name in ("moments", "master weights"))
     if program == "step" or not size:
         return []
-    return [f"the optimizer's state stays in memory beside the {program} and is counted: {gib(size)}"]
+    return [f"the optimizer's state stays in memory next to the {program} and is counted: {gib(size)}"]
 
 
 def plan_from_inspection(run: PlannedRun, inspection: Inspection, device: DeviceFacts, *,

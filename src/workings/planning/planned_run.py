@@ -109,7 +109,7 @@ def programs_of(recipe: Recipe, fsdp: int, most_prompts: int = MAX_PROMPTS) -> P
             # The first update computes the log probabilities of the completions itself; later ones need them before.
             programs["log_probs"] = step
     if recipe.uses_pairs:
-        # The reference computes log probabilities of the same batches before the first step, beside the whole state.
+        # The reference computes log probabilities of the same batches before the first step, next to the whole state.
         programs["log_probs"] = step
     if evaluation.traces != "none":
         # Held-out batches are single: only updates accumulate.

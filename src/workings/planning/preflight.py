@@ -27,7 +27,7 @@ def preflight_lines(*, recipe: Recipe, device: DeviceFacts, model: ModelFacts, d
                     data_digests: Mapping[str, str], memory: str, out: Path, learned: str = "") -> list[str]:
     """One line per subject; ``learned``: the form of a completion, in the words of the chat template."""
     mesh = " x ".join(f"{axis}={size}" for axis, size in device.mesh.items())
-    # Devices of `fsdp` have rows of their own; those of `tp` share them, and do not make the batch larger.
+    # Devices of `fsdp` have their own rows; those of `tp` share them, and do not make the batch larger.
     data_parallel = device.mesh.get("fsdp", 1)
     batch, precision, shape = recipe.batch, recipe.precision, model.shape
     total = batch.micro_batch * batch.accumulation * data_parallel

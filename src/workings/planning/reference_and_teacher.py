@@ -1,4 +1,4 @@
-"""Memory of frozen models beside the trained one: the reference model (the first weights), or a teacher."""
+"""Memory of frozen models next to the trained one: the reference model (the first weights), or a teacher."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -133,7 +133,7 @@ def step_operations(request: EngineRequest, batch: ProgramShape) -> float:
     head = 2.0 * (shape.vocab_size * shape.width + outer_weights_met(shape)) * tokens
     # Recomputation is one more forward of the layers, and not of the head.
     again = 1 if request.memory.remat == "layer" else 0
-    # Forward, and backward by inputs and by weights; frozen weights have no gradient of their own.
+    # Forward, and backward by inputs and by weights; frozen weights have no gradient.
     weights = 3 if request.method.name == "full" else 2
     # Scores have no weights that could be frozen: with adapters, too, their backward costs twice their forward.
     return (weights + again) * 2.0 * matrices * tokens + (3 + again) * attention + weights * head

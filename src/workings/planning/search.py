@@ -119,7 +119,7 @@ def _parameters(recipe: Recipe, target: Target) -> KeyValues:
 
 
 def _method(recipe: Recipe, target: Target) -> KeyValues:
-    """Adapters beside frozen weights, then beside frozen weights in four bits."""
+    """Adapters next to frozen weights, then next to frozen weights in four bits."""
     method = recipe.method
     if method.name == "qlora":
         return {}
@@ -224,7 +224,7 @@ def _nearest_remarks(nearest: Nearest, requested_rows: int) -> list[str]:
         remarks.append(f"its global batch has {nearest.rows} rows instead of {requested_rows}: devices do not share a "
                        "row")
     if any(word.startswith("method") for word in nearest.overrides):
-        remarks.append("that is another experiment: it trains adapters beside frozen weights, and its result says "
+        remarks.append("that is another experiment: it trains adapters next to frozen weights, and its result says "
                        "little about training all of them")
     return remarks
 

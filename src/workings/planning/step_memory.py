@@ -93,11 +93,11 @@ class _DeviceStep:
 
     def loss_phase(self) -> dict[str, int]:
         """Parts of the loss: no layer has a gradient yet, or is being computed."""
-        # 0 stands for all positions at once.
+        # 0 represents all positions at once.
         chunk = min(self.request.memory.loss_chunk or self.tokens, self.tokens)
         # Devices that share the vocabulary compute their slice for the positions of all of them.
         positions = chunk * (self.fsdp if self.vocabulary_shards > 1 else 1)
-        # Logits are float32. A GPU writes their gradient beside them in the format of the products; a TPU computes it
+        # Logits are float32. A GPU writes their gradient next to them in the format of the products; a TPU computes it
         # again on the way into each product.
         number = 4 if self.platform == "tpu" else 4 + self.compute_bytes
         return {"gradients": 0, **self._parts_of_all_phases(), "logits": positions * self.local_vocabulary * number,
@@ -109,7 +109,7 @@ class _DeviceStep:
                 CURRENT_LAYER_WEIGHTS: current_layer_weight_bytes(self.request, self.tokens, self.fsdp, self.tp)}
 
     def embedding_phase(self) -> dict[str, int]:
-        """Parts of the gradient of the input embeddings, which comes last: a table beside the gradient of the head."""
+        """Parts of the gradient of the input embeddings, which comes last: a table next to the gradient of the head."""
         # Added up in the format of the products, then rounded to that of the weights.
         number = self.stored_bytes + (self.compute_bytes if self.compute_bytes != self.stored_bytes else 0)
         return {"gradients": self._layer_gradient_bytes(), **self._parts_of_all_phases(),
@@ -163,7 +163,7 @@ class _DeviceStep:
             return tokens * (self.compute_bytes * 4 * shape.width
                              + linear_attention_bytes_per_token(shape)) + feed_forward
         keys = 0 if shape.shares_keys(layer) else shape.kv_heads_of(layer)
-        # Queries and attended values have all heads; keys and values have a number of their own.
+        # Queries and attended values have all heads; keys and values have their own number.
         numbers = 4 * shape.width + (2 * shape.heads + 2 * keys) * shape.head_dim_of(layer) // self.tp
         return self.compute_bytes * tokens * numbers + feed_forward
 

@@ -68,14 +68,14 @@ def local_tensors(shape: ModelShape, fsdp: int, tp: int) -> Iterator[Tensor]:
 
 
 def _local(name: str, size: Size, fsdp: int, tp: int) -> Size:
-    # Norms and biases lie whole on every device: they are too small for splitting to matter.
+    # Norms and biases are whole on every device: they are too small for splitting to matter.
     if len(size) < 2:
         return size
-    # Tables are split by rows over all devices, whichever axis of the mesh they stand on.
+    # Tables are split by rows over all devices, whichever axis of the mesh they are on.
     if name in (EMBEDDING, HEAD, PER_LAYER_EMBEDDING):
         return (size[0] // (fsdp * tp), size[1]) if size[0] % (fsdp * tp) == 0 else size
     axes = (fsdp, tp) if name in INPUT_SPLIT else (tp, fsdp)
-    # The matrices of experts lie in one tensor, whose first axis counts them and stays whole.
+    # The matrices of experts are in one tensor, whose first axis counts them and stays whole.
     first, matrix = size[:-2], size[-2:]
     return first + tuple(length // axis if length % axis == 0 else length
                          for length, axis in zip(matrix, axes, strict=True))
@@ -137,7 +137,7 @@ def weight_bytes(request: EngineRequest, fsdp: int, tp: int) -> int:
     """
     stored, total = BYTES_OF_FORMAT[request.precision.parameters], 0
     fewer = {f"{name}.weight" for name in projections(request.shape)} if request.method.name == "qlora" else set()
-    # Beside the split pieces, because an engine may leave frozen matrices whole on every device.
+    # Next to the split pieces, because an engine may leave frozen matrices whole on every device.
     unsharded = local_tensors(request.shape, 1, 1)
     for tensor, unsplit in zip(local_tensors(request.shape, fsdp, tp), unsharded, strict=True):
         if tensor.name in fewer and tensor.in_layer:

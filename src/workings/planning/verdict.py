@@ -26,7 +26,7 @@ PART_GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("weights of single layers", ("weights of the layer at hand", "weights laid out for gathering",
                                  "weights and gradients of the layer at hand")),
 )
-"""Names for people -> parts; a part outside all groups is a group of its own."""
+"""Names for humans -> parts; a part outside all groups is its own group."""
 TOTAL_ENTRIES = ("sum", "compiler_peak", "aliased", "needed")
 """Entries of a breakdown that are sums of the others."""
 
@@ -98,7 +98,7 @@ def memory_verdict(inspection: "Inspection", device: DeviceFacts, memory: HostMe
 
 
 def verdict_remarks(recipe: "Recipe", target: "Target", inspection: "Inspection", batch: "ProgramShape") -> list[str]:
-    """Sentences beside the verdict about a program's ``batch``: where it comes from, and what it does not cover."""
+    """Sentences next to the verdict about a program's ``batch``: where it comes from, and what it does not cover."""
     remarks = []
     if inspection.refused:
         remarks.append(f"the compiler refused: {inspection.refused}")

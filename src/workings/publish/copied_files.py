@@ -17,7 +17,7 @@ from workings.runs.open_model import TrainedModel, starting_weights
 
 GENERATION_CONFIG = "generation_config.json"
 SUPPRESSED_TOKENS_KEY = "suppress_tokens"
-"""Tokens that are never to be written (Gemma 4: those that stand for images and sounds)."""
+"""Tokens that are never to be written (Gemma 4: those that represent images and sounds)."""
 OTHER_TOKENIZER = "the run has another tokenizer than the weights that it began with"
 
 
@@ -46,7 +46,7 @@ def published_id(opened: TrainedModel) -> str | None:
 
 
 def first_folder(opened: TrainedModel) -> Path | Absent:
-    """The published folder that a run began with, or why there is none.
+    """The published folder that a run began with, or why none exists.
 
     Weights and tokenizer of a full fine-tuning are in its checkpoint, so that the folder may be gone.
     """
@@ -69,7 +69,7 @@ def carry_over(opened: TrainedModel, directory: Path, *, tokenizer: bool = True)
     base = first_folder(opened)
     if isinstance(base, Absent):
         return base
-    # Forms of another tokenizer beside the run's own would be two vocabularies in one folder.
+    # Forms of another tokenizer next to the run's own would be two vocabularies in one folder.
     same = has_tokenizer(base, opened.session.tokenizer)
     forms, terms = _present(base, TOKENIZER_FORMS if tokenizer else ()), _present(base, TERMS)
     copied = [name for name in (*terms, *(forms if same else ())) if not (directory / name).exists()]

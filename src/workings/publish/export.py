@@ -33,7 +33,7 @@ FORMATS = (SAFETENSORS, GGUF)
 GGUF_FILE = "model.gguf"
 CONFIG_FORM = "5.0.0"
 """The version of transformers from which on a ``config.json`` has the form of ours. transformers says of a large
-vocabulary beside a file without a version that its pre-tokenizer may be a faulty one of another family."""
+vocabulary next to a file without a version that its pre-tokenizer may be a faulty one of another family."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +51,9 @@ class Exported:
     files: dict[str, str]
     """Relative path -> SHA-256."""
     carried: Carried | Absent
-    """Files copied from the published folder of the run's first weights, or why there are none."""
+    """Files copied from the published folder of the run's first weights, or why none exist."""
     notes: tuple[str, ...] = ()
-    """What somebody who uses the model should know."""
+    """What someone who uses the model should know."""
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `export --json`."""
@@ -89,7 +89,7 @@ def export_run(run: Path, out: Path, *, device: str = AS_RECORDED, gguf_type: st
         raise RequestError("--format gguf, and the package gguf is not installed", "the package that writes GGUF",
                            pip_install("gguf"))
     opened = open_run(run, device)
-    # Beside the target, because a rename is only atomic within one file system.
+    # Next to the target, because a rename is only atomic within one file system.
     temporary = out.with_name(f".{out.name}.tmp")
     with storage(out, "export to"):
         # Left by an export that was killed.
@@ -142,7 +142,7 @@ def _write_safetensors(opened: TrainedModel, directory: Path, stop: StopTokens) 
 
 
 def _write_gguf(opened: TrainedModel, directory: Path, name: str, stop: StopTokens, number_format: str) -> list[str]:
-    """Write the GGUF file and the file that Ollama reads beside it; gives notes."""
+    """Write the GGUF file and the file that Ollama reads next to it; gives notes."""
     session = opened.session
     # Refused before gigabytes are written.
     form_of(opened.request.shape).header(opened.request.shape)

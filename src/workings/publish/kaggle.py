@@ -57,7 +57,7 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
         smoke: a notebook that runs the same path with a tiny model on a CPU.
 
     Raises:
-        RequestError: ``out`` exists, no wheel can be had, or data that the recipe names lie above it.
+        RequestError: ``out`` exists, no wheel can be had, or data that the recipe names are above it.
     """
     # Cheap questions before dear ones: building a wheel takes a while.
     if out.exists():
@@ -85,7 +85,7 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
         kernel = kernel_metadata(user, request.name, machine)
         out.absolute().parent.mkdir(parents=True, exist_ok=True)
         # As a whole or not at all: a folder without its last file would look finished, and be in the way of the next
-        # try. Beside its last place, so that the rename stays within one file system.
+        # try. Next to its last place, so that the rename stays within one file system.
         with tempfile.TemporaryDirectory(dir=out.absolute().parent) as place:
             new_folder = Path(place) / "made"
             _write_dataset(new_folder / "dataset", built, data, user)
@@ -111,14 +111,14 @@ def data_files(loaded: LoadedRecipe) -> dict[str, Path]:
             continue  # a shipped set, made on the spot
         # The recipe is written into the notebook as it is, and its paths have to mean the same files there.
         if Path(name).is_absolute() or ".." in PurePosixPath(name).parts or name.startswith("~"):
-            raise RequestError(f"{name} in {loaded.origin}", "data beside the recipe or below it, so that the notebook "
-                               "finds them under the same name", "move them and change the recipe")
+            raise RequestError(f"{name} in {loaded.origin}", "data next to the recipe or below it, so that the "
+                               "notebook finds them under the same name", "move them and change the recipe")
         files[name] = path
     return files
 
 
 def build_wheel(folder: Path) -> Path:
-    """Build this package's wheel from the checkout. Raises `RequestError` where there is none, or no build tool."""
+    """Build this package's wheel from the checkout. Raises `RequestError` where none exists, or no build tool."""
     # The folder above `src/workings`; above an installed package there is no `pyproject.toml`.
     root = Path(workings.__file__).resolve().parents[2]
     if not (root / "pyproject.toml").is_file():

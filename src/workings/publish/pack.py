@@ -60,12 +60,12 @@ class Packed:
 
     @property
     def page(self) -> Path:
-        """The page beside the zip that checks it in a browser."""
+        """The page next to the zip that checks it in a browser."""
         return self.out.with_suffix(".verify.html")
 
     @property
     def badge(self) -> Path:
-        """A picture beside the zip, with its root digest."""
+        """A picture next to the zip, with its root digest."""
         return self.out.with_suffix(".badge.svg")
 
 
@@ -73,11 +73,11 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, writeup: Pa
          notebook: Path | None = None, limit: str = "", max_bytes: int = 0, dry_run: bool = False,
          show: Callable[[Packed], None] = lambda packed: None,
          progress: Callable[[int], None] | None = None) -> Packed:
-    """Pack sealed runs for somebody else to check.
+    """Pack sealed runs for someone else to check.
 
     Args:
-        paths: sealed runs, and evaluations that stand beside runs. Of two with evaluations, A and B, the comparison
-            is packed too. The folder of an improvement stands for its runs, samples and rounds.
+        paths: sealed runs, and evaluations that are next to runs. Of two with evaluations, A and B, the comparison
+            is packed too. The folder of an improvement represents its runs, samples and rounds.
         out: the zip to make; it must not exist.
         weights: `inside`, or `digest`: checkpoints' tensors are named by their digests only.
         writeup: Markdown; numbers in it may name their sources (see `workings.evidence.writeup`).
@@ -145,7 +145,7 @@ def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, lim
         if max_bytes and size > max_bytes:
             raise RequestError(f"a pack of {size:,} bytes", f"at most {max_bytes:,}", "--weights digest")
         _refuse_failing([unverified], progress)
-        # The zip last: where it stands, what belongs beside it does.
+        # The zip last: where it is, what belongs next to it does.
         atomic.write_bytes(planned.page, verify_page())
         atomic.write_bytes(planned.badge, badge(planned.root))
         unverified.rename(out)
@@ -200,11 +200,11 @@ def _pages(contents: Contents, documents: dict[str, bytes]) -> list[str]:
     """Add the report and, of two sides with evaluations, the comparison; returns these sides."""
     path_of = {**{unit_path: run.path for unit_path, run in contents.runs.items()}, **contents.evaluations}
     unit_paths = {unit_path: path_of[unit_path] for unit_path in contents.order}
-    # Samples were drawn to learn from; they are not results, and stand in a chain between two runs that have one.
+    # Samples were drawn to learn from; they are not results, and are in a chain between two runs that have one.
     sides = [unit_path for unit_path, path in unit_paths.items()
              if any(unit_kind(summary.parent) != SAMPLED for summary in path.glob(f"**/{EVALUATION_SUMMARY}"))]
     # Links give the runs the places that they have in the pack, and relative paths then are the pack's own: no path of
-    # this machine reaches the pages. The working folder belongs to the whole process, so no thread may run beside this.
+    # this machine reaches the pages. The working folder belongs to the whole process, so no other thread may run.
     with tempfile.TemporaryDirectory(prefix="workings-pack-") as folder:
         Path(folder, "runs").mkdir()
         for unit_path, path in unit_paths.items():
@@ -280,7 +280,7 @@ def _notebook(path: Path) -> str:
 
 
 def _clean(path: Path, text: str) -> bytes:
-    """Refuse what nobody should publish: placeholders, tokens, the person's home folder."""
+    """Refuse what no one should publish: placeholders, tokens, the person's home folder."""
     if matches := list(find_placeholders(text)):
         raise RequestError(f"{path}: {matches[0][:60]!r}", "a text without placeholders", "fill it in or take it out")
     if matches := find_secrets(text):

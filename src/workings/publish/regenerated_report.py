@@ -14,9 +14,9 @@ def is_drawn_again(page: bytes, pack: Path, unit_paths: Sequence[str], compared:
 
     Args:
         page: the recorded one.
-        pack: a folder with an unpacked pack; the working folder meanwhile, so no thread may run beside this.
-        unit_paths: runs, and evaluations that stand alone, seen from the pack.
-        compared: the two evaluations of its comparison, A before B; empty where there is none.
+        pack: a folder with an unpacked pack; the working folder meanwhile, so no thread may run next to this.
+        unit_paths: runs, and evaluations that are standalone, seen from the pack.
+        compared: the two evaluations of its comparison, A before B; empty where none exists.
 
     Raises:
         RequestError: a record without what the page shows.
@@ -24,7 +24,7 @@ def is_drawn_again(page: bytes, pack: Path, unit_paths: Sequence[str], compared:
     """
     with contextlib.chdir(pack):
         comparison = compare(*map(Path, compared)) if compared else None
-        # A and B stand first whatever the order; only that of further runs is not recorded.
+        # A and B are first whatever the order; only that of further runs is not recorded.
         sides = [unit_path for unit_path in unit_paths if any(f"{side}/".startswith(f"{unit_path}/")
                                                               for side in compared)]
         # At most 24 orders: a pack of more than four records has no page.

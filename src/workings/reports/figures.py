@@ -63,7 +63,7 @@ def accuracy_figure(views: Sequence[RunView]) -> Drawn | None:
     if not scored:
         return None
     names = ["overall", *sorted({name for view in scored for name in view.scorecard["per_section"]})]
-    # With one section the overall row would stand there twice.
+    # With one section the overall row would be there twice.
     if len(names) == 2:
         names = names[:1]
     rows, table = [], []
@@ -141,7 +141,7 @@ def loss_figures(views: Sequence[RunView]) -> list[LossFigure]:
 
 
 def short(name: str) -> str:
-    """A run's name as it fits beside a curve."""
+    """A run's name as it fits next to a curve."""
     return name if len(name) <= _LABEL_CHARS else f"{name[:_LABEL_CHARS - 1]}…"
 
 

@@ -59,7 +59,7 @@ class SamplePair:
 
 
 def view_run(path: Path, color: int, unit: EvaluationRecord | None = None) -> RunView:
-    """Read one run directory, or one evaluation that stands alone."""
+    """Read one run directory, or one evaluation that is standalone."""
     # An evaluation of an untrained model, or of texts from elsewhere, has no run around it.
     if not (path / MANIFEST).is_file():
         record = unit or find_units(path)[0]
@@ -88,7 +88,7 @@ def sample_pairs(a: EvaluationRecord, b: EvaluationRecord, item_ids: list[str]) 
     """The wanted items with the completions of both sides, in the order wanted."""
     pairs: dict[str, list[dict[str, Any]]] = {}
     for record in (a, b):
-        # Read one item at a time: completions of a large evaluation need not lie in memory together.
+        # Read one item at a time: completions of a large evaluation need not be in memory together.
         for samples in read_predictions(record.path / PREDICTIONS):
             if samples[0]["id"] in item_ids:
                 pairs.setdefault(samples[0]["id"], []).append(samples[0])
@@ -139,12 +139,12 @@ def train_again(run: Path) -> str:
 
 
 def _recipe_file(run: Path, overrides: Mapping[str, Any]) -> str:
-    """The recipe of a run where it stood, below the current folder or beside the runs; else the copy in the run."""
+    """The recipe of a run where it stood, below the current folder or next to the runs; else the copy in the run."""
     base, name = overrides.get("base"), Path(str(overrides.get("origin", ""))).name
     # The layout that quickstart and packs make: runs and recipes side by side.
     near = [run.parent.parent / "recipes" / name]
     if isinstance(base, str):
-        # By the letters of the path: a pack draws its report where links stand for runs, whose targets lie elsewhere.
+        # By the letters of the path: a pack draws its report where links represent runs, whose targets are elsewhere.
         stood = Path(os.path.normpath(run / base / name))
         near += [] if ".." in stood.parts else [stood]
     return str(next((path for path in near if path.is_file()), run / RECIPE))

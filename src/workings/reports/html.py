@@ -43,7 +43,7 @@ METHOD = (
 
 
 SAMPLES = ("Items on which the two differ, in full, and the first whose arithmetic breaks in the second run. The first "
-           "wrong equation is underlined, and what would be right stands beside it.")
+           "wrong equation is underlined, and what would be right is next to it.")
 
 
 def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None = None, *,
@@ -109,7 +109,7 @@ def render_page(template: str, **values: Any) -> str:
                                      undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters["marked"] = marked
     style = (files("workings.reports") / "templates" / "style.css").read_text(encoding="utf-8")
-    # The page's policy allows this one style by its digest: markup in a text of a run could bring no style of its own.
+    # The page's policy allows this one style by its digest: markup in a text of a run could bring no style.
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return environment.get_template(template).render(style=style, style_hash=f"sha256-{digest}", **values)
 

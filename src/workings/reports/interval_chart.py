@@ -65,7 +65,7 @@ def draw_interval_chart(chart: IntervalChart, width: int) -> Markup:
 
 
 def _row_height(row: IntervalRow, narrow: bool) -> int:
-    # A narrow row has its text above the mark and not beside it.
+    # A narrow row has its text above the mark and not next to it.
     return (_ROW + 16 if narrow else _ROW) * len(row.marks) + _GAP
 
 

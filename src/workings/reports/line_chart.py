@@ -1,6 +1,6 @@
 """Curves over steps as SVG: drawn from data on the server, styled by classes, readable without any script.
 
-The scales of all figures stand here too: from values to places, with ticks at round numbers.
+The scales of all figures are here too: from values to places, with ticks at round numbers.
 """
 
 import math
@@ -50,7 +50,7 @@ def linear_ticks(low: float, high: float, count: int) -> list[float]:
 
 def log_ticks(low: float, high: float) -> list[float]:
     """1, 2 and 5 times powers of ten within a domain; only the powers where there are many."""
-    # From the power below the domain to the one above it; what lies outside is left out at the end.
+    # From the power below the domain to the one above it; what is outside is left out at the end.
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     factors = (1,) if len(powers) > 4 else (1, 2, 5)
     ticks = [factor * 10.0 ** power for power in powers for factor in factors]
@@ -59,7 +59,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 def tick_label(value: float) -> str:
     """A tick's text: plain digits, thousands with a thin space, small numbers as they are."""
-    # Up to here every whole number is a float of its own, so its digits are exact.
+    # Up to here every whole number is its own float, so its digits are exact.
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}".replace(",", "\u202f")
     return f"{value:.6g}"

@@ -62,9 +62,9 @@ def log_run(path: Path, uri: str, experiment: str, *, weights: bool = False) -> 
 
 
 def _said(error: Exception) -> str:
-    """Why, for people: where no server answers, a library of a library says it in five nested errors."""
+    """Why, for humans: where no server answers, a library of a library says it in five nested errors."""
     text = str(error)
-    # Matched as text, because the client wraps every failed connection in one class of its own.
+    # Matched as text, because the client wraps every failed connection in its own class.
     if "Failed to establish a new connection" in text or "NameResolutionError" in text:
         return "no server answers there\ntry:      mlflow server --port 5000, then --mlflow http://127.0.0.1:5000"
     return text[:500]

@@ -30,7 +30,7 @@ class Panel:
     sentence: str
     """Its meaning, and signs of a problem."""
     lines: tuple[PanelLine, ...]
-    """The first one stands for all where there is room for one only."""
+    """The first one represents all where there is room for one only."""
     prefix: str = ""
     """Every other number whose name begins so is a line, too."""
     log: bool = False

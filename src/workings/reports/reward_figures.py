@@ -119,7 +119,7 @@ def _figure(panel: Panel, lines: Sequence[Line]) -> LossFigure:
         curves = [Curve(name=curve.name, points=curve.points, color=curve.color, style="faint") for curve in curves] + [
             Curve(name=curve.name, points=smoothed(curve.points, span), color=curve.color) for curve in curves]
         caption += " Bold: moving mean over a fiftieth of the steps; faint: every step."
-    # Beside powers of ten there is no room for a unit, so that it stands in the heading.
+    # Next to powers of ten there is no room for a unit, so that it is in the heading.
     heading = f"{panel.title}, {panel.unit} (log scale)" if log else panel.title
     chart = LineChart(
         title=panel.title, curves=curves, x_label="step", log=log,

@@ -1,4 +1,4 @@
-"""Completions of a run's rollouts and their rewards, read from its record for people."""
+"""Completions of a run's rollouts and their rewards, read from its record for humans."""
 
 import json
 import math
@@ -19,8 +19,8 @@ from workings.rollouts.prompts import Prompt
 from workings.rollouts.rollout import Group, Rollout, Sample
 from workings.rollouts.rollout_json import from_json
 
-# Keys are sorted, and a quote within a text has a backslash: this cannot stand anywhere else.
-# It is the first packed key that every rollout has, and all that an outline needs stands before it in the alphabet.
+# Keys are sorted, and a quote within a text has a backslash: this cannot be anywhere else.
+# It is the first packed key that every rollout has, and all that an outline needs is before it in the alphabet.
 _PACKED = b',"sampler_log_probs":'
 _CHUNK = 64 * 1024
 # How a line of prompts begins: its id can be read without the rest of it, which may be long.
@@ -95,7 +95,7 @@ def texts(sample: Sample, tokenizer: Tokenizer) -> tuple[str, str]:
 
 
 def visible(text: str) -> str:
-    """A model's text with characters that nobody would see, or that would turn the page around, written out."""
+    """A model's text with characters that no one would see, or that would turn the page around, written out."""
     return _UNSEEN.sub(lambda sign: f"\u27e8U+{ord(sign[0]):04X}\u27e9", text)
 
 

@@ -13,7 +13,7 @@ METHOD = (
     "Every round is trained from the same first weights, on the recipe's own traces and on what was kept of the "
     "samples of the round before. Accuracies are greedy and carry Wilson's 95 % interval; a change is against the "
     "round before, pair by pair over the same items, with Tango's interval (a t interval where items share a cluster). "
-    "A round helped where that interval lies above zero.")
+    "A round helped where that interval is above zero.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class RoundRow:
     change: str
     """Difference from the round before, with interval and p value; empty for the first round."""
     learned: int
-    """Samples that it was trained on beside the recipe's traces; -1 where none were drawn for it, as below."""
+    """Samples that it was trained on next to the recipe's traces; -1 where none were drawn for it, as below."""
     never: int
     """Questions of which no sample was right."""
     sometimes: int

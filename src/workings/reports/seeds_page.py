@@ -36,7 +36,7 @@ def write_seeds_page(out: Path, a: Sequence[Path], b: Sequence[Path], comparison
     """
     runs, items = len(comparison.a.names) + len(comparison.b.names), comparison.difference.n
     verdict = f"these runs: {comparison.verdict}; {_WORDS.get(comparison.method_verdict, 'no claim about the method')}"
-    # `--with-a=PATH` in one word, so that a path that begins with a dash is not taken for an option.
+    # `--with-a=PATH` in one word, so that a path that begins with a dash is not mistaken for an option.
     command = ["workings", "compare", str(a[0]), str(b[0]), *(f"--with-a={path}" for path in a[1:]),
                *(f"--with-b={path}" for path in b[1:])]
     if isinstance(comparison.equivalence, Equivalence):
@@ -62,7 +62,7 @@ def _difference(comparison: SeedsComparison) -> Drawn:
     rows, table = [], []
     for name, interval in (("over items", comparison.difference.interval), ("over seeds", comparison.method_interval)):
         has_interval = isinstance(interval, Interval)
-        # One seed a side has no spread, so the interval over seeds is a text that says why there is none.
+        # One seed a side has no spread, so the interval over seeds is a text that says why none exists.
         low, high = (100 * interval.low, 100 * interval.high) if isinstance(interval, Interval) else (None, None)
         bounds = f"{low:+.1f} to {high:+.1f}" if has_interval else str(interval)
         delta = comparison.difference.delta

@@ -1,4 +1,4 @@
-"""A sealed run as an offline run of Weights & Biases: files that `wandb sync` uploads, if somebody wants to.
+"""A sealed run as an offline run of Weights & Biases: files that `wandb sync` uploads, if someone wants to.
 
 Nothing is sent. wandb's own looks at the machine (host, user, processes, packages, console) are switched off: the
 record says what is to be known of it, cleaned.
@@ -54,7 +54,7 @@ def write_offline(path: Path, out: Path, project: str, *, weights: bool = False)
             logged.log(dict(numbers(line)), step=line["step"])
         logged.summary.update(tags(run) | dict(scores(path)))
         _attach(wandb, logged, path, weights)
-        # Asked before `finish`: wandb's folder for files lies one below the one that `wandb sync` wants.
+        # Asked before `finish`: wandb's folder for files is one below the one that `wandb sync` wants.
         place = Path(logged.dir).parent
         logged.finish()
     except (wandb.Error, OSError) as error:

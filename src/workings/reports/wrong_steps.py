@@ -21,7 +21,7 @@ CAPTION = ("Items by the line of the first wrong equation of their reasoning, wi
 
 
 def marked(completion: str) -> Markup:
-    """A completion as HTML, its first wrong equation underlined and with the right value beside it."""
+    """A completion as HTML, its first wrong equation underlined and with the right value next to it."""
     wrong_step = wrong_place(completion)
     if wrong_step is None:
         return Markup("{}").format(completion)
@@ -33,7 +33,7 @@ def marked(completion: str) -> Markup:
 def marked_samples(text: str) -> Markup:
     """The text of a ``samples.md`` as HTML, each completion marked: of every two fences the second."""
     parts = _fenced(text)
-    # The split gives what stands between, the fence, and what it holds, in turn; a prompt stands before its completion.
+    # The split gives what is between, the fence, and what it holds, in turn; a prompt is before its completion.
     samples = []
     for number, (between, fence, held) in enumerate(zip(parts[::3], parts[1::3], parts[2::3], strict=False)):
         samples.append(Markup("{}{}text\n{}\n{}").format(between, fence, marked(held) if number % 2 else held, fence))
@@ -58,7 +58,7 @@ def read_samples(text: str) -> list[ReadSample]:
     parts = _fenced(text)
     headings, fenced_texts = parts[::3], parts[2::3]
     samples = []
-    # A prompt and its completion; the heading and the facts stand before the prompt.
+    # A prompt and its completion; the heading and the facts are before the prompt.
     for heading, prompt, completion in zip(headings[:-1:2], fenced_texts[::2], fenced_texts[1::2], strict=False):
         heading_match = _HEADING.search(heading)
         if heading_match is None:
@@ -84,7 +84,7 @@ def _fenced(text: str) -> list[str]:
 
 
 def right_value(expected: str) -> Markup:
-    """The right value, shown beside a wrong step; the words are for those who do not see the line."""
+    """The right value, shown next to a wrong step; the words are for those who do not see the line."""
     return Markup('<span class="right-value"><span class="hidden"> (this equation is wrong; right is </span>{}'
                   '<span class="hidden">) </span></span>').format(expected)
 

@@ -140,7 +140,7 @@ def build_prompts(items: Sequence[Item], template: ChatTemplate, *, seed: int, l
         if len(tokens) <= longest:
             prompts.append(Prompt(item, tuple(tokens)))
             continue
-        reason = f"{len(tokens)} tokens, and data.max_length leaves {longest} beside algorithm.max_new_tokens"
+        reason = f"{len(tokens)} tokens, and data.max_length leaves {longest} next to algorithm.max_new_tokens"
         if not drop:
             raise RequestError(f"prompt {item.id}: {reason}", "room for the prompt and the longest completion",
                                "a larger data.max_length, or data.over_length=drop")

@@ -117,7 +117,7 @@ def sample_seed(seed: int, step: int, epoch: int, prompt: str, number: int) -> i
         prompt: the prompt's id.
         number: number of the sample in its group, from 0.
     """
-    # The id stands last, because it alone may hold a slash: no two samples have the same text.
+    # The id is last, because it alone may hold a slash: no two samples have the same text.
     return int(bytes_digest(f"rollout/{seed}/{step}/{epoch}/{number}/{prompt}".encode())[:8], 16)
 
 
@@ -218,7 +218,7 @@ def digest_of(batch: Batch) -> str:
     """SHA-256, as hex, of an update's inputs: shape, divisor, tokens, loss mask, advantages, log probabilities."""
     # `repr` writes a float so that it is read back to the bit.
     digest = hashlib.sha256(f"{','.join(map(str, batch.tokens.shape))} {batch.divisor!r}\n".encode())
-    # Padding counts as 0, so that nobody needs the tokenizer to make the digest again.
+    # Padding counts as 0, so that no one needs the tokenizer to make the digest again.
     digest.update((batch.tokens * (batch.segment_ids != 0)).astype("<i4").tobytes())
     for x in (batch.loss_mask, *(batch.signals[name] for name in SIGNALS if name in batch.signals)):
         digest.update(x.astype("<f4").tobytes())

@@ -127,7 +127,7 @@ def _read_samples(line: Mapping[str, Any]) -> list[Sample]:
     replies = line.get("judge_replies", [""] * len(lengths))
     sums, advantages = (line["reward"], line["advantages"]) if rewards else (zeros, zeros)
     tokens = np.split(_unpack(line["tokens"], sum(lengths)), np.cumsum(lengths)[:-1])
-    # The stop token has a log probability, too, and stands behind the completion's tokens.
+    # The stop token has a log probability, too, and is behind the completion's tokens.
     with_stop = [length + (stop >= 0) for length, stop in zip(lengths, stops, strict=True)]
     log_probs = np.split(_unpack(line["sampler_log_probs"], sum(with_stop)), np.cumsum(with_stop)[:-1])
     return [Sample(

@@ -39,7 +39,7 @@ class PairRule:
         if rule is None:
             if most_per_prompt is not None:
                 raise RequestError(f"--most-pairs {most_per_prompt} without --pairs, so that no pairs are made",
-                                   "--most-pairs beside --pairs", f"--pairs {RULES[0]} --most-pairs {most_per_prompt}")
+                                   "--most-pairs next to --pairs", f"--pairs {RULES[0]} --most-pairs {most_per_prompt}")
             return None
         return cls(rule=rule) if most_per_prompt is None else cls(rule=rule, most_per_prompt=most_per_prompt)
 
@@ -65,7 +65,7 @@ def _paired(rows: Sequence[Mapping[str, Any]], rule: PairRule, form: str) -> lis
     distinct: dict[str, Candidate] = {}
     for sample in (sample_of(row, form) for row in rows):
         if sample.has_ended:
-            # The first of equal texts stands for all of them: a pair of a text with itself teaches nothing.
+            # The first of equal texts represents all of them: a pair of a text with itself teaches nothing.
             distinct.setdefault(sample.text, sample)
     ended = list(distinct.values())
     in_form = [sample for sample in ended if not sample.problem]

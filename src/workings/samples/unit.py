@@ -52,7 +52,7 @@ def selection_files(read: Callable[[], Iterable[Sequence[Mapping[str, Any]]]], c
 
 
 def write_files(folder: Path, selection: Selection, pairs: PairRule | None) -> None:
-    """Writes these files beside complete predictions; those of an earlier attempt are replaced."""
+    """Writes these files next to complete predictions; those of an earlier attempt are replaced."""
     # Without pairs this file is not written over, and the one of an earlier attempt would be sealed.
     (folder / PAIRS).unlink(missing_ok=True)
     config = read_json(folder / EVALUATION_CONFIG)

@@ -30,7 +30,7 @@ def keeps_form(text: str, form: str) -> bool:
     """Whether a completion has exactly this form: each part once, in order, nothing around it, an answer in it."""
     if form == "any":
         return True
-    # The patterns let any text stand between tags, a second block included; no tag may come twice. Looked at first:
+    # The patterns let any text be between tags, a second block included; no tag may come twice. Looked at first:
     # with thousands of tags a pattern would begin again at each of them.
     tags = (_CHANNEL_MARKS if form == CHANNEL else _TAGS).findall(text)
     if len(tags) != len(set(tags)):
@@ -40,7 +40,7 @@ def keeps_form(text: str, form: str) -> bool:
 
 
 def reasoning_text(text: str) -> str:
-    """What stands before the answer: inside the reasoning tags, before ``####`` or ``<answer>``; else all of it."""
+    """What is before the answer: inside the reasoning tags, before ``####`` or ``<answer>``; else all of it."""
     for opening, closing in (("<reasoning>", "</reasoning>"), ("<think>", "</think>"),
                              ("<|channel>thought\n", "<channel|>")):
         if opening in text:

@@ -35,7 +35,7 @@ class Item:
     category: str = UNSPECIFIED
     difficulty: str = UNSPECIFIED
     cluster: str = ""
-    """Items of one cluster are not independent (a template, a passage); empty: the item stands alone."""
+    """Items of one cluster are not independent (a template, a passage); empty: the item is standalone."""
     aliases: tuple[str, ...] = ()
     """Other answers that count as right."""
     tolerance: float = 0.0

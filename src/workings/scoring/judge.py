@@ -92,7 +92,7 @@ def find_answer(item: Item, text: str, settings: ScoringSettings, *, truncated: 
     kind: Kind = "name" if settings.scorer == CONTAINS else answer_kind(
         item.expected_answer, item.prompt, item.aliases)
     extraction = extract(text, kind, settings.rules, truncated=truncated, question=item.prompt)
-    # Where a number is expected, `2^{10}` is none, and a formula for it.
+    # Where a number is expected, `2^{10}` is not one, and a formula for it.
     if extraction.rule == NO_RULE and kind == "number" and needs_library(settings.scorer):
         return extract(text, "text", settings.rules, truncated=truncated)
     return extraction

@@ -57,7 +57,7 @@ class Endpoint:
             for question, reply in zip(new, pool.map(self._reply, new), strict=True):
                 self.kept[question] = reply
         finally:
-            pool.shutdown(cancel_futures=True)  # after an error nobody waits for the rest
+            pool.shutdown(cancel_futures=True)  # after an error no one waits for the rest
         return [self.kept[question] for question in questions]
 
     def _reply(self, question: str) -> str:

@@ -10,7 +10,7 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Line number (from 1) and its JSON object, or a text that says why it is none. Empty lines are skipped."""
+    """Line number (from 1) and its JSON object, or a text that says why it is not one. Empty lines are skipped."""
     for number, _, record in read_lines_at(path):
         yield number, record
 
@@ -35,7 +35,7 @@ def read_lines_at(path: Path) -> Iterator[tuple[int, int, dict[str, Any] | str]]
 
 
 def parse_object(line: bytes) -> dict[str, Any] | str:
-    """The JSON object of one line, or a text that says why it is none."""
+    """The JSON object of one line, or a text that says why it is not one."""
     try:
         record = json.loads(line)
     except RecursionError:

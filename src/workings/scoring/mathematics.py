@@ -159,10 +159,10 @@ def _latex(text: str) -> str:
 
 
 def _comparable_words(given: str, expected: str) -> bool:
-    """Whether the words beside two formulas are no prose, and as units do not contradict each other."""
+    """Whether the words next to two formulas are no prose, and as units do not contradict each other."""
     if any(re.search(r"\d(?!(?:km|cm|mm|kg|mg|ml|ft|in|lb|oz)\b)[a-zA-Z]{2,}", _COMMAND.sub(" ", text))
            for text in (given, expected)):
-        return False  # a product of letters, which would be taken for a unit
+        return False  # a product of letters, which would be mistaken for a unit
     given_words, expected_words = _words(given), _words(expected)
     given_unit, expected_unit = read_unit(" ".join(given_words)), read_unit(" ".join(expected_words))
     return (given_unit is not None or not given_words) and (expected_unit is not None or not expected_words) and (
@@ -179,13 +179,13 @@ def _words(text: str) -> list[str]:
 
 def _comparable_forms(given: str, expected: str) -> bool:
     """Whether brackets and equations of two formulas are of one kind, which math-verify does not ask."""
-    # A union is no number, and `x^2+y^2=13` no 13; `y=2x+3` stands for `2x+3`.
+    # A union is no number, and `x^2+y^2=13` no 13; `y=2x+3` represents `2x+3`.
     for one, other in ((given, expected), (expected, given)):
         if UNION.search(one) and not (_RELATION.search(other) or re.search(r"[(\[{]", other)):
             return False
         if "=" in one and "=" not in other and not names_a_value(one.rpartition("=")[0]):
             return _RELATION.search(other) is not None
-    # A pair is no set, and an open interval no closed one; "x > 3" may stand for `(3, \infty)`.
+    # A pair is no set, and an open interval no closed one; "x > 3" may represent `(3, \infty)`.
     given_brackets, expected_brackets = (without_brackets(re.sub(r"\\(?:left|right)(?![a-z])", "", text))[1]
                                          for text in (given, expected))
     listed = [re.search("[,;]", text) is not None for text in (given, expected)]

@@ -18,7 +18,7 @@ REPEATS = 100
 """How often the probe `answer repeated` says the answer, and how many numbers `bare numbers` lists."""
 _FILLER = ("well", "let", "us", "think", "about", "this", "again", "and", "then", "once", "more")
 NEAR_MISS = "near miss"
-# A style writes no empty parts; a character that no text has stands for them.
+# A style writes no empty parts; a character that no text has represents them.
 _NOTHING = "\0"
 
 
@@ -30,7 +30,7 @@ def probes(item: Item, form: str, worked: str | None) -> dict[str, str]:
     `very long`, the right answer in the form behind 2,000 words; `answer repeated`, 100 times. The form `answer_only`
     shows no steps, so the three probes that are about a form's parts are left out there. `near miss` is another answer
     that looks like the right one; the others are `workings.scoring.attacks.ATTACKS` around a wrong answer: they claim
-    authority, ask for full marks, close the fence around them, or say the right answer beside the wrong one.
+    authority, ask for full marks, close the fence around them, or say the right answer next to the wrong one.
 
     Args:
         item: prompt and expected answer.
@@ -82,7 +82,7 @@ def wrong_answer(item: Item) -> str:
     '13'
     """
     number = parse_number(item.expected_answer)
-    # Larger than the tolerance; every other right answer lies at one place, so the search ends.
+    # Larger than the tolerance; every other right answer is at one place, so the search ends.
     step = 1 + ceil(item.tolerance)
     texts = ("not " * times + item.expected_answer if number is None else str(number.value + step * times)
              for times in count(1))

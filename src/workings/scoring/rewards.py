@@ -64,7 +64,7 @@ class RewardSettings:
     """What decides the rewards of given completions.
 
     Raises:
-        RequestError: no reward, one twice, a form that does not exist, a limit that is none, or a buffer above the
+        RequestError: no reward, one twice, a form that does not exist, a limit that is not one, or a buffer above the
             limit on new tokens.
     """
 
@@ -113,7 +113,7 @@ class RewardSettings:
                    default=USUAL_LIMITS["memory_gib"])
 
     def path(self, reward: FileReward | JudgeReward) -> Path:
-        """Where a person's file lies."""
+        """Where a person's file is."""
         return (self.base / Path(reward.file).expanduser()).resolve()
 
     def recorded(self) -> list[dict[str, Any]]:
@@ -281,7 +281,7 @@ class RewardProcess(Worker):
             self._ask(samples, values)
         finally:
             if len(values) < len(self._names):
-                # Answers that were not read would be taken for those of the next request.
+                # Answers that were not read would be mistaken for those of the next request.
                 self._stop()
         self._replies = [""] * len(samples)
         if self._judge is not None:
@@ -328,5 +328,5 @@ class RewardProcess(Worker):
     def _not_started(self) -> RequestError:
         files = [reward.scorer for reward in self._settings.rewards if isinstance(reward, FileReward)]
         return RequestError(f"rewards: {', '.join(files or self._names)}",
-                            "files that can be loaded (an error stands above, or loading did not end)",
+                            "files that can be loaded (an error is above, or loading did not end)",
                             f"python {files[0].rpartition(':')[0]}" if files else "")

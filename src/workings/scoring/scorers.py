@@ -60,7 +60,7 @@ def get_scorer(name: str) -> Scorer:
     """The registered scorer of this name.
 
     Raises:
-        RequestError: there is none, with the names that exist; or a library that it needs is not installed.
+        RequestError: none exists, with the names that exist; or a library that it needs is not installed.
     """
     if name not in SCORERS:
         raise RequestError(f"scorer: {name}", f"one of {', '.join(sorted(SCORERS))}, or FILE.py:FUNCTION")
@@ -90,7 +90,7 @@ def load_scorer(name: str) -> Scorer:
             load()  # before any answer is waited for
         return scorer
     path, function = _parts(name)
-    # The digest is taken before the file runs, because code can change the file that it stands in.
+    # The digest is taken before the file runs, because code can change the file that it is in.
     recorded, version = scorer_version(name)
     namespace = runpy.run_path(str(path))
     if not callable(namespace.get(function)):
@@ -156,6 +156,6 @@ def asks_for_order(question: str) -> bool:
 
 
 def _in_order(given: str, item: Item) -> bool:
-    """Whether a list stands in the expected order, where one is asked for, as far as it stands there to the letter."""
+    """Whether a list is in the expected order, where one is asked for, as far as it is there to the letter."""
     places = [given.find(part.strip()) for part in item.expected_answer.split(",")]
     return -1 in places or places == sorted(places) or not asks_for_order(item.prompt)

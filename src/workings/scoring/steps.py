@@ -33,7 +33,7 @@ class WrongStep:
     end: int
     """Behind its last character."""
     written: str
-    """The equation as it stands there."""
+    """The equation as it is there."""
     expected: str
     """The value of the side that calculates, such as `17`."""
 
@@ -75,7 +75,7 @@ class WrongPlace:
     end: int
     """Behind its last character."""
     line: int
-    """Of the lines of the reasoning that are not blank, the one in which it stands; from 1."""
+    """Of the lines of the reasoning that are not blank, the one in which it is; from 1."""
     lines: int
     """Such lines in all."""
     written: str
@@ -83,7 +83,7 @@ class WrongPlace:
     """What would be right there, such as `18`."""
 
     def text(self) -> str:
-        """For people."""
+        """For humans."""
         return f"first wrong equation, line {self.line} of {self.lines}: {self.written} (right is {self.expected})"
 
     def to_json(self) -> dict[str, int | str]:
@@ -103,7 +103,7 @@ def wrong_place(completion: str) -> WrongPlace | None:
     equation = first_wrong_step(checked_text)
     if equation is None:
         return None
-    # The reasoning is a stretch of the completion, and it begins where that stretch first stands.
+    # The reasoning is a stretch of the completion, and it begins where that stretch first is.
     offset = completion.find(reasoning)
     before = reasoning[:reasoning.rfind("\n", 0, equation.start) + 1]
     line = 1 + sum(bool(line_text.strip()) for line_text in before.splitlines())

@@ -201,7 +201,7 @@ def _load(reward: RewardConfig, version: str, settings: RewardSettings) -> Compu
             load_scorer(reward.scorer)  # imports its library now, so that no call has to
         return lambda samples: [shipped_reward(reward, sample, settings) for sample in samples]
     path = settings.path(reward)
-    # Taken before the file runs, because code can change the file that it stands in.
+    # Taken before the file runs, because code can change the file that it is in.
     if settings.version(reward) != version:
         raise RequestError(f"{path} has changed since its digest was recorded", "the file that was recorded")
     function = runpy.run_path(str(path)).get(reward.function)
@@ -224,7 +224,7 @@ def _called(function: Callable[..., object], given: dict[str, list[Any]]) -> obj
 
 
 def columns(samples: Sequence[CompletionToReward]) -> dict[str, list[Any]]:
-    """What a function gets beside prompts and completions, each a list with one value for each completion.
+    """What a function gets next to prompts and completions, each a list with one value for each completion.
 
     Every key of the prompts' records, None where one has no such key; ``history``, the turns before the question; the
     expected answer also as ``answer``, unless the record has a key of that name itself; and ``completion_ids``, lists

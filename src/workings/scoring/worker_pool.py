@@ -40,7 +40,7 @@ CHUNK_BYTES = 1 << 16
 MAX_QUEUED_CHUNKS = 256
 """Chunks that wait to be read; a child that writes more of them waits itself."""
 MAX_ANSWER_BYTES = 64 << 20
-"""Longest answer. What is longer comes from somebody else than our own code in the child."""
+"""Longest answer. What is longer comes from someone else than our own code in the child."""
 
 
 class UnexpectedOutput(Exception):
@@ -89,7 +89,7 @@ class Worker:
         """What is raised where the child says in its first answer that it cannot begin: its ``problem``."""
 
     def _running(self) -> "subprocess.Popen[bytes]":
-        """The child, started or replaced where there is none that lives; ready for requests."""
+        """The child, started or replaced where there is not one that lives; ready for requests."""
         if self._cancelled:
             raise CancelledError
         if self._child is not None and self._child.poll() is None:
@@ -126,7 +126,7 @@ class Worker:
         Raises:
             TimeoutError: none came in time.
             EOFError: the process ended.
-            UnexpectedOutput: a line is none of the child's own; nothing that comes after it can be trusted.
+            UnexpectedOutput: a line is not one of the child's own; nothing that comes after it can be trusted.
         """
         deadline = time.monotonic() + seconds
         # Only what is new is looked through: a long answer comes in many pieces.
@@ -145,7 +145,7 @@ class Worker:
         return [self._own(line) for line in bytes(whole).split(b"\n")]
 
     def _own(self, line: bytes) -> dict[str, Any]:
-        """One answer; a line that somebody else wrote does not take its place, for it has not its tag."""
+        """One answer; a line that someone else wrote does not take its place, for it has not its tag."""
         try:
             tag, answer = json.loads(line)
         except (ValueError, TypeError, RecursionError):
@@ -165,7 +165,7 @@ class Worker:
         with suppress(queue.Empty):
             while True:
                 self._answers.get(timeout=0.0)
-        with suppress(BrokenPipeError):  # closing writes what is still buffered, and nobody reads it any more
+        with suppress(BrokenPipeError):  # closing writes what is still buffered, and no one reads it any more
             child.stdin.close()  # type: ignore[union-attr]
 
 
@@ -231,7 +231,7 @@ class ScoringProcess(Worker):
 
     def _not_started(self) -> RequestError:
         return RequestError(f"scorer: {self._settings.scorer}",
-                            "a scorer that can be loaded (an error stands above, or loading did not end)",
+                            "a scorer that can be loaded (an error is above, or loading did not end)",
                             f"python {self._settings.scorer.split(':')[0]}")
 
 

@@ -100,7 +100,7 @@ class AnswerPair(BaseModel):
 
 
 def units_of(run: Path) -> dict[str, Path]:
-    """Evaluations of a run by name; an evaluation that stands alone is its own only one."""
+    """Evaluations of a run by name; an evaluation that is standalone is its own only one."""
     if (run / EVALUATION_SUMMARY).is_file():
         return {run.name: run}
     return {path.parent.name: path.parent for path in sorted(run.glob(f"eval/*/{EVALUATION_SUMMARY}"))

@@ -52,13 +52,13 @@ class ComparisonCache:
     def _remembered(self, cache: dict[Stamp, T], stamp: Stamp, make: Callable[[], T]) -> T:
         with self._lock:
             if stamp in cache:
-                cache[stamp] = cache.pop(stamp)  # the newest stands last
+                cache[stamp] = cache.pop(stamp)  # the newest is last
                 return cache[stamp]
         # Outside the lock: a comparison of many items takes a while, and other pages should not wait for it.
         value = make()
         with self._lock:
             cache[stamp] = value
-            # A dict keeps the order of insertion, so the first ones are those that nobody asked for the longest.
+            # A dict keeps the order of insertion, so the first ones are those that no one asked for the longest.
             for old in list(cache)[:-1]:
                 if len(cache) <= MAX_PAIRS_KEPT and sum(map(_file_bytes, cache)) <= MAX_BYTES_KEPT:
                     break
@@ -71,7 +71,7 @@ def _file_bytes(stamp: Stamp) -> int:
 
 
 def _stamp(pair: tuple[EvaluationRecord, EvaluationRecord]) -> Stamp:
-    """Changes when any file changes that a comparison stands on."""
+    """Changes when any file changes that a comparison is based on."""
     # Contents are not read: time, size and file number change whenever one of our writers replaces a file.
     names = (EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS, SUMS)
     files = [record.path / name for record in pair for name in names]

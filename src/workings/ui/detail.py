@@ -32,13 +32,13 @@ from workings.ui.answers import units_of
 from workings.ui.folder import MAX_PARSED_BYTES, Folder
 from workings.ui.replays import Replay, read_replays
 
-# The end of a log tells how it stands, and a log of a week would be megabytes in every page.
+# The end of a log tells how it is, and a log of a week would be megabytes in every page.
 LOG_CHARS = 20_000
 T = TypeVar("T")
 NO_LINES: list[dict[str, Any]] = []
 MAX_EVENTS = 2_000
 """The newest of them; a run has some dozens."""
-# A run has some dozens; more is somebody's folder that looks like a run.
+# A run has some dozens; more is someone's folder that looks like a run.
 MAX_FILES = 2_000
 
 
@@ -110,7 +110,7 @@ class _RunReader:
         """The object in a file. Raises `RecordError`."""
         needed, _ = self.folder.weighed(path)
         self._parsed_bytes += needed
-        # All parts stand on one page, and a record may hold thousands of evaluations and replays.
+        # All parts are on one page, and a record may hold thousands of evaluations and replays.
         if self._parsed_bytes > MAX_PARSED_BYTES:
             raise RecordError(f"{path.relative_to(self.run).as_posix()} is left out: more values than a page shows")
         return self.folder.object(path)
@@ -191,7 +191,7 @@ def _parts(plan: dict[str, Any]) -> list[MemoryPart]:
         return [MemoryPart(name=part["name"], size_bytes=part["size_bytes"]) for part in named if part["size_bytes"]]
     breakdown = plan.get("breakdown", {})
     sizes = {name: breakdown.get(name, 0) for name in ("arguments", "temporaries", "outputs", "code")}
-    sizes["outputs"] -= breakdown.get("aliased", 0)  # these lie in the arguments' place
+    sizes["outputs"] -= breakdown.get("aliased", 0)  # these are in the arguments' place
     return [MemoryPart(name=name, size_bytes=size) for name, size in sizes.items() if size > 0]
 
 

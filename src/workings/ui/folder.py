@@ -43,13 +43,13 @@ class Folder:
     _growing: Lock = field(default_factory=Lock)
 
     def runs(self) -> list[Path]:
-        """Run directories and evaluations that stand alone, sealed or not, by name."""
+        """Run directories and evaluations that are standalone, sealed or not, by name."""
         return sorted(_find(self.root, MAX_DEPTH))
 
     def path(self, name: str) -> Path:
         """The place of a run by its name, which is its path below the folder.
 
-        A run that is not sealed yet lies under another name; both find it, before and after it is sealed, so that an
+        A run that is not sealed yet is under another name; both find it, before and after it is sealed, so that an
         address stays good.
 
         Raises:
@@ -133,11 +133,11 @@ class Folder:
             tail = self._tails.pop(path, None)
             if tail is None or not tail.continues():
                 tail = Tail(path, self._make_room)
-            self._tails[path] = tail  # the newest stands last
+            self._tails[path] = tail  # the newest is last
         return tail
 
     def _make_room(self, tail: Tail, needed: int) -> None:
-        """Let go of the files that nobody asked for the longest, so that more lines of this one can be kept."""
+        """Let go of the files that no one asked for the longest, so that more lines of this one can be kept."""
         refuse_too_large(tail.bytes + needed, tail.path.name)
         with self._growing:
             kept_bytes = needed + sum(open_tail.bytes for open_tail in self._tails.values())
@@ -148,7 +148,7 @@ class Folder:
                 self._columns = {run: columns for run, columns in self._columns.items() if columns[0] is not old}
 
     def state(self, run: Path) -> str:
-        """`running`, `complete`, `interrupted`, `failed`, or `stopped`: not sealed, and nobody writes it."""
+        """`running`, `complete`, `interrupted`, `failed`, or `stopped`: not sealed, and no one writes it."""
         if (run / SEAL).is_file():
             return str(self.object(run / SEAL).get("status", "unknown"))
         return "running" if _written_now(run) else "stopped"
@@ -156,7 +156,7 @@ class Folder:
 
 def _find(folder: Path, depth: int) -> Iterator[Path]:
     """Units below a folder; the inside of a unit is not searched, links are not followed."""
-    # What lies in a unit belongs to it, and asking stops there: a run of thousands of files costs one look.
+    # What is in a unit belongs to it, and asking stops there: a run of thousands of files costs one look.
     if _is_unit(folder):
         yield folder
         return
@@ -180,7 +180,7 @@ def _is_unit(path: Path) -> bool:
 
 def _metrics(tail: Tail) -> list[dict[str, Any]]:
     lines = tail.lines()
-    # One value for both, so that no other thread puts its own count beside these lines.
+    # One value for both, so that no other thread puts its own count next to these lines.
     seen, metrics = tail.derived or (0, [])
     if seen != len(lines):
         # A new list: another thread may be reading the one before.
@@ -197,9 +197,9 @@ def _is_metric(line: dict[str, Any]) -> bool:
 
 
 def _written_now(run: Path) -> bool:
-    """Whether a writer holds the run's lock; where nobody can tell, whether its log is younger than `QUIET_SECONDS`."""
+    """Whether a writer holds the run's lock; where no one can tell, whether its log is younger than `QUIET_SECONDS`."""
     try:
-        # The kernel lets go of a lock when its process ends, so a killed run is not taken for a living one.
+        # The kernel lets go of a lock when its process ends, so a killed run is not mistaken for a living one.
         return is_held(run)
     except OSError:
         metrics = run / METRICS

@@ -56,7 +56,7 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers, query = Headers(scope=scope), QueryParams(scope["query_string"])
-        # First of all: with a name of its own that points at 127.0.0.1, a site would count as this page's origin.
+        # First of all: with its own name that points at 127.0.0.1, a site would count as this page's origin.
         if headers.get("host", "") not in self.hosts:
             return PlainTextResponse("This page answers to 127.0.0.1 and localhost only.\n", 421)
         origin = headers.get("origin")

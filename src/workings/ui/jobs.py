@@ -55,7 +55,7 @@ PROGRAM = [sys.executable, "-m", "workings"]
 
 @dataclass(frozen=True)
 class Jobs:
-    """Commands of one folder of runs; what they say lies in the person's cache."""
+    """Commands of one folder of runs; what they say is in the person's cache."""
 
     place: Path
     cwd: Path
@@ -67,21 +67,21 @@ class Jobs:
         identity = f"{time.time_ns():020d}-{secrets.token_hex(3)}"
         folder = self.place / identity
         folder.mkdir(parents=True)
-        # First, because behind `--` it would be taken for an argument.
+        # First, because behind `--` it would be mistaken for an argument.
         words = [*verb.split(), "--json", *arguments]
         atomic.write_json(folder / "job.json", {
             "verb": verb, "arguments": arguments, "argv": [*PROGRAM, *words], "cwd": str(self.cwd),
             "command": shlex.join(["workings", *verb.split(), *arguments]), "started_at": now(),
             "subject": subject, "stamp": stamp})
         with (folder / "child.txt").open("wb") as output:
-            # In a session of its own: Ctrl-C in the page's terminal goes to the page's group of processes only.
+            # In its own session: Ctrl-C in the page's terminal goes to the page's group of processes only.
             child = subprocess.Popen([sys.executable, "-m", "workings.ui.job_child", str(folder)], cwd=self.cwd,
                                      stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
         threading.Thread(target=child.wait, daemon=True).start()  # so that an ended child leaves no zombie
         return self.get(identity)
 
     def get(self, identity: str) -> Job:
-        """One command as it stands now. Raises `RequestError` for an unknown one."""
+        """One command as it is now. Raises `RequestError` for an unknown one."""
         folder = self._folder(identity)
         job = json.loads((folder / "job.json").read_bytes())
         ended = _ended(folder)
@@ -99,7 +99,7 @@ class Jobs:
 
     def about(self, verb: str, subject: str, limit: int) -> list[Job]:
         """The newest jobs of one command about a run, among the newest 200 jobs."""
-        # What a command is about stands in a small file; its output, which is not small, is read of the found ones.
+        # What a command is about is in a small file; its output, which is not small, is read of the found ones.
         jobs = ((name, json.loads((self.place / name / "job.json").read_bytes())) for name in self._names(200))
         names = (name for name, job in jobs if job["verb"] == verb and job["subject"] == subject)
         return [self.get(name) for name in islice(names, limit)]
@@ -164,7 +164,7 @@ class Jobs:
 
 
 def _ended(folder: Path) -> dict[str, Any] | None:
-    """Exit code and end of a command; None while there are none."""
+    """Exit code and end of a command; None while none exist."""
     path = folder / "exit.json"
     ending: dict[str, Any] | None = json.loads(path.read_bytes()) if path.is_file() else None
     return ending
@@ -181,7 +181,7 @@ def _end(path: Path) -> str:
 
 
 def _split(text: str) -> tuple[str, dict[str, Any] | None]:
-    """Everything before the answer, and the answer, which is the last line; an error is none, and stands in the log."""
+    """Everything before the answer, and the answer, which is the last line; an error is not one, and is in the log."""
     before, _, last = text.rstrip("\n").rpartition("\n")
     try:
         value = json.loads(last)
@@ -203,7 +203,7 @@ def ask(words: list[str], cwd: Path) -> dict[str, Any]:
         RequestError: it gave no answer; what it said is in the message.
     """
     # An exit code of 1 is an answer as well (`data check` found something), so only the output decides. Standard input
-    # is empty: a question on it ends at once instead of waiting for somebody.
+    # is empty: a question on it ends at once instead of waiting for someone.
     try:
         done = subprocess.run([sys.executable, "-m", "workings", *words, "--json"], cwd=cwd, text=True,
                               stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_SECONDS, check=False)

@@ -13,7 +13,7 @@ from workings.record import atomic
 from workings.record.untrusted_files import read_plain
 
 SUFFIX = ".tags.json"
-"""Ending of the file beside the folder of runs: it moves with the project, and nothing in the folder changes."""
+"""Ending of the file next to the folder of runs: it moves with the project, and nothing in the folder changes."""
 MAX_TAGS = 20
 _TAG = re.compile(r"[^\s,]{1,40}")
 
@@ -55,13 +55,13 @@ class LabelStore:
         """Note this of a run, and nothing more of what was noted before.
 
         Raises:
-            RecordError: the file that is there is none of ours.
+            RecordError: the file that is there is not one of ours.
             StorageError: it cannot be written.
         """
         # Read and written under one lock, so that of two labels set at once none is lost.
         with self._writing:
             labels = self._read()
-            # An empty label is none, and the file does not grow by it.
+            # An empty label is not one, and the file does not grow by it.
             if label == Label():
                 labels.pop(run, None)
             else:

@@ -79,7 +79,7 @@ class RunRow(BaseModel):
     samples: SampleCounts | None = None
     verified: Verified | None = None
     earlier_of: str = Field(default="", description="The run that went on from this one, which was interrupted")
-    base: str = Field(default="", description="The evaluation of the model that it began with, beside it")
+    base: str = Field(default="", description="The evaluation of the model that it began with, next to it")
     base_accuracy: Accuracy | None = None
     base_of: list[str] = Field(default=[], description="Of such an evaluation: the runs that began with its model")
     phase: str = Field(default="", description="What its process does now, where the log does not say it")
@@ -114,8 +114,8 @@ def run_rows(folder: Folder, verified: dict[str, Verified], phases: Mapping[str,
 
 
 def _find_bases(folder: Folder, rows: list[RunRow]) -> None:
-    """Tell runs which evaluation beside them is that of the model that they began with."""
-    # By folder and model: a base counts for the runs beside it only.
+    """Tell runs which evaluation next to them is that of the model that they began with."""
+    # By folder and model: a base counts for the runs next to it only.
     bases: dict[tuple[str, str], RunRow] = {}
     for row in rows:
         if row.kind == "evaluation" and (began := _began_with(folder, row)):
@@ -173,7 +173,7 @@ def run_row(folder: Folder, path: Path, verified: dict[str, Verified]) -> RunRow
             return _unsealed(folder, path, name)
         if (path / SEAL).is_file() and folder.object(path / SEAL).get("unit") == SAMPLED:
             return _samples(folder, path, name, verified)
-        # Evaluations that stand alone have a seal and no manifest.
+        # Evaluations that are standalone have a seal and no manifest.
         if not (path / MANIFEST).is_file():
             return RunRow(name=name, kind="evaluation", state=_state(folder.state(path)),
                           accuracy=_accuracy(folder, path), verified=verified.get(name))

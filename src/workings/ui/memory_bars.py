@@ -1,4 +1,4 @@
-"""Bars of memory against a limit, as SVG with a text alternative; the numbers stand in a table beside them."""
+"""Bars of memory against a limit, as SVG with a text alternative; the numbers are in a table next to them."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,7 +13,7 @@ MAX_LIMIT_RATIO = 50
 PART_GROUPS = (("parameters",), ("moments", "master weights"),
          ("gradient", "head gradient", "embedding in fp32", "update in"),
          ("activations",), ("weights", "copy of the head", "reference", "teacher"), ("keys and values", "cache"))
-"""Beginnings of the names of parts with a colour of their own, the same in every figure and table."""
+"""Beginnings of the names of parts with their own colour, the same in every figure and table."""
 
 
 def memory_bar(memory: DeviceMemory) -> Markup | None:
@@ -41,7 +41,7 @@ def in_both_widths(draw: Callable[[int], Markup]) -> Markup:
 def stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int, longest: int = 0) -> Markup:
     """One row a bar: its parts side by side, the limit as a line; in words where it is far away.
 
-    Sizes in bytes. ``longest`` is what the figures beside this one have to show, so that all have one scale.
+    Sizes in bytes. ``longest`` is what the figures next to this one have to show, so that all have one scale.
     """
     return in_both_widths(lambda width: _stacked_bars(bars, limit, longest, width))
 
@@ -61,7 +61,7 @@ def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: 
         rows.append(Markup('<text class="row" x="{x}" y="{y}">{text}</text>').format(
             x=LEFT, y=y - 5, text=f"{name}: {byte_text(total)}"))
         for part, size in parts:
-            # `Markup.format` escapes what it fills in, so names from a plan of somebody else stay text.
+            # `Markup.format` escapes what it fills in, so names from a plan of someone else stay text.
             rows.append(Markup('<rect class="part p{n}" x="{x:.1f}" y="{y}" width="{w:.1f}" height="{h}"><title>'
                                "{text}</title></rect>").format(n=part_number(part), x=x, y=y, w=size * scale,
                                                                h=HEIGHT - 8, text=f"{part}: {byte_text(size)}"))

@@ -46,7 +46,7 @@ def facts(values: dict[str, Any]) -> dict[str, str]:
 
 
 def coded(text: str) -> Markup:
-    """A key's help, which is written in Markdown: what stands between backticks as code."""
+    """A key's help, which is written in Markdown: what is between backticks as code."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped
 
 

@@ -68,7 +68,7 @@ def pairs_page(reader: PairReader, run: Path, name: str, *, ranked: Ranked, name
     rows = reader.rows(run)
     chosen_rows = [row for row in rows if named.casefold() in row.id.casefold()]
     if ranked != "data":
-        # Those that nobody asked about stand last either way.
+        # Those that no one asked about are last either way.
         sorted_rows = sorted((row for row in chosen_rows if row.chosen is not None), key=lambda row: row.margin)
         chosen_rows = (sorted_rows if ranked == "least" else sorted_rows[::-1]) + [row for row in chosen_rows
                                                                                    if row.chosen is None]

@@ -23,7 +23,7 @@ _WORD = re.compile(r"[a-z][a-z0-9_.]*=[^\0\n]{1,500}")
 def recipe_files(folder: Folder) -> list[str]:
     """Recipes written in the folder: YAML files that name a model and data, outside of runs; at most `RECIPES`."""
     files = []
-    # Two folders deep only: below that lie the runs, and walking all their files would take seconds.
+    # Two folders deep only: below that are the runs, and walking all their files would take seconds.
     for path in sorted([*folder.root.glob("*.y*ml"), *folder.root.glob("*/*.y*ml"), *folder.root.glob("*/*/*.y*ml")]):
         inside_run = any((parent / MANIFEST).is_file() for parent in path.parents)
         if not path.is_symlink() and path.is_file() and not inside_run and _looks_like_recipe(path):

@@ -53,7 +53,7 @@ class RolloutReader:
 
 
 def _divergences(rollout: Rollout) -> Divergences:
-    # A run with rewards may have recorded what a frozen model says, too, which nobody learned from alone.
+    # A run with rewards may have recorded what a frozen model says, too, which no one learned from alone.
     if not rollout.reference_log_probs or rollout.groups[0].is_rewarded:
         return {}
     return {(prompt.item.id, sample.seed): float(np.mean(np.asarray(sample.completion.log_probs,

@@ -176,7 +176,7 @@ def prompt_history(reader: RolloutReader, run: Path, prompt: str, *, page: int) 
 def _weights(run: Path) -> dict[str, float]:
     try:
         return {str(entry["name"]): float(entry["weight"]) for entry in read_json(run / REWARDS)}
-    # Without it the values stand there alone.
+    # Without it the values are there alone.
     except (OSError, RecordError, ValueError, KeyError, TypeError):
         return {}
 
@@ -198,7 +198,7 @@ def _writer(reader: RolloutReader, run: Path, most: int) -> Callable[[DrawnGroup
                                advantage=sample.advantage, divergence=divergence, tokens=len(sample.completion.tokens))
 
     def group(outline: DrawnGroup, step: int) -> PageGroup:
-        # Keyed by prompt and seed: a prompt has several completions, and each has a seed of its own.
+        # Keyed by prompt and seed: a prompt has several completions, and each has its own seed.
         item, divergences = outline.prompt.item, reader.divergences(run, step)
         return PageGroup(id=item.id, prompt=visible(item.prompt), expected=visible(item.expected_answer), step=step,
                           epoch=outline.epoch, learned=outline.kept,

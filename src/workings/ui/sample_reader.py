@@ -98,7 +98,7 @@ def _prompts(file: BinaryIO) -> Iterator[tuple[int, list[Row]]]:
         row = loads(line)
         if not isinstance(row, dict) or not isinstance(row.get("id"), str):
             raise RecordError(f"{PREDICTIONS} has a line that is not a scored prediction")
-        # The samples of a prompt stand together, so memory holds one prompt's texts and not the file's.
+        # The samples of a prompt are together, so memory holds one prompt's texts and not the file's.
         if rows and rows[0]["id"] != row["id"]:
             yield begin, rows
             begin, rows = end, []

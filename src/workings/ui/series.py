@@ -123,7 +123,7 @@ class Columns:
 
     def _rewarded(self, new: Sequence[dict[str, float]]) -> dict[str, Values]:
         names = dict.fromkeys([*self.rewarded, *(name for values in new for name in values)])
-        # Which names there are is said by the lines alone, and somebody else's may have a new one each.
+        # Which names there are is said by the lines alone, and someone else's may have a new one each.
         named = [name for name in names if name.startswith(PREFIXES)]
         left_out = set(named[MAX_NAMES:])
         before = np.full(self.count, NONE)
@@ -158,7 +158,7 @@ def curves(columns: Columns, x: XAxis, low: float | None = None, high: float | N
             instead = "divergence from the teacher" if "kl_teacher" in columns.rewarded else "reward"
             series = Series(key="objective", title="Value of the objective", unit="", x=[], y=[],
                             note=OBJECTIVE.format(instead=instead))
-        # That of pairs stands among the panels.
+        # That of pairs is among the panels.
         if not (key == "loss" and "preference_loss" in columns.rewarded):
             lines.append(_series(columns[key], at, inside, span, series))
     first = [_series(values, at, inside, span, series) for values, series in _rewarded(columns.rewarded)]
@@ -166,7 +166,7 @@ def curves(columns: Columns, x: XAxis, low: float | None = None, high: float | N
 
 
 def _series(values: Values, at: Values, inside: NDArray[np.bool_], span: int, empty: Series) -> Series:
-    """A curve with what it has inside of the range; without points where there is none."""
+    """A curve with what it has inside of the range; without points where none exists."""
     shown = inside & np.isfinite(values)
     values, axis = values[shown], at[shown]
     if not len(values):

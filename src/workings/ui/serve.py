@@ -30,7 +30,7 @@ class PageServer(uvicorn.Server):
 def kept_token(root: Path, *, new: bool = False) -> str:
     """The token of the page over a folder: the same at every start, so that links and bookmarks stay good.
 
-    It lies in the person's cache in a file that only they can read. ``new`` makes another one; links with the one
+    It is in the person's cache in a file that only they can read. ``new`` makes another one; links with the one
     before open nothing any more.
     """
     path = page_directory(root) / "token"
@@ -69,7 +69,7 @@ def serve(root: Path, port: int, *, open_browser: bool, say: Callable[[str], Non
     print(link, flush=True)  # noqa: T201  the link is the answer of this command
     if open_browser:
         webbrowser.open(link)
-    # Without a configuration of its own: that would close every handler of the process, and absl's closes its stream.
+    # Without its own configuration: that would close every handler of the process, and absl's closes its stream.
     config = uvicorn.Config(make_app(root, token=token, port=port), log_level="warning", log_config=None,
                             access_log=False, server_header=False, timeout_graceful_shutdown=2)
     with open_page(root, f"http://{HOST}:{port}"):

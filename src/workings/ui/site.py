@@ -43,7 +43,7 @@ def _environment() -> jinja2.Environment:
 
 def page_directory(root: Path) -> Path:
     """Directory for the page's own files in the person's cache: the folder of runs is not changed."""
-    # By the folder's path, so that two folders have jobs of their own.
+    # By the folder's path, so that two folders have their own jobs.
     return cache_directory() / "ui" / bytes_digest(str(root.resolve()).encode())[:16]
 
 
@@ -67,7 +67,7 @@ class Site:
 
     @classmethod
     def over(cls, root: Path) -> "Site":
-        """The page over a folder; jobs and verdicts lie in the person's cache, under the folder's digest."""
+        """The page over a folder; jobs and verdicts are in the person's cache, under the folder's digest."""
         folder = Folder(root.resolve())
         return cls(folder=folder, jobs=Jobs(page_directory(root) / "jobs", root.resolve()),
                    labels=LabelStore.beside(root.resolve()),

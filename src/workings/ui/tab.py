@@ -82,7 +82,7 @@ class Tab:
     query: type[BaseModel] = NoQuery
     """The parameters that it takes from the page's address, each with a default."""
     values: Callable[[Site, OpenedRun, Any], Mapping[str, Any]] = lambda site, run, query: {}
-    """Values of its template beside the run itself; the third argument has the fields of ``query``."""
+    """Values of its template next to the run itself; the third argument has the fields of ``query``."""
     answer: Callable[..., BaseModel] | None = None
     """JSON twin at ``/api/KEY/RUN``: called with the `Site`, the run's ``name`` and further parameters of the
     address. Its annotations are the schema, and its docstring is the description. None: ``/api/run/RUN`` says it."""

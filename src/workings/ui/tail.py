@@ -12,7 +12,7 @@ from workings.errors import RecordError
 from workings.record.untrusted_files import open_plain, parsed_bytes
 
 BLOCK_BYTES = 4 << 20
-"""Read at a time: parsing takes several times as much beside what comes of it."""
+"""Read at a time: parsing takes several times as much next to what comes of it."""
 MAX_LINE_BYTES = 32 << 20
 """A longer line does not belong to a log."""
 
@@ -45,7 +45,7 @@ class Tail:
     def lines(self) -> list[dict[str, Any]]:
         """All lines so far that are JSON objects; a damaged line is left out (`workings verify` names it).
 
-        The list does not change: lines that come later stand in another one.
+        The list does not change: lines that come later are in another one.
 
         Raises:
             RecordError: it is not a plain file, or would fill the memory.
@@ -69,7 +69,7 @@ class Tail:
     def _complete_lines(self, file: BinaryIO) -> bytes:
         """The next lines; nothing at the end, where the writer may be in the middle of a line."""
         data = file.read(BLOCK_BYTES)
-        # What stands behind the last line break is read again, with the next block.
+        # What is behind the last line break is read again, with the next block.
         while (end := data.rfind(b"\n") + 1) == 0 and (more := file.read(BLOCK_BYTES)):
             data += more
             if len(data) > MAX_LINE_BYTES:

@@ -35,7 +35,7 @@ def time_lines(run: Path) -> list[TimeLine]:
     by_prompt: dict[str, dict[int, AnswerAt]] = {}
     try:
         log = open_plain(run / LOG)
-    except RecordError:  # there is none, or it is no plain file: the other tabs are shown all the same
+    except RecordError:  # none exists, or it is no plain file: the other tabs are shown all the same
         return []
     taken = 0
     with log as file:

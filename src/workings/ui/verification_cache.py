@@ -115,7 +115,7 @@ class VerificationCache:
         """Digest of the run's path, the bytes of its sums, and the state of every file in it; or empty."""
         # Files are not read, which would take minutes. Sums alone would let a run with an honest one's sums and other
         # files take over its verdict: a file that was written, moved or put in another's place since has another
-        # number or another time of change, which nobody sets by hand.
+        # number or another time of change, which no one sets by hand.
         if not (run / SUMS).is_file():
             return ""
         digest, seen = hashlib.sha256(str(run.resolve()).encode()), 0
@@ -123,7 +123,7 @@ class VerificationCache:
             for folder, folders, names in os.walk(run):
                 folders.sort()
                 seen += len(names) + len(folders)
-                if seen > MAX_FILES:  # no record has so many, and somebody else's folder should not cost minutes
+                if seen > MAX_FILES:  # no record has so many, and someone else's folder should not cost minutes
                     return ""
                 for name in sorted(names):
                     path = Path(folder, name)

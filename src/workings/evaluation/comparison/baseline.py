@@ -60,12 +60,12 @@ def read_baseline(folder: Path, name: str, items_digest: str) -> Baseline:
     """The baseline of this name for these items.
 
     Raises:
-        RequestError: there is none; says for which items there are some.
+        RequestError: none exists; says for which items there are some.
         RecordError: the file is not one of ours.
     """
     path = baseline_path(folder, name, items_digest)
     if not path.is_file():
-        # Beside it in the folder of this name lie its baselines for other items: the file's name is the items' digest.
+        # Next to it in the folder of this name are its baselines for other items: the file's name is the items' digest.
         others = sorted(path.parent.glob("*.json")) if path.parent.is_dir() else []
         hint = f"; there are {len(others)} for other items" if others else ""
         raise RequestError(f"--baseline {name}: none for items {items_digest[:16]}… in {folder}{hint}",
@@ -96,7 +96,7 @@ def list_baselines(folder: Path) -> list[dict[str, Any]]:
     baselines = []
     for path in sorted(folder.glob("*/*.json")):
         value = loads(path.read_bytes())
-        # Other JSON may lie in the folder, which is a person's own.
+        # Other JSON may be in the folder, which is a person's own.
         if isinstance(value, dict) and value.get("schema") == SCHEMA:
             scores = [float(entry["score"]) for entry in value["results"]]
             baselines.append({"name": value["name"], "source": value["source"], "items": len(scores),

@@ -153,7 +153,7 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
     difference = paired_difference(pairs)
     equivalence = None if equivalent_within is None else paired_equivalence(pairs, equivalent_within)
     verdict = difference.verdict
-    # A difference that is shown stays `better` or `worse` even where it lies within the margin.
+    # A difference that is shown stays `better` or `worse` even where it is within the margin.
     if verdict == "inconclusive" and isinstance(equivalence, Equivalence) and equivalence.shown:
         verdict = "equivalent"
     # No verdict follows from the intervals of the two accuracies: it comes of the paired differences.
@@ -221,7 +221,7 @@ def comparison_text(comparison: Comparison) -> str:
         pair_difference = comparison.difference
         lines += ["items by what changed from A to B:", *flips_text(comparison.flips)]
         if isinstance(pair_difference.mcnemar, float):
-            lines.append(f"exact McNemar beside it: {p_text(pair_difference.mcnemar)}")
+            lines.append(f"exact McNemar next to it: {p_text(pair_difference.mcnemar)}")
     # One section is the whole set again.
     if len(comparison.sections) > 1:
         lines.append(f"by section ({len(comparison.sections)} looked at, so p values are Holm's):")
@@ -238,7 +238,7 @@ def _sections(pairs: Sequence[tuple[ItemResult, ItemResult]]) -> list[SectionDel
     groups: dict[str, list[tuple[ItemResult, ItemResult]]] = {}
     for pair in pairs:
         groups.setdefault(pair[0].section, []).append(pair)
-    # A fixed order: Holm's adjusted values are listed beside the names.
+    # A fixed order: Holm's adjusted values are listed next to the names.
     names = sorted(groups)
     differences = [paired_difference(groups[name]) for name in names]
     # Of twenty sections that do not differ, one shows a difference by chance.

@@ -84,7 +84,7 @@ class GateResult:
         lower = "" if HIGHER_IS_BETTER[self.metric] else " (lower is better, so the sign is turned)"
         interval = (f"95 % interval {self.interval.low:+.4f} to {self.interval.high:+.4f}"
                     if isinstance(self.interval, Interval) else f"no interval: {self.interval}")
-        # "Stays open" is an answer of its own: with few items neither side is shown, and a run must not pass by that.
+        # "Stays open" is its own answer: with few items neither side is shown, and a run must not pass by that.
         reason = {"pass": f"a drop of more than {self.max_drop:g} is ruled out",
                   "fail": f"it dropped by more than {self.max_drop:g}",
                   "inconclusive": f"whether it dropped by more than {self.max_drop:g} stays open"}[self.verdict]
@@ -110,7 +110,7 @@ def gate(run: Path, *, baseline: str, folder: Path, metric: str, max_drop: float
     Args:
         run: a run directory or evaluation.
         baseline: name given to ``baseline set``.
-        folder: where baselines stand.
+        folder: where baselines are.
         metric: one of `HIGHER_IS_BETTER`.
         max_drop: largest allowed loss, in the metric's own unit (0.02: two points of accuracy); not negative.
 
@@ -183,8 +183,8 @@ def _matching(run: Path, baseline: str, folder: Path) -> Any:
 def _decide(interval: Interval | str, max_drop: float) -> str:
     if isinstance(interval, str):
         return "inconclusive"
-    # The allowed drop stands where a comparison has zero.
-    # The whole interval lies above what is allowed: a non-inferiority test at 2.5 %.
+    # The allowed drop is where a comparison has zero.
+    # The whole interval is above what is allowed: a non-inferiority test at 2.5 %.
     if interval.low > -max_drop:
         return "pass"
     return "fail" if interval.high < -max_drop else "inconclusive"

@@ -34,7 +34,7 @@ class HeldOutChange:
     def sentence(self) -> str:
         """For the log: `the reward rose from 0.42 to 0.61, the held-out score did not: +1.6 points [-6.1, +9.3] …`."""
         score, before, after = self.difference.verdict, f"{self.reward_before:.2f}", f"{self.reward_after:.2f}"
-        # By the digits that are shown: nobody can see how "0.00" rose to "0.00".
+        # By the digits that are shown: no one can see how "0.00" rose to "0.00".
         reward = (f"stayed at {after}" if before == after else
                   f"{'rose' if self.reward_after > self.reward_before else 'fell'} from {before} to {after}")
         if reward.startswith("rose"):

@@ -13,7 +13,7 @@ from workings.evaluation.statistics.intervals import Interval
 from workings.record.number_text import percent
 
 MOST_WITHOUT_ANSWER = 0.2
-"""Share of completions without an answer, above which a verdict has to stand the most generous reading of them."""
+"""Share of completions without an answer, above which a verdict has to be the most generous reading of them."""
 MOST_APART = 0.1
 """Difference of these shares, above which it has to do so as well."""
 MOST_ALIKE = 0.9
@@ -63,7 +63,7 @@ def pooled(name: str, sides: Sequence[MeasuredSide]) -> MeasuredSide:
 
 
 def refusals(a: MeasuredSide, b: MeasuredSide, verdict: str) -> list[str]:
-    """Why a verdict on B that the statistics allow is not given, with what to do; empty where it is, or is none."""
+    """Why a verdict on B that the statistics allow is not given, with what to do; empty where it is, or is not one."""
     if verdict == "better":
         return reasons_against(b, a, lambda ahead, behind: paired_values(behind, ahead, a.clusters).verdict == verdict)
     if verdict == "worse":

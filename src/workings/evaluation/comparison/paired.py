@@ -120,8 +120,8 @@ class PairedDifference:
 
     @property
     def verdict(self) -> str:
-        """`better`, `worse` or `inconclusive`, by where the interval lies."""
-        # An end that lies exactly at zero is not enough for a claim.
+        """`better`, `worse` or `inconclusive`, by where the interval is."""
+        # An end that is exactly at zero is not enough for a claim.
         if isinstance(self.interval, str) or self.interval.low <= 0 <= self.interval.high:
             return "inconclusive"
         return "better" if self.interval.low > 0 else "worse"

@@ -86,7 +86,7 @@ def pass_table(a: EvaluationRecord, b: EvaluationRecord, order: Sequence[tuple[s
 def _rate(values: Sequence[float], clusters: Sequence[str]) -> PassRate:
     independent = len(set(cluster_names(clusters))) == len(values) > 1
     between = any(value not in (0.0, 1.0) for value in values)
-    # Estimates of pass@k lie between 0 and 1, and near the ends a t interval would be far too narrow.
+    # Estimates of pass@k are between 0 and 1, and near the ends a t interval would be far too narrow.
     interval = wilson_effective(values) if independent and between else mean_interval(values, clusters)
     if isinstance(interval, Interval):  # a t interval of clusters knows no bounds, and a share has two
         interval = replace(interval, low=max(0.0, interval.low), high=min(1.0, interval.high))

@@ -57,7 +57,7 @@ class Ranking:
                 if self.best else
                 f"{name} reaches the most, {cell}, but is not shown to be better than each of the other {count} runs; "
                 "no best one is named.")
-        # The leader's stands in each comparison.
+        # The leader's is in each comparison.
         warnings = dict.fromkeys(warning for comparison in self.comparisons for warning in comparison.warnings)
         return " ".join([text, *warnings])
 

@@ -65,7 +65,7 @@ class SeedsComparison:
     difference: PairedDifference
     """Over items, of the means over seeds: says something about these runs."""
     method_interval: Interval | str
-    """Welch's interval of the difference between seeds: says something about the method; or why there is none."""
+    """Welch's interval of the difference between seeds: says something about the method; or why none exists."""
     equivalence: Equivalence | str | None = None
     """Over items, within the margin that was asked for, or why nothing is said; None: it was not asked for."""
     method_equivalence: Equivalence | None = None
@@ -201,7 +201,7 @@ def _refuse_repeated(side: Sequence[EvaluationRecord]) -> None:
     record_of_key: dict[object, EvaluationRecord] = {}
     for record in side:
         model = record.config["made_from"]
-        # Weights that were not trained here have no root digest; their evaluation's own stands for them.
+        # Weights that were not trained here have no root digest; their evaluation's own represents them.
         same: dict[object, str] = {model if isinstance(model, str) else record.root: "one run twice"}
         if record.run is not None:
             manifest = RunRecord.open(record.run).manifest

@@ -92,7 +92,7 @@ def _end(above: Callable[[float], float], low: float, high: float) -> float:
 
 def welch_mean(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE) -> MeanResult:
     """Welch's t test of mean(b) - mean(a), Satterthwaite's degrees of freedom; at least two values a side."""
-    # Each side has a variance of its own (Welch, 1947): two methods need not vary alike.
+    # Each side has its own variance (Welch, 1947): two methods need not vary alike.
     shares = [float(np.var(values, ddof=1)) / len(values) for values in (a, b)]
     difference = float(np.mean(b) - np.mean(a))
     variance = math.fsum(shares)

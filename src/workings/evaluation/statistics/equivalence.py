@@ -1,7 +1,7 @@
 """Equivalence within a margin: are two models shown to differ by less than was said to matter (TOST)?
 
 Two one-sided tests (Schuirmann, 1987), each at 5 %: that B is not worse than A by the margin, and that it is not better
-by it. Both hold exactly where the 90 % interval of the same method lies within the margin. "Not shown to differ" is
+by it. Both hold exactly where the 90 % interval of the same method is within the margin. "Not shown to differ" is
 something else: few items never show anything.
 """
 
@@ -70,5 +70,5 @@ def _of_means(mean: Callable[[float], MeanResult], margin: float) -> Equivalence
 
 def _upper(mean: float, two_sided: float) -> float:
     """One-sided p value of "the mean is not above zero"."""
-    # The two tails are equal, so one of them is half of both, on the side where the mean lies.
+    # The two tails are equal, so one of them is half of both, on the side where the mean is.
     return two_sided / 2 if mean > 0 else 1 - two_sided / 2

@@ -59,7 +59,7 @@ def wilson_effective(values: Sequence[float]) -> Interval:
     """Wilson's interval of a mean of values from 0 to 1, such as estimates of pass@k, over independent items.
 
     It is that of as many right-or-wrong items as would vary as much: ``n_eff = m (1 - m) / error**2``, never fewer
-    than there are items, because nothing between 0 and 1 varies more. Where fewer than 20 values lie off the nearer end
+    than there are items, because nothing between 0 and 1 varies more. Where fewer than 20 values are off the nearer end
     their spread is hardly known, and the items themselves count. Student's t and the bootstrap, which believe that
     spread, cover far too little near 0 and 1 (`proof/statistics.json`).
 

@@ -11,10 +11,10 @@ from workings.models.shape import ModelShape
 
 
 class SlidingGemma(Family):
-    """Base class of Gemma 2 and 3: sliding layers, soft caps, and a scale of scores of their own."""
+    """Base class of Gemma 2 and 3: sliding layers, soft caps, and their own scale of scores."""
 
     def with_small_windows(self, shape: ModelShape) -> ModelShape:
-        """Scores have a scale of their own as well."""
+        """Scores have their own scale as well."""
         return replace(super().with_small_windows(shape), query_scale=0.125)
 
     def read_attention(self, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Gemma 4, text: global layers with heads of their own size, shared keys and values, and per-layer embeddings.
+"""Gemma 4, text: global layers with their own head size, shared keys and values, and per-layer embeddings.
 
 Its layers differ in their tensors. Global layers have wider and fewer heads, and in the larger models no values of
 their own; the last layers of E2B and E4B have neither keys nor values. E2B and E4B look every token up in a second
-table, which gives each layer a few numbers of its own; with 2.3 billion parameters it is half of E2B.
+table, which gives each layer its own few numbers; with 2.3 billion parameters it is half of E2B.
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ def _of_global_layers(config: Mapping[str, Any], key: str, earlier: str) -> int:
         earlier: its own key, which published models have.
 
     Raises:
-        RequestError: sizes that are none, or are not those of all global layers and of no other.
+        RequestError: sizes that are invalid, or are not those of all global layers and of no other.
     """
     own = config.get("per_layer_config")
     if own is None:
@@ -67,19 +67,19 @@ class Gemma4(Family):
     def check(self, shape: ModelShape) -> None:
         """Raise `RequestError` for sizes that a Gemma 4 cannot have."""
         super().check(shape)
-        # The last layers attend to keys of an earlier one of their own kind, so each kind needs one that has keys.
+        # The last layers attend to the keys of an earlier layer of the same kind, so each kind needs one with keys.
         own = range(shape.layers - shape.shared_kv_layers)
         lonely = [i for i in range(shape.layers) if shape.shares_keys(i)
                   and not any(shape.slides(j) == shape.slides(i) for j in own)]
         if lonely:
             raise RequestError(f"shared_kv_layers: {shape.shared_kv_layers} of {shape.layers}",
-                               f"before them a layer of the kind of layer {lonely[0]} with keys and values of its own",
+                               f"before them a layer of the kind of layer {lonely[0]} with its own keys and values",
                                "fewer shared_kv_layers")
         if shape.slides(shape.layers - 1):
             raise RequestError(f"a gemma4 model whose last layer ({shape.layers - 1}) slides",
                                "a global one: transformers takes it for one, whatever config.json says")
         if shape.shared_mlp_width not in (0, 2 * shape.mlp_width):
-            raise RequestError(f"shared_mlp_width: {shape.shared_mlp_width} beside mlp_width: {shape.mlp_width}",
+            raise RequestError(f"shared_mlp_width: {shape.shared_mlp_width} next to mlp_width: {shape.mlp_width}",
                                "0, or twice mlp_width: config.json has no word for another number",
                                f"shared_mlp_width: {2 * shape.mlp_width}")
         if shape.heads % shape.kv_heads_of(shape.layers - 1):
@@ -87,7 +87,7 @@ class Gemma4(Family):
                                "global_kv_heads divides heads")
 
     def with_small_windows(self, shape: ModelShape) -> ModelShape:
-        """A sliding and a global layer with keys of their own, and one of each without; per-layer embeddings."""
+        """A sliding and a global layer with their own keys, and one of each without; per-layer embeddings."""
         return replace(super().with_small_windows(shape), layers=4, shared_kv_layers=2,
                        shared_mlp_width=2 * shape.mlp_width, global_head_dim=2 * shape.head_dim, per_layer_width=16)
 
@@ -145,7 +145,7 @@ class Gemma4(Family):
             raise RequestError("use_bidirectional_attention: all", "a model in which no token sees what follows it")
         own_table = config.get("vocab_size_per_layer_input", config["vocab_size"])
         if config.get("hidden_size_per_layer_input") and own_table != config["vocab_size"]:
-            raise RequestError(f"vocab_size_per_layer_input: {own_table} beside vocab_size: {config['vocab_size']}",
+            raise RequestError(f"vocab_size_per_layer_input: {own_table} next to vocab_size: {config['vocab_size']}",
                                "per-layer embeddings for every token of the vocabulary")
         shared, width = int(config.get("num_kv_shared_layers") or 0), int(config["intermediate_size"])
         as_values = bool(config.get("attention_k_eq_v"))
@@ -178,7 +178,7 @@ class Gemma4(Family):
             "tie_word_embeddings": shape.tied_embeddings, "hidden_activation": ACTIVATIONS[shape.activation],
             # null is transformers' word for "no cap"; a cap of 0 would divide by zero.
             "final_logit_softcapping": shape.final_softcap or None, "sliding_window": shape.sliding_window,
-            # Written even where it equals the others', because transformers has a default of its own (512).
+            # Written even where it equals the others', because transformers has its own default (512).
             "layer_types": layer_types(shape), "global_head_dim": shape.global_head_dim or shape.head_dim,
             "attention_k_eq_v": shape.keys_as_values,
             "num_global_key_value_heads": shape.global_kv_heads or shape.kv_heads,
@@ -187,7 +187,7 @@ class Gemma4(Family):
             "hidden_size_per_layer_input": shape.per_layer_width, "vocab_size_per_layer_input": shape.vocab_size,
             "enable_moe_block": bool(shape.experts), "num_experts": shape.experts or None,
             "top_k_experts": shape.experts_per_token or None, "moe_intermediate_size": shape.expert_width or None,
-            # Sliding layers turn whole heads by a base of their own; global ones turn a part of each head.
+            # Sliding layers turn whole heads by their own base; global ones turn a part of each head.
             "rope_parameters": {
                 "sliding_attention": {"rope_type": "default", "rope_theta": shape.local_rope_theta},
                 "full_attention": {"rope_type": "proportional", "rope_theta": shape.rope_theta,

@@ -23,7 +23,7 @@ STEP_SIZES = (1e-3, 0.1)
 
 
 def _decay(drawn: float) -> float:
-    """First ``A_log`` of a head: the rates that are drawn lie between 1 and 16."""
+    """First ``A_log`` of a head: the rates that are drawn are between 1 and 16."""
     # `A_log` is the logarithm of the rate, so that training keeps the rate above zero.
     return log(1.0 + 15.0 * drawn)
 
@@ -79,7 +79,7 @@ class Qwen35(Family):
         return shapes | {
             "linear_attn.in_proj_qkv.weight": (mixed, width), "linear_attn.in_proj_z.weight": (values, width),
             "linear_attn.in_proj_b.weight": (heads, width), "linear_attn.in_proj_a.weight": (heads, width),
-            # A filter of its own for every channel.
+            # Its own filter for every channel.
             "linear_attn.conv1d.weight": (mixed, 1, shape.linear_conv_kernel),
             "linear_attn.A_log": (heads,), "linear_attn.dt_bias": (heads,),
             "linear_attn.norm.weight": (shape.linear_value_head_dim,),

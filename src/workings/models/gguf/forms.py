@@ -107,7 +107,7 @@ class _Olmo3(_WrittenForm):
 
     def names(self, shape: ModelShape) -> dict[str, str]:
         names = super().names(shape)
-        # llama.cpp wants a head of its own, as the published models have.
+        # llama.cpp wants its own head, as the published models have.
         return {OUTPUT: names["token_embd.weight"]} | names
 
 

@@ -1,7 +1,7 @@
 """The tokenizer in a GGUF file as files of Hugging Face: byte-pair encoding with merges, or SentencePiece with scores.
 
 A GGUF file names its pre-tokenizer, the rules by which text is cut before pairs are merged, by a word
-(`tokenizer.ggml.pre`). The expressions here are those of the published tokenizers that the words stand for.
+(`tokenizer.ggml.pre`). The expressions here are those of the published tokenizers that the words represent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from workings.errors import RequestError
 
 SPACE = "▁"
-"""Stands for a space in SentencePiece's tokens."""
+"""Represents a space in SentencePiece's tokens."""
 _LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
            r"\s+(?!\S)|\s+")
 _QWEN2 = _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")

@@ -40,7 +40,7 @@ def write_tokenizer(writer: "GGUFWriter", tokenizer: Tokenizer, rows: int) -> No
     merges = [(left, right) for left, right in content["model"]["merges"]]
     texts = {number: text for text, number in tokenizer.ids.items()}
     if any(number >= rows for number in texts):
-        raise _unknown(f"with ids up to {max(texts)} beside an embedding of {rows} rows")
+        raise _unknown(f"with ids up to {max(texts)} next to an embedding of {rows} rows")
     rules = _find_rules(tokenizer, content, merges)
     writer.add_tokenizer_model(rules.model)
     writer.add_tokenizer_pre(rules.pre)
@@ -152,7 +152,7 @@ def _cuts(pre_tokenizer: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def _parts(value: Mapping[str, Any] | None, name: str) -> list[Mapping[str, Any]]:
-    """Members of a sequence in `tokenizer.json`, or the one that stands alone."""
+    """Members of a sequence in `tokenizer.json`, or the one that is standalone."""
     if value is None:
         return []
     return list(value[name]) if value["type"] == "Sequence" else [value]

@@ -1,7 +1,7 @@
 """``python -m workings.reports.live.child NAME``: reads lines from standard input and tells a tracker's library.
 
 The first line has ``project``, ``name`` and ``config``; then each has ``step`` and ``metrics``; the last has ``end``.
-Beside them it tells every ten seconds what the machine does (`workings.hardware.machine_use`).
+Next to them it tells every ten seconds what the machine does (`workings.hardware.machine_use`).
 """
 
 import json

@@ -45,7 +45,7 @@ class RunListeners:
 
     def step(self, line: Mapping[str, Any]) -> None:
         """Hand over a step's line; it is not waited for."""
-        # Not before: nobody wants a run in a tracker whose plan does not fit.
+        # Not before: no one wants a run in a tracker whose plan does not fit.
         if len(self._trackers) < len(self._names):
             self._trackers = [Tracker(name, self._first, self._say) for name in self._names]
         for tracker in self._trackers:

@@ -41,9 +41,9 @@ class Tracker:
         self.name, self._say, self._end_seconds = name, say, end_seconds
         self._lines: queue.Queue[bytes | None] = queue.Queue(waiting_lines)
         self.dropped = 0
-        # A file and no pipe, which a talkative child would fill and then stand still at.
+        # A file and no pipe, which a talkative child would fill and then stop at.
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
-        # In a session of its own: what a terminal signals reaches the run alone.
+        # In its own session: what a terminal signals reaches the run alone.
         self._child = subprocess.Popen(
             [sys.executable, "-m", "workings.reports.live.child", name], stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL, stderr=self._errors, start_new_session=True)
@@ -76,7 +76,7 @@ class Tracker:
             self._say(f"{self.name}: {problem}; the record has everything: workings runs track")
 
     def _put(self, value: Mapping[str, Any]) -> None:
-        # Never waited for: a line that finds no room is dropped, because the step behind it must not stand still.
+        # Never waited for: a line that finds no room is dropped, because the step behind it must not stop.
         try:
             self._lines.put_nowait(json.dumps(value).encode() + b"\n")
         except queue.Full:

@@ -83,7 +83,7 @@ def compared(site: Site, names: list[str], within: float | None = None) -> tuple
             values["comparison"] = comparison.to_json()
         else:
             values["ranking"] = rank(runs).to_json()
-    # That two runs cannot be compared is an answer of its own: what differs between them is shown all the same.
+    # That two runs cannot be compared is its own answer: what differs between them is shown all the same.
     except RequestError as error:
         values["problem"] = f"{error.given}; expected {error.expected}"
     if comparison is not None and comparison.difference is not None:

@@ -66,7 +66,7 @@ def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[st
     if check:
         data, items = loaded.recipe.data, loaded.recipe.evaluation.items
         traces = loaded.path(data.traces)
-        # A recipe may name a file beside itself or a shipped set; what is not a file is passed on as a name.
+        # A recipe may name a file next to itself or a shipped set; what is not a file is passed on as a name.
         words = ["data", "check", str(traces) if traces.exists() else data.traces]
         if items != "none":
             words += ["--against", str(loaded.path(items)) if loaded.path(items).exists() else items]

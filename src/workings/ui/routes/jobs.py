@@ -65,7 +65,7 @@ def router(site: Site) -> APIRouter:
 async def piece_events(site: Site, identity: str, place: int) -> AsyncIterator[str]:
     """A server-sent event for each piece that `workings ask --pieces` wrote, and `end` when it has ended.
 
-    Each event has as its number where it stands in the command's output: a browser that lost the connection says the
+    Each event has as its number where it is in the command's output: a browser that lost the connection says the
     last one, and ``place`` makes it go on there.
     """
     while not site.stopping.is_set():

@@ -68,7 +68,7 @@ def catalog() -> list[TargetRow]:
 
 def what_fits(method: str, length: int) -> Fits:
     """Estimates by formula; compiled verdicts if `workings plan` has cached them."""
-    # A CPU is left out: its memory is that of whoever looks.
+    # A CPU is left out: its memory is that of anyone who looks.
     machines = [target for target in targets().values() if target.platform != "cpu"]
     models: dict[str, list[FitsCell]] = {}
     for cell in matrix_cells(list(published()), [method], length, machines):
@@ -94,7 +94,7 @@ def started(site: Site, recipe: str, chosen: list[str], overrides: list[str]) ->
 
 
 def bars(jobs: list[Job]) -> list[Markup | None]:
-    """The parts of each finished plan against its target's limit, all on one scale; None where there is none."""
+    """The parts of each finished plan against its target's limit, all on one scale; None where none exists."""
     answers: list[dict[str, Any]] = [job.answer or {} for job in jobs]
     parts = [[(str(part["name"]), int(part["size_bytes"])) for part in answer.get("parts", [])
               if int(part["size_bytes"]) > 0] for answer in answers]

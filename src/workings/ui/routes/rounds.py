@@ -18,7 +18,7 @@ from workings.ui.folder import Folder
 from workings.ui.site import Site
 
 REQUEST, RESULT = "improve.json", "rounds.json"
-"""Files of `workings improve` in its folder, beside the runs: the request and the result."""
+"""Files of `workings improve` in its folder, next to the runs: the request and the result."""
 RUNS, SAMPLES, CONTROL = "runs", "samples", "control"
 
 
@@ -138,7 +138,7 @@ def _round(site: Site, name: str, run: Path, before: Path | None) -> RoundShown:
     folder, overall = site.folder, read_scorecard(run)["overall"]
     low, high = recorded_interval(overall)
     values: dict[str, Any] = {}
-    # Samples lie beside the runs, and are called after the round that learns from them.
+    # Samples are next to the runs, and are called after the round that learns from them.
     unit = run.parent.parent / SAMPLES / f"for_round_{name}"
     if before is not None:
         difference = site.compared.get(before, run).difference

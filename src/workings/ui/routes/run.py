@@ -96,7 +96,7 @@ def router(site: Site, tabs: Mapping[str, Tab] = TABS) -> APIRouter:
 
 
 def _file_name(name: str) -> str:
-    # The name stands in quotes in a header: a quote or a line break in it would end the value or add a header.
+    # The name is in quotes in a header: a quote or a line break in it would end the value or add a header.
     return "".join(sign if sign.isalnum() or sign in "-_." else "-" for sign in name)[:100] or "run"
 
 

@@ -38,7 +38,7 @@ class ListQuery(BaseModel):
     order: Literal["up", "down"] = "down"
     column: list[str] = Field(default=[], max_length=12, description="Keys of recipes that are shown as columns")
     group: str = Field(default="", max_length=200, description="A key of the recipes, or folder: runs in groups by it")
-    hidden: bool = Field(default=False, description="Also runs that somebody hid")
+    hidden: bool = Field(default=False, description="Also runs that someone hid")
     earlier: bool = Field(default=False, description="Also interrupted runs that others went on from")
 
     def address(self, **changes: Any) -> str:
@@ -60,7 +60,7 @@ def listed(site: Site, text: str, state: str, sort: str, descending: bool) -> Ru
     passing.sort(key=lambda row: _key(row, sort), reverse=descending)
     if sort == "started_at":
         passing.sort(key=lambda row: row.state != "running")
-    # An untrained model's evaluation is shown in the row of its run, and is no run of its own.
+    # An untrained model's evaluation is shown in the row of its run, and is no run.
     total, found = (sum(not row.base_of for row in run_rows) for run_rows in (rows, passing))
     return RunList(folder=site.folder.root.name, total=total, found=found, rows=passing,
                    differing=_differing([row.settings for row in rows if row.settings]),
@@ -78,7 +78,7 @@ def _key(row: RunRow, sort: str) -> Any:
     if sort == "accuracy":
         return row.accuracy.mean if row.accuracy else -1.0
     if sort == "verified":
-        # A run that reached no level has -1, so one that nobody verified stands below it.
+        # A run that reached no level has -1, so one that no one verified is below it.
         return row.verified.level if row.verified else -2
     if sort == "loss":
         return row.loss if row.loss is not None else float("inf")

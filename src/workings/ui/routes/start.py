@@ -1,6 +1,6 @@
 """`/start`: run the quickstart, train, evaluate, verify, replay as child processes, with the command shown.
 
-A recipe is shown as fields of a form: every key with its value, what it means, and what may stand there.
+A recipe is shown as fields of a form: every key with its value, what it means, and what may be there.
 """
 
 import typing
@@ -30,7 +30,7 @@ class RecipeField(BaseModel):
     key: str = Field(description="Dotted")
     value: str = Field(description="As an override would write it")
     help: str
-    choices: list[str] = Field(default=[], description="What may stand there, where that is a list")
+    choices: list[str] = Field(default=[], description="What may be there, where that is a list")
     number: bool = False
 
 

@@ -115,7 +115,7 @@ class Curves {
     this.sayMean();
   }
 
-  /** What the slider means where it stands, in words. */
+  /** What the slider means where it is, in words. */
   sayMean() {
     const steps = MEANS[this.form.mean.value];
     this.holder.querySelector("[data-mean]").textContent = steps === 0 ? "mean of 1/50 of the steps" : steps === 1 ? "none" : `mean of ${steps} steps`;
@@ -288,7 +288,7 @@ class Curves {
     if (plot.plot) plot.plot.destroy();
     plot.plot = new uPlot(settings, data, plot.body);
     plot.plot.setLegend({ idxs: data.map(lastValue) }, false);
-    // The faint line needs no entry of its own: the mean's has its colour.
+    // The faint line needs no entry: the mean's has its colour.
     plot.body.querySelectorAll(".u-legend .u-series").forEach((entry, index) => { entry.hidden = index > 0 && options[index - 1].label.endsWith(", measured"); });
     plot.body.querySelector("canvas").setAttribute("role", "img");
     plot.body.querySelector("canvas").setAttribute("aria-label", `${title}: ${options.map((option, index) => `${option.label} from ${numberText(lines[index].y[0])} to ${numberText(lines[index].y[lines[index].y.length - 1])}`).join("; ")}`);

@@ -79,7 +79,7 @@ function watchRun(element) {
   });
 }
 
-/** The list is read again when a run begins or ends somewhere, unless somebody has ticked or typed something. */
+/** The list is read again when a run begins or ends somewhere, unless someone has ticked or typed something. */
 function watchList(form) {
   const known = form.dataset.begunRuns;
   repeat(3000, async () => {
@@ -126,7 +126,7 @@ function watchAnswers(element) {
   });
 }
 
-/** A button beside a command or a file's text that puts it on the clipboard. */
+/** A button next to a command or a file's text that puts it on the clipboard. */
 function addCopyButton(text) {
   const holder = document.createElement("div");
   const button = document.createElement("button");
@@ -187,7 +187,7 @@ function watchRecipe(form) {
       const { value } = await asked(`/api/formula?${new URLSearchParams({ recipe: form.elements.recipe.value, target: target.value, overrides: text.value })}`);
       if (mine !== turn) return;  // something was typed since
       const size = (bytes) => bytes < 2 ** 30 ? `${(bytes / 2 ** 20).toFixed(1)} MiB` : `${(bytes / 2 ** 30).toFixed(2)} GiB`;
-      said.textContent = !value ? "no answer for what stands there" : `${value.peak_bytes <= value.limit_bytes ? "fits" : "does not fit"}: about ${size(value.peak_bytes)} of ${size(value.limit_bytes)} a device, for the ${value.program}`;
+      said.textContent = !value ? "no answer for what is there" : `${value.peak_bytes <= value.limit_bytes ? "fits" : "does not fit"}: about ${size(value.peak_bytes)} of ${size(value.limit_bytes)} a device, for the ${value.program}`;
     }, 700);
   };
   form.addEventListener("input", plan);
@@ -199,7 +199,7 @@ function watchRecipe(form) {
   read();
 }
 
-// The machine that a recipe is called after is ticked with it, else this one, until somebody ticks another one.
+// The machine that a recipe is called after is ticked with it, else this one, until someone ticks another one.
 function tickMachine(form) {
   const machines = JSON.parse(form.dataset.plan), boxes = [...form.querySelectorAll("[name=target]")];
   const recipe = form.elements.recipe;

@@ -1,4 +1,4 @@
-"""Ask a run a question, beside the model that it began with."""
+"""Ask a run a question, next to the model that it began with."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -60,7 +60,7 @@ def read_question(job: Job, lines: Iterable[bytes]) -> AskedQuestion:
 
     Args:
         job: the command.
-        lines: all that it wrote, and not its end alone: behind an answer stand the thousands of pieces of the next one.
+        lines: all that it wrote, and not its end alone: behind an answer are the thousands of pieces of the next one.
     """
     question = AskedQuestion(job=job.id, state=job.state, text=job.arguments[-1] if job.arguments else "")
     for line in lines:
@@ -78,7 +78,7 @@ def add_item(folder: Path, prompt: str, expected: str) -> str:
     """Add a question with its right answer to the folder's `QUESTION_ITEMS_FILE`; its id.
 
     Raises:
-        RequestError: it is not an item, or stands there already.
+        RequestError: it is not an item, or is there already.
         RecordError: the file that is there cannot be read.
         StorageError: it cannot be written.
     """
@@ -86,7 +86,7 @@ def add_item(folder: Path, prompt: str, expected: str) -> str:
     before = [json_object(line) or {} for line in read_plain(path).decode("utf-8", "replace").splitlines()] \
         if path.exists() else []
     if any(row.get("prompt") == prompt for row in before):
-        raise RequestError(f"{prompt[:80]!r}, which stands in {QUESTION_ITEMS_FILE} already", "another question", "")
+        raise RequestError(f"{prompt[:80]!r}, which is in {QUESTION_ITEMS_FILE} already", "another question", "")
     # One number more than there are ids, so that one of them is free whatever the file holds.
     taken = {row.get("id") for row in before}
     identity = next(name for number in range(1, len(taken) + 2) if (name := f"asked-{number}") not in taken)

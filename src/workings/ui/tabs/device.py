@@ -32,7 +32,7 @@ LONGEST_GAP = 3 * SECONDS_BETWEEN
 _CARD = re.compile(r"gpu\.(\d{1,2})\.(\w+)")
 _COLORS = 4
 HALF_WIDE = 600
-"""Two figures stand beside each other."""
+"""Two figures are next to each other."""
 
 
 class MachineCurve(BaseModel):

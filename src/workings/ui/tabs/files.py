@@ -1,4 +1,4 @@
-"""Files of a run with their sizes and its root digest, and what stands in one of them."""
+"""Files of a run with their sizes and its root digest, and what is in one of them."""
 
 import json
 import stat
@@ -14,7 +14,7 @@ from workings.ui.site import Site
 from workings.ui.tab import OpenedRun, Tab
 
 MAX_BYTES = 200_000
-"""Maximum bytes of a file that are shown: nobody reads a longer text on a page."""
+"""Maximum bytes of a file that are shown: no one reads a longer text on a page."""
 
 
 class FilesQuery(BaseModel):
@@ -80,7 +80,7 @@ def _is_plain(path: Path) -> bool:
 
 
 def _readable(path: Path, text: str) -> str:
-    """JSON with a line a value; everything else as it stands."""
+    """JSON with a line a value; everything else as it is."""
     if path.suffix == ".json":
         try:
             return json.dumps(json.loads(text), indent=2, ensure_ascii=False)

@@ -22,7 +22,7 @@ class PairsQuery(BaseModel):
 def run_pairs(site: Site, name: str, ranked: Ranked = "data", named: str = "", leaf: int = 1) -> PairsPage:
     """Pairs of a run, 100 a page, with what the reference said of them.
 
-    ``ranked`` `least`: those first whose chosen completion it finds least likely beside the rejected one.
+    ``ranked`` `least`: those first whose chosen completion it finds least likely next to the rejected one.
     """
     return pairs_page(site.pairs, site.folder.path(name), name, ranked=ranked, named=named, page=leaf)
 

@@ -64,7 +64,7 @@ class Sampled(BaseModel):
 
     run: str
     model: str = Field(description="Who drew them")
-    drawn_by: str = Field(default="", description="The run that drew them, where it lies in this folder")
+    drawn_by: str = Field(default="", description="The run that drew them, where it is in this folder")
     temperature: float
     seed: int
     samples_each: int

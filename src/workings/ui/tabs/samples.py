@@ -1,4 +1,4 @@
-"""Completions that were kept as text: beside an evaluation, and in the log while the run was trained.
+"""Completions that were kept as text: next to an evaluation, and in the log while the run was trained.
 
 A unit of samples shows all of its own in `sampled`.
 """

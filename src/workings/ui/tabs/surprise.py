@@ -17,7 +17,7 @@ COMMAND = "data surprise"
 class Surprising(BaseModel):
     """The newest answer of `workings data surprise --json` about a run."""
 
-    state: str = Field(default="", description="Of the command; empty where nobody asked")
+    state: str = Field(default="", description="Of the command; empty where no one asked")
     found: dict[str, Any] = Field(default_factory=dict, description="What it said; empty while it does not")
     problem: str = ""
 
