@@ -31,7 +31,7 @@ def import_command(
     hold_out: Annotated[int, typer.Option("--hold-out", min=0, help="Questions to split off as evaluation items, "
                         "next to the traces; what is like them is left out of the traces.")] = 0,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which questions --hold-out takes.")] = 0,
-    on_error: Annotated[str, typer.Option(help="fail: stop at the first bad record; skip: write it to a file.")] = "fail",
+    on_error: Annotated[str, typer.Option(help="fail: stop at the first bad record; skip: set it aside.")] = "fail",
     annotations: Annotated[str, typer.Option(help="<<48/2=24>> in steps: strip (kept as metadata) or keep.")] = "strip",
     completions: Annotated[str, typer.Option(
         help="Completions of prompt-completion: split into steps and answer, or keep as one text.")] = "split",
