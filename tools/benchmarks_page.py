@@ -21,7 +21,7 @@ devices is what their compilers or a trace say. More tokens a second is better; 
 without a token.
 
 Below each part stand the date, the processor, the versions and the command that measures it again. The page is made
-from the files in `benchmarks/results/` (`python -m tools.benchmarks_page`). The [log](benchmarks-log.md) tells what was
+from the files in `benchmarks/results/` (`python -m tools.benchmarks_page`). The log (`benchmarks/LOG.md`) tells what was
 tried and which goals were missed.
 """
 ENGINES = {"jax": "ours, JAX", "torch": "ours, PyTorch"}

@@ -1,4 +1,4 @@
-"""The plan of an epoch against a plain one, made one sequence after the other as `docs/data-order.md` says."""
+"""The plan of an epoch against a plain one, made one sequence after the other as `docs/format.md` says."""
 
 import random
 

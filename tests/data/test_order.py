@@ -1,4 +1,4 @@
-"""The order of rows and packing, against the test vectors that `docs/data-order.md` prints."""
+"""The order of rows and packing, against the test vectors that `docs/format.md` prints."""
 
 import random
 from collections.abc import Callable

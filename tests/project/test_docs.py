@@ -37,10 +37,8 @@ NOT_RUN = [(page, fence) for page, fence in FENCES if fence.not_run]
 PAGES = sorted({page for page, fence in FENCES if not fence.not_run})
 
 
-TYPED_BY_PROOF = (
-    "docs/data.md", "docs/index.md", "docs/learning-from-a-teacher.md", "docs/learning-from-preferences.md",
-    "docs/learning-from-rewards.md", "docs/learning-from-samples.md", "docs/testing-your-own.md",
-    "docs/write-your-own.md")
+TYPED_BY_PROOF = ("docs/data.md", "docs/index.md", "docs/learning-from-rewards.md", "docs/ways-of-learning.md",
+                  "docs/write-your-own.md")
 """Pages that `make proof` types; what these show is tested from Python too."""
 FIRST_HOUR = "docs/getting-started.md"
 """From the first recipe to a verified run, in the shell; `make proof` types on, with data of one's own and in Python,

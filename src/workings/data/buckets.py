@@ -1,6 +1,6 @@
 """Row lengths of batches: those that the recipe names, or few that follow from the data's own lengths.
 
-Specified in `docs/data-order.md`. A length is chosen from the rows' lengths, their number and the batch size alone, so
+Specified in `docs/format.md`. A length is chosen from the rows' lengths, their number and the batch size alone, so
 a verifier finds the same one from a run's row index.
 """
 

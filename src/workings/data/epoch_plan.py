@@ -1,6 +1,6 @@
 """The plan of an epoch: which rows stand in which sequence of which batch, and how long each batch is.
 
-Specified in `docs/data-order.md`. Plans are arrays, because an epoch of a million rows has hundreds of thousands of
+Specified in `docs/format.md`. Plans are arrays, because an epoch of a million rows has hundreds of thousands of
 batches, of which a run may take a few.
 """
 

@@ -1,6 +1,6 @@
 """The order of rows in an epoch, and packing: which rows share a sequence.
 
-Both are specified, with test vectors, in `docs/data-order.md`. The order is SHA-256 and a sort: a verifier needs no
+Both are specified, with test vectors, in `docs/format.md`. The order is SHA-256 and a sort: a verifier needs no
 framework and no random generator to reproduce it, on any machine, in ten years. Packing depends on lengths, capacity
 and order alone.
 """
