@@ -20,9 +20,9 @@ Tunix (Google, JAX). Times were measured on CPUs with two cores. Nothing here ra
 devices is what their compilers or a trace say. More tokens a second is better; *padding* is the share of positions
 without a token.
 
-Below each part stand the date, the processor, the versions and the command that measures it again. The page is made
-from the files in `benchmarks/results/` (`python -m tools.benchmarks_page`). The log (`benchmarks/LOG.md`) tells what was
-tried and which goals were missed.
+Below each part are the date, the processor, the versions and the command that measures it again. The page is made
+from the files in `benchmarks/results/` (`python -m tools.benchmarks_page`). The log (`benchmarks/LOG.md`) tells what
+was tried and which goals were missed.
 """
 ENGINES = {"jax": "ours, JAX", "torch": "ours, PyTorch"}
 

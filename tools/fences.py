@@ -48,5 +48,6 @@ def fences(text: str) -> list[Fence]:
 
 def pages() -> list[Path]:
     """Every page whose fences and quoted numbers are checked, relative to the repository."""
-    files = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob("examples/runs/*/README.md")]
+    files = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("benchmarks/*.md"),
+             *ROOT.glob("examples/runs/*/README.md")]
     return sorted(file.relative_to(ROOT) for file in files)

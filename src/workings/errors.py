@@ -31,7 +31,7 @@ class RequestError(WorkingsError):
     Args:
         given: what was given, e.g. ``"data.packng: first_fit"``.
         expected: what would have been right.
-        try_next: a command or an edit that gets the person further; may be empty where there is none.
+        try_next: a command or an edit that gets the person further; may be empty where none exists.
     """
 
     exit_code = 2
@@ -56,7 +56,7 @@ class DoesNotFit(WorkingsError):
     """The compiled step needs more memory than the device has.
 
     Args:
-        message: the reasons, for people.
+        message: the reasons, for humans.
         answer: the same for tools, as JSON values.
     """
 
@@ -72,7 +72,7 @@ class TrainingFailed(WorkingsError):
 class RewardError(TrainingFailed):
     """A reward function failed or gave back something else than a finite number for each completion.
 
-    The message names the reward, the completion where it is about one, and what came back. Nothing is taken for 0.
+    The message names the reward, the completion where it is about one, and what came back. Nothing is mistaken for 0.
     """
 
 

@@ -34,7 +34,7 @@ def find_plugin(group: str, name: str, *, given: str, task: str = "bring") -> En
     Raises:
         RequestError: two packages have an entry point of this name.
     """
-    # By what they point to: a package that stands twice on the path lists each of its entry points twice.
+    # By what they point to: a package that is twice on the path lists each of its entry points twice.
     points = {point.value: point for point in entry_points(group=group) if point.name == name}
     if len(points) > 1:
         raise RequestError(given, f"one package to {task} it; these do: "

@@ -55,7 +55,7 @@ def unit(tmp_path: Path) -> Callable[[str, Writes], Path]:
 
 
 def unread(unit: Path, share: float) -> None:
-    """As if no rule had found the first answers of a unit: a text of their form is not read, whatever it says."""
+    """As if no rule had found the first answers of a unit: a text of their form is never read."""
     path = unit / "predictions.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line in lines[:round(share * COUNT)]:

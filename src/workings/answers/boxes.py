@@ -15,7 +15,7 @@ MAX_BETWEEN = 60
 
 
 def last_boxes(text: str) -> str | None:
-    """What the last box of a text holds; of several side by side what all of them do; None where there is none."""
+    """What the last box of a text holds; of several side by side what all of them do; None where none exists."""
     found = list(_boxes(text))
     if not found:
         return None
@@ -49,7 +49,7 @@ def _boxes(text: str) -> Iterator[tuple[int, int, str]]:
 
 def _brace_end(text: str, start: int, limit: int) -> int:
     """Place of the brace that closes the one at ``start``, before ``limit``; or -1."""
-    # Braces are counted, because a fraction inside of the box has braces of its own and a pattern cannot pair them.
+    # Braces are counted, because a fraction inside of the box has its own braces and a pattern cannot pair them.
     depth = 0
     for index in range(start, limit):
         character = text[index]

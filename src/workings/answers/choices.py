@@ -60,7 +60,7 @@ def options(question: str) -> dict[str, str]:
 
 
 def option_letter(text: str, question: str) -> str:
-    """The letter of the option that a text is; "" where it is none, or two options are alike."""
+    """The letter of the option that a text is; "" where it is not one, or two options are alike."""
     wanted = _words(text)
     letters = [letter for letter, option in options(question).items() if wanted and _words(option) == wanted]
     return letters[0] if len(letters) == 1 else ""
@@ -84,7 +84,7 @@ def choice_in(text: str, question: str = "") -> str | None:
 
 
 def _option_named(text: str, question: str) -> str | None:
-    """The letter of the one option whose text stands in a text; an option within a longer one does not count."""
+    """The letter of the one option whose text is in a text; an option within a longer one does not count."""
     said = f" {_words(text)} "
     named = {letter: words for letter, option in options(question).items() if (words := _words(option)) and (
         f" {words} " in said)}

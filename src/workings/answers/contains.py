@@ -1,4 +1,4 @@
-"""Whether a text says a name or phrase: one of its spellings stands in it, not denied and not as one of several."""
+"""Whether a text says a name or phrase: one of its spellings is in it, not denied and not as one of several."""
 
 import re
 import unicodedata
@@ -12,8 +12,8 @@ from workings.answers.sentences import sentences
 MIN_GLUED = 8
 """Characters of a spelling that counts where no space parts it from the words around it."""
 MAX_BETWEEN = 2
-"""Words that may stand between the first and the last word of a person's name."""
-# Footnotes that stand right behind a word, "Paris12."; a sentence that was glued together, "isParis".
+"""Words that may be between the first and the last word of a person's name."""
+# Footnotes that are right behind a word, "Paris12."; a sentence that was glued together, "isParis".
 _FOOTNOTE = re.compile(r"(?<=[a-z]{3})\d{1,3}(?=[\s.,;]|$)")
 _GLUED = re.compile(r"(?<=[a-z]{2})(?=[A-Z][a-z])|(?<=[a-z]{3})(?=\d)|(?<=\d{4})(?=[a-z]{2})")
 _REASON = re.compile(r"(?<=\S{2})[,;]? because .*")
@@ -64,7 +64,7 @@ def _ways(spelling: str) -> Iterator[list[tuple[str, ...]]]:
 
 
 def _chosen_with_another(told: list[tuple[str, ...]], name: tuple[str, ...], offered: set[tuple[str, ...]]) -> bool:
-    """Whether a text says another of the things that the question offers beside this one: then it chooses none."""
+    """Whether a text says another of the things that the question offers next to this one: then it chooses none."""
     return name in offered and any(_find(words, other) for other in offered - {name} for words in told
                                    if not set(other) & set(name))
 
@@ -74,7 +74,7 @@ def _said(words: tuple[str, ...], name: tuple[str, ...]) -> bool:
 
 
 def _find(words: tuple[str, ...], name: tuple[str, ...]) -> list[tuple[int, int]]:
-    """Where a name stands, from and to: its words side by side, or its first and last one with few between."""
+    """Where a name is, from and to: its words side by side, or its first and last one with few between."""
     size, joined = len(name), "".join(name)
     # "rear view" and "rearview" are one.
     found = [(at, at + width) for width in {max(1, size - 1), size, size + 1} for at in range(len(words) - width + 1)

@@ -200,7 +200,7 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
         text: the completion.
         kind: what is expected.
         rules: names of rules in order; empty: all of them.
-        truncated: the completion was cut off by the limit on new tokens; then what stands at its very end is no answer.
+        truncated: the completion was cut off by the limit on new tokens; then what is at its very end is no answer.
         question: what is answered, for the options that it lists.
     """
     # A closing tag that was cut in two.

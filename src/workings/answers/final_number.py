@@ -116,7 +116,7 @@ def _right_side(sentence: str, at: int, behind: list[NumberAt]) -> str | None:
 
 
 def _is_open(sentence: str, found: list[NumberAt], chosen: NumberAt) -> bool:
-    """Whether a number is part of an expression, or joined with the one beside it: "3 or 4", "3 to 4"."""
+    """Whether a number is part of an expression, or joined with the one next to it: "3 or 4", "3 to 4"."""
     if _OPERATOR_BEFORE.search(sentence[:chosen.start][-12:]) or _OPERATOR_BEHIND.match(sentence, chosen.end):
         return True
     index = found.index(chosen)

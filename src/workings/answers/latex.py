@@ -64,7 +64,7 @@ def _grouped(digits: str) -> str:
 
 
 def spaced_digits(text: str) -> str:
-    """Chinese, Japanese and Korean words apart from digits, which they stand beside without a space."""
+    """Chinese, Japanese and Korean words apart from digits, which they are next to without a space."""
     return text if text.isascii() else re.sub(rf"(?<={_EAST_ASIAN})(?=[-\d$])|(?<=\d)(?={_EAST_ASIAN})", " ", text)
 
 
@@ -74,7 +74,7 @@ def plain(text: str) -> str:
     if not _COMMANDS_BEGIN.search(text):
         return text
     text = _BOLD.sub(r" \1", _DELIMITERS.sub(" ", text))
-    for _ in range(2):  # a text may stand within a text
+    for _ in range(2):  # a text may be within a text
         text = _TEXT.sub(r" \1", text)
     text = re.sub(r"(?<=\d)(?:\\,|\\ |~|\\!,|\{,\}\\!|\{,\}|,\\!)(?=\d{3})", ",", text)
     text = _SPACES.sub(" ", text)
@@ -84,7 +84,7 @@ def plain(text: str) -> str:
     text = re.sub(r"\\frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}", _slashed, text)
     text = _FRACTION_DIGITS.sub(r" \1/\2", text)
     text = re.sub(r"\\([%$€£&#])", r"\1", text)
-    # Braces that are left over group what stands without them too.
+    # Braces that are left over group what is without them too.
     return re.sub(r"(?<![√\\}])\{([^{}]{1,3})\}", r"\1", text)
 
 

@@ -22,7 +22,7 @@ MAX_EXPONENT = 400
 FLOAT_DIGITS = 9
 """From so many significant digits on a decimal is the print of a float, and compared with `FLOAT_ERROR`."""
 FLOAT_ERROR = Fraction(1, 10**9)
-"""Relative difference of a float and the number that it stands for."""
+"""Relative difference of a float and the number that it represents."""
 
 _SCALES = {"hundred": 10**2, "lakh": 10**5, "lakhs": 10**5, "lac": 10**5, "crore": 10**7, "crores": 10**7, "万": 10**4,
            "萬": 10**4, "億": 10**8, "亿": 10**8, "dozen": 12, **SCALES}
@@ -50,7 +50,7 @@ _COMMA_DECIMAL = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d{1,2})(?![\d.,
 _AND_CENTS = re.compile(r"(?:\$\s?(\d[\d,]*+)|(?<![\d.,])(\d[\d,]*+) dollars?),? and (\d\d?) cents\b", re.IGNORECASE)
 _CYCLE = re.compile(r"(\d*)\.(\d*?)(?:\\overline\s*\{?(\d+)\}?|(\d+?)\4+(?:\.\.\.|…|\\ldots|\\dots))")
 _NAME = r"[^\W\d_]+(?:['’-][^\W\d_]+)*"
-# What may stand before an equals sign so that the right side is the answer: a name, f(3), x_1, words, m+n.
+# What may be before an equals sign so that the right side is the answer: a name, f(3), x_1, words, m+n.
 _NAMED = re.compile(rf"\s*{_NAME}\.?(?:\s+{_NAME}\.?){{0,9}}\s*(?:_\{{?\w{{1,5}}\}}?|\^\{{?-1\}}?)?\s*"
                     r"['’′]{0,3}(?:\([^()=]{0,40}\))?\s*:?"
                     r"|\\?(?:sin|cos|tan|log|ln)\s*\(?\d?(?:\\(?:theta|alpha|beta)|[θαβa-z])\)?"
@@ -207,7 +207,7 @@ def equal_numbers(given: WrittenNumber, expected: WrittenNumber, tolerance: floa
     if (given.percent and expected.unit.measure) or (expected.percent and given.unit.measure) or not same_units(
             given.unit, expected.unit):
         return False
-    # Through its text: a tolerance of 0.1 means a tenth, and not the double beside it.
+    # Through its text: a tolerance of 0.1 means a tenth, and not the double next to it.
     allowed = Fraction(str(tolerance))
     if given.is_float or expected.is_float:
         allowed = max(allowed, FLOAT_ERROR * max(abs(given.value), abs(expected.value)))
@@ -258,7 +258,7 @@ def _stripped(text: str) -> str:
 
 
 def names_a_value(left: str) -> bool:
-    """Whether what stands before an equals sign makes its right side the answer: a name or arithmetic, no equation.
+    """Whether what is before an equals sign makes its right side the answer: a name or arithmetic, no equation.
 
     >>> names_a_value("Total cost"), names_a_value("3*4"), names_a_value("x^2+y^2")
     (True, True, False)

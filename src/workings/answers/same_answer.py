@@ -15,7 +15,7 @@ _SENTENCE = re.compile(r"(?<![^\W\d_])(?<!\\)[^\W\d_]{2,}\s")
 def same_answer(given: str, expected: str, tolerance: float = 0.0) -> bool:
     """Whether a given answer is the expected one.
 
-    Where a number is expected, a sentence that says one stands for it; one that says an expression or several does not.
+    Where a number is expected, a sentence that says one represents it; one that says an expression or several does not.
 
     >>> same_answer("She has 12 apples left.", "12"), same_answer("2/3", "0.6666666666666666")
     (True, True)

@@ -13,7 +13,7 @@ MAX_CHARACTERS = 2_000
 """A longer answer is an explanation; only its whole text is compared."""
 MAX_PARTS = 200
 MAX_FORMULA = 300
-"""Characters of a formula whose terms may stand in another order."""
+"""Characters of a formula whose terms may be in another order."""
 UNION = re.compile(r"\s*(?:∪|\\cup(?![a-z]))\s*")
 """The sign of a union, as a character or in LaTeX, with the space around it."""
 _PAIRS = {"(": ")", "[": "]", "{": "}"}

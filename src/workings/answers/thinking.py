@@ -1,4 +1,4 @@
-"""The part of a completion behind its thinking: an answer in the thinking is none."""
+"""The part of a completion behind its thinking: an answer in the thinking is not one."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ OTHER_THINKING = {"<thinking>": "</thinking>", "<thought>": "</thought>", "<refl
                   "<scratchpad>": "</scratchpad>", "[THINK]": "[/THINK]", "◁think▷": "◁/think▷",
                   "<seed:think>": "</seed:think>", "<|START_THINKING|>": "<|END_THINKING|>",
                   "<|begin_of_thought|>": "<|end_of_thought|>"}
-"""Marks of thinking that this project writes in no form of its own, each with its end."""
+"""Marks of thinking that this project writes in no form, each with its end."""
 _ENDS = ("</think>", "</reasoning>", "<channel|>", "<|channel|>final<|message|>", "Here is my response:",
          "[BEGIN FINAL RESPONSE]", *OTHER_THINKING.values())
 _OPENINGS = ("<think>", "<reasoning>", "<|channel>thought", "<|channel|>analysis<|message|>",
@@ -32,7 +32,7 @@ _NEXT_PROBLEM = re.compile(r"\banswer is [^\n?]{1,80}\n\s*\n"
 SHORT = 100
 """Characters of a line that may be an answer as a whole."""
 _ANSWERED = re.compile(r"####|\\boxed|\banswer\b|</answer>|=\s*\W{0,3}\d", re.IGNORECASE)
-# A display of one line and a matrix, whose marks stand on lines of their own.
+# A display of one line and a matrix, whose marks are on their own lines.
 _DISPLAY = re.compile(r"(\\\[|\$\$)[^\S\n]*\n[^\S\n]*(\S[^\n]*)\n[^\S\n]*(?=\\\]|\$\$)")
 _MATRIX = re.compile(r"\\begin\{(\w{0,10}matrix)\}(?:[^\n]{0,300}\n){1,12}?[^\n]{0,300}?\\end\{\1\}")
 
@@ -47,11 +47,11 @@ class AfterThinking:
     truncated: bool = False
     """The completion was cut off by the limit on new tokens, or ends within a mark that it opened."""
     question: str = ""
-    """What it answers, or "" where nobody knows."""
+    """What it answers, or "" where no one knows."""
 
 
 def text_after_thinking(text: str, *, truncated: bool = False, question: str = "") -> AfterThinking:
-    """The text behind the end of the thinking; where nothing stands there, the text outside of it.
+    """The text behind the end of the thinking; where nothing is there, the text outside of it.
 
     Thinking that was never ended is no answer. ``<reasoning>`` without its end is left out up to ``<answer>``. A token
     that ends the text or the turn ends what is said, and nothing before it was cut off.
@@ -62,7 +62,7 @@ def text_after_thinking(text: str, *, truncated: bool = False, question: str = "
     start, thinking, ended = 0, False, False
     for mark in _MARK.finditer(text):
         if mark.group().casefold() in _CLOSING:
-            # What stands before an end belongs to the thinking, also where the prompt held its beginning.
+            # What is before an end belongs to the thinking, also where the prompt held its beginning.
             if not thinking:
                 outside.clear()
             thinking, ended = False, True

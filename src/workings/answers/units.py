@@ -53,7 +53,7 @@ MAX_WORDS = 8
 
 @dataclass(frozen=True, slots=True)
 class MeasureUnit:
-    """A measure in one spelling (or ""), and the words beside it."""
+    """A measure in one spelling (or ""), and the words next to it."""
 
     measure: str = ""
     words: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ def read_unit(text: str, currency: str = "") -> MeasureUnit | None:
     """The unit that a text behind a number is; None where it is something else, such as a variable.
 
     Args:
-        text: what stands behind the number.
+        text: what is behind the number.
         currency: the sign before the number, or "".
     """
     if text[:1] in (".", ","):  # "2. Cost of books" is a heading

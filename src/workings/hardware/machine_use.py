@@ -28,7 +28,7 @@ class MachineUse:
 
         `host_memory_used_bytes`; `cpu_percent`, the share of all processors' time since the look before; of each card
         `gpu.0.percent`, `gpu.0.memory_bytes`, `gpu.0.power_watts`, `gpu.0.celsius`. They count everything that runs
-        on the machine, whoever started it.
+        on the machine, no matter who started it.
 
         Raises:
             OSError, subprocess.SubprocessError: `nvidia-smi` cannot be started, or does not answer.

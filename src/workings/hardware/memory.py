@@ -91,7 +91,7 @@ def _memberships(root: Path) -> list[tuple[Path, str, tuple[str, str, str]]]:
     mount = root / "sys/fs/cgroup"
     second = ("memory.max", "memory.current", "inactive_file")
     first = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-    # Inside a container the group's own files often hang at the mount itself, whatever the path says.
+    # Inside a container the group's own files often hang at the mount itself, regardless of what the path says.
     mounts = [(mount, "", second), (mount / "memory", "", first)]
     file = root / "proc/self/cgroup"
     for line in file.read_text().splitlines() if file.is_file() else []:

@@ -182,7 +182,7 @@ class Family:
             "context": int(config["max_position_embeddings"]),
             "rms_norm_eps": float(config.get("rms_norm_eps", 1e-6)),
             "tied_embeddings": bool(config.get("tie_word_embeddings", self.ties_by_default))}
-        # What is further right wins: the family's usual values, then whatever the file says.
+        # What is further right wins: the family's usual values, then what the file says.
         return ModelShape(family=self.name, **(
             dict(self.switches) | read_rotation(config) | self.read_attention(config) | sizes))
 

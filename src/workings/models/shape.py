@@ -30,7 +30,7 @@ class ModelShape:
     sliding_pattern: int = 0
     """Every n-th layer is global, the others slide (Gemma 2: 2, Gemma 3: 6); 0: all are global."""
     last_layer_global: bool = False
-    """The last layer is global whatever the pattern says (Gemma 4)."""
+    """The last layer is global regardless of what the pattern says (Gemma 4)."""
     layer_types: tuple[str, ...] = ()
     """``sliding``, ``global`` or ``linear`` for each layer, where no pattern says it; empty: the pattern."""
     query_scale: float = 0.0

@@ -28,7 +28,7 @@ _USUAL_NAMES = {
 
 _TURN_MARKS = {"<start_of_turn>", "<end_of_turn>", "<|turn>", "<turn|>", "<|think|>", "<|channel>", "<channel|>",
                "<|im_start|>", "<|im_end|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>", "<|end|>"}
-"""Control tokens whatever the file says: some are published as ordinary added tokens."""
+"""Control tokens regardless of what the file says: some are published as ordinary added tokens."""
 
 
 class Tokenizer:

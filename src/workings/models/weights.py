@@ -49,7 +49,7 @@ def outer_shapes(shape: ModelShape) -> dict[str, tuple[int, ...]]:
 
 
 def is_frozen(name: str, shape: ModelShape) -> bool:
-    """Whether no method trains this tensor, whatever a recipe says (Gemma 4: per-layer embeddings, layer scalars)."""
+    """Whether no method trains this tensor, regardless of the recipe (Gemma 4: per-layer embeddings, layer scalars)."""
     return name.endswith(family_of(shape).frozen)
 
 

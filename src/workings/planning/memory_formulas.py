@@ -158,7 +158,7 @@ def linear_attention_bytes_per_token(shape: ModelShape) -> int:
 
 def linear_attention_cache_bytes(shape: ModelShape, number: int) -> int:
     """Bytes of one row's linear-attention states in a cache: float32 matrices, and the last inputs of convolutions."""
-    # The state is one matrix a head, whatever the length of the row.
+    # The state is one matrix a head, regardless of the length of the row.
     matrices = shape.linear_value_heads * shape.linear_key_head_dim * shape.linear_value_head_dim
     layers = sum(map(shape.is_linear, range(shape.layers)))
     return layers * (4 * matrices + number * shape.linear_conv_kernel * state_channels(shape))

@@ -78,7 +78,7 @@ def mesh_of(recipe: Recipe, target: Target) -> MeshShape:
 
 
 def planned_mesh(recipe: Recipe, target: Target) -> MeshShape:
-    """`mesh_of`, but one device on a CPU whatever the recipe says."""
+    """`mesh_of`, but one device on a CPU regardless of what the recipe says."""
     return MeshShape(1, 1) if target.platform == "cpu" else mesh_of(recipe, target)
 
 

@@ -169,7 +169,7 @@ class _DeviceStep:
 
     def _score_bytes(self) -> int:
         heads = max(1, self.request.shape.heads // self.tp)
-        # Scores are float32, whatever the format of computation.
+        # Scores are float32, regardless of the format of computation.
         return 4 * self.rows * heads * attention_score_elements(self.request, self.length, self.platform)
 
     def _layout_copy_bytes(self) -> int:

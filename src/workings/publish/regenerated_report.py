@@ -24,7 +24,7 @@ def is_drawn_again(page: bytes, pack: Path, unit_paths: Sequence[str], compared:
     """
     with contextlib.chdir(pack):
         comparison = compare(*map(Path, compared)) if compared else None
-        # A and B are first whatever the order; only that of further runs is not recorded.
+        # A and B are first regardless of the order; only that of further runs is not recorded.
         sides = [unit_path for unit_path in unit_paths if any(f"{side}/".startswith(f"{unit_path}/")
                                                               for side in compared)]
         # At most 24 orders: a pack of more than four records has no page.

@@ -136,7 +136,7 @@ def _rollout(view: RunView, step: int, title: str) -> ShownRollout:
     rollout = read_rollout(view.path, step)
     tokenizer = Tokenizer.load(view.path / TOKENIZER)
     ordered = sorted(rollout.groups, key=mean_reward)
-    # The hardest prompt, one in the middle and the easiest: whoever picks the nicest ones shows something else.
+    # The hardest prompt, one in the middle and the easiest: the nicest ones would mislead.
     # By identity: of one or two groups some of these three are the same.
     chosen = {id(group): group for group in (ordered[0], ordered[len(ordered) // 2], ordered[-1])}
     groups = [ShownGroup(

@@ -95,7 +95,7 @@ def first_wrong_steps_figure(named: Sequence[tuple[str, int, FirstWrongSteps]]) 
     Args:
         named: name, colour and counts of each run, the one before training first.
     """
-    # In the order of the kinds, whatever the counts are, so that two figures can be laid side by side.
+    # In the order of the kinds, regardless of the counts, so that two figures can be laid side by side.
     shown = [kind for kind in KINDS if any(kind in breaks.kinds for _, _, breaks in named)]
     if not any(kind in WRONG_STEP_KINDS for kind in shown):
         return None

@@ -13,7 +13,7 @@ from workings.scoring.items import UNSPECIFIED
 
 NO_TEXT, CUT_OFF, OTHER_FORM = "no text", "cut off", "another form"
 CONTROL, WHITE_SPACE = "control tokens", "white space at its ends"
-"""Reasons why a completion cannot be trained on, whatever its score."""
+"""Reasons why a completion cannot be trained on, regardless of its score."""
 RIGHT = 1.0
 """The score of a right answer."""
 _LABELS = ("section", "category", "difficulty")

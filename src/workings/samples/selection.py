@@ -30,7 +30,7 @@ class Selection:
     keep: str = "correct"
     """`correct`: right answers; `best`: the highest score of each prompt, where it is above 0; `all`."""
     valid_steps: bool = False
-    """Whether a sample with a wrong equation is left out, whatever its answer."""
+    """Whether a sample with a wrong equation is left out, regardless of its answer."""
     most_per_prompt: int = 0
     """Maximum number of kept samples per prompt; 0: all."""
     prefer: str = "first"

@@ -99,7 +99,7 @@ def find_answer(item: Item, text: str, settings: ScoringSettings, *, truncated: 
 
 
 def second_opinion(given: str, item: Item) -> str:
-    """What math-verify says: `right` or `wrong`. It may take forever; whoever calls it sets the limit."""
+    """What math-verify says: `right` or `wrong`. It may take forever; anyone who calls it sets the limit."""
     mathematics.load()
     from math_verify import parse, verify
 

@@ -46,7 +46,7 @@ class Endpoint:
     model: str
     max_tokens: int
     kept: dict[str, str] = field(default_factory=dict)
-    """Replies by question: one question has one reply, whatever the model would say the second time."""
+    """Replies by question: one question has one reply, regardless of what the model would say the second time."""
 
     def replies(self, questions: Sequence[str]) -> list[str]:
         """The reply to each question. Raises `RequestError` where the endpoint gives none."""

@@ -1,6 +1,6 @@
 """A language model as the judge: its sealed prompt, the fence around the completion, and the score in its reply.
 
-Pure: whoever has the question and the reply computes the score again without the model (`workings verify` does so).
+Pure: anyone who has the question and the reply computes the score again without the model (`workings verify` does so).
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Step validity: how much of a completion's arithmetic is right, whatever its answer, and where it first goes wrong."""
+"""Step validity: how much of a completion's arithmetic is correct, and where it first goes wrong."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Doubles for the tests of whoever builds on this library: an engine that learns, and a model that adds.
+"""Doubles for the tests of anyone who builds on this library: an engine that learns, and a model that adds.
 
 - `UnigramEngine` is a whole engine (`workings.engines.base.Engine`) in NumPy. Runs with it take seconds, and variables
   in the environment make it misbehave. An entry point of group ``workings.engines`` has to name it before a recipe can.

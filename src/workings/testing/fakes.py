@@ -102,7 +102,7 @@ class AddingEngine:
 class AddingModel(ModelSession):
     """The session that `adding_model` makes.
 
-    To a type checker its fields are `Any`: the fakes are no subclasses of what they stand for.
+    To a type checker its fields are `Any`: the fakes are no subclasses of what they represent.
     """
 
     engine: Any

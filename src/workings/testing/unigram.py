@@ -149,7 +149,7 @@ class UnigramEngine:
         return Memory(peak_bytes=3 * self._vector_bytes, source="counted")
 
     def inspect(self, batch: Batch) -> Inspection:
-        """The bytes that `memory` will say, whatever the batch."""
+        """The bytes that `memory` will say, regardless of the batch."""
         return Inspection(peak_bytes=3 * self._vector_bytes, source="estimated",
                           breakdown={"state": 2 * self._vector_bytes}, versions={"numpy": np.__version__})
 

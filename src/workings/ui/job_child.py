@@ -1,4 +1,4 @@
-"""``python -m workings.ui.job_child FOLDER``: runs one command and writes down how it ended, whoever still listens.
+"""``python -m workings.ui.job_child FOLDER``: runs one command and records how it ended.
 
 The page starts this in its own session, so a command outlives the page. In the folder: `job.json` (what to run),
 `stdout.txt`, `stderr.txt`, `pid.json` while it runs, `exit.json` at the end. A request to stop arrives as SIGINT and is

@@ -138,7 +138,7 @@ def _began_with(folder: Folder, row: RunRow) -> str:
             # Step 0: the model that training begins with.
             if model.get("step") != 0:
                 return ""
-            # As one text with sorted keys, by which two records can be compared whatever their order.
+            # As one text with sorted keys, by which two records can be compared regardless of their order.
             return json.dumps(model["weights"] if "weights" in model else [model["shape"], model["seed"]],
                               sort_keys=True)
         manifest = folder.object(run / MANIFEST)

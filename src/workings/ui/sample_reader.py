@@ -127,7 +127,7 @@ def _outline(unit: Path) -> UnitOutline:
                 yield rows
 
         with _opened(unit) as file:
-            # The rules are applied again, so the page shows what follows from the predictions, whatever the record
+            # The rules are applied again, so the page shows what follows from the predictions, regardless of the record
             # says.
             selected = select(noted(file), selection, origin)
     except (OSError, KeyError, TypeError, ValueError, RequestError) as error:

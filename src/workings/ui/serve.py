@@ -60,7 +60,7 @@ def serve(root: Path, port: int, *, open_browser: bool, say: Callable[[str], Non
         listener.bind((HOST, port))
     except OSError as error:
         raise RequestError(f"--port {port}, on which something listens already", "a free port", "--port 0") from error
-    listener.listen(128)  # before the link is out: whoever is quicker than the server waits instead of being refused
+    listener.listen(128)  # before the link is out: anyone who is quicker than the server waits instead of being refused
     # With port 0 the system has chosen one, and the guard has to know it: `Host` names it.
     port = listener.getsockname()[1]
     token = kept_token(root, new=new_token)

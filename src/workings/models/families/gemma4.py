@@ -77,7 +77,7 @@ class Gemma4(Family):
                                "fewer shared_kv_layers")
         if shape.slides(shape.layers - 1):
             raise RequestError(f"a gemma4 model whose last layer ({shape.layers - 1}) slides",
-                               "a global one: transformers takes it for one, whatever config.json says")
+                               "a global one: transformers takes it for one, regardless of what config.json says")
         if shape.shared_mlp_width not in (0, 2 * shape.mlp_width):
             raise RequestError(f"shared_mlp_width: {shape.shared_mlp_width} next to mlp_width: {shape.mlp_width}",
                                "0, or twice mlp_width: config.json has no word for another number",

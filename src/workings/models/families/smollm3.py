@@ -19,7 +19,7 @@ class SmolLM3(Family):
     def read_attention(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """The pattern of layers without rotation."""
         layers, every = int(config["num_hidden_layers"]), int(config.get("no_rope_layer_interval", 4))
-        given = config.get("no_rope_layers")  # 1 where a layer rotates, whatever the name says
+        given = config.get("no_rope_layers")  # 1 where a layer rotates, regardless of what the name says
         if given is not None:
             rotated = list(given)[:layers]  # transformers takes longer lists than there are layers
             if rotated != _rotated(layers, every):

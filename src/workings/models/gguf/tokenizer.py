@@ -147,7 +147,7 @@ def _sentence_pieces(ids: dict[str, int], keys: Mapping[str, Any], tokens: Seque
 
 def _merges_of_scores(ids: Mapping[str, int], scores: Sequence[float],
                       kinds: Sequence[int]) -> list[tuple[str, str]]:
-    """SentencePiece's order of merges: the token of the best score first, whatever its two pieces are."""
+    """SentencePiece's order of merges: the token of the best score first, regardless of its two pieces."""
     normal = {token: number for token, number in ids.items() if kinds[number] == Kind.NORMAL}
     merges = []
     for token, number in normal.items():

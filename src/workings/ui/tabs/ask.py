@@ -87,7 +87,7 @@ def add_item(folder: Path, prompt: str, expected: str) -> str:
         if path.exists() else []
     if any(row.get("prompt") == prompt for row in before):
         raise RequestError(f"{prompt[:80]!r}, which is in {QUESTION_ITEMS_FILE} already", "another question", "")
-    # One number more than there are ids, so that one of them is free whatever the file holds.
+    # One number more than there are ids, so that one of them is free regardless of what the file holds.
     taken = {row.get("id") for row in before}
     identity = next(name for number in range(1, len(taken) + 2) if (name := f"asked-{number}") not in taken)
     value = {"id": identity, "prompt": prompt, "expected_answer": expected.strip()}
