@@ -94,7 +94,6 @@ docs: $(ALL) ## writes the generated pages and builds the site into site/
 	$(BIN)/python -m tools.witness_reference
 	$(BIN)/python -m tools.python_reference
 	$(BIN)/python -m tools.decision_index
-	$(BIN)/python -m tools.what_fits
 	$(BIN)/python -m tools.benchmarks_page
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 

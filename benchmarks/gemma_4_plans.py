@@ -4,7 +4,7 @@
 
 TPUs by the TPU's own compiler, cards by a trace of the PyTorch engine; neither needs the chip. A TPU case takes up to
 ten minutes. Only the cases that are named are planned, or else all; answers of an earlier call stay. Writes
-`benchmarks/results/gemma_4_plans.json`, which `python -m tools.what_fits` and a decision quote. Exits with 1 where a
+`benchmarks/results/gemma_4_plans.json`, which the documents quote. Exits with 1 where a
 shipped recipe does not fit.
 """
 

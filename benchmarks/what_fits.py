@@ -10,7 +10,7 @@ takes from ten seconds to minutes to compile, and the file is written after each
 and the next goes on. Models whose layers are all alike come first, for they compile soonest, in an order that mixes
 machines, methods and lengths. Compiled rows of earlier calls stay. Models that only PyTorch trains have no rows by
 formula, for the formula was fitted to JAX: of them the rows of `TRACED` alone are there, each by a trace. Writes
-`benchmarks/results/what_fits.json`, which `python -m tools.what_fits` turns into a page.
+`benchmarks/results/what_fits.json`.
 """
 
 import argparse

@@ -19,7 +19,6 @@ from tools import (
     python_reference,
     recipe_reference,
     record_reference,
-    what_fits,
     witness_reference,
 )
 from tools.fences import RUNNABLE, fences, pages
@@ -212,9 +211,9 @@ def test_value_at_walks_objects_and_lists():
 
 @pytest.mark.parametrize("generator", [alias_reference, recipe_reference, command_reference, record_reference,
                                        witness_reference,
-                                       python_reference, decision_index, what_fits, benchmarks_page],
+                                       python_reference, decision_index, benchmarks_page],
                          ids=["aliases", "recipes", "commands", "record", "witnesses", "python", "decisions",
-                              "what fits where", "benchmarks"])
+                              "benchmarks"])
 def test_generated_page_is_current(generator, capsys):
     assert deliver(generator.PAGE, generator.render(), check=True) == 0, capsys.readouterr().err
 

@@ -369,7 +369,7 @@ def test_items_that_are_trained_on_are_said_before_the_first_step_and_at_the_end
     assert "accuracy 0.0 % on 2 items, of which 1 were trained on as well" in repr(run)
     assert [check.id for check in run.verify().checks if check.verdict == "failed"] == ["consistency.disjoint"]
     assert repr(run.scorecard) == "<Scorecard: 0.0 % (95 % interval 0.0 to 65.8) on 2 items>"
-    assert repr(run.compare(run)).startswith("<Comparison: Which of run (B) and run (A) is better stays open: 0.0 %")
+    assert repr(run.compare(run)).startswith("<Comparison: No difference found between run (B) and run (A): 0.0 %")
 
 
 def test_letters_that_end_a_line_elsewhere_are_part_of_a_row(tmp_path):

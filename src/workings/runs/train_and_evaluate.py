@@ -63,9 +63,8 @@ class BaseResult:
 
     def lines(self, run: Path) -> list[str]:
         """The comparison with the run, and where the answers are, for people."""
-        # Each warning is a line of its own: behind the numbers of the verdict nobody reads them.
-        verdict = self.comparison.sentence.removesuffix(" ".join(["", *self.comparison.warnings]))
-        sentences = [f"against the untrained model: {verdict}", *self.comparison.warnings, *self.notes]
+        # Each warning is a line by itself: behind the numbers of the verdict no one reads them.
+        sentences = [f"against the untrained model: {self.comparison.finding}", *self.comparison.warnings, *self.notes]
         if self.comparison.a is not None and (self.form_free > self.comparison.a.cell.mean):
             sentences.append(f"read without any form, up to {percent(self.form_free)} of the untrained model's answers "
                              f"are right ({percent(self.comparison.a.cell.mean)} by the recipe's scorer)")

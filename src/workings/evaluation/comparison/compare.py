@@ -79,6 +79,10 @@ class Comparison:
     name_b: str
     reasons: list[str] = field(default_factory=list)
     """Why the two are not comparable."""
+    remedy: str = ""
+    """Command that makes them comparable; empty where they are."""
+    finding: str = ""
+    """The sentence without its warnings."""
     notes: list[str] = field(default_factory=list)
     """Limits of the claim."""
     equal: list[str] = field(default_factory=list)
@@ -147,7 +151,8 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
     # Without any number: a difference between answers to different questions would be read as one.
     if different:
         return Comparison(verdict="not comparable", sentence=not_comparable_sentence(name_a, name_b, different),
-                          name_a=name_a, name_b=name_b, reasons=different, notes=unknown)
+                          name_a=name_a, name_b=name_b, reasons=different, notes=unknown,
+                          remedy=way_to_compare(a.config, b.config))
     pairs = pair_results(a, b)
     results_a, results_b = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     difference = paired_difference(pairs)
@@ -167,11 +172,11 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
     unknown += filter(None, [judge_text(a.config)])
     if version_remark := steps_versions((a.config, b.config)):
         unknown.append(f"{version_remark}, so their step validity is not comparable")
+    finding = comparison_sentence(side_a, side_b, difference, "refused" if refused else verdict, equivalence)
     return Comparison(
-        verdict="inconclusive" if refused else verdict, warnings=warnings, refused=refused,
+        verdict="inconclusive" if refused else verdict, warnings=warnings, refused=refused, finding=finding,
         # In the sentence, because no run may be called better than error messages without it.
-        sentence=" ".join([comparison_sentence(side_a, side_b, difference, "refused" if refused else verdict,
-                                               equivalence), *warnings]),
+        sentence=" ".join([finding, *warnings]),
         name_a=name_a, name_b=name_b, notes=unknown + _notes(side_a, side_b, difference, equivalence), equal=equal,
         a=side_a, b=side_b, difference=difference, sections=_sections(pairs),
         newly_right=[x.id for x, y in pairs if x.score < y.score],
@@ -196,8 +201,8 @@ def comparison_sentence(a: ComparedSide, b: ComparedSide, difference: PairedDiff
     """The verdict in one sentence: both accuracies, n, the difference, the intervals, and what so many items show."""
     opening = {"better": f"{b.name} is better than {a.name}", "worse": f"{b.name} is worse than {a.name}",
                "equivalent": f"{b.name} and {a.name} are equivalent",
-               "inconclusive": f"Which of {b.name} and {a.name} is better stays open",
-               "refused": f"Which of {b.name} and {a.name} is better was not measured"}[verdict]
+               "inconclusive": f"No difference found between {b.name} and {a.name}",
+               "refused": f"Whether {b.name} is better than {a.name} was not measured"}[verdict]
     parts = [f"{opening}: {cell_text(b.cell)} against {cell_text(a.cell)} on the same {difference.n} items, "
              f"{difference_text(difference, difference.p_value)}"]
     if isinstance(equivalence, Equivalence):
@@ -215,8 +220,8 @@ def not_comparable_sentence(name_a: str, name_b: str, reasons: Sequence[str]) ->
 def comparison_text(comparison: Comparison) -> str:
     """A comparison for the terminal."""
     lines = [comparison.sentence]
-    if comparison.reasons:
-        lines.append(f"try: {way_to_compare(comparison.reasons)}")
+    if comparison.remedy:
+        lines.append(f"try: {comparison.remedy}")
     if comparison.difference is not None:
         pair_difference = comparison.difference
         lines += ["items by what changed from A to B:", *flips_text(comparison.flips)]

@@ -54,10 +54,10 @@ def compare_configs(a: dict[str, Any], b: dict[str, Any]) -> tuple[list[str], li
     return different, unknown, equal
 
 
-def way_to_compare(reasons: Sequence[str]) -> str:
-    """Command that makes two evaluations comparable, by the differences that `compare_configs` found."""
-    different = [words for _, _, words in _MUST_AGREE
-                 if any(reason.startswith(f"{words} differ") for reason in reasons)]
+def way_to_compare(a: dict[str, Any], b: dict[str, Any]) -> str:
+    """Command that makes two evaluations comparable, by the settings that differ."""
+    values = {words: (_value(a, section, key), _value(b, section, key)) for section, key, words in _MUST_AGREE}
+    different = [words for words, pair in values.items() if not any(map(is_absent, pair)) and pair[0] != pair[1]]
     if "chat template" in different:
         # No option repairs it: the template belongs to the model.
         return "nothing: answers under two chat templates are answers to different prompts"
