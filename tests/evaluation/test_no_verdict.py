@@ -85,7 +85,7 @@ def test_one_answer_to_everything_is_not_better(unit: Callable[[str, Writes], Pa
     assert comparison.difference.verdict == "better"  # the statistics stay
     assert (comparison.verdict, comparison.refused) == ("inconclusive", True)
     assert "trained gives one answer to 100.0 % of the items" in comparison.sentence
-    assert comparison.sentence.startswith("Whether trained is better than untrained was not measured")
+    assert comparison.sentence.startswith("No verdict on trained against untrained")
     assert "is better than" not in comparison.sentence
     assert comparison.to_json()["answers"]["b"] == {
         "no_answer": 0.0, "unread": 0.0, "distinct_answers": 1, "same_answer": 1.0, "majority_accuracy": 0.75}

@@ -214,8 +214,8 @@ def _did_you_mean(location: tuple[str, ...]) -> str:
     row = table().get(last)
     if row is not None:  # in a file another trainer's key is renamed at the top; here it was written elsewhere
         return f"`{last}` ({', '.join(row['from'])}) is `{row['key']}` here" if "key" in row else row["instead"]
-    former = {FORMER_NAMES.get(last)} & siblings
-    near = list(former) or difflib.get_close_matches(last, sorted(siblings), n=1, cutoff=0.6)
+    former = FORMER_NAMES.get(last, "")
+    near = [former] if former in siblings else difflib.get_close_matches(last, sorted(siblings), n=1, cutoff=0.6)
     if near:
         return f"did you mean `{'.'.join([*parents, near[0]])}`?"
     # Right key, wrong section.

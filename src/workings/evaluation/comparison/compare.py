@@ -202,7 +202,7 @@ def comparison_sentence(a: ComparedSide, b: ComparedSide, difference: PairedDiff
     opening = {"better": f"{b.name} is better than {a.name}", "worse": f"{b.name} is worse than {a.name}",
                "equivalent": f"{b.name} and {a.name} are equivalent",
                "inconclusive": f"No difference found between {b.name} and {a.name}",
-               "refused": f"Whether {b.name} is better than {a.name} was not measured"}[verdict]
+               "refused": f"No verdict on {b.name} against {a.name}"}[verdict]
     parts = [f"{opening}: {cell_text(b.cell)} against {cell_text(a.cell)} on the same {difference.n} items, "
              f"{difference_text(difference, difference.p_value)}"]
     if isinstance(equivalence, Equivalence):
