@@ -57,7 +57,7 @@ def test_commands_on_the_page_can_be_typed_anywhere(tmp_path: Path, monkeypatch:
     two_runs(tmp_path)
     page, runs = client(tmp_path, monkeypatch), tmp_path.resolve() / "runs"
     for address, words in (("/run/runs/steps?tab=checks", f"verify {runs}/steps"),
-                           ("/run/runs/steps?tab=checks", f"replay {runs}/steps"),
+                           ("/run/runs/steps?tab=checks", f"runs replay {runs}/steps"),
                            ("/run/runs/steps?tab=scorecard", f"eval {runs}/steps --items eval --out {runs}/steps/eval"),
                            ("/compare?run=runs/steps&run=runs/plain", f"compare {runs}/steps {runs}/plain")):
         assert f"workings {words}" in Page(page.get(address).text).text
