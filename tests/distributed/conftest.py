@@ -1,10 +1,11 @@
 """Two process groups in threads of one process: their store, and engines that note what they are asked."""
 
+import pickle
 import threading
 
 import pytest
 
-from workings.distributed import process_group
+from workings.distributed import failure, process_group
 from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import DistributedEngine, LossSum, StepResult
 from workings.errors import WorkingsError
@@ -13,25 +14,34 @@ from workings.errors import WorkingsError
 class ThreadProcesses:
     """`workings.engines.base.Processes` for threads."""
 
+    timeout = 20.0
+
     def __init__(self, index: int, store: dict[str, bytes], arrived: threading.Condition) -> None:
         self.index, self.count = index, 2
         self._store, self._arrived = store, arrived
+        self._broadcasts = 0
 
     def set(self, key, value):
         with self._arrived:
             self._store[key] = value
             self._arrived.notify_all()
 
-    def get(self, key):
-        return self._store.get(key)
-
     def wait(self, key, seconds):
         with self._arrived:
             self._arrived.wait_for(lambda: key in self._store, seconds)
             return self._store.get(key)
 
-    def delete(self, key):
-        self._store.pop(key)
+    def broadcast(self, value):
+        self._broadcasts += 1
+        key = f"broadcast/{self._broadcasts}"
+        if self.index == 0:
+            self.set(key, pickle.dumps(value))
+        # As a collective operation does: it breaks when another process has failed.
+        with self._arrived:
+            self._arrived.wait_for(lambda: key in self._store or "failed" in self._store, self.timeout)
+            if key not in self._store:
+                raise RuntimeError("the connection is closed")
+            return pickle.loads(self._store[key])
 
     def shutdown(self):
         self.set(f"left/{self.index}", b"")
@@ -59,6 +69,9 @@ class Counting(DistributedEngine):
         self.divisors.append(batch.divisor)
         return [*state, learning_rate], StepResult(loss=1.0, grad_norm=1.0, share_of_weights_changed=1.0)
 
+    def without_adapters(self, state):
+        return ["below", *state]
+
     def evaluate(self, state, batch):
         self.asked.append(("evaluate", len(state)))
         return LossSum(loss_sum=1.0, supervised_tokens=1)
@@ -68,21 +81,23 @@ class Counting(DistributedEngine):
 def pair(monkeypatch):
     """Two process groups of a coordinator and a worker, their store, and a maker of their engines."""
     monkeypatch.setattr(process_group, "SHUTDOWN_TIMEOUT", 1.0)
-    monkeypatch.setattr(process_group, "WAIT_INTERVAL", 0.05)
+    monkeypatch.setattr(process_group, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(failure, "REASON_TIMEOUT", 1.0)
     store, arrived = {}, threading.Condition()
     meeting = threading.Barrier(2)
     first, second = (ProcessGroup(ThreadProcesses(index, store, arrived)) for index in range(2))
     return first, second, store, lambda: Counting(meeting)
 
 
-def in_thread(group, engine, stop=lambda: False, facts=None, tasks=None):
+def in_thread(group, engine, stop=lambda: False, facts=None):
     found = {}
 
     def run():
         try:
             with group:
-                group.agree(facts or {"data": 1}, {"index": 1})
-                found["end"] = group.work(engine, None, stop, tasks)
+                if facts is not None:
+                    group.agree(facts, {"index": 1})
+                found["end"] = group.work(engine, None, stop)
         except (WorkingsError, MemoryError) as error:
             found["error"] = error
 

@@ -540,30 +540,31 @@ class PlanningEngine(Protocol):
 
 
 class Processes(Protocol):
-    """Processes that a launcher started for one run, and the key-value store that they share.
+    """Processes that a launcher started for one run: a store of small values, and a collective operation.
 
-    The store is small and slow, and can also be used while devices compute or are stuck. Data of the computation does
-    not pass through it.
+    The store tells who is ready, who was asked to stop and why one failed: it works while devices compute or are stuck.
+    Everything else is broadcast.
     """
 
     index: int
     """Number of this process, from 0."""
     count: int
+    timeout: float
+    """Seconds after which a collective operation fails where a process is gone or late (`PEER_TIMEOUT`)."""
 
     def set(self, key: str, value: bytes) -> None:
-        """Store a value; replaces an earlier one."""
-        ...
-
-    def get(self, key: str) -> bytes | None:
-        """The value of a key, or None without one; may be called from any thread."""
+        """Store a value; replaces an earlier one. Raises `RuntimeError` if the store cannot be reached any more."""
         ...
 
     def wait(self, key: str, seconds: float) -> bytes | None:
-        """Wait for a value; None after the time limit. Raises if the store cannot be reached any more."""
+        """Wait for a value; None after the time limit, with 0 at once. Raises as `set` does."""
         ...
 
-    def delete(self, key: str) -> None:
-        """Remove a value that every process has read."""
+    def broadcast(self, value: Any) -> Any:
+        """Process 0's value, which may be anything that can be pickled; the others' arguments do not count.
+
+        A collective operation of the engine: all processes make it in the same order. It fails as such operations do.
+        """
         ...
 
     def shutdown(self) -> None:
@@ -584,7 +585,7 @@ class JoiningEngine(Protocol):
 
 
 @runtime_checkable
-class DistributedEngine(Engine, SamplingEngine, LikelihoodEngine, JoiningEngine, Protocol):
+class DistributedEngine(Engine, SamplingEngine, LikelihoodEngine, AdapterEngine, JoiningEngine, Protocol):
     """Optional: a step that several processes take together, each with its share of the rows.
 
     Every process must make the same calls with the same arguments in the same order, except for those about itself

@@ -85,7 +85,18 @@ def cpu_memory(root: Path = Path("/")) -> tuple[int, str]:
 
 def launched() -> str:
     """The environment variable of a launcher that started several processes, as `NAME=VALUE`; empty without one."""
-    for name in ("WORLD_SIZE", "JAX_NUM_PROCESSES"):
-        if os.environ.get(name, "1") != "1":
-            return f"{name}={os.environ[name]}"
-    return ""
+    return _first_of("WORLD_SIZE", "JAX_NUM_PROCESSES")
+
+
+def started_apart() -> str:
+    """The variable of a launcher that started several processes and does not bring them together, as `NAME=VALUE`.
+
+    Empty without one. Each of these processes would run alone, with the same words and the same `--out`. The variables:
+    torchrun's own defaults, which Kubeflow's Trainer sets, and the number of tasks of Slurm, Open MPI and MPICH.
+    """
+    return _first_of("PET_NNODES", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+
+
+def _first_of(*names: str) -> str:
+    # torchrun takes a range of nodes, too.
+    return next((f"{name}={os.environ[name]}" for name in names if os.environ.get(name, "1") not in ("1", "1:1")), "")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workings.errors import RecordError
-from workings.evaluation.run import StartScoring, evaluate
+from workings.evaluation.run import evaluate
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.unit import EvaluationRecord
 from workings.record.digest import bytes_digest, file_digest, json_digest
@@ -20,7 +20,6 @@ from workings.record.layout import SUMS
 from workings.record.seal import parse_sums
 from workings.scoring.items import Item, items_digest
 from workings.scoring.scorers import scorer_version
-from workings.scoring.worker_pool import ScoringProcess
 
 if TYPE_CHECKING:
     from workings.engines.base import State
@@ -39,8 +38,7 @@ class CachedEvaluation:
 
 
 def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, *, make_state: "Callable[[], State]",
-                  settings: EvaluationSettings, model: Mapping[str, Any], name: str,
-                  scoring: StartScoring = ScoringProcess) -> CachedEvaluation:
+                  settings: EvaluationSettings, model: Mapping[str, Any], name: str) -> CachedEvaluation:
     """The evaluation of an untrained model at ``folder/base-NAME-DIGEST``: found there, or made.
 
     Args:
@@ -51,7 +49,6 @@ def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, 
         settings: decoding, extraction, scoring.
         model: what decides the weights: their digests, or shape and seed of random ones, and number formats.
         name: what people call the model.
-        scoring: gives the process that scores the answers.
 
     Raises:
         RequestError: another process is making it, or as `workings.evaluation.run.evaluate`.
@@ -66,8 +63,7 @@ def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, 
             return CachedEvaluation(record=EvaluationRecord(unit), note="")
         # The questions can be asked anew; which answers were changed cannot be known.
         shutil.rmtree(unit)
-    evaluate(replace(session, state=make_state()), items, unit, settings=settings, made_from=None, facts=model,
-             scoring=scoring)
+    evaluate(replace(session, state=make_state()), items, unit, settings=settings, made_from=None, facts=model)
     return CachedEvaluation(record=EvaluationRecord(unit), note=note)
 
 

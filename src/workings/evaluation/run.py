@@ -22,7 +22,6 @@ from workings.record.progress import slow_operation
 from workings.scoring.items import Item, items_digest
 from workings.scoring.judge import Judgement
 from workings.scoring.judge_endpoint import recorded_scorer, scoring_by
-from workings.scoring.settings import ScoringSettings
 from workings.scoring.worker_pool import ScoringProcess
 
 if TYPE_CHECKING:
@@ -38,13 +37,11 @@ LEAST_ROWS = 4
 
 Progress = Callable[[int, int], None]
 """Called with the items that are done and the items in all."""
-StartScoring = Callable[[ScoringSettings], ScoringProcess]
-"""Gives the process that scores under these settings; several processes of a run have one that shares the answers."""
 
 
 def evaluate(session: "ModelSession", items: Sequence[Item], out: Path, *, settings: EvaluationSettings,
              made_from: str | None, facts: Mapping[str, Any] | None = None,
-             progress: Progress | None = None, scoring: StartScoring = scoring_by) -> Scorecard:
+             progress: Progress | None = None) -> Scorecard:
     """Ask a model all items and seal the answers as an evaluation unit at ``out``.
 
     An evaluation that was killed is continued by the same call and ends the same.
@@ -57,13 +54,12 @@ def evaluate(session: "ModelSession", items: Sequence[Item], out: Path, *, setti
         made_from: root digest of the run whose checkpoint is asked; None where there is no such run.
         facts: what else is known of the model (id, revision, checkpoint); recorded under ``model``.
         progress: called with the items that are done and the items in all.
-        scoring: gives the process that scores the answers.
 
     Raises:
         RequestError: ``out`` exists, there are no items, or a setting or scorer is wrong.
     """
     return score_and_seal(generation_job(session, items, settings=settings, made_from=made_from, facts=facts), out,
-                          progress=progress, scoring=scoring)
+                          progress=progress)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,8 +152,7 @@ def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
 
 
 def score_and_seal(work: GenerationJob, out: Path, *, progress: Progress | None = None, kind: str = "eval",
-                   finish: Callable[[Path], None] = lambda folder: None,
-                   scoring: StartScoring = scoring_by) -> Scorecard:
+                   finish: Callable[[Path], None] = lambda folder: None) -> Scorecard:
     """Have every completion scored and recorded, and seal them as a unit of this kind at ``out``.
 
     Args:
@@ -166,7 +161,6 @@ def score_and_seal(work: GenerationJob, out: Path, *, progress: Progress | None 
         progress: called with the items that are done and the items in all.
         kind: one of `workings.record.layout.EVALUATION_UNITS`.
         finish: writes further files into the unit's folder, from the predictions that are there.
-        scoring: gives the process that scores the answers.
 
     Raises:
         RequestError: ``out`` exists, or an interrupted evaluation there was asked for something else.
@@ -175,7 +169,7 @@ def score_and_seal(work: GenerationJob, out: Path, *, progress: Progress | None 
     refuse_existing(out)
     # The scorer first: one that cannot be loaded leaves nothing behind, and mended it is asked under the same name.
     with (slow_operation(f"answering {sum(sizes):,} items") as report_progress,
-          scoring(work.settings) as process,
+          scoring_by(work.settings) as process,
           EvaluationWriter(out, work.config) as unit):
         done = unit.finished_chunks(sizes, work.samples)
         items, tokens = sum(sizes[:done]), 0

@@ -46,6 +46,7 @@ from workings.runs.prepare import TrainSetup
 from workings.runs.run_metadata import build_manifest, data_digests, write_request
 from workings.runs.train_result import LoopSettings, TrainResult, first_and_last_reward
 from workings.scoring.items import items_digest
+from workings.scoring.worker_pool import ScoringProcess
 from workings.training.background_writers import MachineLog
 from workings.training.display import Display
 from workings.training.held_out_items import HeldOutItems
@@ -55,7 +56,6 @@ from workings.training.loop import train as run_loop
 from workings.training.observer import HeldOutObserver, LoggedSample
 from workings.training.stopping import StopRequest
 from workings.training.tensorboard import TensorBoardFiles
-from workings.ways.shared_scoring import scoring_process
 
 Callback = Callable[[Mapping[str, Any]], bool | None]
 """Called with a step's metrics when the step is done; `False` asks for a stop."""
@@ -180,8 +180,8 @@ class Attempt:
             hooks = _Hooks(attempt=self, display=display, curves=curves, listeners=listeners, progress=start.progress)
             try:
                 # The first two may start a process that scores; neither outlives the training.
-                with (setup.training_data.experience(setup.engine, writer, listeners.processes) as experience,
-                      self._held_out_items(listeners.processes) as held_out_items,
+                with (setup.training_data.experience(setup.engine, writer) as experience,
+                      self._held_out_items() as held_out_items,
                       MachineLog(writer.machine, lambda: hooks.progress.step, display.say)):
                     parts = LoopParts(engine=setup.engine, experience=experience, schedule=setup.schedule,
                                       observer=self._observer(held_out_items, hooks.log_sample), hooks=hooks)
@@ -307,14 +307,14 @@ class Attempt:
         return state
 
     @contextmanager
-    def _held_out_items(self, processes: ProcessGroup) -> Iterator[HeldOutItems | None]:
+    def _held_out_items(self) -> Iterator[HeldOutItems | None]:
         """The items that are scored during training, as long as the process that scores them lives."""
         setup, settings = self.setup, self.settings
         if not settings.held_out_items or settings.evaluation is None:
             yield None
             return
         # A process of its own, because a person's scorer may hang or take memory that training needs.
-        with scoring_process(settings.evaluation, processes) as scorer:
+        with ScoringProcess(settings.evaluation) as scorer:
             yield HeldOutItems(
                 engine=setup.engine, items=setup.data.items[:settings.held_out_items], tokenizer=setup.tokenizer,
                 template=setup.template, max_new_tokens=settings.max_new_tokens,

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
+from workings.distributed.agreement import facts_of
 from workings.distributed.process_group import ProcessGroup
-from workings.distributed.rpc import facts_of
 from workings.errors import DoesNotFit, RequestError
 from workings.inputs.datasets import find_data
 from workings.inputs.gguf.folder import origin_facts
-from workings.inputs.resolve import fetch_tensors
+from workings.inputs.resolve import fetch_tensors, weight_digests
 from workings.models.unverified import unverified_sentence
+from workings.record.digest import json_digest
 from workings.record.layout import (
     CONFIG,
     DATA_DIGESTS,
@@ -39,8 +40,6 @@ from workings.runs.train_result import LoopSettings, TrainResult, first_and_last
 from workings.training.learned_nothing import learned_nothing
 from workings.training.stopping import StopRequest
 from workings.ways.find_teacher import refuse_processes
-from workings.ways.shared_scoring import shares
-from workings.ways.training_data import PromptData
 
 
 def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, resume: bool = False,
@@ -81,15 +80,19 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
     # Only now: a run that does not fit has downloaded descriptions, and none of the gigabytes of tensors.
     fetch_tensors(setup.weights)
     facts = _manifest_facts(setup, processes, smoke)
-    # A process with other rows or another version would not fail: it would train on, silently wrong.
-    must_agree = {"recipe": setup.config_digest, "data": data_digests(setup), "workings": code_version().version}
-    checks = processes.agree(facts_of(setup.engine) | must_agree, dict(setup.device_check))
+    # A process with other rows, weights or another version would not fail: it would train on, silently wrong.
+    must_agree = facts_of(setup.engine) | {"recipe": setup.config, "data": data_digests(setup),
+                                           "workings": code_version().version}
+    own: dict[str, Any] = dict(setup.device_check)
+    if processes.count > 1 and setup.weights.directory is not None:
+        with slow_operation("hashing the weights"):
+            must_agree["weights"] = weight_digests(setup.weights.directory)
+        own["weights"] = json_digest(must_agree["weights"])
+    checks = processes.agree(must_agree, own)
     # From here on a signal is a request. Before, it ends the process at once, and there is nothing yet to save.
     with StopRequest() as stop:
         if not processes.is_coordinator:
-            rewards = setup.training_data.rewards if isinstance(setup.training_data, PromptData) else None
-            with shares(rewards, settings.evaluation) as tasks:
-                shared = processes.work(setup.engine, setup.weights.directory, lambda: stop.requested, tasks)
+            shared = processes.work(setup.engine, setup.weights.directory, lambda: stop.requested)
             return TrainResult.of_worker(shared, run=out, setup=setup, settings=settings, process=processes.index)
         setup = replace(setup, engine=processes.coordinate(setup.engine), device_check=_all_checks(checks))
         callbacks.accepted()

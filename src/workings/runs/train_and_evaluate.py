@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryDirectory
@@ -15,7 +14,7 @@ from workings.errors import RequestError
 from workings.evaluation.cache import evaluate_base
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.predictions import form_free_accuracy
-from workings.evaluation.run import StartScoring, evaluate
+from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import Scorecard, build_scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.unit import EvaluationRecord
@@ -33,7 +32,6 @@ from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.train import train_in, trained_before
 from workings.runs.train_result import TrainResult
-from workings.ways.shared_scoring import scoring_process
 
 ALERTED = ("steps", "final_loss", "first_reward", "final_reward", "items", "accuracy", "base_accuracy", "verdict")
 """Keys of `train --json` that an alert contains: numbers, and no path of this machine."""
@@ -144,17 +142,16 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
     loaded = with_engine(load_recipe(recipe, overrides))
     with ProcessGroup.of(loaded.recipe.engine, loaded.recipe.device) as group, (
             phases(out, loaded.recipe.name, loaded.recipe.training.steps) if group.is_coordinator else nullcontext()):
-        scoring = partial(scoring_process, processes=group)
         # Several processes have no rule for who evaluates.
         if resume and group.count == 1 and evaluation_is_missing(out):
             callbacks.accepted()
-            return _evaluated(trained_before(loaded, out, smoke), scoring, keep_base=smoke is None)
+            return _evaluated(trained_before(loaded, out, smoke), keep_base=smoke is None)
         # Passed on at once: a variable here would keep the trained model beside the untrained one.
         return _evaluated(train_in(group, loaded, out, resume=resume, smoke=smoke, force=force, callbacks=callbacks),
-                          scoring, keep_base=smoke is None)
+                          keep_base=smoke is None)
 
 
-def _evaluated(training: TrainResult, scoring: StartScoring, *, keep_base: bool) -> TrainAndEvaluateResult:
+def _evaluated(training: TrainResult, *, keep_base: bool) -> TrainAndEvaluateResult:
     """The run with its scorecards; without them for a run that was cut short, and in a worker process."""
     # Only process 0 has the record and a state; the others only know how it ended.
     if training.process:
@@ -168,27 +165,25 @@ def _evaluated(training: TrainResult, scoring: StartScoring, *, keep_base: bool)
     # The session is passed on at once: a variable here would keep the trained model beside the untrained one.
     scorecard = build_scorecard(EvaluationRecord(unit).results()) if unit.exists() else evaluate(
         setup.session(setup.engine, training.state), setup.data.items, unit,
-        settings=settings, made_from=sealed.root, facts={"run": sealed.manifest.name, "step": training.steps},
-        scoring=scoring)
+        settings=settings, made_from=sealed.root, facts={"run": sealed.manifest.name, "step": training.steps})
     if not training.settings.base:
         return TrainAndEvaluateResult(training=training, scorecard=scorecard)
     # The trained weights have to go before the untrained ones are made.
     training = replace(training, state=None)
     try:
-        base = _base(setup, settings, sealed, scoring, keep=keep_base)
+        base = _base(setup, settings, sealed, keep=keep_base)
     except RequestError as error:  # another process is evaluating the same model
         return TrainAndEvaluateResult(training=training, scorecard=scorecard, base_missing=error.given)
     return TrainAndEvaluateResult(training=training, scorecard=scorecard, base=base)
 
 
-def _base(setup: TrainSetup, settings: EvaluationSettings, run: RunRecord, scoring: StartScoring, *,
-          keep: bool) -> BaseResult:
+def _base(setup: TrainSetup, settings: EvaluationSettings, run: RunRecord, *, keep: bool) -> BaseResult:
     """The untrained model's evaluation, found beside the run or made, and its comparison with the run."""
     with nullcontext(str(run.path.parent)) if keep else TemporaryDirectory() as folder:
         evaluation = evaluate_base(
             setup.session(setup.engine, None), setup.data.items, Path(folder),
             make_state=lambda: setup.initial_state(setup.engine, setup.recipe.seed), settings=settings,
-            model=_model(setup, run), name=setup.weights.id, scoring=scoring)
+            model=_model(setup, run), name=setup.weights.id)
         return BaseResult(path=evaluation.record.path if keep else None,
                           comparison=compare(evaluation.record.path, run.path),
                           form_free=form_free_accuracy(evaluation.record.path / PREDICTIONS),

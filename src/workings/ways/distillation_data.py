@@ -8,7 +8,6 @@ from time import perf_counter
 
 from workings.config.algorithms import TraceDistill
 from workings.data.top_tokens import StoredTopTokens, TopTokenFiles, TopTokensOfRow, to_bytes
-from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import Engine, TeachingEngine
 from workings.errors import RequestError
 from workings.inputs.resolve import ResolvedRun
@@ -55,10 +54,8 @@ class DistillationData(TraceData):
         return TopTokenFiles(batches=self.batches, steps=self.steps, counts=self.rows.learned_positions,
                              count=self.algorithm.top_k)
 
-    def experience(self, engine: Engine, writer: RunWriter,
-                   processes: ProcessGroup) -> AbstractContextManager[Experience]:
+    def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
         """Batches by their position, with the teacher's top tokens."""
-        del processes
         started = perf_counter()
 
         def load_part(number: int, part: range) -> dict[str, StoredTopTokens] | None:

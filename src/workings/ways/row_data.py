@@ -12,7 +12,6 @@ from workings.data.batches import Batches, even_accumulation
 from workings.data.pair_rows import LogProbs, PairRows, build_pair_rows, log_prob_lines, read_log_prob_lines
 from workings.data.row_cache import MIN_CACHED_ROWS, cache_key, cached_rows
 from workings.data.rows import RowSet, build_rows
-from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State
 from workings.errors import RequestError
 from workings.hardware.machine import cache_directory
@@ -84,10 +83,9 @@ class TraceData:
         try_next = f"batch.accumulation={fewer}" if fewer < accumulation else "a smaller batch.micro_batch"
         return [f"empty      {empty:,} of {total:,} rows of an epoch's updates are empty; try: {try_next}"]
 
-    def experience(self, engine: Engine, writer: RunWriter,
-                   processes: ProcessGroup) -> AbstractContextManager[Experience]:
+    def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
         """Batches by their position in the data."""
-        del engine, writer, processes
+        del engine, writer
         # Nothing to close here; the context of rollouts has a process for rewards.
         return nullcontext(TraceExperience(self.batches))
 
@@ -116,10 +114,8 @@ class PairData(TraceData):
         """Number of pairs, then as for traces."""
         return f"{len(self.rows.rows) // 2:,} pairs: {super().sentence()}"
 
-    def experience(self, engine: Engine, writer: RunWriter,
-                   processes: ProcessGroup) -> AbstractContextManager[Experience]:
+    def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
         """Batches by their position, with the reference's log probabilities."""
-        del processes
         path = writer.path(REFERENCE_LOG_PROBS)
 
         def compute(state: State) -> LogProbs:

@@ -12,7 +12,6 @@ from workings.config.algorithms import Distill, RewardAlgorithm, RolloutAlgorith
 from workings.config.load import LoadedRecipe
 from workings.config.rewards import FileReward
 from workings.data.rows import prompt_digest
-from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import (
     AdapterEngine,
     Engine,
@@ -35,7 +34,6 @@ from workings.ways.experience import Experience
 from workings.ways.find_teacher import find_teacher
 from workings.ways.rollout_experience import Rewarder, RolloutEngine, RolloutExperience, RolloutSampler
 from workings.ways.row_data import TraceData, read_row_data
-from workings.ways.shared_scoring import rewarder
 from workings.ways.stall_detector import StallDetector
 from workings.ways.teacher import LogProbFunction, Teacher
 
@@ -81,9 +79,8 @@ class TrainingData(Protocol):
         """Lines of the log about what could be better."""
         ...
 
-    def experience(self, engine: Engine, writer: RunWriter,
-                   processes: ProcessGroup) -> AbstractContextManager[Experience]:
-        """Source of the loop's batches, as long as the context lasts; several ``processes`` share its rewards."""
+    def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
+        """Source of the loop's batches, as long as the context lasts."""
         ...
 
 
@@ -192,14 +189,13 @@ class PromptData:
         frozen = cache(lambda: self.resolved.initial_state(engine, self.resolved.recipe.seed, trainable=False))
         return lambda state, batch: engine.log_probs(frozen(), batch)
 
-    def experience(self, engine: Engine, writer: RunWriter,
-                   processes: ProcessGroup) -> AbstractContextManager[Experience]:
+    def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
         """Rollouts, recorded after their first update; the process that gives rewards lives as long as the context."""
-        return _rollouts(self, engine, writer, processes)
+        return _rollouts(self, engine, writer)
 
 
 @contextmanager
-def _rollouts(data: PromptData, engine: Engine, writer: RunWriter, processes: ProcessGroup) -> Iterator[Experience]:
+def _rollouts(data: PromptData, engine: Engine, writer: RunWriter) -> Iterator[Experience]:
     """Rollouts, with the process that gives rewards and the opened teacher."""
     by_id = {prompt.item.id: prompt for prompt in data.prompts.prompts}
 
@@ -208,7 +204,7 @@ def _rollouts(data: PromptData, engine: Engine, writer: RunWriter, processes: Pr
         return None if values is None else rollout_json.from_json(values, by_id)
 
     teacher = None if data.teacher is None else data.teacher.open(engine, data.resolved)
-    with nullcontext() if data.rewards is None else rewarder(data.rewards, processes) as gives_rewards:
+    with nullcontext() if data.rewards is None else RewardProcess(data.rewards) as gives_rewards:
         yield RolloutExperience(
             data.rollout_sampler(engine, gives_rewards, teacher), load_rollout=load_rollout,
             save_rollout=lambda rollout: writer.write_rollout(rollout.step, rollout_json.to_json(rollout)),

@@ -5,11 +5,16 @@ index of the processes it wants as arguments. `JAX_NUM_PROCESSES` and `JAX_PROCE
 """
 
 import os
+import pickle
 from typing import Any
 
 import jax
+import numpy as np
+from jax.experimental import multihost_utils
 
 from workings.engines.base import Processes
+from workings.engines.hardware_probe import started_apart
+from workings.engines.peer_timeout import peer_timeout
 from workings.errors import DeviceError, RequestError
 
 VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
@@ -19,14 +24,17 @@ LAUNCHERS = {"SLURM_STEP_NODELIST": "SLURM_NTASKS", "OMPI_MCA_orte_hnp_uri": "OM
 """A variable by which JAX recognizes a launcher, and the one with the number of processes."""
 TPU_HOSTS = "TPU_WORKER_HOSTNAMES"
 PREFIX = "workings/run/"
+MIN_BYTES = 1024
+"""Smallest size of what is broadcast."""
+HEARTBEAT_SECONDS = 100
+"""Longest silence of a process until JAX counts it as gone and ends the others."""
 
 
 class JaxProcesses:
-    """`workings.engines.base.Processes` on the coordinator's key-value store."""
+    """`workings.engines.base.Processes` on the coordinator's key-value store and the devices' own collectives."""
 
     def __init__(self, index: int, number: int, client: Any) -> None:
-        self.index = index
-        self.count = number
+        self.index, self.count, self.timeout = index, number, peer_timeout()
         self._client = client
 
     def set(self, key: str, value: bytes) -> None:
@@ -34,28 +42,28 @@ class JaxProcesses:
         # Without leave to overwrite, the store refuses a second value of a key.
         self._client.key_value_set_bytes(PREFIX + key, value, allow_overwrite=True)
 
-    def get(self, key: str) -> bytes | None:
-        """The value of a key, if there is one."""
-        try:
-            return bytes(self._client.key_value_try_get_bytes(PREFIX + key))
-        except jax.errors.JaxRuntimeError as error:
-            # The client has one exception for everything; only its text says which status it was.
-            if "NOT_FOUND" in str(error):
-                return None
-            raise
-
     def wait(self, key: str, seconds: float) -> bytes | None:
         """A value as soon as it is there."""
         try:
+            if not seconds:
+                return bytes(self._client.key_value_try_get_bytes(PREFIX + key))
             return bytes(self._client.blocking_key_value_get_bytes(PREFIX + key, int(1000 * seconds)))
         except jax.errors.JaxRuntimeError as error:
-            if "DEADLINE_EXCEEDED" in str(error):
+            # The client has one exception for everything; only its text says which status it was.
+            if "NOT_FOUND" in str(error) or "DEADLINE_EXCEEDED" in str(error):
                 return None
             raise
 
-    def delete(self, key: str) -> None:
-        """Remove a value."""
-        self._client.key_value_delete(PREFIX + key)
+    def broadcast(self, value: Any) -> Any:
+        """Process 0's value, in every process."""
+        data = pickle.dumps(value)
+        size = int(multihost_utils.broadcast_one_to_all(np.int32(len(data))))
+        # Few sizes, because each is a program.
+        padded = np.zeros(max(MIN_BYTES, 1 << (size - 1).bit_length()), np.uint8)
+        if self.index == 0:
+            padded[:size] = np.frombuffer(data, np.uint8)
+        # From process 0 of this run, whose calls this process makes anyhow.
+        return pickle.loads(multihost_utils.broadcast_one_to_all(padded)[:size].tobytes())  # noqa: S301
 
     def shutdown(self) -> None:
         """Does nothing: JAX shuts down at the end of the process, with a barrier of its own."""
@@ -76,6 +84,9 @@ def _arguments() -> dict[str, Any] | None:
         several = {"coordinator_address": address, "num_processes": int(number), "process_id": int(index),
                    "cluster_detection_method": "deactivate"}
         return several if int(number) > 1 else None
+    # One process is one process, whoever started it.
+    if os.environ.get("JAX_NUM_PROCESSES") == "1":
+        return None
     launched = any(name in os.environ and int(os.environ.get(number, "1")) > 1 for name, number in LAUNCHERS.items())
     if launched or len(os.environ.get(TPU_HOSTS, "").split(",")) > 1:
         return {}
@@ -87,6 +98,12 @@ def _arguments() -> dict[str, Any] | None:
         raise RequestError(f"WORLD_SIZE={os.environ['WORLD_SIZE']} with engine: jax",
                            "processes that JAX can bring together; torchrun starts those of PyTorch",
                            f"engine=torch, or {', '.join(VARIABLES)} for each process")
+    if not there and (several := started_apart()):
+        raise RequestError(f"{several} started several processes, and JAX does not know how they meet",
+                           "a launcher that JAX knows (Slurm, Open MPI, a TPU pod), or all three of "
+                           + ", ".join(VARIABLES),
+                           "JAX_COORDINATOR_ADDRESS=HOST:PORT JAX_NUM_PROCESSES=N JAX_PROCESS_ID=I workings train …, "
+                           "or JAX_NUM_PROCESSES=1 for a run of its own in each process")
     return None
 
 
@@ -98,12 +115,14 @@ def join() -> Processes | None:
         arguments = _arguments()
         if arguments is None:
             return None
+        seconds = int(peer_timeout())
         try:
-            # Waits until all processes are there; JAX gives up after five minutes.
-            jax.distributed.initialize(**arguments)
+            # Waits until all processes are there.
+            jax.distributed.initialize(**arguments, initialization_timeout=seconds, shutdown_timeout_seconds=seconds,
+                                       heartbeat_timeout_seconds=min(HEARTBEAT_SECONDS, seconds))
         except (RuntimeError, ValueError) as error:
             raise RequestError(f"processes that did not meet: {str(error).strip().splitlines()[0][:200]}",
-                               "every process of the run, started within five minutes",
+                               f"every process of the run, started within {seconds} seconds",
                                "the address of process 0 that all machines can reach, and the same number for all"
                                ) from error
     if global_state.num_processes == 1:

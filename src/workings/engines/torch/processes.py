@@ -11,6 +11,8 @@ from torch._C._distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from workings.engines.base import Processes
+from workings.engines.hardware_probe import started_apart
+from workings.engines.peer_timeout import peer_timeout
 from workings.errors import RequestError
 
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -23,64 +25,74 @@ def world_size() -> int:
 
 
 class TorchProcesses:
-    """`workings.engines.base.Processes` on the launcher's store."""
+    """`workings.engines.base.Processes` on the launcher's store and a gloo group of the hosts."""
 
-    def __init__(self, store: Any, other: Any, index: int, number: int) -> None:
-        """``other``: a second connection to the same store, for threads: a blocking wait holds the first one."""
-        self.index = index
-        self.count = number
+    def __init__(self, store: Any, index: int, number: int) -> None:
+        self.index, self.count, self.timeout = index, number, peer_timeout()
         self._store = store
-        self._other = other
+        self._group: Any = None
 
     def set(self, key: str, value: bytes) -> None:
         """Store a value."""
-        self._other.set(key, value)
-
-    def get(self, key: str) -> bytes | None:
-        """The value of a key, if there is one."""
-        return bytes(self._other.get(key)) if self._other.check([key]) else None
+        self._store.set(key, value)
 
     def wait(self, key: str, seconds: float) -> bytes | None:
         """A value as soon as it is there."""
-        try:
-            self._store.wait([key], timedelta(seconds=seconds))
-        except dist.DistStoreError:  # in time; a broken connection is another error
-            return None
+        if not self._store.check([key]):
+            if not seconds:
+                return None
+            try:
+                self._store.wait([key], timedelta(seconds=seconds))
+            except dist.DistStoreError:  # in time; a broken connection is another error
+                return None
         return bytes(self._store.get(key))
 
-    def delete(self, key: str) -> None:
-        """Remove a value."""
-        self._other.delete_key(key)
+    def broadcast(self, value: Any) -> Any:
+        """Process 0's value, in every process; between hosts and never through a card."""
+        # Made by the first broadcast, when the group of the devices is open in all processes.
+        self._group = self._group or dist.new_group(backend="gloo", timeout=timedelta(seconds=self.timeout))
+        values = [value]
+        dist.broadcast_object_list(values, src=0, group=self._group)
+        return values[0]
 
     def shutdown(self) -> None:
-        """End the process group of the devices."""
+        """End the process groups of hosts and devices."""
         if dist.is_initialized():
             dist.destroy_process_group()
 
 
 @cache
-def _stores() -> tuple[Any, Any]:
-    """Two connections to the launcher's store."""
+def _store() -> Any:
+    """The launcher's store."""
     missing = [name for name in VARIABLES if name not in os.environ]
     if missing:
         raise RequestError(f"WORLD_SIZE={world_size()} without {', '.join(missing)}", "the variables of a launcher",
                            f"torchrun --nproc-per-node {world_size()} -m workings train …")
-    store, _, _ = next(iter(rendezvous("env://", timeout=timedelta(minutes=10))))
-    inner = store
-    while isinstance(inner, PrefixStore):
-        inner = inner.underlying_store
-    return inner, inner.clone()
+    seconds = peer_timeout()
+    try:
+        store, _, _ = next(iter(rendezvous("env://", timeout=timedelta(seconds=seconds))))
+    # A port that is taken, an address that does not answer, fewer processes than were announced.
+    except RuntimeError as error:
+        address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        raise RequestError(f"{world_size()} processes did not meet at {address}: {str(error).splitlines()[0][:200]}",
+                           f"all of them started within {seconds:.0f} seconds, and a port that is free on the first "
+                           "host", "another MASTER_PORT, or the same command on every host") from error
+    while isinstance(store, PrefixStore):
+        store = store.underlying_store
+    return store
 
 
 def join() -> Processes | None:
     """The processes of one run; each call begins a run of its own."""
+    if "WORLD_SIZE" not in os.environ and (several := started_apart()):
+        raise RequestError(f"{several} started several processes, and no WORLD_SIZE says how they meet",
+                           "torchrun, which brings the processes of PyTorch together",
+                           "torchrun … -m workings train …, or WORLD_SIZE=1 for a run of its own in each process")
     if world_size() == 1:
         return None
-    store, other = _stores()
     # Every process counts the same runs in the same order, so they agree on the name without a word.
     name = f"workings/run/{next(_numbers)}"
-    return TorchProcesses(PrefixStore(name, store), PrefixStore(name, other), int(os.environ["RANK"]),
-                          world_size())
+    return TorchProcesses(PrefixStore(name, _store()), int(os.environ["RANK"]), world_size())
 
 
 def open_group(platform: str) -> int:
@@ -88,6 +100,7 @@ def open_group(platform: str) -> int:
     if not dist.is_initialized():
         name = f"workings/group/{next(_numbers)}"
         # A prefix of its own keeps the group's keys apart from those of the runs.
-        dist.init_process_group("nccl" if platform == "gpu" else "gloo", store=PrefixStore(name, _stores()[0]),
-                                rank=int(os.environ["RANK"]), world_size=world_size())
+        dist.init_process_group("nccl" if platform == "gpu" else "gloo", store=PrefixStore(name, _store()),
+                                rank=int(os.environ["RANK"]), world_size=world_size(),
+                                timeout=timedelta(seconds=peer_timeout()))
     return dist.get_rank()

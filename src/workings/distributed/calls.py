@@ -1,0 +1,245 @@
+"""One engine in several processes: process 0 broadcasts each of its calls, and all processes make the same one.
+
+Process 0 decides everything: what the next batch is, when to stop, when to save. So no two processes can disagree about
+the next step, and the others need neither the run directory nor a clock. A call is a few bytes and its batch, which the
+engine's own collective operation carries.
+"""
+
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workings.distributed.failure import PeerFailed, explaining_failures
+from workings.engines.base import (
+    DistributedEngine,
+    Inspection,
+    Memory,
+    Processes,
+    ReportingEngine,
+    State,
+)
+from workings.errors import RequestError
+from workings.hardware.device import DeviceFacts
+from workings.models.batch import Batch
+
+IDLE, LAST = "idle", "last"
+"""Names of a call that does nothing, and of the last one."""
+NEW_STATE = ("init", "load", "restore", "without_adapters")
+"""Methods whose result is a state; `step` returns one as well."""
+IDLE_SECONDS = 60.0
+"""Longest pause between two calls: a collective operation ends with an error where another process is late."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """What is broadcast: a method of `DistributedEngine` with its arguments, in which a state is its number."""
+
+    name: str
+    arguments: Sequence[Any] = ()
+    named: Mapping[str, Any] = field(default_factory=dict)
+    into: int = 0
+    """Number of the state that the call makes."""
+    dropped: Sequence[int] = ()
+    """Numbers of states that process 0 has dropped since the call before."""
+
+
+@dataclass(frozen=True)
+class StateNumber:
+    """A state among the arguments of a call."""
+
+    number: int
+
+
+class OwnPart:
+    """A state as process 0's loop holds it: the part of this process, and the number by which others find theirs."""
+
+    def __init__(self, part: State, number: int) -> None:
+        self.part, self.number = part, number
+
+
+class LeadingEngine:
+    """The engine of process 0: each call that needs all processes is broadcast first."""
+
+    def __init__(self, engine: DistributedEngine, processes: Processes) -> None:
+        self.engine, self.processes, self.name = engine, processes, engine.name
+        self.failed = False
+        """Whether a call failed: the others may be stuck in it."""
+        self._numbers, self._dropped = 0, list[int]()
+        self._lock, self._last_call, self._over = threading.Lock(), time.monotonic(), threading.Event()
+        self._idle = threading.Thread(target=self._keep_in_touch, name="idle calls", daemon=True)
+        self._idle.start()
+
+    def end(self, outcome: Mapping[str, Any] | None) -> None:
+        """Make no more calls; the last one carries an outcome unless it is None, after a failure."""
+        self._over.set()
+        self._idle.join()
+        if outcome is not None:
+            self.processes.broadcast(Call(LAST, named=dict(outcome)))
+
+    def _keep_in_touch(self) -> None:
+        """While process 0 computes alone, for example scores answers, let the others know that it is there."""
+        pause = min(IDLE_SECONDS, self.processes.timeout / 4)
+        while not self._over.wait(pause / 4):
+            # Never during a call: collective operations must have one order in all processes.
+            if self._lock.acquire(blocking=False):
+                try:
+                    if time.monotonic() - self._last_call > pause:
+                        self.processes.broadcast(Call(IDLE))
+                        self._last_call = time.monotonic()
+                except Exception:  # noqa: BLE001 - the next call of the main thread meets the same error and says it
+                    return
+                finally:
+                    self._lock.release()
+
+    def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
+        """Broadcast a call and make it. Raises `PeerFailed` or `WorkingsError` where another process failed."""
+        makes_state = name in NEW_STATE or name == "step"
+        self._numbers += makes_state
+        # Popped one by one: a finalizer may append meanwhile, and what is left waits for the next call.
+        dropped = [self._dropped.pop() for _ in range(len(self._dropped))]
+        sent = tuple(StateNumber(x.number) if isinstance(x, OwnPart) else
+                     # Absolute, because processes may have been started in different folders.
+                     x.absolute() if isinstance(x, Path) else x for x in arguments)
+        own = [x.part if isinstance(x, OwnPart) else x for x in arguments]
+        if name == "step":
+            # The engine consumes the state; a reference kept here would hold the memory of two of them.
+            arguments[0].part = None
+        with self._lock:
+            try:
+                with explaining_failures(self.processes):
+                    self.processes.broadcast(Call(name, sent, named, self._numbers if makes_state else 0, dropped))
+                    method = getattr(self.engine, name)
+                    # Popped from the list, so that no reference to a consumed state is left here.
+                    result = method(own.pop(0), *own, **named) if own else method(**named)
+            except PeerFailed as failure:
+                self.failed = True
+                if failure.out_of_memory:  # the loop ends as if this process had run out of memory itself
+                    raise MemoryError(str(failure)) from failure
+                raise
+            except BaseException:
+                self.failed = True
+                raise
+            finally:
+                self._last_call = time.monotonic()
+        if name == "step":
+            return self._own_part(result[0]), result[1]
+        return self._own_part(result) if makes_state else result
+
+    def _own_part(self, part: State) -> OwnPart:
+        handle = OwnPart(part, self._numbers)
+        # Its end makes the others drop their parts, too. The finalizer holds the list and not this engine.
+        weakref.finalize(handle, self._dropped.append, self._numbers)
+        return handle
+
+    def init(self, seed: int, *, trainable: bool = True) -> State:
+        """A new state with random weights."""
+        return self._call("init", seed, trainable=trainable)
+
+    def load(self, weights: Path, *, trainable: bool = True) -> State:
+        """A new optimizer on weights; each process reads its own copy of them."""
+        return self._call("load", weights, trainable=trainable)
+
+    def restore(self, directory: Path) -> State:
+        """The state that `save` wrote; every process reads the directory."""
+        return self._call("restore", directory)
+
+    def without_adapters(self, state: State) -> State:
+        """The model below the adapters."""
+        return self._call("without_adapters", state)
+
+    def step(self, state: State, batch: Batch, learning_rate: float) -> Any:
+        """One update with one batch: the next state, and a `StepResult`."""
+        return self._call("step", state, batch, learning_rate)
+
+    def evaluate(self, state: State, batch: Batch) -> Any:
+        """Loss of a batch, a `LossSum`."""
+        return self._call("evaluate", state, batch)
+
+    def log_probs(self, state: State, batch: Batch) -> Any:
+        """``[A, B, S]`` float32 log probabilities of a batch's targets."""
+        return self._call("log_probs", state, batch)
+
+    def generate(self, state: State, prompts: Sequence[Sequence[int]], **named: Any) -> Any:
+        """Greedy completions in the order of the prompts."""
+        return self._call("generate", state, prompts, **named)
+
+    def sample(self, state: State, prompts: Sequence[Sequence[int]], **named: Any) -> Any:
+        """One sampled completion per prompt, in their order."""
+        return self._call("sample", state, prompts, **named)
+
+    def save(self, state: State, directory: Path) -> None:
+        """Gather the parts of all processes; process 0 writes."""
+        self._call("save", state, directory)
+
+    def export(self, state: State, directory: Path) -> None:
+        """Gather the parts of all processes; process 0 writes."""
+        self._call("export", state, directory)
+
+    def describe(self) -> DeviceFacts:
+        """The device of this process."""
+        return self.engine.describe()
+
+    def dtypes(self) -> Mapping[str, str]:
+        """Number formats."""
+        return self.engine.dtypes()
+
+    def memory(self) -> Memory:
+        """Peak memory of this process's devices."""
+        return self.engine.memory()
+
+    def inspect(self, batch: Batch) -> Inspection:
+        """Memory of a step on a device."""
+        return self.engine.inspect(batch)
+
+    def check_device(self) -> Mapping[str, Any]:
+        """Whether this process's devices compute."""
+        return self.engine.check_device()
+
+    def environment_files(self) -> Mapping[str, str]:
+        """Texts about libraries and drivers of this process."""
+        return self.engine.environment_files() if isinstance(self.engine, ReportingEngine) else {}
+
+
+def follow(engine: DistributedEngine, processes: Processes, weights: Path | None,
+           between_calls: Callable[[], None]) -> dict[str, Any]:
+    """Make the calls of process 0 with this process's engine until the last one; returns the outcome that it carries.
+
+    Args:
+        engine: of this process.
+        processes: of the run.
+        weights: where this process has the weights that the run starts from.
+        between_calls: called after each call.
+
+    Raises:
+        WorkingsError: another process failed or is gone.
+    """
+    states: dict[int, State] = {}
+    with explaining_failures(processes):
+        while (call := processes.broadcast(None)).name != LAST:
+            for number in call.dropped:
+                # A step may have consumed the state of this number already.
+                states.pop(number, None)
+            if call.name != IDLE:
+                _make(call, engine, states, weights)
+            between_calls()
+    return dict(call.named)
+
+
+def _make(call: Call, engine: DistributedEngine, states: dict[int, State], weights: Path | None) -> None:
+    # A step consumes its state: taken out, so that this process holds one of them at a time.
+    arguments = [(states.pop if call.name == "step" else states.__getitem__)(x.number)
+                 if isinstance(x, StateNumber) else x for x in call.arguments]
+    if call.name == "load":
+        arguments[0] = weights  # each process has found them on its own machine
+    if call.name == "restore" and not arguments[0].is_dir():
+        # Most likely the directory is on process 0's own disk, which no other error would say.
+        raise RequestError(f"{arguments[0]}, which this process does not see",
+                           "a run directory that all processes read: a checkpoint is restored by all of them",
+                           "a --out on a file system that all machines share")
+    result = getattr(engine, call.name)(arguments.pop(0), *arguments, **call.named)
+    if call.into:
+        states[call.into] = result[0] if call.name == "step" else result

@@ -1,0 +1,59 @@
+"""Why a process failed, told to the others through the store, and errors of broken collective calls in words."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from workings.engines.base import Processes
+from workings.errors import RequestError, WorkingsError, first_line, is_out_of_memory
+
+KEY = "failed"
+"""Key under which a process that failed stores why."""
+REASON_TIMEOUT = 5.0
+"""Seconds to wait for the reason of a failure, after a broken call has shown that there is one."""
+
+
+class PeerFailed(WorkingsError):
+    """Another process failed; the exit code is the one it had."""
+
+    def __init__(self, failure: bytes) -> None:
+        """``failure``: as `write_failure` made it."""
+        facts = json.loads(failure)
+        self.out_of_memory = bool(facts["out_of_memory"])
+        self.exit_code = int(facts["exit_code"])
+        super().__init__(f"process {facts['index']}: {facts['text']}")
+
+
+def write_failure(index: int, error: BaseException) -> bytes:
+    """Encode an error of process ``index`` for the other processes."""
+    return json.dumps({"index": index, "text": first_line(error) if not isinstance(error, RequestError)
+                       else error.given, "exit_code": getattr(error, "exit_code", 1),
+                       "out_of_memory": is_out_of_memory(error)}).encode()
+
+
+@contextmanager
+def explaining_failures(processes: Processes) -> Iterator[None]:
+    """Within this context a collective call that breaks raises why: `PeerFailed` if another process stored a reason.
+
+    PyTorch and JAX report a lost process by many exceptions and texts, so every `RuntimeError`, `ValueError` and
+    `ConnectionError` counts as one, except for a lack of memory, which is this process's own.
+    """
+    try:
+        yield
+    except (RuntimeError, ValueError, ConnectionError) as error:
+        # Its own lack of memory comes first: others that failed because of it would hide the cause.
+        if is_out_of_memory(error):
+            raise
+        if (failure := _stored(processes)) is not None:
+            raise PeerFailed(failure) from error
+        raise WorkingsError(f"another process is gone, or a call that all make together failed ({first_line(error)}); "
+                            "continue with the same command and --auto-resume") from error
+
+
+def _stored(processes: Processes) -> bytes | None:
+    """Why another process failed, if it said so; None if not even the store can be reached."""
+    try:
+        # The connection may break a moment before the other process has stored its reason.
+        return processes.wait(KEY, REASON_TIMEOUT)
+    except RuntimeError:
+        return None
