@@ -30,10 +30,8 @@ from workings.record.digest import json_digest
 
 ROOT = Path(__file__).resolve().parent.parent
 ENGINE = "workings.engines.jax.engine"
-WITH_JIT = ("engine", "generate", "streaming", "cpu.length_bucketing")
+WITH_JIT = ("engine", "generate", "streaming")
 """Modules of the engine that jit programs."""
-BY_LENGTH = "StepByLength"
-"""A class whose functions close over the object, with its spec in it."""
 MAX_LOADED = 48
 """Executables that a process holds; one takes up to some megabytes."""
 _loaded: dict[str, Any] = {}
@@ -116,8 +114,6 @@ def _name(x: Any) -> Any:
             return str(x)
     if kept_under := getattr(x, "kept_under", ""):
         return kept_under
-    if type(x).__name__ == BY_LENGTH:  # its programs follow from these
-        return ["by length", _name(x._spec), [str(_sizes(shapes)) for shapes in (x._state, x._sums)]]
     raise NoName(repr(x))
 
 
@@ -125,8 +121,6 @@ def _spec_of(x: Any) -> Any:
     """The spec that a function closes over or belongs to."""
     if hasattr(x, "kept_under"):
         return x
-    if type(x).__name__ == BY_LENGTH:
-        return _spec_of(x._spec)
     inside = (x.func, *x.args) if isinstance(x, partial) else (x.__self__,) if isinstance(x, MethodType) else tuple(
         cell.cell_contents for cell in getattr(x, "__closure__", None) or ())
     return next((spec for each in inside if (spec := _spec_of(each)) is not None), None)

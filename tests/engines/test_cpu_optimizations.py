@@ -10,15 +10,12 @@ import pytest
 from tests.engines.tiny import random_batch, request, tiny_shape
 from workings.config.method import LoraConfig
 from workings.config.training import AdafactorConfig, MemoryConfig, PrecisionConfig
-from workings.engines.jax.cpu import CpuVariant
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import build_spec
-from workings.engines.jax.step import ACCELERATORS
-from workings.engines.torch.attention import no_attention_layout
-from workings.engines.torch.cpu.segments import find_segments
 from workings.engines.torch.engine import TorchEngine
 from workings.models.batch import Batch
+from workings.objectives.policy_gradient import PolicyGradient
 from workings.testing import UnigramEngine
 
 SHAPE = tiny_shape("gemma2", layers=3)
@@ -71,12 +68,9 @@ def test_off_and_on_other_platforms_a_step_is_the_one_of_accelerators() -> None:
     layout = make_layout(tuple(jax.devices("cpu")[:1]), 1, 1)
     specs = {(platform, on): build_spec(request(SHAPE, cpu_optimizations=on), layout, platform)
              for platform in ("cpu", "gpu") for on in (False, True)}
-    assert specs["cpu", True].variant == CpuVariant(any_row_order=False)
-    assert specs["cpu", False].variant is specs["gpu", False].variant is specs["gpu", True].variant is ACCELERATORS
-    assert ACCELERATORS.batch_arrays(packed()) == {}
-    spec = TorchEngine.open(request(SHAPE)).spec
-    assert spec.find_attention_layout is no_attention_layout
-    assert TorchEngine.open(request(SHAPE, cpu_optimizations=True)).spec.find_attention_layout is find_segments
+    assert [key for key, spec in specs.items() if spec.at_loss_positions] == [("cpu", True)]
+    spec = TorchEngine.open(request(SHAPE, objective=PolicyGradient())).spec
+    assert (spec.group_by_length, spec.share_prefixes) == (False, False)
 
 
 def test_an_engine_without_any_takes_both_values() -> None:

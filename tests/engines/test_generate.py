@@ -11,7 +11,7 @@ from tests.engines.tiny import request, tiny_shape
 from workings.engines.base import Completion, SamplingEngine, StreamingEngine
 from workings.engines.jax import cache
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.generate import bucket, padded_length, prompt_batches
+from workings.engines.jax.generate import bucket, prompt_batches
 from workings.engines.jax.model import final_logits, hidden_states, unembedding
 from workings.errors import RequestError
 
@@ -41,13 +41,9 @@ def test_prompts_are_padded_to_few_shapes() -> None:
 
 
 @pytest.mark.slow
-def test_on_a_cpu_lengths_between_powers_of_two_are_used_and_answers_keep_their_order(
-        engine: JaxEngine, state: dict) -> None:
-    assert [padded_length(n, fine=True) for n in (16, 24, 48, 49, 65, 96, 97)] == [16, 32, 48, 64, 96, 96, 128]
-    assert [padded_length(n, fine=False) for n in (48, 65)] == [64, 128]
-    prompts = [[number % 40 + 8, number % 7 + 8] for number in range(150)]  # three batches of one shape
-    on_a_cpu = JaxEngine.open(request(engine.spec.shape, cpu_optimizations=True))
-    together = on_a_cpu.generate(state, prompts, max_new_tokens=3, stop_ids=[])
+def test_answers_of_several_batches_keep_their_order(engine: JaxEngine, state: dict) -> None:
+    prompts = [[number % 40 + 8, number % 7 + 8] for number in range(150)]  # two batches
+    together = engine.generate(state, prompts, max_new_tokens=3, stop_ids=[])
     few = [0, 63, 64, 127, 128, 149]
     alone = engine.generate(state, [prompts[number] for number in few], max_new_tokens=3, stop_ids=[])
     assert [together[number].tokens for number in few] == [each.tokens for each in alone]
@@ -127,26 +123,6 @@ def test_a_completion_depends_on_its_prompt_and_seed_and_on_nothing_beside_it(en
         state, [prompts[0]] * 20, max_new_tokens=12, stop_ids=[], temperature=1.0, seeds=[*range(19), 0])]
     assert same_prompt[0] == same_prompt[-1]
     assert len({tuple(tokens) for tokens in same_prompt}) == 19
-
-
-@pytest.mark.slow
-def test_on_a_cpu_the_last_rows_go_on_alone_and_every_completion_stays_what_it_is(
-        engine: JaxEngine, state: dict) -> None:
-    """Of 48 completions a few go on when most have stopped; with eight at a time none ever does."""
-    on_a_cpu = JaxEngine.open(request(engine.spec.shape, cpu_optimizations=True))
-    assert on_a_cpu.spec.variant.last_rows == 8
-    prompts, seeds = [[number % 40 + 8, number % 7 + 8] for number in range(48)], [*range(48)]
-
-    def ask(which: list[int]) -> list[Completion]:
-        return on_a_cpu.sample(state, [prompts[i] for i in which], max_new_tokens=16, stop_ids=[*range(15)],
-                               temperature=1.0, seeds=[seeds[i] for i in which])
-
-    together, few = ask(seeds), [one for start in range(0, 48, 8) for one in ask(seeds[start:start + 8])]
-    assert together == few
-    for one, other in zip(together, few, strict=True):
-        np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-5)
-    cut = sum(one.finish_reason == "length" for one in together)
-    assert 0 < cut <= 8, "otherwise nothing is put together from two loops"
 
 
 def test_finish_reasons_of_drawn_completions(engine: JaxEngine, state: dict) -> None:

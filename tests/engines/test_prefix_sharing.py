@@ -1,18 +1,14 @@
-"""What rows begin with is computed once on both engines where they begin alike, and all numbers stay what they were."""
+"""What rows begin with is computed once where they begin alike, and all numbers stay what they were."""
 
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
 from tests.engines.tiny import request as plain_request
 from tests.engines.tiny import tiny_shape
-from workings.config.training import MemoryConfig
-from workings.engines.jax.cpu.prefix_sharing import FIRST
-from workings.engines.jax.engine import JaxEngine
 from workings.engines.prefix_sharing import PrefixSharing
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.lora import base_weights
@@ -96,10 +92,7 @@ def steps(engine: Any, batch: Batch) -> tuple[list[Any], dict[str, np.ndarray]]:
     for _ in range(2):
         state, result = engine.step(state, batch, 1e-3)
         said.append(result)
-    if isinstance(engine, TorchEngine):
-        return said, {name: x.detach().numpy() for name, x in base_weights(state.model).items()}
-    return said, {jax.tree_util.keystr(path): np.asarray(x)
-                  for path, x in jax.tree_util.tree_leaves_with_path(state["params"])}
+    return said, {name: x.detach().numpy() for name, x in base_weights(state.model).items()}
 
 
 def assert_same(found: list[tuple[list[Any], dict[str, np.ndarray]]]) -> None:
@@ -113,20 +106,6 @@ def assert_same(found: list[tuple[list[Any], dict[str, np.ndarray]]]) -> None:
         np.testing.assert_allclose(after[name], x, atol=2e-5, err_msg=name)
 
 
-@pytest.mark.parametrize(("family", "remat"), [
-    ("gemma2", "none"), pytest.param("gemma2", "layer", marks=pytest.mark.full),
-    pytest.param("qwen3", "none", marks=pytest.mark.full)])
-@pytest.mark.parametrize("positions", [True, pytest.param(False, marks=pytest.mark.full)])
-def test_a_jax_step_gives_the_same(family: str, remat: Any, positions: bool) -> None:
-    """Caps and windows; the last layer at loss positions, or whole."""
-    batch, engine = batch_of_pairs(), JaxEngine.open(request(tiny_shape(family, layers=3),
-                                                             memory=MemoryConfig(remat=remat)))
-    if positions:
-        batch = batch.with_loss_positions(8)
-    assert FIRST in engine.spec.variant.batch_arrays(shared(batch))
-    assert_same([steps(engine, each) for each in (batch, shared(batch))])
-
-
 @pytest.mark.parametrize("family", ["gemma2", pytest.param("qwen3", marks=pytest.mark.full)])
 def test_a_torch_step_and_its_log_probabilities_give_the_same(family: str) -> None:
     batch, engine = batch_of_pairs(), TorchEngine.open(request(tiny_shape(family, layers=3)))
@@ -138,9 +117,5 @@ def test_a_torch_step_and_its_log_probabilities_give_the_same(family: str) -> No
 
 
 def test_accelerators_run_whole_rows() -> None:
-    for cls in (JaxEngine, TorchEngine):
-        engine: Any = cls.open(request(tiny_shape("gemma"), cpu_optimizations=False))
-        if cls is JaxEngine:
-            assert engine.spec.variant.batch_arrays(shared(batch_of_pairs())) == {}
-        else:
-            assert [part.distinct for part in to_rows(engine.spec, shared(batch_of_pairs()))] == [None, None]
+    engine = TorchEngine.open(request(tiny_shape("gemma"), cpu_optimizations=False))
+    assert [part.distinct for part in to_rows(engine.spec, shared(batch_of_pairs()))] == [None, None]

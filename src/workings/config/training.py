@@ -248,9 +248,9 @@ class MemoryConfig(Section):
     """Memory of the table of per-layer embeddings, in models that have one (Gemma 4 E2B and E4B): `host` keeps it in
     the host's memory, and only the rows of a batch's tokens are copied to the device (engine `torch`)."""
     cpu_optimizations: bool = True
-    """Program variants that only a CPU gains from (completions in micro batches of similar length; `jax`: loss
-    positions, answers in two batches at a time; `torch`: attention of packed rows by segment). `false`: a CPU runs the
-    same programs as accelerators. Without effect on other devices."""
+    """Savings that only a CPU gains from (`jax`: the loss at loss positions; `torch`: completions in micro batches of
+    similar length, equal beginnings computed once). `false`: a CPU runs the same programs as accelerators. Without
+    effect on other devices."""
 
 
 class MeshConfig(Section):

@@ -4,7 +4,7 @@ Only for objectives that allow any order of rows (`workings.objectives.base.AnyR
 in their order alone, because the divisor is that of the whole update.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,30 +31,22 @@ class LengthBuckets:
     """A, B, S."""
 
     @classmethod
-    def from_batch(cls, batch: Batch, padded: Callable[[int], int] = int) -> "LengthBuckets":
-        """Rows sorted by length; each micro batch ends with its longest row.
-
-        Args:
-            batch: rows with padding at their end.
-            padded: length that a length is padded to, for engines that compile a program for each length.
-        """
+    def from_batch(cls, batch: Batch) -> "LengthBuckets":
+        """Rows sorted by length, with padding at their end; each micro batch ends with its longest row."""
         first, rows, length = batch.tokens.shape
         lengths = np.count_nonzero(batch.segment_ids, -1).reshape(-1)
-        # By padded length, and then by tokens: rows with equal prefixes become neighbours, which prefix sharing needs.
+        # By length, and then by tokens: rows with equal prefixes become neighbours, which prefix sharing needs.
         # The micro batches follow from the batch alone.
         tokens = batch.tokens.reshape(-1, length).T[::-1]
-        # `lexsort` takes its most important key last: the padded length, then the first token, then the second.
-        order = np.lexsort((*tokens, [padded(int(row_length)) for row_length in lengths]))
+        # `lexsort` takes its most important key last: the length, then the first token, then the second.
+        order = np.lexsort((*tokens, lengths))
         size = rows_at_a_time(first, rows)
         batches = []
         for rows_of_part in order.reshape(-1, size):
-            longest = min(length, padded(max(1, int(lengths[rows_of_part].max()))))
+            longest = max(1, int(lengths[rows_of_part].max()))
             part = Batch.of({name: x.reshape(-1, length)[rows_of_part, :longest][None]
                              for name, x in batch.arrays.items()}, divided_by=batch.divisor)
-            if batch.loss_positions is not None:
-                supervised = int(np.count_nonzero(part.loss_mask, -1).max())
-                part = part.with_loss_positions(min(batch.loss_positions.shape[-1], padded(max(1, supervised))))
-            # Few sizes, like lengths, for engines that compile a program for each.
+            # In few steps: prefixes of little use are not laid out.
             step = -(-part.tokens.size // SIZES)
             batches.append(replace(part, distinct_positions=-(-PrefixSharing.count(part) // step) * step))
         return cls(batches, order, batch.tokens.shape)

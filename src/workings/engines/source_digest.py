@@ -10,27 +10,27 @@ from importlib.resources.abc import Traversable
 
 
 @cache
-def source_digest(*packages: str, beside: str = "", without: str = "") -> str:
+def source_digest(*packages: str, beside: str = "") -> str:
     """SHA-256 of the code of packages, folders below them included: a changed step is another program.
 
-    Of the package ``beside`` its own modules count, and no folder below it. Folders called ``without`` do not count.
+    Of the package ``beside`` its own modules count, and no folder below it.
 
     Comments, docstrings and blank space are left out. They change no program, and what was compiled before stays valid.
     """
     digest = hashlib.sha256()
     for package in packages:
-        _add(digest, files(package), without)
+        _add(digest, files(package))
     if beside:
         _add(digest, files(beside), below=False)
     return digest.hexdigest()
 
 
-def _add(digest: "hashlib._Hash", folder: Traversable, without: str = "", *, below: bool = True) -> None:
+def _add(digest: "hashlib._Hash", folder: Traversable, *, below: bool = True) -> None:
     # File systems list a folder in any order.
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.is_dir():
-            if below and entry.name != without:
-                _add(digest, entry, without)
+            if below:
+                _add(digest, entry)
         elif entry.name.endswith((".py", ".json")):
             content = entry.read_bytes()
             if entry.name.endswith(".py"):

@@ -129,9 +129,7 @@ def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any],
     batch = _bytes(arrays, dict.fromkeys(arrays, spec.layout.batch()))
     sizes = _sizes(spec, state, shardings, size.rows, size.positions)
     if program == "step":
-        # One program, even if the step runs as several (`StepByLength`): the memory at one time is the same.
-        split = BatchShape(*spec.variant.micro_batches(size.accumulation, size.rows), size.positions)
-        return lower_step(spec, state, shardings, split), 0, batch, replace(sizes, updates=True)
+        return lower_step(spec, state, shardings, size), 0, batch, replace(sizes, updates=True)
     return lower_forward(program, spec, state, shardings, size), resident, batch, sizes
 
 

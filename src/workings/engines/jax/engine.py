@@ -20,7 +20,6 @@ from workings.engines.base import (
     require_adapters,
     require_signals,
 )
-from workings.engines.freed_memory import return_free_memory
 from workings.engines.gpu_settings import gpu_share
 from workings.engines.jax import checkpoint
 from workings.engines.jax.compilation_cache import keep_programs
@@ -34,7 +33,9 @@ from workings.engines.jax.device import (
     memory_limit,
 )
 from workings.engines.jax.export import export
+from workings.engines.jax.free_memory import return_free_memory
 from workings.engines.jax.generate import Generator
+from workings.engines.jax.loss_positions import LOSS_POSITIONS
 from workings.engines.jax.model import final_logits, hidden_states, unembedding
 from workings.engines.jax.params_tree import Params, flatten_params, unflatten_params
 from workings.engines.jax.planning import JaxPlanning
@@ -43,7 +44,6 @@ from workings.engines.jax.projection import SCALE
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import (
     abstract_state,
-    batch_shapes,
     build_spec,
     initial_params,
     lower_step,
@@ -152,34 +152,36 @@ class JaxEngine(JaxPlanning):
         sharding = self.layout.batch()
         return {name: jax.make_array_from_callback(x.shape, sharding, x.__getitem__) for name, x in arrays.items()}
 
-    def compiled_step(self, batch: Batch, more: dict[str, np.ndarray] | None = None) -> Any:
+    def compiled_step(self, batch: Batch) -> Any:
         """The executable (`jax.stages.Compiled`) that `step` runs for batches of this shape.
 
         It is compiled at the first call, by `inspect`, `step` or a test that reads the program.
 
         Args:
             batch: only its sizes are read.
-            more: its `ProgramVariant.batch_arrays`, if the caller has them already.
         """
-        more = self.spec.variant.batch_arrays(batch) if more is None else more
-        # A variant's arrays have further sizes, such as the number of loss positions of a row.
+        more = self._loss_positions(batch)
+        # Their number for each row is a size of the program, too.
         key = batch.tokens.shape, *(x.shape for x in more.values())
         if key not in self._steps:
-            sizes = batch_shapes(batch.tokens.shape, self.spec.objective.signals) | more
-            self._steps[key] = self.spec.variant.step_by_length(self.spec, self._abstract, sizes) or lower_step(
-                self.spec, self._abstract, self._shardings, batch.tokens.shape, more).compile()
+            self._steps[key] = lower_step(self.spec, self._abstract, self._shardings, batch.tokens.shape,
+                                          more).compile()
             self.compilations += 1
-            # All programs share one malloc, so the largest of them decides what it keeps.
-            self.spec.variant.on_compiled(max(run.memory_analysis().temp_size_in_bytes for run in self._steps.values()))
         return self._steps[key]
+
+    def _loss_positions(self, batch: Batch) -> dict[str, np.ndarray]:
+        """The batch's loss positions as an argument of the step; empty where the step computes all positions."""
+        if batch.loss_positions is None or not self.spec.at_loss_positions:
+            return {}
+        return {LOSS_POSITIONS: batch.loss_positions}
 
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
         """One update with one batch; ``state`` is consumed."""
         require_signals(self.spec.objective, batch)
-        more, arrays = self.spec.variant.batch_arrays(batch), self._arrays(batch, self.spec.objective.signals)
-        run = self.compiled_step(batch, more)
+        arrays = self._arrays(batch, self.spec.objective.signals) | self._loss_positions(batch)
+        run = self.compiled_step(batch)
         # The caller's arrays are consumed: the program writes its results into them.
-        after, numbers, log_probs = run(state, arrays | more, np.float32(batch.divisor), np.float32(learning_rate))
+        after, numbers, log_probs = run(state, arrays, np.float32(batch.divisor), np.float32(learning_rate))
         # Reading the numbers waits until the device has finished the step.
         return after, StepResult.of(np.asarray(numbers).tolist(), self.spec.objective.metrics,
                                     None if log_probs is None else np.asarray(log_probs))
@@ -191,12 +193,7 @@ class JaxEngine(JaxPlanning):
 
     def log_probs(self, state: State, batch: Batch) -> np.ndarray:
         """``[A, B, S]`` float32 log probabilities of the targets; 0 where they are not supervised."""
-        # Rows of similar length share a micro batch, so that less padding is computed; `merge` restores the order.
-        parts = self.spec.variant.group_by_length(batch)
-        if parts is None:
-            return np.asarray(self._run_forward("log_probs", make_log_probs, state, batch))
-        return parts.merge([np.asarray(self._run_forward("log_probs", make_log_probs, state, part))
-                               for part in parts.batches])
+        return np.asarray(self._run_forward("log_probs", make_log_probs, state, batch))
 
     def most_likely(self, state: State, batch: Batch, count: int, below: int) -> tuple[np.ndarray, np.ndarray]:
         """``[A, B, S, K]`` most likely tokens of each supervised position, and their log probabilities."""

@@ -1,9 +1,7 @@
 """Generation in batches with a key/value cache, compiled for few padded shapes; greedy or sampled.
 
-Prompts are padded on the left to a power of two (on one CPU also to three quarters of one), and only prompts of the
-same padded length share a batch: a row's numbers depend neither on the length of its neighbours nor on their
-completions. (On one CPU the last bits of sampled rows do depend on them: the last unfinished rows are computed without
-the others, and when that begins depends on all rows.)
+Prompts are padded on the left to a power of two, and only prompts of the same padded length share a batch: a row's
+numbers depend neither on the length of its neighbours nor on their completions.
 
 Where several completions of one prompt are sampled, the prompt is read once and its cache is repeated.
 
@@ -11,9 +9,7 @@ Shape suffixes: L layers, B rows, G prompts that are read, P padded prompt lengt
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -44,12 +40,6 @@ def bucket(length: int, smallest: int = MIN_LENGTH) -> int:
     """The next power of two, at least ``smallest``."""
     # Powers of two: at most half of a row is padding, and a model's context has a dozen of them.
     return max(smallest, 1 << (length - 1).bit_length())
-
-
-def padded_length(length: int, fine: bool) -> int:
-    """Length that a prompt is padded to: a power of two or, if ``fine``, three quarters of one."""
-    padded = bucket(length)
-    return padded * 3 // 4 if fine and padded >= 4 * MIN_LENGTH and length <= padded * 3 // 4 else padded
 
 
 def _prefill(spec: StepSpec, params: Params, tokens: jax.Array,
@@ -209,10 +199,10 @@ def start_decoding(spec: StepSpec, params: Params, tokens: jax.Array, lengths: j
 
 
 def decode_until(spec: StepSpec, params: Params, lengths: jax.Array, limit: jax.Array, stop_ids: jax.Array,
-                 pick: PickToken, state: DecodeState, max_unfinished: int = 0) -> DecodeState:
-    """Generate until at most ``max_unfinished`` rows are unfinished, or until rows have ``limit`` tokens."""
+                 pick: PickToken, state: DecodeState) -> DecodeState:
+    """Generate until all rows are finished, or until rows have ``limit`` tokens."""
     def goes_on(state: DecodeState) -> jax.Array:
-        return (state.step < limit) & (jnp.sum(~state.finished) > max_unfinished)
+        return (state.step < limit) & ~jnp.all(state.finished)
 
     def decode_token(state: DecodeState) -> DecodeState:
         count, next_tokens, finished, written, caches = state
@@ -237,23 +227,12 @@ def make_generate(spec: StepSpec, room: int, sampled: bool) -> Callable[..., Gen
     """
     def generate(params: Params, tokens: jax.Array, lengths: jax.Array, limit: jax.Array, stop_ids: jax.Array,
                  real: jax.Array, temperature: jax.Array, seeds: jax.Array) -> GeneratedTokens:
-        def pick(x: jax.Array, count: jax.Array, seeds: jax.Array = seeds) -> GeneratedTokens:
+        def pick(x: jax.Array, count: jax.Array) -> GeneratedTokens:
             logits = sampling.next_logits(spec, params, x)
             return sampling.draw(spec, logits, temperature, seeds, count) if sampled else (sampling.greedy(logits),)
 
         start = start_decoding(spec, params, tokens, lengths, real, room, pick)
-        last = spec.variant.last_rows
-        if not sampled or not 0 < last < lengths.shape[0]:
-            return decode_until(spec, params, lengths, limit, stop_ids, pick, start).written
-        # The last unfinished rows are copied out and computed without the others.
-        state = decode_until(spec, params, lengths, limit, stop_ids, pick, start, last)
-        rows = jnp.argsort(state.finished, stable=True)[:last]  # unfinished ones come first
-        next_tokens, finished, written = jax.tree.map(
-            lambda x: x[rows], (state.next_tokens, state.finished, state.written))
-        caches = jax.tree.map(lambda x: jnp.take(x, rows, 1), state.caches)
-        end = decode_until(spec, params, lengths[rows], limit, stop_ids, partial(pick, seeds=seeds[rows]),
-                           DecodeState(state.step, next_tokens, finished, written, caches))
-        return tuple(buffer.at[rows].set(x) for buffer, x in zip(state.written, end.written, strict=True))
+        return decode_until(spec, params, lengths, limit, stop_ids, pick, start).written
 
     return generate
 
@@ -280,20 +259,19 @@ class PromptBatch:
 
 
 def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1,
-                   max_rows: int = MAX_ROWS, *, fine: bool = False, copies: int = 1) -> list[PromptBatch]:
+                   max_rows: int = MAX_ROWS, *, copies: int = 1) -> list[PromptBatch]:
     """Prompts grouped by padded length, in batches of at most ``max_rows`` rows.
 
     Args:
         prompts: tokens of each.
         rows_multiple: the number of prompts of a batch is a multiple of it (devices that share the rows).
         max_rows: of a batch.
-        fine: see `padded_length`.
         copies: so many equal prompts stand next to each other, and stay together.
     """
     by_length: dict[int, list[int]] = {}
     # The sort is stable, so equal prompts stay neighbors and share one reading.
     for i in sorted(range(len(prompts)), key=lambda i: len(prompts[i])):
-        by_length.setdefault(padded_length(len(prompts[i]), fine), []).append(i)
+        by_length.setdefault(bucket(len(prompts[i])), []).append(i)
     batch_rows = max_prompts(copies, rows_multiple, max_rows) * copies
     return [_padded(prompts, indices[start:start + batch_rows], padded, rows_multiple, copies, max_rows)
             for padded, indices in by_length.items() for start in range(0, len(indices), batch_rows)]
@@ -329,7 +307,6 @@ class Generator:
     def __init__(self, spec: StepSpec) -> None:
         self.spec = spec
         self._programs: dict[tuple[int, bool], Any] = {}
-        self._compiled: set[tuple[int, ...]] = set()
 
     def answer(self, params: Params, prompts: Sequence[Sequence[int]], max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float = 0.0, seeds: Sequence[int] | None = None) -> list[Completion]:
@@ -355,25 +332,13 @@ class Generator:
             by_row = zip(*(np.asarray(x)[:, :max_new_tokens].tolist() for x in generated), strict=True)
             return [Completion.of(row[0], stop_ids, *row[1:]) for row in by_row]
 
-        at_once, fsdp = self.spec.variant.generation_batches, self.spec.layout.fsdp
-        max_rows = MAX_ROWS // at_once
+        fsdp = self.spec.layout.fsdp
         # At least one prompt for each device, because every device reads its own.
-        copies = copies_of_each(prompts, min(max_rows, len(prompts)) // fsdp) if sampled else 1
-        batches = prompt_batches(prompts, fsdp, max_rows, fine=self.spec.variant.fine_prompt_lengths, copies=copies)
-        completions: dict[int, list[Completion]] = {}
-        for number, rows in enumerate(batches):  # the first of a shape alone: its program is compiled once
-            shape = (room, sampled, stops.size, *rows.tokens.shape, rows.real.size)
-            if shape not in self._compiled:
-                completions[number] = run(rows)
-                self._compiled.add(shape)
-        waiting = [number for number in reversed(range(len(batches))) if number not in completions]  # the longest first
-        # JAX lets go of the interpreter while a program runs, so threads compute side by side.
-        with ThreadPoolExecutor(at_once) as pool:
-            completions |= zip(waiting, pool.map(run, [batches[number] for number in waiting]), strict=True)
+        copies = copies_of_each(prompts, min(MAX_ROWS, len(prompts)) // fsdp) if sampled else 1
         # Every place is overwritten; the list only fixes the order.
         answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
-        for number, rows in enumerate(batches):
-            for i, completion in zip(rows.indices, completions[number], strict=False):  # the others are padding
+        for rows in prompt_batches(prompts, fsdp, copies=copies):
+            for i, completion in zip(rows.indices, run(rows), strict=False):  # the others are padding
                 answers[i] = completion
         return answers
 

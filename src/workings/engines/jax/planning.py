@@ -99,12 +99,10 @@ class JaxPlanning:
         """The machine's description for the compiler, its versions and flags, and this engine's source."""
         # A GPU without a description is never compiled for, so its name is all that there is to key by.
         known = target.platform != "gpu" or target.gpu_config
-        # What only a CPU computes is in no program for another machine, so those stay valid when it changes.
-        without = "" if target.platform == "cpu" else "cpu"
         return {"machine": asdict(compile_target(target)) if known else target.name,
                 "versions": library_versions(("jax", "jaxlib", *PACKAGES[target.platform])),
                 "engine": source_digest("workings.engines.jax", "workings.models", "workings.objectives",
-                                        beside="workings.engines", without=without),
+                                        beside="workings.engines"),
                 # Flags change what the compiler makes of the same program, so they are part of the key.
                 "flags": {name: os.environ[name] for name in FLAGS if name in os.environ}}
 

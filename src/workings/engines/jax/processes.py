@@ -98,8 +98,8 @@ def _arguments() -> dict[str, Any] | None:
         raise RequestError(f"WORLD_SIZE={os.environ['WORLD_SIZE']} with engine: jax",
                            "processes that JAX can bring together; torchrun starts those of PyTorch",
                            f"engine=torch, or {', '.join(VARIABLES)} for each process")
-    if not there and (several := started_apart()):
-        raise RequestError(f"{several} started several processes, and JAX does not know how they meet",
+    if not there and (apart := started_apart()):
+        raise RequestError(f"{apart} started several processes, and JAX does not know how they meet",
                            "a launcher that JAX knows (Slurm, Open MPI, a TPU pod), or all three of "
                            + ", ".join(VARIABLES),
                            "JAX_COORDINATOR_ADDRESS=HOST:PORT JAX_NUM_PROCESSES=N JAX_PROCESS_ID=I workings train …, "

@@ -11,7 +11,6 @@ import numpy as np
 
 from workings.engines.base import EngineRequest
 from workings.engines.jax.attention import Attention, chunked_attention, plain_attention
-from workings.engines.jax.cpu import optimize_for_cpu
 from workings.engines.jax.flash_attention import flash_refusal, make_flash_attention
 from workings.engines.jax.init import parameter_shapes, random_tensor
 from workings.engines.jax.lora import init_adapters, make_lora
@@ -41,15 +40,14 @@ def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpe
     if refused := host_table_refusal(memory, request.shape, "jax"):
         raise refused.error()
     lora = make_lora(request.method, request.shape, layout.tp, request.frozen_bits)
-    spec = StepSpec(
+    return StepSpec(
         shape=request.shape, layout=layout, remat=POLICIES[memory.remat],
         attention=_attention(memory.attention, request.shape, layout, platform),
         loss_chunk=memory.loss_chunk, parameter_dtype=DTYPES[precision.parameters],
         compute_dtype=DTYPES[precision.compute], rounding=precision.rounding, seed=request.seed,
-        optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments]), objective=request.objective, lora=lora)
-    # Several devices of one CPU simulate a mesh, and run the program of the mesh.
-    one_cpu = platform == "cpu" and layout.size == 1
-    return optimize_for_cpu(spec) if one_cpu and memory.cpu_optimizations else spec
+        optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments]), objective=request.objective, lora=lora,
+        # Several devices of one CPU simulate a mesh, and run the program of the mesh.
+        at_loss_positions=platform == "cpu" and layout.size == 1 and memory.cpu_optimizations)
 
 
 def _attention(asked: str, shape: ModelShape, layout: Layout, platform: str) -> Attention:
@@ -121,7 +119,7 @@ def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: Any, shape: 
         abstract: from `abstract_state`.
         shardings: from `state_shardings`.
         shape: ``[A, B, S]`` of the batch.
-        more: `ProgramVariant.batch_arrays` of a batch, of which only shapes are read.
+        more: a batch's `loss_positions` by name, of which only the shape is read.
     """
     if shape[1] % spec.layout.fsdp:
         raise RequestError(f"{shape[1]} rows per micro batch on fsdp={spec.layout.fsdp}", "rows divisible by fsdp",

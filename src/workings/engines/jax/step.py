@@ -10,12 +10,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from workings.engines.jax.attention import Attention
 from workings.engines.jax.lora import Lora
 from workings.engines.jax.loss import loss_sum, target_log_probs, with_temperature
-from workings.engines.jax.model import hidden_states, unembedding
+from workings.engines.jax.loss_positions import LOSS_POSITIONS, LossPositions
+from workings.engines.jax.model import final_norm, hidden_states, last_layer_output, unembedding
 from workings.engines.jax.objective import objective_sum
 from workings.engines.jax.optimizers.base import Optimizer, clip_factor, global_norm
 from workings.engines.jax.params_tree import Params, flatten_params, unflatten_params
@@ -23,8 +23,6 @@ from workings.engines.jax.projection import is_adapter
 from workings.engines.jax.remat import Remat
 from workings.engines.jax.rounding import MASTER, round_keys, stored
 from workings.engines.jax.sharding import Layout
-from workings.engines.length_bucketing import LengthBuckets
-from workings.models.batch import Batch
 from workings.models.shape import ModelShape
 from workings.models.weights import is_frozen
 from workings.objectives.base import Objective
@@ -37,54 +35,6 @@ Arrays = dict[str, jax.Array]
 
 State = Mapping[str, Any]
 """The stored state: ``params``, ``moments`` and ``step``, layers stacked."""
-
-
-class ProgramVariant:
-    """The ways in which programs may differ between devices; this class is what accelerators run.
-
-    A step may compute other parts of a batch, and generation may batch prompts in another way. The other variant is
-    `workings.engines.jax.cpu.CpuVariant`.
-    """
-
-    generation_batches = 1
-    """Batches of prompts that are generated at the same time, each with its share of the rows."""
-    last_rows = 0
-    """Once at most so many sampled rows are unfinished, they are computed without the others; 0: never."""
-    fine_prompt_lengths = False
-    """Whether prompts are padded to three quarters of a power of two, too."""
-
-    def batch_arrays(self, batch: Batch) -> dict[str, np.ndarray]:
-        """Further arrays of a batch that the step takes, int32 ``[A, B, ...]``."""
-        del batch
-        return {}
-
-    def micro_batches(self, count: int, rows: int) -> tuple[int, int]:
-        """Number of micro batches and their rows, for a recipe with ``count`` micro batches of ``rows`` each."""
-        return count, rows
-
-    def group_by_length(self, batch: Batch) -> LengthBuckets | None:
-        """The batch in micro batches of rows of similar length; None: as it is."""
-        del batch
-        return None
-
-    def step_by_length(self, spec: "StepSpec", abstract: Any, longest: Mapping[str, Any]) -> Any:
-        """The step for batches up to this size, where it is several programs; None where it is one."""
-        del spec, abstract, longest
-
-    def supervised(self, spec: "StepSpec", params: Params, rows: Arrays) -> tuple[jax.Array, Arrays]:
-        """Normed hidden states of one micro batch, and its rows, at the positions that the loss needs."""
-        return all_hidden_states(spec, params, rows), rows
-
-    def at_positions(self, log_probs: jax.Array, rows: Arrays) -> jax.Array:
-        """``[B, S]`` log probabilities, from those at the positions of `supervised`; 0 at the others."""
-        del rows
-        return log_probs
-
-    def on_compiled(self, temporaries: int) -> None:
-        """Called after a step has been compiled; ``temporaries``: bytes of the largest program so far."""
-
-
-ACCELERATORS = ProgramVariant()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +54,8 @@ class StepSpec:
     objective: Objective = CROSS_ENTROPY
     lora: Lora | None = None
     """Adapters, if only adapters are trained."""
-    variant: ProgramVariant = ACCELERATORS
+    at_loss_positions: bool = False
+    """Whether the loss is computed at a batch's loss positions only, where it has them."""
 
     def trains(self, name: str) -> bool:
         """Whether the tensor of this flat name is trained."""
@@ -136,6 +87,24 @@ def all_hidden_states(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array
                          attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout)
 
 
+def supervised_hidden_states(spec: StepSpec, params: Params, rows: Arrays) -> tuple[jax.Array, Arrays]:
+    """``[B, M, D]`` normed hidden states of one micro batch and its rows at loss positions; all where it has none."""
+    if LOSS_POSITIONS not in rows:
+        return all_hidden_states(spec, params, rows), rows
+    loss_at = LossPositions.from_indices(rows[LOSS_POSITIONS], rows["tokens"].shape[1])
+    x = last_layer_output(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
+                          attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout)
+    return (final_norm(loss_at.select(x), params, spec.shape),
+            {name: loss_at.select(x) for name, x in rows.items() if name != LOSS_POSITIONS})
+
+
+def at_all_positions(log_probs: jax.Array, rows: Arrays) -> jax.Array:
+    """``[B, S]`` log probabilities from those of `supervised_hidden_states`; 0 at other positions."""
+    if LOSS_POSITIONS not in rows:
+        return log_probs
+    return LossPositions.from_indices(rows[LOSS_POSITIONS], rows["tokens"].shape[1]).at_positions(log_probs)
+
+
 def micro_batch_loss(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array:
     """Sum of the negative log likelihoods of the supervised tokens of one micro batch, whatever the objective."""
     return loss_sum(all_hidden_states(spec, params, rows), unembedding(params), rows["targets"], rows["loss_mask"],
@@ -162,7 +131,7 @@ def gradients(spec: StepSpec, params: Params, batch: Arrays,
     def micro_batch_objective(trained: Params, rows: Arrays
                               ) -> tuple[jax.Array, tuple[LossAndMetrics, jax.Array | None]]:
         all_params = unflatten_params(flatten_params(trained) | frozen)
-        hidden, rows = spec.variant.supervised(spec, all_params, rows)
+        hidden, rows = supervised_hidden_states(spec, all_params, rows)
         differentiated, (total, metrics, log_probs) = objective_sum(
             spec.objective, hidden, unembedding(all_params), rows, spec.shape, spec.layout, spec.loss_chunk)
         # Divided here, so that the sum over micro batches is the gradient of the step.
@@ -170,7 +139,7 @@ def gradients(spec: StepSpec, params: Params, batch: Arrays,
 
     def grad(rows: Arrays) -> tuple[tuple[LossAndMetrics, Params], jax.Array | None]:
         (_, (loss, log_probs)), gradient = jax.value_and_grad(micro_batch_objective, has_aux=True)(trained, rows)
-        return (loss, gradient), None if log_probs is None else spec.variant.at_positions(log_probs, rows)
+        return (loss, gradient), None if log_probs is None else at_all_positions(log_probs, rows)
 
     # One micro batch needs no sum, and so no accumulator of the size of all gradients.
     if batch["tokens"].shape[0] == 1:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -36,15 +35,6 @@ class AttentionLayout(Protocol):
     def merge(self, x_MNLH: Tensor, rows: int) -> Tensor:
         """The inverse: ``[B, N, S, H]`` of ``rows`` rows."""
         ...
-
-
-FindAttentionLayout = Callable[[np.ndarray], AttentionLayout | None]
-"""From segment ids ``[B, S]`` of packed rows; None: a mask over whole rows does better."""
-
-
-def no_attention_layout(segment_ids: np.ndarray) -> None:
-    """Rows stay as they are, and a mask keeps their segments apart."""
-    del segment_ids
 
 
 @dataclass(frozen=True)

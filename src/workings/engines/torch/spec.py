@@ -9,8 +9,7 @@ from workings.config.method import FrozenBits, FullConfig, LoraConfig, QloraConf
 from workings.config.training import AdafactorConfig
 from workings.engines.base import EngineRequest
 from workings.engines.refusals import host_table_refusal, packing_refusal
-from workings.engines.torch.attention import FindAttentionLayout, choose, no_attention_layout
-from workings.engines.torch.cpu.segments import find_segments
+from workings.engines.torch.attention import choose
 from workings.engines.torch.optimizers import make_optimizer
 from workings.engines.torch.optimizers.adamw import AdamW
 from workings.engines.torch.optimizers.base import Optimizer
@@ -33,7 +32,6 @@ class TorchSpec:
     mesh: ProcessMesh
     attention: str
     """A key of `attention.FUNCTIONS`."""
-    find_attention_layout: FindAttentionLayout
     group_by_length: bool
     """Rows of an update are computed in micro batches of similar length (`workings.engines.length_bucketing`)."""
     share_prefixes: bool
@@ -75,12 +73,11 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
     # By the device that is there: a trace for a card replaces it afterwards.
     attention = choose(memory.attention, device.type, shape.attention_softcap)
     on_cpu, kernels = device.type == "cpu" and memory.cpu_optimizations, kernels_run_on(device)
-    find_layout: FindAttentionLayout = find_segments if on_cpu else no_attention_layout
     # Several processes share each micro batch by rows, which would have to be of like length, too.
     rows_move = on_cpu and (mesh or ProcessMesh()).fsdp == 1
     return with_kernels(kernels, TorchSpec(
         shape=shape, device=device, mesh=mesh or ProcessMesh(),
-        attention=attention, find_attention_layout=find_layout,
+        attention=attention,
         group_by_length=rows_move and isinstance(request.objective, AnyRowOrder),
         # A state has no distinct positions; an unverified model's attention may look at rows in a way of its own.
         share_prefixes=rows_move and shape.verified and not shape.has_state,

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from workings.engines.prefix_sharing import PrefixSharing
-from workings.engines.torch.attention import AttentionLayout, AttentionMask
+from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.backward_optimizer import BackwardOptimizer
-from workings.engines.torch.cpu.distinct_positions import DistinctPositions
+from workings.engines.torch.distinct_positions import DistinctPositions
 from workings.engines.torch.embedding import shared_gradient
 from workings.engines.torch.lora import trainable_parameters
 from workings.engines.torch.loss import linear_cross_entropy, linear_log_probs, linear_most_likely
@@ -70,16 +70,13 @@ class Rows:
     """Whether a row has several segments, so that attention needs a mask."""
     signals: Mapping[str, Tensor] = field(default_factory=dict)
     """``[N]`` float32 by name: further inputs of the objective at each supervised position."""
-    attention_layout: AttentionLayout | None = None
-    """Another arrangement of the rows for attention; None: as they are here."""
     distinct: DistinctPositions | None = None
     """The positions that are computed instead of all positions, with prefix sharing."""
 
     @property
     def visible(self) -> AttentionMask:
         """The keys that a query may attend to."""
-        masked = self.packed and self.attention_layout is None
-        return AttentionMask(segment_ids=self.segment_ids if masked else None, layout=self.attention_layout)
+        return AttentionMask(segment_ids=self.segment_ids if self.packed else None)
 
 
 def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[Rows]:
@@ -101,7 +98,6 @@ def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[
                   for name in ("tokens", "positions", "segment_ids")}
         micro_batches.append(Rows(
             index=torch.from_numpy(index).to(spec.device), packed=packed,
-            attention_layout=spec.find_attention_layout(own["segment_ids"]) if packed else None,
             targets=torch.from_numpy(own["targets"].reshape(-1)[index].astype(np.int64)).to(spec.device),
             signals={name: torch.from_numpy(own[name].reshape(-1)[index]).to(spec.device) for name in signals},
             distinct=None if sharing is None else DistinctPositions.from_plan(sharing, i, index),
