@@ -48,9 +48,9 @@ def origin(found: dict[str, Any]) -> str:
             f"Again: `{found['command']}`.{busy}")
 
 
-BEFORE = ("Measured before everything that only a CPU gains from, and that SmolLM2-135M gains less than 1.15 times from, "
-          "was removed (decision 19). Until it is measured again, no ratio of ours holds: these models are slower now, "
-          "with JAX most of all. The rows of TRL and Tunix hold.")
+BEFORE = ("Measured before everything was removed that only a CPU gains from and that SmolLM2-135M gains less than "
+          "1.15 times from (decision 19). Until it is measured again, no ratio of ours holds: these models are slower "
+          "now, with JAX most of all. The rows of TRL and Tunix hold.")
 
 
 def peers(found: dict[str, Any]) -> list[str]:
