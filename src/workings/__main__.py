@@ -7,6 +7,7 @@ import sys
 from contextlib import suppress
 
 from workings.cli.interruption import catch_signals, interrupted
+from workings.engines.hardware_probe import launched, started_apart
 from workings.errors import Interrupted
 from workings.training.stopping import lead_nowhere
 
@@ -20,14 +21,16 @@ def run() -> None:
     try:
         _run_command()
     except SystemExit as end:
-        if end.code != Interrupted.exit_code:
+        # After a failure in one of several processes the libraries' own clearing up waits for the others and aborts.
+        alone = not (launched() or started_apart())
+        if not isinstance(end.code, int) or end.code == 0 or (alone and end.code != Interrupted.exit_code):
             raise
         # Everything was cleaned up and said. A runtime's threads may still be within a program that was interrupted,
         # and taking the process apart under them has ended in a segmentation fault.
         with suppress(OSError, ValueError):  # whoever read it is gone
             sys.stdout.flush()
             sys.stderr.flush()
-        os._exit(Interrupted.exit_code)
+        os._exit(end.code)
 
 
 def _use_utf8() -> None:

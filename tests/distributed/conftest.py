@@ -43,7 +43,8 @@ class ThreadProcesses:
                 raise RuntimeError("the connection is closed")
             return pickle.loads(self._store[key])
 
-    def shutdown(self):
+    def shutdown(self, *, stopped):
+        del stopped
         self.set(f"left/{self.index}", b"")
 
 

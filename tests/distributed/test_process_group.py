@@ -187,11 +187,13 @@ def test_memory_that_runs_out_in_one_process_ends_the_run_of_all(pair) -> None:
     ({"JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "0"}, ("train", "smoke-tiny", "--out", "run", "engine=jax"),
      "without JAX_COORDINATOR_ADDRESS"),
     ({"PET_NNODES": "2"}, ("train", "smoke-tiny", "--out", "run", "engine=jax"), "PET_NNODES=2 started several"),
+    ({}, ("train", "smoke-tiny", "--out", "s3://bucket/run"), "--out s3://bucket/run is an address"),
+    ({}, ("train", "smoke-tiny", "--auto-resume"), "--auto-resume without --out"),
     ({"PET_NNODES": "2"}, ("train", "smoke-tiny", "--out", "run", "engine=torch"), "PET_NNODES=2 started several"),
     ({"SLURM_STEP_NUM_TASKS": "2"}, ("train", "smoke-tiny", "--out", "run", "engine=torch"), "SLURM_STEP_NUM_TASKS=2"),
     ({"OMPI_COMM_WORLD_SIZE": "2"}, ("train", "smoke-tiny", "--out", "run", "engine=torch"), "OMPI_COMM_WORLD_SIZE=2"),
 ])
-def test_what_several_processes_cannot_do_is_refused(environment, words, said, workings, tmp_path) -> None:
+def test_what_a_launcher_may_not_ask_for_is_refused(environment, words, said, workings, tmp_path) -> None:
     done = workings(*words, cwd=tmp_path, environment=environment, check=False)
     assert done.returncode == 2
     assert said in " ".join(done.stderr.split())
@@ -220,6 +222,7 @@ def test_two_processes_are_stopped_and_one_goes_on(tmp_path, child_environment, 
     out, err = child.communicate()
     answer = json.loads(out.splitlines()[-1])
     assert answer["status"] == "interrupted", err
+    assert "exitcode  : 130" in err or child.returncode, err
     stopped = RunRecord.open(tmp_path / "two").manifest
     assert stopped.facts["processes"] == 2
     assert (stopped.mesh, stopped.global_batch) == ({"fsdp": 2, "tp": 1}, 4)

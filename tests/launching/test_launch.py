@@ -34,8 +34,8 @@ def scripts(text):
 @pytest.mark.parametrize("kind", EVERY)
 def test_every_file_says_what_it_is_and_its_shell_is_shell(kind):
     (text,) = EVERY[kind].values()
-    for said in ("validated, not run", "ab" * 32, "1 GiB of 79.1 GiB", "/shared/sums", "copied from here", "--resume",
-                 "WORKINGS_LAUNCHER=", "# Start:"):
+    for said in ("validated, not run", "ab" * 32, "1 GiB of 79.1 GiB", "/shared/sums", "copied from here",
+                 "--auto-resume", "WORKINGS_LAUNCHER=", "# Start:"):
         assert said in text, said
     for script in scripts(text):
         subprocess.run(["bash", "-n"], input=script, text=True, check=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from workings.cli.output import JsonFlag, answer, as_typed, say
-from workings.errors import DoesNotFit, Interrupted
+from workings.errors import DoesNotFit, Interrupted, RequestError
 from workings.record.layout import RECIPE_EVALUATION, SEAL, partial_path
 
 
@@ -21,6 +21,9 @@ def train_command(
     )] = None,
     resume: Annotated[bool, typer.Option(
         "--resume", help="Go on with a killed, interrupted or failed run; without KEY=VALUE, with its own.")] = False,
+    auto_resume: Annotated[bool, typer.Option(
+        "--auto-resume", help="Start, resume, finish the evaluation, or do nothing because all is done: for launchers "
+                              "that start the same command again. Needs --out.")] = False,
     smoke: Annotated[bool, typer.Option(
         "--smoke", help="Run all stages with a tiny model of the same architecture.")] = False,
     smoke_steps: Annotated[int | None, typer.Option(
@@ -35,7 +38,7 @@ def train_command(
     """Run a recipe: check, plan, train, evaluate, seal."""
     from workings.config.load import load_recipe
     from workings.reports.live.listeners import RunListeners
-    from workings.runs.create_or_resume import load_to_resume, run_directory
+    from workings.runs.create_or_resume import load_to_resume, run_directory, what_is_left
     from workings.runs.smoke import Smoke
     from workings.runs.train_and_evaluate import train_with_listeners
 
@@ -43,6 +46,15 @@ def train_command(
     small = Smoke(steps=smoke_steps or 2) if smoke or smoke_steps is not None else None
     loaded = (load_to_resume(recipe, overrides or (), out, say) if resume and out is not None
               else load_recipe(recipe, overrides or ()))
+    if auto_resume:
+        if out is None:
+            raise RequestError("--auto-resume without --out", "the run to start or to resume", "--out runs/my-run")
+        left = what_is_left(out)
+        if left == "nothing":
+            answer({"status": "complete", "run": str(out)}, as_json=as_json,
+                   text=f"{out} is complete and evaluated: nothing is left to do")
+            return
+        resume = left == "resume"
     run_path = out or run_directory(loaded.recipe.name + "-smoke" * (small is not None), resume=resume)
     try:
         result = train_with_listeners(loaded, run_path, listeners, resume=resume, smoke=small, force=force)
@@ -53,14 +65,15 @@ def train_command(
         say(str(refused))
         answer(refused.answer, as_json=as_json, text="")
         raise typer.Exit(refused.exit_code) from None
-    if result.training.process:  # it took part to the end; what came of it is for process 0 to say
-        return
-    answer(result.to_json(), as_json=as_json, text=as_typed(result.sentence(resume_command=_again(run_path))))
+    # The others took part to the end; what came of it is for process 0 to say. The exit code is that of all.
+    if not result.training.process:
+        answer(result.to_json(), as_json=as_json, text=as_typed(result.sentence(resume_command=_again(run_path))))
     # 128 and the number of SIGINT, as a shell reports a command that Ctrl-C has ended.
     if result.training.status == "interrupted":
         raise typer.Exit(130)
     # The stages of a smoke run are what it tries: its tiny random model need not learn.
-    if result.training.status == "failed" or (result.training.learned_nothing and small is None):
+    learned_nothing = not result.training.process and result.training.learned_nothing and small is None
+    if result.training.status == "failed" or learned_nothing:
         raise typer.Exit(1)
 
 
@@ -78,6 +91,6 @@ def _cut_short(run_path: Path, what: str) -> str:
 def _again(run_path: Path) -> str:
     """The command that makes this run go on: as it was typed, and what it left out."""
     typed = sys.argv[1:]
-    missing = [*(() if "--resume" in typed else ("--resume",)),
+    missing = [*(() if {"--resume", "--auto-resume"} & {*typed} else ("--resume",)),
                *(() if any(word.startswith("--out") for word in typed) else ("--out", str(run_path)))]
     return shlex.join(["workings", *typed, *missing])

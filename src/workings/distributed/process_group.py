@@ -86,10 +86,12 @@ class ProcessGroup:
         # The loop has made an outcome of the failure (memory ran out), but the others may be stuck in that call.
         elif broken:
             processes.set(failure.KEY, write_failure(0, WorkingsError(str(self.outcome.get("reason", "stopped")))))
-        # After the failure or the last call: a process that sees this key will find those.
+        # After the failure or the last call: a process that reads this key will find those.
         processes.set(f"shutdown/{self.index}", b"")
-        if isinstance(error, PeerFailed) and not self.is_coordinator:
-            # A launcher ends all processes with the first that fails: let that be the one that failed by itself.
+        late = isinstance(error, PeerFailed) or self.outcome.get("status") in ("interrupted", "failed")
+        if late and not self.is_coordinator:
+            # A launcher ends all processes with the first that has another exit code than 0: let that be process 0, or
+            # the one that failed by itself.
             time.sleep(SHUTDOWN_TIMEOUT)
         if self.is_coordinator:  # the store may be in this process
             limit = time.monotonic() + SHUTDOWN_TIMEOUT
@@ -97,7 +99,7 @@ class ProcessGroup:
                 processes.wait(f"shutdown/{index}", max(0.1, limit - time.monotonic()))
         # Leaving the group together needs every process; after a failure each ends as it is.
         if error is None and not broken:
-            processes.shutdown()
+            processes.shutdown(stopped=self.outcome.get("status") == "interrupted")
 
     def agree(self, same: dict[str, Any], own: dict[str, Any]) -> list[dict[str, Any]]:
         """Make sure that all processes have prepared the same run.
@@ -149,7 +151,9 @@ class ProcessGroup:
             WorkingsError: another process failed or is gone.
         """
         assert self._processes
-        return follow(_distributed(engine), self._processes, weights, lambda: self._forward_stop(stop_requested))
+        self.outcome = follow(_distributed(engine), self._processes, weights,
+                              lambda: self._forward_stop(stop_requested))
+        return self.outcome
 
     def stop_requested(self, here: bool) -> bool:
         """Whether this process or any other was asked to stop."""

@@ -567,8 +567,8 @@ class Processes(Protocol):
         """
         ...
 
-    def shutdown(self) -> None:
-        """Leave the group of processes at the end of the run."""
+    def shutdown(self, *, stopped: bool) -> None:
+        """Leave the group of processes at the end of the run; ``stopped``: the program ends, too."""
         ...
 
 

@@ -18,6 +18,8 @@ PORT = 29500
 """Port of process 0."""
 MAX_RESTARTS = 10
 """Maximum restarts of a preempted job before someone has to look."""
+SECONDS_TO_SAVE = 300
+"""Seconds between the request to stop and the end, in which the run saves."""
 JOB_NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 REMOTE_FOLDER = re.compile(r"/[A-Za-z0-9._/-]*[A-Za-z0-9._-]")
 RECIPE, PLAN = "recipe.yaml", "plan.json"
@@ -94,29 +96,25 @@ class LaunchJob:
             f"# Recipe:   {RECIPE}, sha256 {self.recipe_digest}, as the run will record it.",
             *(f"# {sentence}" for sentence in self.file_notes),
             f"# Run:      {self.remote_folder}/{self.run}, which all hosts must be able to read and write.",
-            "# Restart:  the same file again. A run that was cut short goes on from its last checkpoint by --resume;",
-            "#           one that is complete is left alone.",
+            "# Restart:  the same file again (--auto-resume): a run that was cut short is resumed from its last",
+            "#           checkpoint, a missing evaluation is finished, and a run that has both is left alone.",
             f"# Start:    put this folder at {self.remote_folder}, and there: {start}",
         ]
 
     def train(self, launcher: str) -> list[str]:
-        """Shell lines that enter the folder, end where the run is complete, and set ``go_on`` and the launcher."""
+        """Shell lines that enter the folder and set the launcher and how long a stop may take."""
         return [
             "set -euo pipefail",
             f"cd {shlex.quote(self.remote_folder)}",
             f"export {LAUNCHER}={launcher}",
-            f"run={shlex.quote(self.run)}",
-            "# Sealed and complete: a restart has nothing to do.",
-            """if grep -q '"status": *"complete"' "$run/SEAL.json" 2>/dev/null; then exit 0; fi""",
-            "go_on=()",
-            # A run that was interrupted is sealed under its own name; one that was killed is under the other.
-            'if [ -e "$run" ] || [ -e "$run.partial" ]; then go_on=(--resume); fi',
+            # From SIGTERM to SIGKILL torchrun waits 30 seconds unless told otherwise, too few for a large checkpoint.
+            *([f"export TORCH_ELASTIC_SHUTDOWN_TIMEOUT={SECONDS_TO_SAVE - 30}"] if self.process_per_device else []),
         ]
 
     @property
     def command(self) -> str:
         """`train`, in the shell of `train`."""
-        return f'train {RECIPE} --out "$run" ${{go_on[@]+"${{go_on[@]}}"}}'
+        return f"train {RECIPE} --out {shlex.quote(self.run)} --auto-resume"
 
 
 @cache

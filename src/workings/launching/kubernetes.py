@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workings.errors import RequestError
-from workings.launching.job import MAX_RESTARTS, PORT, LaunchJob, as_yaml, names
+from workings.launching.job import MAX_RESTARTS, PORT, SECONDS_TO_SAVE, LaunchJob, as_yaml, names
 
 TRAIN_JOB, JOB_SET = "trainjob.yaml", "jobset.yaml"
 START_COMMAND = "kubectl create -f"
@@ -52,7 +52,8 @@ def train_job(job: LaunchJob, cluster: Cluster) -> dict[str, Any]:
         trainer["numProcPerNode"] = job.devices
     if job.platform == "gpu":
         trainer["resourcesPerNode"] = {"limits": {"nvidia.com/gpu": job.devices}}
-    pod = {"volumes": [_volume(cluster)], "containers": [{"name": "node", "volumeMounts": [_mount(job)]}]}
+    pod = {"terminationGracePeriodSeconds": SECONDS_TO_SAVE, "volumes": [_volume(cluster)],
+           "containers": [{"name": "node", "volumeMounts": [_mount(job)]}]}
     node = {"name": "node", "template": {"spec": {"template": {"spec": pod}}}}
     patch = {"template": {"spec": {"replicatedJobs": [node]}}}
     return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": _metadata(job),
@@ -75,7 +76,7 @@ def job_set(job: LaunchJob, cluster: Cluster) -> dict[str, Any]:
                  "resources": {"requests": {"google.com/tpu": job.devices}, "limits": {"google.com/tpu": job.devices}}}
     # A pod that came back alone would wait for the others, so JobSet restarts all. From SIGTERM to SIGKILL there are 30
     # seconds unless told otherwise, which may be too few for a checkpoint.
-    pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 300,
+    pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": SECONDS_TO_SAVE,
            "nodeSelector": {"cloud.google.com/gke-tpu-accelerator": accelerator(job.target),
                             "cloud.google.com/gke-tpu-topology": job.topology},
            "containers": [container], "volumes": [_volume(cluster)]}

@@ -4,13 +4,11 @@ The words are those of `sbatch` and `srun`; the variables are those that they se
 SLURM_PROCID).
 """
 
-from workings.launching.job import PORT, LaunchJob
+from workings.launching.job import PORT, SECONDS_TO_SAVE, LaunchJob
 
 JOB_FILE = "job.sbatch"
 START_COMMAND = "sbatch"
 """Command in front of the file's name."""
-SECONDS_TO_SAVE = 300
-"""Before the end of the time that was asked for, the run is told to save and stop."""
 
 
 def files(job: LaunchJob) -> dict[str, str]:
@@ -35,7 +33,14 @@ def files(job: LaunchJob) -> dict[str, str]:
         *job.train("slurm"),
         # sed reads to the end; `head` would close the pipe, of which pipefail makes an error.
         'first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)',
+        "status=0",
         *(_torchrun(job) if job.process_per_device else _one_a_host(job)),
+        # A run that was stopped by the time limit goes back into the queue. Its exit code is 130; torchrun has 1 for
+        # everything, so there the seal is asked.
+        f"""if [ "$status" = 130 ] || grep -qs '"status": *"interrupted"' {job.run}/SEAL.json; then""",
+        '    scontrol requeue "$SLURM_JOB_ID"',
+        "fi",
+        'exit "$status"',
     ]
     return {JOB_FILE: "\n".join(lines) + "\n"}
 
@@ -44,11 +49,9 @@ def _torchrun(job: LaunchJob) -> list[str]:
     """One torchrun a host, which starts a process a card."""
     return [
         "srun --kill-on-bad-exit=1 \\",
-        # No restarts by torchrun: it would start the same words again, and `--resume` is decided by the script above
-        # them.
         f'    torchrun --nnodes "$SLURM_JOB_NUM_NODES" --nproc-per-node {job.devices} --max-restarts 0 \\',
         f'    --rdzv-id "$SLURM_JOB_ID" --rdzv-backend c10d --rdzv-endpoint "$first:{PORT}" \\',
-        f"    -m workings {job.command}",
+        f"    -m workings {job.command} || status=$?",
     ]
 
 
@@ -58,5 +61,5 @@ def _one_a_host(job: LaunchJob) -> list[str]:
         f'export JAX_COORDINATOR_ADDRESS="$first:{PORT}" JAX_NUM_PROCESSES="$SLURM_NTASKS"',
         "# Each task has its own number.",
         "srun --kill-on-bad-exit=1 bash -c 'JAX_PROCESS_ID=$SLURM_PROCID exec workings \"$@\"' workings \\",
-        f"    {job.command}",
+        f"    {job.command} || status=$?",
     ]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from workings.config.load import LoadedRecipe, RecipeLike, load_recipe
 from workings.config.overrides import Overrides
@@ -136,6 +136,15 @@ def evaluation_is_missing(out: Path) -> bool:
         return False
     return not (out / RECIPE_EVALUATION).exists() or (
         run.manifest.config_snapshot.get("evaluation", {}).get("base") is True and not has_base(run))
+
+
+def what_is_left(out: Path) -> Literal["start", "resume", "nothing"]:
+    """What `--auto-resume` does with a run directory: an evaluation that is missing is resumed, too."""
+    if partial_path(out).is_dir():
+        return "resume"
+    if not (out / SEAL).is_file():
+        return "start"
+    return "nothing" if RunRecord.open(out).status == "complete" and not evaluation_is_missing(out) else "resume"
 
 
 # Keys of an evaluation's configuration that identify the model and the software.

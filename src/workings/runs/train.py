@@ -1,6 +1,7 @@
 """`train`: prepare, check the memory, record the request, train, seal. Nothing is trained that was not checked."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +42,9 @@ from workings.training.learned_nothing import learned_nothing
 from workings.training.stopping import StopRequest
 from workings.ways.find_teacher import refuse_processes
 
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+"""Beginning of an address such as ``s3://bucket``; one letter would be a drive of Windows."""
+
 
 def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, resume: bool = False,
           smoke: Smoke | None = None, force: bool = False) -> TrainResult:
@@ -80,15 +84,7 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
     # Only now: a run that does not fit has downloaded descriptions, and none of the gigabytes of tensors.
     fetch_tensors(setup.weights)
     facts = _manifest_facts(setup, processes, smoke)
-    # A process with other rows, weights or another version would not fail: it would train on, silently wrong.
-    must_agree = facts_of(setup.engine) | {"recipe": setup.config, "data": data_digests(setup),
-                                           "workings": code_version().version}
-    own: dict[str, Any] = dict(setup.device_check)
-    if processes.count > 1 and setup.weights.directory is not None:
-        with slow_operation("hashing the weights"):
-            must_agree["weights"] = weight_digests(setup.weights.directory)
-        own["weights"] = json_digest(must_agree["weights"])
-    checks = processes.agree(must_agree, own)
+    checks = _agree(processes, setup)
     # From here on a signal is a request. Before, it ends the process at once, and there is nothing yet to save.
     with StopRequest() as stop:
         if not processes.is_coordinator:
@@ -121,17 +117,34 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
     return result
 
 
-def trained_before(loaded: LoadedRecipe, out: Path, smoke: Smoke | None) -> TrainResult:
+def _agree(processes: ProcessGroup, setup: TrainSetup) -> list[dict[str, Any]]:
+    """The device checks of all processes, which have prepared the same run. Raises as `ProcessGroup.agree`."""
+    # A process with other rows, weights or another version would not fail: it would train on, silently wrong.
+    must_agree = facts_of(setup.engine) | {"recipe": setup.config, "data": data_digests(setup),
+                                           "workings": code_version().version}
+    own: dict[str, Any] = dict(setup.device_check)
+    if processes.count > 1 and setup.weights.directory is not None:
+        with slow_operation("hashing the weights"):
+            must_agree["weights"] = weight_digests(setup.weights.directory)
+        own["weights"] = json_digest(must_agree["weights"])
+    return processes.agree(must_agree, own)
+
+
+def trained_before(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, smoke: Smoke | None) -> TrainResult:
     """A sealed run whose evaluation was cut off; with its final state if that is still to be evaluated.
 
-    Nothing is written.
+    Nothing is written. For process 0: the others make its calls, as in `train_in`.
 
     Raises:
         RequestError: the request differs from that of the run.
         RecordError: its last checkpoint is damaged.
     """
+    if processes.count > 1:
+        refuse_processes(loaded.recipe)
     setup, settings = _prepared(loaded, smoke)
     fetch_tensors(setup.weights)
+    _agree(processes, setup)
+    setup = replace(setup, engine=processes.coordinate(setup.engine))
     # Prepared again, because an engine and its compiled programs are in no record; compared with the record here.
     run = same_request(out, {CONFIG: setup.config, DATA_DIGESTS: data_digests(setup)})
     manifest, metrics = run.manifest, run.metrics()
@@ -177,11 +190,18 @@ def _all_checks(checks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return {**own, "processes": 1}
     devices = [f"{name} of process {index}" for index, check in enumerate(checks) for name in check["devices"]]
     worst = max(check["max_difference_to_numpy"] for check in checks)
-    return {**own, "processes": len(checks), "devices": devices, "max_difference_to_numpy": worst}
+    # Alike in all of them, for `agree` has refused everything else: the record shows that each has read its own.
+    weights = {"weights": [check["weights"] for check in checks]} if "weights" in own else {}
+    return {**own, "processes": len(checks), "devices": devices, "max_difference_to_numpy": worst, **weights}
 
 
 def _check_out(out: Path, resume: bool) -> None:
     """Refuses a run directory that cannot be made or resumed, before minutes are spent; `RunWriter` checks it again."""
+    # `Path` has made one slash of two.
+    if ADDRESS.match(str(out)):
+        address = str(out).replace(":/", "://", 1)
+        raise RequestError(f"--out {address} is an address, and a run is written to a folder", "a folder",
+                           "a folder; copy the finished run to the object store, or mount the store as a folder")
     if resume:
         if not partial_path(out).is_dir():
             sealed_to_resume(out)

@@ -142,10 +142,9 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
     loaded = with_engine(load_recipe(recipe, overrides))
     with ProcessGroup.of(loaded.recipe.engine, loaded.recipe.device) as group, (
             phases(out, loaded.recipe.name, loaded.recipe.training.steps) if group.is_coordinator else nullcontext()):
-        # Several processes have no rule for who evaluates.
-        if resume and group.count == 1 and evaluation_is_missing(out):
+        if resume and group.is_coordinator and evaluation_is_missing(out):
             callbacks.accepted()
-            return _evaluated(trained_before(loaded, out, smoke), keep_base=smoke is None)
+            return _evaluated(trained_before(group, loaded, out, smoke), keep_base=smoke is None)
         # Passed on at once: a variable here would keep the trained model beside the untrained one.
         return _evaluated(train_in(group, loaded, out, resume=resume, smoke=smoke, force=force, callbacks=callbacks),
                           keep_base=smoke is None)

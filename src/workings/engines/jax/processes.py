@@ -65,8 +65,11 @@ class JaxProcesses:
         # From process 0 of this run, whose calls this process makes anyhow.
         return pickle.loads(multihost_utils.broadcast_one_to_all(padded)[:size].tobytes())  # noqa: S301
 
-    def shutdown(self) -> None:
-        """Does nothing: JAX shuts down at the end of the process, with a barrier of its own."""
+    def shutdown(self, *, stopped: bool) -> None:
+        """Leaves after a stop; else JAX does so at the end of the process, and a further run may follow before."""
+        # A program that was stopped ends without JAX's own clearing up, which would abort the others.
+        if stopped:
+            jax.distributed.shutdown()
 
 
 def _arguments() -> dict[str, Any] | None:

@@ -55,8 +55,9 @@ class TorchProcesses:
         dist.broadcast_object_list(values, src=0, group=self._group)
         return values[0]
 
-    def shutdown(self) -> None:
+    def shutdown(self, *, stopped: bool) -> None:
         """End the process groups of hosts and devices."""
+        del stopped
         if dist.is_initialized():
             dist.destroy_process_group()
 
@@ -82,6 +83,11 @@ def _store() -> Any:
     return store
 
 
+def _attempt() -> str:
+    """How often torchrun has restarted the processes: its store still holds what earlier ones stored."""
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+
+
 def join() -> Processes | None:
     """The processes of one run; each call begins a run of its own."""
     if "WORLD_SIZE" not in os.environ and (several := started_apart()):
@@ -91,14 +97,14 @@ def join() -> Processes | None:
     if world_size() == 1:
         return None
     # Every process counts the same runs in the same order, so they agree on the name without a word.
-    name = f"workings/run/{next(_numbers)}"
+    name = f"workings/run/{_attempt()}/{next(_numbers)}"
     return TorchProcesses(PrefixStore(name, _store()), int(os.environ["RANK"]), world_size())
 
 
 def open_group(platform: str) -> int:
     """Begin to compute together, unless the program has done so itself; this process's rank."""
     if not dist.is_initialized():
-        name = f"workings/group/{next(_numbers)}"
+        name = f"workings/group/{_attempt()}/{next(_numbers)}"
         # A prefix of its own keeps the group's keys apart from those of the runs.
         dist.init_process_group("nccl" if platform == "gpu" else "gloo", store=PrefixStore(name, _store()),
                                 rank=int(os.environ["RANK"]), world_size=world_size(),

@@ -8,8 +8,10 @@ from workings.evidence.verify.checks.data_order import uses_pairs
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from, only_if_written_by_train, same_json
 from workings.evidence.verify.result import CheckFinding
+from workings.record.digest import json_digest
 from workings.record.layout import DEVICE_CHECKS, EVALUATION_CONFIG, MANIFEST, METRICS, PREDICTIONS
 from workings.record.metrics import RIGHT, WRONG
+from workings.record.values import Absent
 
 HELD_OUT, PREFERENCES, PROCESSES = "held_out", "preferences", "processes"
 """Facts that this check computes again."""
@@ -20,6 +22,7 @@ FROM_CLUSTERS = ("sentence", "delta_ci_low", "delta_ci_high", "p_value", "mcnema
 """Keys of the change of a held-out score that depend on which items share a cluster."""
 MAX_ANSWER_TOKENS = 128
 """Longest answer of which it is expected that rounding decides between no two tokens of it."""
+
 
 
 @check("consistency.facts", level=1, title="changes over a run are those of its log", units=every_run,
@@ -37,6 +40,7 @@ def facts(unit: Unit) -> Iterator[CheckFinding]:
         devices = manifest.actual_device.count
         if type(processes) is int and processes > devices:
             problems.append(f"{processes} processes, {devices} devices were used")
+        problems += _other_weights(unit)
     if uses_pairs(unit):
         compared.append(PREFERENCES)
         beta = manifest.config_snapshot["algorithm"]["beta"]
@@ -58,6 +62,15 @@ def facts(unit: Unit) -> Iterator[CheckFinding]:
         problems += _differences(HELD_OUT, recorded.get(HELD_OUT), expected, () if clusters_known else FROM_CLUSTERS)
     if compared:
         yield finding_from(problems, f"{', '.join(compared)}, computed again", unit)
+
+
+def _other_weights(unit: Unit) -> list[str]:
+    """A sentence if a process did not read the weights that the manifest names; runs of one process record no more."""
+    weights, digests = unit.json_object(DEVICE_CHECKS).get("weights"), unit.manifest.weight_digests
+    of_manifest = "" if isinstance(digests, Absent) else json_digest(dict(digests))
+    if weights is None or same_json(weights, [of_manifest] * int(unit.manifest.facts[PROCESSES])):
+        return []
+    return [f"{DEVICE_CHECKS} has other weights for a process than {MANIFEST}"]
 
 
 def _last_look_problems(unit: Unit) -> list[str]:

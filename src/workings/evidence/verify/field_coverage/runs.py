@@ -90,6 +90,7 @@ _RUN: dict[str, tuple[Fields, ...]] = {
         partly("devices.*", "consistency.device", "their number and platform; in one process none stands there twice"),
         partly("mesh.*", "consistency.machine", "the manifest" + ALIKE),
         partly("processes", "consistency.facts", "the manifest; no more than devices" + ALIKE),
+        checked("weights weights.*", "consistency.facts", "the weights of the manifest, for each process"),
         unchecked("*", "what a kernel gave on that day"),
     ),
     "env/doctor.json": (
