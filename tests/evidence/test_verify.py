@@ -37,7 +37,7 @@ IDS = [
 ]
 """Ids are given once and for ever: other people's scripts look for them."""
 WHERE_THERE_IS_A_SUBJECT = [
-    "attestation.files", "attestation.statement", "attestation.trust", "attestation.time", "form.notes",
+    "attestation.files", "attestation.statement", "attestation.trust", "form.notes",
     "consistency.notes",
     "integrity.pack", "integrity.by_digest", "consistency.pack", "recompute.writeup",
     "recompute.comparison",

@@ -17,9 +17,6 @@ def sign_command(
         "--new-key", metavar="FILE", help="Make an Ed25519 key pair: FILE is private, publish FILE.pub.")] = None,
     passphrase: Annotated[bool, typer.Option(
         "--passphrase", help="Ask for the key's passphrase; with --new-key, encrypt the key.")] = False,
-    authority: Annotated[str, typer.Option(
-        "--timestamp", metavar="URL", help="Have this time-stamp authority (RFC 3161) confirm when the signature was "
-        "made; only a digest is sent.")] = "",
     as_json: JsonFlag = False,
 ) -> None:
     """Sign the root digests of a run and of the units in it; --new-key makes a key.
@@ -27,40 +24,31 @@ def sign_command(
     Writes an in-toto statement with SLSA provenance in a DSSE envelope into the run's folder attest.
     """
     if new_key is not None:
-        _make_key(new_key, run or key or authority, passphrase=passphrase, as_json=as_json)
+        _make_key(new_key, run or key, passphrase=passphrase, as_json=as_json)
         return
     if run is None or key is None:
         raise RequestError("no RUN" if run is None else "no --key", "a sealed run and the private key that signs it",
                            f"workings sign {'runs/NAME' if run is None else shlex.quote(str(run))} "
                            f"--key {key or 'KEY.pem'}; workings sign --new-key KEY.pem makes a key")
-    from workings.evidence.attest import timestamp
     from workings.evidence.attest.keys import require_available
     from workings.evidence.attest.sign import sign_run
 
     require_available()
-    if authority:
-        timestamp.require_available()  # before anything is signed
     # Asked for and never an option: arguments of a command are visible to other users and stay in the shell's history.
     secret = typer.prompt("Passphrase", hide_input=True, err=True) if passphrase else ""
     signed = sign_run(run, key, secret)
-    values: dict[str, object] = {"key_id": signed.key_id, "path": str(signed.path),
-                                 "subjects": list(signed.subjects), "existed": signed.existed}
-    stamped = ""
-    if authority:
-        path, stamp = timestamp.stamp_signature(signed.path, authority)
-        values["timestamp"] = {"path": str(path), "time": stamp.time.isoformat(), "authority": stamp.authority}
-        stamped = f"time stamp: before {stamp.text}\n{path}\n"
+    values = {"key_id": signed.key_id, "path": str(signed.path), "subjects": list(signed.subjects),
+              "existed": signed.existed}
     answer(values, as_json=as_json,
            text=f"{'was signed before' if signed.existed else 'signed'} by key {signed.key_id}: "
-                f"{', '.join(signed.subjects)}\n{signed.path}\n{stamped}"
-                f"to check: workings verify {shlex.quote(str(run))} --key {shlex.quote(f'{key}.pub')}"
-                f"{' --authority CERTIFICATE.pem' if stamped else ''}")
+                f"{', '.join(signed.subjects)}\n{signed.path}\n"
+                f"to check: workings verify {shlex.quote(str(run))} --key {shlex.quote(f'{key}.pub')}")
 
 
 def _make_key(out: Path, other: object, *, passphrase: bool, as_json: bool) -> None:
     """Make a key pair; nothing is signed."""
     if other:
-        raise RequestError("--new-key with a run, --key or --timestamp", "--new-key FILE alone",
+        raise RequestError("--new-key with a run or --key", "--new-key FILE alone",
                            f"workings sign --new-key {shlex.quote(str(out))}, then workings sign RUN --key FILE")
     from workings.evidence.attest.keys import new_key, require_available
 

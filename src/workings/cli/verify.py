@@ -32,9 +32,6 @@ def verify_command(
     expect_root: Annotated[str, typer.Option("--expect-root", help="Root digest that was kept elsewhere.")] = "",
     key: Annotated[list[Path] | None, typer.Option(
         "--key", help="Public key to trust; every unit must be signed by it (or by one of several).")] = None,
-    authority: Annotated[list[Path] | None, typer.Option(
-        "--authority", help="Certificate of a time-stamp authority to trust; every run must be time-stamped by it.",
-    )] = None,
     steps: Annotated[int | None, typer.Option(
         "--steps", min=1, help="Level 3: steps to recompute, 10 if neither this nor --confidence is given.")] = None,
     confidence: Annotated[float | None, typer.Option(
@@ -87,9 +84,9 @@ def verify_command(
     replay = _replayer(highest, _Draw(steps, confidence, splice, seed), data, weights)
     verdicts = VerificationCache.here()  # the page's badges
     before = verdicts.stamps(path)
-    keys, certificates = _trusted("--key", key or []), _trusted("--authority", authority or [])
+    keys = _trusted(key or [])
     with slow_operation(f"checking {path}"):
-        result = verify(path, level=highest, expect_root=expect_root, trusted=keys, authorities=certificates,
+        result = verify(path, level=highest, expect_root=expect_root, trusted=keys,
                         progress=HashProgress(say, _size(path)), replay=replay, report=_report_again,
                         rounds=_rounds_again)
     if result.is_about_files:
@@ -183,23 +180,20 @@ def _line(verdict: str, text: str) -> str:
     return painted(f"{VERDICT_MARKS[verdict]}  {text}", MEANINGS[verdict], sys.stdout)
 
 
-def _trusted(option: str, files: Sequence[Path]) -> tuple[bytes, ...]:
-    """Public keys, or certificates of time-stamp authorities, that the person trusts."""
+def _trusted(files: Sequence[Path]) -> tuple[bytes, ...]:
+    """Public keys that the person trusts."""
     if not files:
         return ()
-    from workings.evidence.attest import keys, timestamp
+    from workings.evidence.attest import keys
 
-    is_key = option == "--key"
-    (keys if is_key else timestamp).require_available()
-    expected = ("a public key in PEM, as `workings sign --new-key FILE` makes" if is_key else
-                "certificates in PEM, which the authority publishes")
+    keys.require_available()
     # Each file is parsed at once: a typing error should not look like a record without signatures.
     for file in files:
         try:
-            (keys.public_key if is_key else timestamp.certificates)(file.read_bytes())
+            keys.public_key(file.read_bytes())
         except (OSError, RecordError) as error:
-            raise RequestError(f"{option} {file}: {error}", expected,
-                               f"--key {file}.pub" if is_key else "--authority cacert.pem") from None
+            raise RequestError(f"--key {file}: {error}", "a public key in PEM, as `workings sign --new-key FILE` makes",
+                               f"--key {file}.pub") from None
     return tuple(file.read_bytes() for file in files)
 
 

@@ -242,8 +242,6 @@ class VerifierInputs:
     """Root digest that the person expects; empty: none was given."""
     trusted: tuple[bytes, ...] = ()
     """Public keys in PEM that the person trusts."""
-    authorities: tuple[bytes, ...] = ()
-    """Certificates in PEM of time-stamp authorities that the person trusts."""
     progress: Callable[[int], None] | None = None
     """Called with the bytes hashed so far."""
     # Verification itself reaches no engine, draws no page and reads no rounds: rooms above it hand over functions.

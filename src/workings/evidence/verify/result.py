@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from workings.evidence.verify.unchecked_fields import UncheckedField
 
 
-COMPARED_WITH_GIVEN = ("integrity.anchor", "attestation.trust", "attestation.time")
-"""Checks that compare with a digest, a key or a certificate that the person who verifies gives."""
+COMPARED_WITH_GIVEN = ("integrity.anchor", "attestation.trust")
+"""Checks that compare with a digest or a key that the person who verifies gives."""
 
 
 class CheckVerdict(StrEnum):
@@ -109,7 +109,7 @@ class Verification:
 
     @property
     def is_about_files(self) -> bool:
-        """Whether the files decided; False where only a digest, key or certificate that was given does not match."""
+        """Whether the files decided; False where only a digest or key that was given does not match."""
         failed = [check.id for check in self.checks if check.verdict is CheckVerdict.FAILED]
         # A failed check keeps others from being made, so those count only where none failed.
         stopping = failed or [check.id for check in self.checks

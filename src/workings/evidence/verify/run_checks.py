@@ -53,7 +53,7 @@ READABLE = RegisteredCheck(
 def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
            progress: Callable[[int], None] | None = None, trusted: tuple[bytes, ...] = (),
            replay: Replay | None = None,
-           authorities: tuple[bytes, ...] = (), report: PageRegenerator | None = None,
+           report: PageRegenerator | None = None,
            rounds: RoundsComparison | None = None) -> Verification:
     """Verify a run directory, a folder of runs, one unit, or a zip of any of them. Writes nothing, runs nothing of it.
 
@@ -64,7 +64,6 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
         progress: called with the bytes hashed so far.
         trusted: public keys in PEM; if any is given, every unit has to be signed by one of them.
         replay: recomputes steps and samples of a run; needed for level 3, and the only part that reaches an engine.
-        authorities: certificates in PEM; if any is given, every run has to be time-stamped by one of them.
         report: regenerates the report page of an unpacked pack; without it that page is not checked.
         rounds: compares the rounds of an improvement again; without it its result and page are not checked.
 
@@ -78,8 +77,7 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
                            "the folder that `workings train` named when it ended")
     try:
         record = load(open_tree(Path(path)), VerifierInputs(
-            expect_root=expect_root, progress=progress, trusted=trusted, replay=replay, authorities=authorities,
-            report=report, rounds=rounds))
+            expect_root=expect_root, progress=progress, trusted=trusted, replay=replay, report=report, rounds=rounds))
     # Every requested check is listed all the same: an answer that left them out would look complete.
     except RecordError as error:
         not_made = [Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED,

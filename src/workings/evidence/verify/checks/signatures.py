@@ -1,13 +1,12 @@
-"""Level 0: signatures cover exactly this record, with the keys that they name; time stamps cover the signatures."""
+"""Level 0: signatures cover exactly this record, with the keys that they name."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from workings.errors import RecordError
-from workings.evidence.attest import envelope, keys, timestamp
+from workings.evidence.attest import envelope, keys
 from workings.evidence.attest.envelope import ENVELOPE_NAME, PUBLIC_NAME, OpenedEnvelope
 from workings.evidence.attest.statement import BUILD_TYPE, PREDICATE_TYPE, STATEMENT_TYPE, provenance, subject_name
-from workings.evidence.attest.timestamp import MAX_RESPONSE_BYTES, STAMP_NAME
 from workings.evidence.verify import tree as trees
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, failed, finding_from, join_first, not_checked, passed
@@ -18,12 +17,10 @@ from workings.record.untrusted_files import parsed_bytes
 
 # Read before any sum could vouch for it, so a file of gigabytes must be refused by its size.
 MAX_ENVELOPE_BYTES = 1 << 18
-MAX_STAMP_BYTES = 2 * MAX_RESPONSE_BYTES
 NO_LIBRARY = f"the libraries for signatures are not installed: {keys.INSTALL}"
-NO_STAMP_LIBRARY = f"the library for time stamps is not installed: {timestamp.INSTALL}"
 
 
-@check("attestation.files", level=0, title="beside the seals stand envelopes, keys and time stamps, nothing else",
+@check("attestation.files", level=0, title="beside the seals are envelopes and public keys, nothing else",
        units=every_run, example="a pickle beside the signatures, where no sum would notice it")
 def files(run: Unit) -> Iterator[CheckFinding]:
     """Names and kinds of files in `attest`, which no sum covers, against those that may be there."""
@@ -32,8 +29,8 @@ def files(run: Unit) -> Iterator[CheckFinding]:
         return
     problems = []
     for name, entry in sorted(names.items()):
-        if entry.kind != "file" or not any(form.fullmatch(name) for form in (ENVELOPE_NAME, PUBLIC_NAME, STAMP_NAME)):
-            problems.append(f"{ATTEST}/{shown(name)}: neither an envelope nor a public key nor a time stamp")
+        if entry.kind != "file" or not any(form.fullmatch(name) for form in (ENVELOPE_NAME, PUBLIC_NAME)):
+            problems.append(f"{ATTEST}/{shown(name)}: neither an envelope nor a public key")
         elif PUBLIC_NAME.fullmatch(name) and keys.is_available():
             problems += _key_problems(run, name)
     for name in _envelopes(run):
@@ -138,8 +135,7 @@ def read_attested(run: Unit, name: str) -> bytes:
     """A file beside a run's seal. Raises `RecordError` if it is missing or too large."""
     if name not in run.record.attest(run):
         raise RecordError(f"{ATTEST}/{name} is missing")
-    return trees.read(run.record.tree, run.tree_path(f"{ATTEST}/{name}"),
-                      MAX_STAMP_BYTES if STAMP_NAME.fullmatch(name) else MAX_ENVELOPE_BYTES)
+    return trees.read(run.record.tree, run.tree_path(f"{ATTEST}/{name}"), MAX_ENVELOPE_BYTES)
 
 
 def _open(run: Unit, name: str) -> OpenedEnvelope:
@@ -212,33 +208,3 @@ def _key_problems(run: Unit, name: str) -> list[str]:
         return [f"{ATTEST}/{name}: holds key {key.keyid}"]
     # PEM readers skip text around the key, so the bytes are compared with the one form that holds nothing else.
     return [] if data == keys.public_pem(key) else [f"{ATTEST}/{name}: holds more than the key"]
-
-
-@check("attestation.time", level=0, title="every time stamp is of the signature beside it, by an authority",
-       units=every_run, example="a time stamp put beside another signature, which was made a year later")
-def times(run: Unit) -> Iterator[CheckFinding]:
-    """Each stamp's digest against the signature's bytes, and its certificate against those of `--authority`."""
-    names = sorted(name for name, entry in run.record.attest(run).items()
-                   if entry.kind == "file" and STAMP_NAME.fullmatch(name))
-    if not names:
-        if run.record.given.authorities:
-            yield failed("no time stamp, and a certificate of an authority was given", run)
-        return
-    if not timestamp.is_available():
-        yield not_checked(NO_STAMP_LIBRARY, run, blocking=bool(run.record.given.authorities))
-        return
-    # Without a given certificate a stamp vouches for itself alone, and nothing is passed on that.
-    roots = [root for data in run.record.given.authorities for root in timestamp.certificates(data)]
-    problems, sentences = [], []
-    for name in names:
-        try:
-            response = timestamp.response_in(read_attested(run, name))
-            stamp = timestamp.stamp_of(response, read_attested(run, f"{name[:3]}.dsse.json"), roots)
-            sentences.append(f"{name[:3]}.dsse.json existed before {stamp.text}")
-        except RecordError as error:
-            problems.append(f"{ATTEST}/{name}: {error}")
-    if problems or roots:
-        yield finding_from(problems, "; ".join(sentences), run)
-    else:
-        yield not_checked(f"{'; '.join(sentences)}: said by the stamp itself, no certificate was given to trust "
-                          "(--authority)", run, blocking=False)
