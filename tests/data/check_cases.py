@@ -77,6 +77,7 @@ CASES: dict[str, tuple[list[Any], dict[str, int]]] = {
          trace("c", prompt="c1", answer="1,000", steps=["500+500 = 1 000"]),
          trace("d", prompt="d1", answer="4", steps=["11/3=3.67"]),
          trace("e", prompt="e1", answer="-7", steps=["5-12=-7"])], {}),
+    "no_id": ([trace("a", id=None), trace("b")], {"no_id": 1}),
     "no_label": ([trace("a", section=None), trace("b", difficulty=None)], {"no_label": 2}),
     "no_licence": ([trace("a", licence=None)], {"no_licence": 1}),
 }

@@ -3,6 +3,12 @@
 from collections.abc import Iterable
 
 from workings.data.traces import Trace
+from workings.models.turns import Turn
+
+
+def turns(*pairs: tuple[str, str]) -> tuple[Turn, ...]:
+    """Turns that say nothing but a role and a text."""
+    return tuple(Turn(*pair) for pair in pairs)
 
 
 def conversation(number: int, turns: int, system: str = "") -> Trace:
@@ -26,9 +32,9 @@ def conversations(count: int) -> list[Trace]:
 
 def said_by_the_assistant(trace: Trace) -> list[str]:
     """The texts of its turns, in their order."""
-    return [*(text for role, text in trace.history if role == "assistant"), trace.answer]
+    return [*(turn.text for turn in trace.history if turn.role == "assistant"), trace.answer]
 
 
 def texts(traces: Iterable[Trace]) -> list[str]:
     """Everything that is said, for a tokenizer."""
-    return [text for trace in traces for text in (*(said for _, said in trace.history), trace.prompt, trace.answer)]
+    return [text for trace in traces for text in (*(turn.text for turn in trace.history), trace.prompt, trace.answer)]

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tests.data.conversations import conversations, said_by_the_assistant
+from tests.data.conversations import conversations, said_by_the_assistant, turns
 from tests.data.making import imported
 from workings.cli.main import app
 from workings.data.row_fields import path_beside
 from workings.errors import RequestError
 
 TALKS = conversations(6)
-RECORDS = [{"messages": [{"role": role, "content": text} for role, text in
-                         [*talk.history, ("user", talk.prompt), ("assistant", talk.answer)]]} for talk in TALKS]
+RECORDS = [{"messages": [*(turn.to_json() for turn in talk.history), {"role": "user", "content": talk.prompt},
+                         {"role": "assistant", "content": talk.answer}]} for talk in TALKS]
 ASKED, SAID = {"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "2"}
 
 
@@ -54,7 +54,7 @@ def test_single_questions_are_not_talked_about(tmp_path: Path) -> None:
 def test_reasoning_of_earlier_turns_that_is_not_kept_is_counted(tmp_path: Path) -> None:
     beside = {**SAID, "reasoning_content": "1+1=2"}
     result, [trace] = imported(tmp_path, "messages", {"messages": [ASKED, beside, ASKED, beside]})
-    assert (trace.steps, trace.history) == (("1+1=2",), (("user", "1+1?"), ("assistant", "2")))
+    assert (trace.steps, trace.history) == (("1+1=2",), turns(("user", "1+1?"), ("assistant", "2")))
     assert result.learned is not None
     assert result.learned.reasoning_left_out == 1
     assert "1 earlier turns had reasoning in a field of its own" in result.learned.text()[-1]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.data.conversations import turns
 from tests.data.making import imported
 from workings.data.importing.completion import split_any, split_hashes, split_tagged
 from workings.data.importing.formats import FORMATS
@@ -72,15 +73,15 @@ BAD: list[tuple[str, Any, str]] = [
     ("gsm8k", ["question"], "a record must be an object, not a list"),
     ("gsm8k", None, "a record must be an object, not null"),
     ("messages", {"messages": [USER]}, "the last turn is not the assistant's"),
-    ("messages", {"messages": []}, "the last turn is not the assistant's"),
+    ("messages", {"messages": []}, "`messages` is empty"),
     ("messages", {"messages": [BOT]}, "turns must alternate"),
     ("messages", {"messages": [USER, USER, BOT]}, "turns must alternate user, assistant; they are user, user"),
     ("messages", {"messages": "hi"}, "`messages` must be a list of turns, not a text"),
     ("messages", {"messages": ["hi"]}, "a turn must be an object, not a text"),
-    ("messages", {"messages": [USER, {"role": "tool", "content": "x"}]}, "a turn of a tool"),
-    ("messages", {"messages": [USER, {"role": "assistant", "content": None}]}, "`content` is missing"),
+    ("messages", {"messages": [USER, {"role": "tool", "content": "x"}]}, "the last turn is not the assistant's"),
+    ("messages", {"messages": [USER, {"role": "assistant", "content": None}]}, "`content` is null in turn 2"),
     ("messages", {"messages": [USER, {"role": "assistant", "content": [{"type": "tool"}]}]}, "else than text"),
-    ("messages", {"messages": [USER, {**BOT, "tool_calls": [1]}]}, "a turn of a tool"),
+    ("messages", {"messages": [USER, {**BOT, "tool_calls": [1]}]}, "a call of a tool must have a name"),
     ("messages", {"messages": [USER, {"role": "assistant", "content": [{"type": "text", "inhalt": "2"}]}]},
      "a part of type 'text' has no `text` or `value`; it has `type`, `inhalt`"),
     ("messages", {"messages": [USER, {"role": "assistant", "content": ["2"]}]}, "must be an object, not a text"),
@@ -125,18 +126,18 @@ def test_a_bad_record_is_rejected_with_its_reason(tmp_path: Path, kind: str, rec
 
 
 def test_earlier_turns_become_history(tmp_path: Path) -> None:
-    turns = [{"role": "system", "content": "Be short."}, USER, BOT, {"role": "user", "content": "2+2?"},
-             {"role": "assistant", "content": "4"}]
-    _, traces = imported(tmp_path, "messages", {"messages": turns})
-    assert traces[0].history == (("system", "Be short."), ("user", "1+1?"), ("assistant", TAGS))
+    said = [{"role": "system", "content": "Be short."}, USER, BOT, {"role": "user", "content": "2+2?"},
+            {"role": "assistant", "content": "4"}]
+    _, traces = imported(tmp_path, "messages", {"messages": said})
+    assert traces[0].history == turns(("system", "Be short."), ("user", "1+1?"), ("assistant", TAGS))
     assert (traces[0].prompt, traces[0].steps, traces[0].answer) == ("2+2?", (), "4")
     _, traces = imported(tmp_path, "alpaca", {"instruction": "2+2?", "input": "Now.", "output": "4",
                                               "system": "Be short.", "history": [["1+1?", "2"]]})
     assert traces[0].prompt == "2+2?\n\nNow."
-    assert traces[0].history == (("system", "Be short."), ("user", "1+1?"), ("assistant", "2"))
+    assert traces[0].history == turns(("system", "Be short."), ("user", "1+1?"), ("assistant", "2"))
     _, traces = imported(tmp_path, "sharegpt", {"system": "Be short.", "conversations": [
         {"from": "human", "value": "1+1?"}, {"from": "gpt", "value": "2"}]})
-    assert traces[0].history == (("system", "Be short."),)
+    assert traces[0].history == turns(("system", "Be short."))
 
 
 def test_labels_come_from_the_record_its_metadata_or_the_request(tmp_path: Path) -> None:

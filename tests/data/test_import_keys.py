@@ -51,8 +51,6 @@ def test_labels_and_inner_keys_can_be_mapped_and_may_be_missing_in_some_records(
     ("question-answer", "answer=solution,section=levl", "no record has `levl`", "first record has `problem`", ""),
     ("sharegpt", "", "`conversations` is missing", "a record of format sharegpt", "--map says what the keys"),
     ("sharegpt", "answer=solution", "`conversations` is missing", "format sharegpt", "--format question-answer"),
-    ("", "answer=solution", "no --format; the first record has `problem`", "data list",
-     "look like format question-answer: add --format question-answer"),
     ("", "", "no --format; the first record has `problem`", "data list", "--map KEY=KEY"),
 ])
 def test_an_error_names_the_keys_that_are_there(tmp_path: Path, kind: str, keys: str, given: str, expected: str,
@@ -63,6 +61,11 @@ def test_an_error_names_the_keys_that_are_there(tmp_path: Path, kind: str, keys:
     assert expected in caught.value.expected
     assert hint in caught.value.try_next
     assert [path.name for path in tmp_path.iterdir()] == ["file.jsonl"]
+
+
+def test_without_a_format_the_first_record_decides(tmp_path: Path) -> None:
+    result = run(tmp_path, "", "answer=solution")
+    assert (result.format, result.to_json()["format"], result.written) == ("question-answer", "question-answer", 1)
 
 
 @pytest.mark.parametrize("text", ["prompt", "prompt=", "=problem", "prompt=a,prompt=b", "prompt=a,,answer=b"])

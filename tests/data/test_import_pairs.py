@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.data.conversations import turns
 from tests.data.making import imported
 from workings.data.importing.run import ALL_PAIR_FORMATS, ImportResult
 from workings.data.preferences import PreferencePair, read_pairs
@@ -133,14 +134,14 @@ def test_texts_that_begin_alike_part_between_words(tmp_path: Path) -> None:
 def test_earlier_turns_become_history(tmp_path: Path) -> None:
     earlier = f"{DIALOGUE}{GOOD}\n\nHuman: Why?\n\nAssistant: "
     _, [pair] = run(tmp_path, "hh", {"chosen": f"{earlier}Rayleigh.", "rejected": f"{earlier}No idea."})
-    turns = (("user", ASKED), ("assistant", GOOD))
-    assert (pair.history, pair.prompt, pair.chosen, pair.rejected) == (turns, "Why?", "Rayleigh.", "No idea.")
+    earlier_turns = turns(("user", ASKED), ("assistant", GOOD))
+    assert (pair.history, pair.prompt, pair.chosen, pair.rejected) == (earlier_turns, "Why?", "Rayleigh.", "No idea.")
     conversation = [{"from": "human", "value": ASKED}, {"from": "gpt", "value": GOOD},
                     {"from": "human", "value": "Why?"}]
     _, [pair] = run(tmp_path, "llamafactory", {**SHAREGPT, "system": "Be short.", "conversations": conversation})
-    assert (pair.history, pair.prompt) == ((("system", "Be short."), *turns), "Why?")
+    assert (pair.history, pair.prompt) == ((*turns(("system", "Be short.")), *earlier_turns), "Why?")
     _, [pair] = run(tmp_path, "preferences", pair.to_json())
-    assert pair.history == (("system", "Be short."), *turns)
+    assert pair.history == (*turns(("system", "Be short.")), *earlier_turns)
 
 
 def test_labels_and_metadata_as_with_traces(tmp_path: Path) -> None:

@@ -75,7 +75,8 @@ def test_exactly_the_assistants_turns_are_learned_and_nothing_else_changes(case:
     assert template.tokenizer.decode(row.tokens.tolist()) == whole, "all of it is what the template writes"
     # What is not learned, put together, holds every word of the others and none of an answer.
     read = template.tokenizer.decode(row.tokens[row.loss_mask == 0].tolist())
-    assert all(text in read for role, text in [*TALK.history, ("user", TALK.prompt)] if role != "assistant")
+    assert all(turn.text in read for turn in TALK.history if turn.role != "assistant")
+    assert TALK.prompt in read
     assert not any(text in read for text in said)
 
 
@@ -85,7 +86,7 @@ def test_masks_agree_with_those_of_transformers() -> None:
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=template.tokenizer._backend, chat_template=QWEN)
     for trace in (TALK, *TALKS[:3]):
         messages = [{"role": role, "content": text} for role, text in
-                    [*trace.history, ("user", trace.prompt), ("assistant", trace.answer)]]
+                    [*(turn[:2] for turn in trace.history), ("user", trace.prompt), ("assistant", trace.answer)]]
         theirs = fast.apply_chat_template(messages, return_dict=True, return_assistant_tokens_mask=True)
         row = rows_of(template, trace).rows[0]
         length = len(row.tokens)
@@ -131,7 +132,7 @@ def test_a_tokenizer_that_would_merge_an_answer_with_what_stands_before_it() -> 
     assert learned_texts(template, rows) == [f"{text}</s>" for text in talk]
     # Each turn has the tokens that it has as a last turn, which is where generation writes it.
     for turn, (start, end) in enumerate(rows.rows[0].learned_turns):
-        places = [at for at, (role, _) in enumerate(TALK.history) if role == "assistant"]
+        places = [at for at, turn in enumerate(TALK.history) if turn.role == "assistant"]
         place = places[turn] if turn < len(places) else len(TALK.history) + 1
         alone = replace(TALK, answer=talk[turn], history=TALK.history[:place - 1],
                         prompt=[*TALK.history, ("user", TALK.prompt)][place - 1][1])
@@ -156,7 +157,7 @@ def test_a_template_that_rewrites_earlier_turns_is_refused(
     if reasoning == "think":
         talk = replace(talk, steps=("add",), history=tuple(
             (role, f"<think>\nadd\n</think>\n\n{text}" if role == "assistant" else text)
-            for role, text in talk.history))
+            for role, text, *_ in talk.history))
     with pytest.raises(RequestError, match=f"trace talk-7: .*turn 1 of the assistant.*first {first}.*later {later}") \
             as caught:
         rows_of(template, talk, reasoning=reasoning)

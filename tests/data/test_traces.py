@@ -36,7 +36,7 @@ def test_what_is_written_is_read_again(tmp_path) -> None:
     ('{"id": "b", "prompt": "x", "steps": ["\\ud800"], "answer": "2"}', "half a surrogate pair"),
     ('{"id": "b", "prompt": "x", "steps": [], "answer": "2", "note": "\\ud800"}', "half a surrogate pair"),
     ('{"id": "b", "prompt": "x", "prompt": "y", "steps": [], "answer": "2"}', "given twice"),
-    (json.dumps({**GOOD, "id": "b", "history": [{"role": "tool", "content": "x"}]}), "a turn of `history`"),
+    (json.dumps({**GOOD, "id": "b", "history": [{"role": "narrator", "content": "x"}]}), "a turn of `history`"),
     ("[" * 100000, "nested"),
 ])
 def test_a_bad_line_is_named_with_its_reason(tmp_path, line: str, reason: str) -> None:

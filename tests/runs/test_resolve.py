@@ -21,7 +21,7 @@ from workings.inputs.resolve import (
 )
 from workings.models.hub import LOCAL
 from workings.models.shapes import published_shape, to_hf_config
-from workings.record.digest import json_digest
+from workings.record.digest import file_digest, json_digest
 from workings.runs.smoke import Smoke
 
 
@@ -95,12 +95,12 @@ def test_smoke_takes_the_machine_at_hand() -> None:
     assert (small.device, small.mesh.fsdp, small.mesh.tp) == ("auto", "auto", 1)
 
 
-def test_a_file_of_another_format_is_named_by_it(tmp_path: Path) -> None:
+def test_a_file_of_another_format_is_imported(tmp_path: Path) -> None:
     chat = tmp_path / "chat.jsonl"
     chat.write_text('{"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}\n')
-    said = r"(?s)records of format messages.*data import --format messages .*chat\.jsonl"
-    with pytest.raises(RequestError, match=said):
-        find_data(load_recipe("smoke-tiny", [f"data.traces={chat}"]))
+    data = find_data(load_recipe("smoke-tiny", [f"data.traces={chat}"]))
+    assert [(trace.prompt, trace.answer) for trace in data.traces] == [("2+2?", "4")]
+    assert data.digests["traces"] == file_digest(chat)
     with pytest.raises(RequestError, match="a file of traces, addition, or one of dev-reasoning"):
         find_data(load_recipe("smoke-tiny", ["data.traces=/nowhere"]))
 

@@ -120,7 +120,8 @@ def test_both_engines_say_the_same(begun, tmp_path):
 
 def test_two_devices_learn_the_same(begun, workings, tmp_path):
     recipe, _, straight = begun
-    done = workings("train", recipe, "mesh.fsdp=2", "batch.accumulation=1", "training.steps=1", "--out",
+    done = workings("train", recipe, "mesh.fsdp=2", "batch.accumulation=1", "training.steps=1",
+                    "training.final_share=1", "--out",
                     tmp_path / "two", devices=2)
     assert "fsdp=2" in done.stderr
     [two], one = lines_of(tmp_path / "two"), lines_of(straight)[0]

@@ -8,6 +8,7 @@ import pytest
 from workings.data.checking.overlap import passages, similarity, words
 from workings.data.traces import STYLES, Trace, completion_text, split_completion
 from workings.errors import RecordError, RequestError
+from workings.models.turns import Turn
 from workings.samples.candidates import SampleOrigin
 from workings.samples.pairs import PairRule, make_pairs
 from workings.samples.selection import Selection, select
@@ -40,8 +41,8 @@ def test_a_kept_sample_is_a_trace_that_says_where_it_comes_from() -> None:
 def test_earlier_turns_of_a_prompt_go_with_what_is_learned_from_it() -> None:
     extra = json.dumps({"history": [{"role": "system", "content": "Be brief."}], "more": None})
     rows = [row("a", 0, item_extra=extra), row("a", 1, answer="3", score=0, item_extra=extra)]
-    assert select([rows], Selection(), ORIGIN).traces[0].history == (("system", "Be brief."),)
-    assert make_pairs([rows], PairRule(), ORIGIN)[0].history == (("system", "Be brief."),)
+    assert select([rows], Selection(), ORIGIN).traces[0].history == (Turn("system", "Be brief."),)
+    assert make_pairs([rows], PairRule(), ORIGIN)[0].history == (Turn("system", "Be brief."),)
     for wrong in ('{"history": "before"}', "[]"):
         with pytest.raises(RecordError, match="sample 0 of 'a'"):
             select([[row("a", 0, item_extra=wrong)]], Selection(), ORIGIN)

@@ -40,9 +40,9 @@ def test_questions_with_a_line_as_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "text", "said"), [
-    ("qa.csv", "question,answer\n1+1?,2\n", "data import .*qa.csv --out questions.jsonl --format question-ans"),
+    ("qa.csv", "question,answer\n1+1?,2\n", "data import .*qa.csv --out questions.jsonl"),
     ("chat.jsonl", '{"messages": [{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "2"}]}',
-     "--format messages"),
+     "data import .*chat.jsonl --out questions.jsonl"),
     ("odd.jsonl", '{"q": "1+1?", "a": "2"}', "--map KEY=KEY; the records have `q`, `a`"),
     ("long.jsonl", '{"question": "1+1?", "answer": "1+1 = 2\\nso 2"}', "no '#### n' at its end"),
 ])

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,11 +24,14 @@ ForceFlag = Annotated[bool, typer.Option("--force", help="Replace files that exi
 def import_command(
     file: Annotated[str, typer.Argument(
         help="A file (JSON lines, JSON array, CSV, parquet), or OWNER/NAME on the Hub.")],
-    out: Annotated[Path, typer.Option("--out", help="File of traces or pairs to write (JSON lines).")],
+    out: Annotated[Path | None, typer.Option("--out", help="File of traces or pairs to write (JSON lines).",
+                                             show_default="NAME.traces.jsonl or NAME.pairs.jsonl")] = None,
     format_name: Annotated[str, typer.Option("--format", help="Format of a record; `workings data list` names all.",
-                                             show_default="none: the error says what it looks like")] = "",
+                                             show_default="what the first record looks like")] = "",
     key_map: Annotated[list[str] | None, typer.Option("--map", metavar="KEY=KEY,...", help="What the file calls the "
                        "format's keys: prompt=problem,answer=solution. May be given several times.")] = None,
+    ignore: Annotated[list[str] | None, typer.Option("--ignore", metavar="KEY", help="A column that the answer does "
+                      "not depend on, whatever its name says. May be given several times.")] = None,
     hold_out: Annotated[int, typer.Option("--hold-out", min=0, help="Questions to split off as evaluation items, "
                         "next to the traces; what is like them is left out of the traces.")] = 0,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which questions --hold-out takes.")] = 0,
@@ -47,8 +51,9 @@ def import_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Convert other people's data to traces or preference pairs; every record is written, or reported with its line."""
-    from workings.data.importing.key_map import parse_map
-    from workings.data.importing.run import ImportRequest, import_records
+    from workings.data.importing.hints import format_of
+    from workings.data.importing.key_map import KeyMap, parse_map
+    from workings.data.importing.run import ALL_PAIR_FORMATS, ImportRequest, import_records
     from workings.data.importing.sources import open_file, open_hub
 
     # Nothing is downloaded unless a revision says so: a misspelt file name must not become a question to the Hub.
@@ -58,7 +63,13 @@ def import_command(
     request = ImportRequest(format=format_name, on_error=_one_of("--on-error", on_error, ("fail", "skip")),
                             annotations=_one_of("--annotations", annotations, ("strip", "keep")), labels=labels,
                             completions=_one_of("--completions", completions, ("split", "keep")),
-                            force=force, keys=parse_map(key_map or ()), hold_out=hold_out, seed=seed)
+                            force=force, keys=parse_map(key_map or ()), ignore=tuple(ignore or ()),
+                            hold_out=hold_out, seed=seed)
+    if not format_name:
+        request = replace(request, format=format_of(opened, KeyMap(request.keys)))
+        say(f"read as format {request.format}, which the first record looks like")
+    # In the working folder: a data set of the Hub has no folder here.
+    out = out or Path(f"{opened.stem}.{'pairs' if request.format in ALL_PAIR_FORMATS else 'traces'}.jsonl")
     with _progress(opened.name, opened.size) as progress:
         result = import_records(opened, out, request, progress)
     # A wrong format rejects every record, often for a few reasons; the file of rejects has all of them.
@@ -68,7 +79,7 @@ def import_command(
     text += f", {result.rejected} rejected"
     text += f" (see {result.rejects})" if result.rejects else ""
     lines = [text, *(result.held_out.text() if result.held_out else ()),
-             *(result.learned.text() if result.learned else ())]
+             *(result.learned.text() if result.learned else ()), *(f"note: {note}" for note in result.notes())]
     if result.looks_like:
         lines.append(f"these keys look like format {result.looks_like}: --format {result.looks_like}")
     answer(result.to_json(), as_json=as_json, text="\n".join(lines))

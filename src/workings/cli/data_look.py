@@ -147,7 +147,7 @@ def preview_command(
     """Rows as the model will see them: what is learned in colour (or between « and »), control tokens visible."""
     from workings.data.batches import Batches
     from workings.data.pair_rows import build_pair_rows
-    from workings.data.preview import entries_by_row, marked, pieces, summarize, turns_of
+    from workings.data.preview import entries_by_row, marked, pieces, summarize, turns_of, unread_columns
     from workings.data.rows import build_rows
     from workings.inputs.resolve import find_stop_tokens, find_weights
 
@@ -170,12 +170,12 @@ def preview_command(
          "turns": [vars(turn) for turn in turns], "text": marked(parts), "pieces": [vars(piece) for piece in parts]}
         for shown_row, parts, turns in rows_to_show]}
     stop = find_stop_tokens(loaded, find_weights(loaded, tensors=False), template)
-    if stop.disagreement:
-        values["note"] = stop.disagreement
+    if notes := [note for note in (stop.disagreement, template.note, *unread_columns(entries)) if note]:
+        values["notes"] = notes
     if not as_json:
         _print_rows(rows_to_show)
     answer(values, as_json=as_json,
-           text=summary.text() + (f"\nnote: {stop.disagreement}" if stop.disagreement else ""))
+           text="\n".join([summary.text(), *(f"note: {note}" for note in notes)]))
 
 
 def _print_rows(shown: Any) -> None:
@@ -192,7 +192,7 @@ def _print_rows(shown: Any) -> None:
         # A single question needs no list of what was said.
         if len(turns) > 2:
             console.print("turns: " + ", ".join(
-                f"{turn.role} ({f'{turn.learned_tokens} tokens learned' if turn.learned_tokens else 'read'})"
+                f"{turn.role} ({_turn_state(turn)})"
                 for turn in turns), style="dim")
         line = Text()
         # Redirected output has no colours: there the marks « and » say what is learned.
@@ -202,6 +202,12 @@ def _print_rows(shown: Any) -> None:
             colour = "green" if piece.learned else "default"
             line.append(piece.text, f"bold reverse {colour}" if piece.control else colour)
         console.print(line)
+
+
+def _turn_state(turn: Any) -> str:
+    if turn.learned_tokens:
+        return f"{turn.learned_tokens} tokens learned"
+    return "read, marked as not to be learned" if turn.marked else "read"
 
 
 def _open_recipe(name: str, overrides: list[str]) -> Any:

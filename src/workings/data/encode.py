@@ -15,6 +15,7 @@ from itertools import islice, pairwise
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
+from workings.models.turns import Asked, Turn
 
 _FORGES_NOTHING = "text that cannot end or forge a turn"
 _CHUNK = 1024
@@ -31,16 +32,29 @@ class Example:
     """Its name in messages."""
     prompt: str
     """The question, without any chat turn around it."""
-    history: tuple[tuple[str, str], ...]
-    """Earlier turns as (role, text)."""
-    learns_history: bool = False
-    """Whether the assistant's turns of the history are learned as well."""
+    asked: Asked
+    """The question with all turns before the completion."""
+    learns_earlier: bool = False
+    """Whether the assistant's turns before the completion are learned as well, but for those that are marked."""
     completion: str
     """The text that the model has to write, without any chat turn around it."""
+    calls: str = ""
+    """Calls of tools at its end; see `workings.data.traces.Trace.calls`."""
     parts: tuple[str, ...]
     """Texts of the completion that its tokens have to give back."""
     thinks: bool
     """Whether the completion begins with its reasoning; see `ChatTemplate.begins_with_reasoning`."""
+
+    @property
+    def said(self) -> Turn:
+        """The completion as a turn."""
+        return Turn("assistant", self.completion, more=self.calls)
+
+    @property
+    def earlier(self) -> list[Turn]:
+        """The assistant's learned turns before the completion."""
+        return [turn for turn in self.asked.turns if turn.role == "assistant" and turn.learned
+                ] if self.learns_earlier else []
 
 
 @dataclass(frozen=True)
@@ -85,9 +99,8 @@ def _texts(example: Example, template: ChatTemplate) -> list[tuple[str, str]]:
     What is read begins where the turn before ended: with the stop token of that turn, which is not read twice.
     """
     try:
-        earlier = template.earlier_turns(example.prompt, example.history) if example.learns_history else []
-        turns = [*earlier, (template.prompt_text(example.prompt, example.history),
-                            template.completion_text(example.prompt, example.completion, example.history))]
+        earlier = template.earlier_turns(example.asked) if example.learns_earlier else []
+        turns = [*earlier, (template.read_text(example.asked), template.learned_text(example.asked, example.said))]
         stop = template.tokenizer.token(template.stop_ids[0])
         return turns[:1] + [(stop + after[len(before) + len(learned):], text)
                             for (before, learned), (after, text) in pairwise(turns)]
@@ -134,12 +147,11 @@ def _prove(encoded: Encoded, tokenizer: Tokenizer, template: ChatTemplate) -> No
     # First, because a forged turn also fails the checks below, with reasons that would mislead.
     _refuse_forged_turns(encoded, tokenizer, template)
     # Where one token begins and ends a text (GPT-2's), it also ends the assistant's earlier turns.
-    ends = sum(role == "assistant" for role, _ in example.history) if bos == stop else 0
+    ends = sum(turn.role == "assistant" for turn in example.asked.turns) if bos == stop else 0
     if bos is not None and (before[0] != bos or before.count(bos) != 1 + ends):
         raise _unproved(example, f"{before.count(bos) - ends} BOS tokens in the prompt", "exactly one, at the start")
-    earlier_answers = [text for role, text in example.history if role == "assistant"] if example.learns_history else []
-    turns = [*((before[start:end], (text,)) for (start, end), text in zip(encoded.earlier, earlier_answers,
-                                                                          strict=True)),
+    turns = [*((before[start:end], (turn.text,)) for (start, end), turn in zip(encoded.earlier, example.earlier,
+                                                                               strict=True)),
              (learned, example.parts)]
     for tokens, parts in turns:
         _prove_learned(example, tokens, parts, stop, tokenizer)
@@ -166,10 +178,13 @@ def _refuse_forged_turns(encoded: Encoded, tokenizer: Tokenizer, template: ChatT
     example = encoded.example
     # Counted as ids and not searched for as text: only what the tokenizer takes for a control token does harm.
     controls = tokenizer.control_ids
-    expected = template.control_counts(tuple(role for role, _ in example.history), example.thinks)
+    # Tools and calls are part of what the template is asked with, so they are looked at by themselves.
+    _refuse_control_tokens(example, [text for text in (example.asked.tools, example.calls, *(
+        turn.more for turn in example.asked.turns)) if text], tokenizer)
+    expected = template.control_counts(example.asked, example.said, example.thinks)
     if (sum(i in controls for i in encoded.prompt), sum(i in controls for i in encoded.completion)) == expected:
         return
-    _refuse_control_tokens(example, [example.prompt, *example.parts, *(text for _, text in example.history)], tokenizer)
+    _refuse_control_tokens(example, [*example.parts, *(turn.text for turn in example.asked.turns)], tokenizer)
     raise _unproved(example, "control tokens in its text: not found one by one", _FORGES_NOTHING)
 
 
@@ -177,7 +192,7 @@ def _refuse_control_tokens(example: Example, texts: Iterable[str], tokenizer: To
     """Raise `RequestError` with the control tokens that stand in some of an example's texts, where there are some."""
     own = list(texts)
     # Looked for only where something is wrong: a vocabulary can hold thousands, and nearly every row passes.
-    if tokens := [token for token in tokenizer.control_tokens if any(token in text for text in own)]:
+    if own and (tokens := [token for token in tokenizer.control_tokens if any(token in text for text in own)]):
         raise _unproved(example, f"control tokens in its text: {', '.join(tokens)}", _FORGES_NOTHING)
 
 

@@ -20,6 +20,7 @@ from workings.data.rows import Dropped, Row, RowSet, refuse_long, refuse_other_t
 from workings.errors import RecordError, RequestError
 from workings.models.chat import THINK, THOUGHT, THOUGHT_END, ChatTemplate
 from workings.models.tokenizer import Tokenizer
+from workings.models.turns import Asked
 
 SIDES = ("chosen", "rejected")
 """The completions of a pair, in the order of its rows; each ends the id of its row, behind a slash."""
@@ -131,7 +132,8 @@ def _examples(pairs: Iterable[PreferencePair], template: ChatTemplate) -> Iterat
     for pair in pairs:
         for side, text in zip(SIDES, (pair.chosen, pair.rejected), strict=True):
             yield Example(id=row_id(pair.id, side), name=f"pair {pair.id}: {side}", prompt=pair.prompt,
-                          history=pair.history, completion=text, parts=_parts(text, template),
+                          asked=Asked.of(pair.prompt, pair.history, pair.tool_turns, pair.tools),
+                          completion=text, parts=_parts(text, template),
                           thinks=template.begins_with_reasoning(text))
 
 

@@ -1,5 +1,6 @@
 """Rows as the model will see them: which tokens are read, which are learned, and what the batches look like."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,8 @@ from workings.data.rows import Row, RowSet
 from workings.data.traces import Trace
 from workings.models.batch import BatchShape
 from workings.models.tokenizer import Tokenizer
+from workings.models.turns import Asked
+from workings.models.turns import Turn as SpokenTurn
 from workings.record.number_text import percent
 
 _BINS = 8
@@ -38,6 +41,8 @@ class Turn:
     """`system`, `user` or `assistant`."""
     learned_tokens: int
     """Tokens that the loss counts, the stop token included; 0 if the turn is only read."""
+    marked: bool = False
+    """Whether the data say that this turn is not to be learned."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,10 +110,13 @@ def turns_of(entry: Trace | PreferencePair, row: Row) -> list[Turn]:
         entry: the trace or pair that gave the row.
         row: the row.
     """
-    roles = [*(role for role, _ in entry.history), "user", "assistant"]
+    spoken = [*Asked.of(entry.prompt, entry.history, entry.tool_turns).turns, SpokenTurn("assistant", "")]
     # From the end, because the last turn is always learned: with `data.learn: last` no other one is.
     counts = [end - start for start, end in reversed(row.learned_turns)]
-    turns = [Turn(role, counts.pop(0) if role == "assistant" and counts else 0) for role in reversed(roles)]
+    turns = []
+    for turn in reversed(spoken):
+        is_learned = turn.role == "assistant" and turn.learned and bool(counts)
+        turns.append(Turn(turn.role, counts.pop(0) if is_learned else 0, marked=not turn.learned))
     return turns[::-1]
 
 
@@ -146,6 +154,12 @@ def marked(row_pieces: Sequence[Piece]) -> str:
     return "".join(parts) + ("»" if inside else "")
 
 
+def unread_columns(entries: Sequence[Trace | PreferencePair]) -> list[str]:
+    """A sentence for each of the first columns that are kept and not shown to a model."""
+    counts = Counter(key for entry in entries for key in entry.metadata)
+    return [f"`{key}` of {count:,} records is kept and not shown to the model" for key, count in counts.most_common(10)]
+
+
 def entries_by_row(entries: Sequence[Trace | PreferencePair]) -> dict[str, Trace | PreferencePair]:
     """The trace or pair of each row, by the row's id."""
     return {name: entry for entry in entries for name in (
@@ -162,7 +176,8 @@ def summarize(rows: RowSet, batches: Batches, entries: Sequence[Trace | Preferen
         learn: the recipe's `data.learn`.
     """
     entries_of_rows = entries_by_row(entries)
-    turns = sum(1 + sum(role == "assistant" for role, _ in entries_of_rows[name].history) for name in rows.ids)
+    turns = sum(1 + sum(turn.role == "assistant" for turn in (*entries_of_rows[name].history,
+                                                              *entries_of_rows[name].tool_turns)) for name in rows.ids)
     lengths = sorted(len(row.tokens) for row in rows.rows)
     shortest, longest = lengths[0], lengths[-1]
     # Rounded up, so that at most `_BINS` bins hold all lengths.

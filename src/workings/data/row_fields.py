@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from workings.data.columns import refuse_unread
 from workings.errors import RecordError, RequestError
+from workings.models.turns import Turn
 from workings.record import canonical
 
 LABELS = ("section", "category", "difficulty", "source", "licence")
@@ -17,9 +19,13 @@ LABELS = ("section", "category", "difficulty", "source", "licence")
 class Labelled:
     """Optional labels of a line."""
 
-    history: tuple[tuple[str, str], ...] = ()
-    """Earlier turns of a conversation as (role, text), role `system`, `user` or `assistant`; the assistant's are
-    learned where the recipe says `data.learn: all`, the others never."""
+    history: tuple[Turn, ...] = ()
+    """Turns before the question; the assistant's are learned where the recipe says `data.learn: all` and the turn is
+    not marked, the others never."""
+    tool_turns: tuple[Turn, ...] = ()
+    """Turns between the question and the answer: calls of tools, and what the tools said."""
+    tools: str = ""
+    """Descriptions of the tools that may be called, as JSON (a list)."""
     section: str = ""
     """Part of the data set, e.g. `core`."""
     category: str = ""
@@ -33,26 +39,35 @@ class Labelled:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Whatever else the source said; kept, never interpreted."""
 
+    def __post_init__(self) -> None:
+        # Turns that say nothing but a role and a text may be given as pairs.
+        object.__setattr__(self, "history", tuple(Turn(*turn) for turn in self.history))
+
     def with_labels(self, record: dict[str, Any]) -> dict[str, Any]:
-        """One flat JSON object: ``record``, then history, labels and metadata; what is empty is left out."""
-        if self.history:
-            record["history"] = [{"role": role, "content": text} for role, text in self.history]
+        """One flat JSON object: ``record``, then turns, labels and metadata; what is empty is left out."""
+        record |= {name: [turn.to_json() for turn in turns]
+                   for name in ("history", "tool_turns") if (turns := getattr(self, name))}
+        record |= {"tools": json.loads(self.tools)} if self.tools else {}
         record |= {name: getattr(self, name) for name in LABELS if getattr(self, name)}
         # A known key wins: metadata may come from a source with the same names.
         return record | {key: value for key, value in self.metadata.items() if key not in record}
 
 
-def texts_of(record: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """Texts that a line must have, by key; errors as of `text_of`."""
-    return {key: text_of(record, key) for key in keys}
+def texts_of(record: Mapping[str, Any], keys: Iterable[str], *, may_be_empty: bool = False) -> dict[str, Any]:
+    """Texts that a line must have, by key; ``may_be_empty`` concerns the answer alone. Errors as of `text_of`."""
+    return {key: text_of(record, key, may_be_empty=may_be_empty and key == "answer") for key in keys}
 
 
 def labels_of(record: Mapping[str, Any], own: Iterable[str]) -> dict[str, Any]:
     """The fields of `Labelled` in a parsed line whose other known keys are ``own``; `ValueError` where one is wrong."""
-    known_keys = {*own, "history", *LABELS}
-    return {"history": history_of(record.get("history", [])),
+    known_keys = {*own, "history", "tool_turns", "tools", *LABELS}
+    metadata = {key: value for key, value in record.items() if key not in known_keys}
+    read = {key: value for key, value in record.items() if key not in metadata}
+    refuse_unread(metadata, read)
+    return {"history": history_of(record.get("history", [])), "metadata": metadata,
             **texts_of(record, [name for name in LABELS if name in record]),
-            "metadata": {key: value for key, value in record.items() if key not in known_keys}}
+            **({"tool_turns": history_of(record["tool_turns"], "tool_turns")} if "tool_turns" in record else {}),
+            **({"tools": tools_text(record["tools"])} if record.get("tools") else {})}
 
 
 def object_of(record: object, *, escapes: bool) -> dict[str, Any]:
@@ -104,13 +119,24 @@ def iterate_lines(path: Path, from_json: FromJson[Line], error_of: Callable[[str
         for number, line in enumerate(lines, start=1):
             try:
                 # UTF-8 cannot hold half a surrogate pair, so lines without an escape are spared the check.
-                record = from_json(canonical.loads(line), escapes=b"\\u" in line)
+                record = from_json(with_id(canonical.loads(line), number), escapes=b"\\u" in line)
                 if record.id in seen:
                     raise ValueError(f"id {record.id!r} stands in an earlier line already")
             except (ValueError, RecordError) as error:
                 raise error_of(f"{path}:{number}: {error}") from None
             seen.add(record.id)
             yield record
+
+
+def with_id(value: object, number: int) -> object:
+    """A line's value; an object without an `id` gets the number of its line as one."""
+    if not isinstance(value, dict) or value.get("id") is not None:
+        return value
+    return {**value, "id": f"{NUMBERED}{number:07d}"}
+
+
+NUMBERED = "line-"
+"""Begins the ids of lines that have none."""
 
 
 def bad_line(path: Path, wrong: str, expected: str, form: str, out: str) -> RequestError:
@@ -143,7 +169,7 @@ def refuse_half_surrogates(record: object) -> None:
         raise ValueError("half a surrogate pair, which is not text") from None
 
 
-def text_of(record: Mapping[str, Any], key: str) -> str:
+def text_of(record: Mapping[str, Any], key: str, *, may_be_empty: bool = False) -> str:
     """A text of a line. Raises `ValueError` if it is missing, not a text, or empty although it must not be."""
     if key not in record:
         raise ValueError(f"`{key}` is missing")
@@ -151,21 +177,86 @@ def text_of(record: Mapping[str, Any], key: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"`{key}` must be a text, not {kind_of(value)}")
     # Other texts, such as those of earlier turns, may be empty.
-    if key in ("id", "prompt", "answer", "chosen", "rejected") and not value.strip():
+    if not may_be_empty and key in ("id", "prompt", "answer", "chosen", "rejected") and not value.strip():
         raise ValueError(f"`{key}` is empty")
     return value
 
 
-def history_of(turns: object) -> tuple[tuple[str, str], ...]:
-    """Earlier turns as (role, text). Raises `ValueError` if they are not valid turns."""
+def history_of(turns: object, name: str = "history") -> tuple[Turn, ...]:
+    """Turns of a line's list, which ``name`` names. Raises `ValueError` if they are not valid turns."""
     if not isinstance(turns, list):
-        raise ValueError("`history` must be a list of turns")
+        raise ValueError(f"`{name}` must be a list of turns")
     history = []
     for turn in turns:
-        if not isinstance(turn, dict) or turn.get("role") not in ("system", "user", "assistant"):
-            raise ValueError("a turn of `history` must have a role (system, user or assistant) and content")
-        history.append((turn["role"], text_of(turn, "content")))
+        if not isinstance(turn, dict) or turn.get("role") not in ("system", "user", "assistant", "tool"):
+            raise ValueError(f"a turn of `{name}` must have a role (system, user, assistant or tool) and content")
+        learned = turn.get("learned", True)
+        if not isinstance(learned, bool):
+            raise ValueError(f"`learned` of a turn of `{name}` must be true or false")
+        more = {key: turn[key] for key in TURN_KEYS if turn.get(key)}
+        if unknown := sorted(turn.keys() - {"role", "content", "learned", *TURN_KEYS}):
+            raise ValueError(f"a turn of `{name}` has `{unknown[0]}`, which no model would be shown")
+        history.append(Turn(turn["role"], text_of(turn, "content"), learned, calls_text(more)))
     return tuple(history)
+
+
+TURN_KEYS = ("tool_calls", "name", "tool_call_id")
+"""What a turn may say beside its role and text."""
+
+
+def calls_text(more: Mapping[str, Any]) -> str:
+    """What a turn says beside its role and text, as JSON; calls in the form that chat templates take.
+
+    Raises:
+        ValueError: a call without a name, or whose arguments are no JSON object.
+    """
+    calls = [_call(call) for call in more.get("tool_calls", ())]
+    return json.dumps({**more, **({"tool_calls": calls} if calls else {})}, ensure_ascii=False) if more else ""
+
+
+def _call(call: object) -> dict[str, Any]:
+    function = call.get("function", call) if isinstance(call, dict) else None
+    if not isinstance(call, dict) or not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise ValueError("a call of a tool must have a name: {function: {name, arguments}}")
+    arguments = function.get("arguments", {})
+    # Servers write them as a text of JSON, of which templates would make a text in quotes.
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments or "{}")
+        except ValueError:
+            raise ValueError(f"arguments of a call of {function['name']} are not JSON") from None
+    if not isinstance(arguments, dict):
+        raise ValueError(f"arguments of a call of {function['name']} must be an object, not {kind_of(arguments)}")
+    identity = {"id": call["id"]} if call.get("id") else {}
+    return {**identity, "type": "function",
+            "function": {"name": function["name"], "arguments": _without_nulls(arguments)}}
+
+
+def tools_text(tools: object) -> str:
+    """Descriptions of tools as JSON; given as a list, or as a text that holds one.
+
+    Raises:
+        ValueError: they are something else, or one has no name.
+    """
+    if isinstance(tools, str):
+        try:
+            tools = json.loads(tools) if tools.strip() else []
+        except ValueError:
+            raise ValueError("`tools` is a text that is not JSON") from None
+    if not isinstance(tools, list):
+        raise ValueError(f"`tools` must be a list of descriptions, not {kind_of(tools)}")
+    for tool in tools:
+        described = tool.get("function", tool) if isinstance(tool, dict) else None
+        if not isinstance(described, dict) or not isinstance(described.get("name"), str):
+            raise ValueError("a tool must have a name: {type: function, function: {name, description, parameters}}")
+    # Columns of parquet have every key in every row, with null in those that are not meant.
+    return json.dumps(_without_nulls(tools), ensure_ascii=False) if tools else ""
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
+    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
 def kind_of(value: object) -> str:

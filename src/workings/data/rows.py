@@ -5,6 +5,7 @@ dropped and listed where the recipe says `over_length: drop`.
 """
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +19,7 @@ from workings.data.traces import Trace, completion_text, split_completion
 from workings.errors import RequestError
 from workings.models.chat import CHANNEL, THOUGHT_END, ChatTemplate
 from workings.models.tokenizer import Tokenizer
+from workings.models.turns import Asked
 from workings.record.canonical import line
 from workings.record.redact import cleaned
 
@@ -272,10 +274,10 @@ def row_of(encoded: Encoded) -> Row:
     mask = np.zeros(len(encoded.prompt) + len(encoded.completion), np.uint8)
     for start, end in (*encoded.earlier, (len(encoded.prompt), len(mask))):
         mask[start:end] = 1
-    history = encoded.example.history
-    # Of each turn of the assistant what the user said last before it; an empty text where the assistant began.
-    questions = [next((turn_text for role, turn_text in reversed(history[:number]) if role == "user"), "")
-             for number, (role, _) in enumerate(history) if role == "assistant" and encoded.earlier]
+    turns = encoded.example.asked.turns
+    # Of each learned turn what the user said last before it; an empty text where the assistant began.
+    questions = [next((turn.text for turn in reversed(turns[:number]) if turn.role == "user"), "")
+                 for number, turn in enumerate(turns) if turn.role == "assistant" and turn.learned and encoded.earlier]
     return Row(encoded.example.id, np.array(encoded.prompt + encoded.completion, np.int32), mask,
                prompt_digest(encoded.example.prompt), tuple(map(prompt_digest, questions)))
 
@@ -285,11 +287,20 @@ def _example(trace: Trace, config: DataConfig) -> Example:
     parts = (trace.answer,) if reasoning == "answer_only" else (*trace.steps, trace.answer)
     # Before the history is looked at: a trace without steps is refused for that.
     completion = completion_text(trace, reasoning)
+    if reasoning != "answer_only" and (marks := _REASONING_MARKS.findall("\n".join(parts))):
+        raise RequestError(f"trace {trace.id}: reasoning twice: its steps, and {marks[0]} in its text",
+                           f"plain text in steps and answer, around which data.reasoning: {reasoning} writes the marks",
+                           "workings data import, which splits completions, or data.reasoning=answer_only")
     if config.learn == "all":
         _refuse_another_form(trace, reasoning)
-    return Example(id=trace.id, name=f"trace {trace.id}", prompt=trace.prompt, history=trace.history,
-                   learns_history=config.learn == "all", completion=completion, parts=parts,
+    return Example(id=trace.id, name=f"trace {trace.id}", prompt=trace.prompt,
+                   asked=Asked.of(trace.prompt, trace.history, trace.tool_turns, trace.tools), calls=trace.calls,
+                   learns_earlier=config.learn == "all", completion=completion, parts=parts,
                    thinks=reasoning in ("think", CHANNEL))
+
+
+# Gemma's channel is no plain text to its own tokenizer and is refused as a control token.
+_REASONING_MARKS = re.compile(r"</?(?:think|reasoning)>")
 
 
 def _refuse_another_form(trace: Trace, reasoning: str) -> None:
@@ -298,8 +309,12 @@ def _refuse_another_form(trace: Trace, reasoning: str) -> None:
     Earlier turns are learned as they stand in the file: a model that is taught both forms writes either.
     """
     # The last turn is not among them: the template itself writes it.
-    earlier_answers = [text for role, text in trace.history if role == "assistant"]
-    for number, text in enumerate(earlier_answers, start=1):
+    earlier_answers = [turn for turn in (*trace.history, *trace.tool_turns) if turn.role == "assistant"]
+    for number, turn in enumerate(earlier_answers, start=1):
+        # A call of a tool has a form of its own, and what is marked is only read.
+        if turn.has_calls or not turn.learned:
+            continue
+        text = turn.text
         location = f"trace {trace.id}: turn {number} of the assistant, of {len(earlier_answers) + 1},"
         if not text.strip():
             raise RequestError(f"{location} is empty", "text in every turn that is learned", "data.learn=last")

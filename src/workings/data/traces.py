@@ -5,12 +5,22 @@ A trace is a question, the steps that lead to its answer, and the answer. Files 
 a model learns to write, and compared.
 """
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workings.data.row_fields import Labelled, bad_line, iterate_lines, labels_of, lines_bytes, object_of, texts_of
+from workings.data.row_fields import (
+    Labelled,
+    bad_line,
+    calls_text,
+    iterate_lines,
+    labels_of,
+    lines_bytes,
+    object_of,
+    texts_of,
+)
 from workings.errors import RequestError
 from workings.record import atomic
 
@@ -35,12 +45,14 @@ class Trace(Labelled):
     steps: tuple[str, ...]
     """The reasoning, a text a step; empty if the source has no reasoning."""
     answer: str
-    """The final answer alone."""
+    """The final answer alone; empty where the last turn calls tools and says nothing."""
+    calls: str = ""
+    """Calls of tools with which the last turn ends, as JSON (an object with `tool_calls`)."""
 
     def to_json(self) -> dict[str, Any]:
         """The trace as one flat JSON object; metadata stands beside the known keys, empty labels are left out."""
         return self.with_labels({"id": self.id, "prompt": self.prompt, "steps": list(self.steps),
-                                 "answer": self.answer})
+                                 "answer": self.answer, **(json.loads(self.calls) if self.calls else {})})
 
 
 def trace_from_json(record: object, *, escapes: bool = True) -> Trace:
@@ -53,8 +65,10 @@ def trace_from_json(record: object, *, escapes: bool = True) -> Trace:
     steps = line.get("steps", [])
     if not isinstance(steps, list) or not all(isinstance(step, str) for step in steps):
         raise ValueError("`steps` must be a list of texts")
-    return Trace(**texts_of(line, ("id", "prompt", "answer")), steps=tuple(steps),
-                 **labels_of(line, ("id", "prompt", "steps", "answer")))
+    calls = calls_text({"tool_calls": line["tool_calls"]}) if line.get("tool_calls") else ""
+    texts = texts_of({"answer": "", **line} if calls else line, ("id", "prompt", "answer"), may_be_empty=bool(calls))
+    return Trace(**texts, steps=tuple(steps), calls=calls,
+                 **labels_of(line, ("id", "prompt", "steps", "answer", "tool_calls")))
 
 
 def iterate_traces(path: Path) -> Iterator[Trace]:

@@ -27,6 +27,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from workings.config.families import TEMPLATES
 from workings.errors import RequestError
 from workings.models.tokenizer import Tokenizer
+from workings.models.turns import Asked, Turn
 
 _TURN_MARKS = {name: tokens for name, tokens in TEMPLATES.items() if name != "tokenizer"}
 """Templates that come with this package, and the tokens that they need. `gemma` is that of Gemma 1, 2 and 3; the
@@ -47,8 +48,10 @@ _THINKING_ON = "{% set enable_thinking = enable_thinking | default(true) %}"
 _NO_THOUGHT = THOUGHT + THOUGHT_END
 """Ends the prompt of Gemma 4's larger models (12B, 26B-A4B, 31B) where thinking is off."""
 
-Turns = Sequence[tuple[str, str]]
-"""Earlier turns as (role, text)."""
+Turns = Sequence[tuple[str, str] | Turn]
+"""Earlier turns, as (role, text) where they say nothing else."""
+_EMPTY_THOUGHTS = ("", NO_THOUGHTS.strip(), _NO_THOUGHT.strip())
+"""What a template may write before an answer without thoughts, white space aside."""
 
 
 @dataclass(frozen=True)
@@ -132,54 +135,110 @@ class ChatTemplate:
         return made
 
     def prompt_text(self, prompt: str, history: Turns = ()) -> str:
-        """Text before the completion, BOS and turn marks included."""
-        return self._render([*history, ("user", prompt)], True)
+        """Text before the completion of a question, BOS and turn marks included; errors as of `read_text`."""
+        return self.read_text(Asked.of(prompt, history))
 
     def completion_text(self, prompt: str, completion: str, history: Turns = ()) -> str:
-        """Text that the model has to write after `prompt_text`: the completion up to and including the stop token.
+        """Text that the model has to write after `prompt_text`; see `learned_text`."""
+        return self.learned_text(Asked.of(prompt, history), Turn("assistant", completion))
 
-        Text after the stop token (Gemma's line break) is cut: nothing is ever generated there. Text that the template
-        puts before the completion (an empty `<think>` block, say) stays: the model has to write it as well.
+    def read_text(self, asked: Asked) -> str:
+        """Text before a completion, BOS and turn marks included.
+
+        Raises:
+            RequestError: the template leaves out or changes the text of a turn, or does not show the tools.
+        """
+        text = self._render(asked, (), True)
+        self._refuse_other_texts(asked, text)
+        return text
+
+    def learned_text(self, asked: Asked, said: Turn) -> str:
+        """Text that the model has to write after `read_text`: the completion up to and including the stop token.
+
+        Text after the stop token (Gemma's line break) is cut: nothing is ever generated there. An empty block of
+        thinking that the template puts before the completion stays: the model has to write it as well.
 
         Raises:
             RequestError: when the template does not continue its own prompt, rewrites the completion or never stops.
         """
-        return self._learned([*history, ("user", prompt)], completion)
+        # Gemma 4's template leaves the channel out of every turn that it is given. The model writes it first of all.
+        thought, answer = self.split_thought(said.text)
+        return thought + self._learned_as_rendered(asked, said._replace(text=answer))
 
-    def earlier_turns(self, prompt: str, history: Turns) -> list[tuple[str, str]]:
-        """The assistant's turns of a history: all text before each of them, and what the model has to write there.
+    def earlier_turns(self, asked: Asked) -> list[tuple[str, str]]:
+        """The assistant's learned turns before a completion: all text before each, and what the model writes there.
 
         Of each turn, what is before it and what is learned of it are the beginning of the whole conversation's
         text, so that nothing is learned that is not also shown.
 
         Raises:
             RequestError: the template writes a turn otherwise once the conversation has gone on; or as
-                `completion_text`.
+                `learned_text`.
         """
-        turns = [*history, ("user", prompt)]
-        places = [number for number, (role, _) in enumerate(turns) if role == "assistant"]
+        spoken = [number for number, turn in enumerate(asked.turns) if turn.role == "assistant"]
+        learned_turns = [(turn, place) for turn, place in enumerate(spoken, start=1) if asked.turns[place].learned]
         # What the model is shown before each of its turns, the one that is still to come included.
-        before = [self._render(turns[:number], True) for number in [*places, len(turns)]]
-        ids = []
-        for turn, place in enumerate(places):
-            shown, text = before[turn + 1], turns[place][1]
-            if not shown.startswith(before[turn]):
-                raise self._rewritten(turn + 1, before[turn], shown)
-            learned = self._learned_earlier(turns[:place], text, turn + 1)
-            if not shown.startswith(before[turn] + learned):
-                raise self._rewritten(turn + 1, before[turn] + learned, shown)
-            ids.append((before[turn], learned))
-        return ids
+        before = [self._render(replace(asked, turns=asked.turns[:place]), (), True)
+                  for place in [*(place for _, place in learned_turns), len(asked.turns)]]
+        earlier = []
+        for (turn, place), read, shown in zip(learned_turns, before, before[1:], strict=False):
+            if not shown.startswith(read):
+                raise self._rewritten(turn, read, shown)
+            learned = self._learned_earlier(replace(asked, turns=asked.turns[:place]), asked.turns[place], turn)
+            if not shown.startswith(read + learned):
+                raise self._rewritten(turn, read + learned, shown)
+            earlier.append((read, learned))
+        return earlier
 
-    def _learned_earlier(self, turns: Turns, text: str, turn: int) -> str:
-        """`_learned` of one of the assistant's turns, the first being 1, without white space where that is left out."""
+    def _learned_earlier(self, asked: Asked, said: Turn, turn: int) -> str:
+        """`learned_text` of the assistant's turn of this number, without white space where that is left out."""
         try:
-            return self._learned(turns, text)
+            return self.learned_text(asked, said)
         except RequestError as error:
             # Templates that trim the last answer trim the earlier ones as well, and then that is what is shown.
-            if text != text.strip():
-                return self._learned_earlier(turns, text.strip(), turn)
+            if said.text != said.text.strip():
+                return self._learned_earlier(asked, said._replace(text=said.text.strip()), turn)
             raise RequestError(f"turn {turn} of the assistant: {error.given}", error.expected, error.try_next) from None
+
+    def _refuse_other_texts(self, asked: Asked, text: str) -> None:
+        """Raise `RequestError` where a turn or a tool is not in the prompt as it was given."""
+        at = 0
+        for number, turn in enumerate(asked.turns, start=1):
+            ends = [found + len(form) for form in self._forms(turn) if (found := text.find(form, at)) >= 0]
+            if not ends:
+                raise RequestError(
+                    f"chat template `{self.name}` leaves out or changes turn {number} ({turn.role}): "
+                    f"{_excerpt(turn.text)}", "a template that writes the text of every turn, in order",
+                    "another data.template, or data without such turns")
+            at = min(ends)
+            self._after_calls(text, at, turn)
+        if asked.tools and (text == self._render(replace(asked, tools=""), (), True)
+                            or any(name not in text for name in map(_tool_name, json.loads(asked.tools)))):
+            raise RequestError(f"chat template `{self.name}` does not show the tools that the data describe",
+                               "a template that takes `tools`, as those of models that call tools do",
+                               "data.template=tokenizer, or import the data with --ignore tools")
+
+    def _forms(self, turn: Turn) -> list[str]:
+        """The ways in which a template may write a turn: trimmed, and of the assistant without its thoughts."""
+        forms = [turn.text.strip()]
+        if turn.role == "assistant":
+            # Templates of thinking models leave the thoughts of earlier turns out, as those models were trained.
+            forms += [turn.text.rpartition(end)[2].strip() for end in ("</think>", THOUGHT_END) if end in turn.text]
+        if turn.role == "tool":
+            forms.append(json.dumps(turn.text, ensure_ascii=False)[1:-1])
+        return forms
+
+    def _after_calls(self, text: str, at: int, turn: Turn) -> int:
+        """The end of a turn's calls of tools in a text, from a position on; that position without calls."""
+        for call in json.loads(turn.more).get("tool_calls", ()) if turn.has_calls else ():
+            # A template may write a value as JSON or as it is; each has to stand behind its tool's name.
+            name = call["function"]["name"]
+            start = text.find(name, at)
+            ends = [_end_of(value, text, start) for value in _leaves(call["function"].get("arguments", {}))]
+            if start < 0 or -1 in ends:
+                raise self._wrong(f"it leaves out or changes a call of the tool {name}")
+            at = max([start + len(name), *ends])
+        return at
 
     def _rewritten(self, turn: int, at_first: str, later: str) -> RequestError:
         """Error for a turn (the assistant's first is 1) that is rendered differently later in the conversation."""
@@ -213,16 +272,10 @@ class ChatTemplate:
         channel = [self.tokenizer.token_id(token) for token in _CHANNEL_TOKENS]
         return bool(control) and not (self.thinking and control == channel and ids[0] == channel[0])
 
-    def _learned(self, turns: Turns, completion: str) -> str:
-        """See `completion_text`; ``turns`` are all before the assistant's."""
-        # Gemma 4's template leaves the channel out of every turn that it is given. The model writes it first of all.
-        thought, answer = self.split_thought(completion)
-        return thought + self._learned_as_rendered(turns, answer)
-
-    def _learned_as_rendered(self, turns: Turns, completion: str) -> str:
-        """`_learned` of a completion without a channel."""
-        before = self._render(turns, True)
-        rest, opened = self._rest(before, self._render([*turns, ("assistant", completion)], False))
+    def _learned_as_rendered(self, asked: Asked, said: Turn) -> str:
+        """`learned_text` of a completion without a channel."""
+        before, completion = self._render(asked, (), True), said.text
+        rest, opened = self._rest(before, self._render(asked, (said,), False))
         # The prompt ends with the opening tag already, so generation begins behind it.
         if before.endswith(THINK) and completion.startswith(THINK):
             completion = completion.removeprefix(THINK)
@@ -233,10 +286,24 @@ class ChatTemplate:
         if opened or start < 0:
             raise self._wrong("it opens or rewrites the answer, so the reasoning would not be trained as written")
         # Behind the answer, whose own text may hold the stop token; such a row is refused later, when it is proved.
-        stop = rest.find(self.stop_text, start + len(completion))
+        end = self._after_calls(rest, start + len(completion), said)
+        stop = rest.find(self.stop_text, end)
         if stop < 0:
             raise self._wrong("the stop token does not follow the answer")
+        if not said.has_calls:
+            # The last time, because the text before it may hold the same letters.
+            self._refuse_additions(rest[:rest.rfind(completion, 0, stop)], completion)
+            end = rest.rfind(completion, 0, stop) + len(completion)
+            if rest[end:stop].strip():
+                raise self._wrong(f"it adds {_excerpt(rest[end:stop])} behind the answer")
         return rest[:stop + len(self.stop_text)]
+
+    def _refuse_additions(self, added: str, completion: str) -> None:
+        """Raise `RequestError` where the template writes reasoning before an answer that brings its own, or a text."""
+        if THINK.strip() in added and "</think>" in completion:
+            raise self._wrong("it writes a second block of thinking before an answer that begins with one")
+        if added.strip() not in (*_EMPTY_THOUGHTS, self.header.strip()):
+            raise self._wrong(f"it adds {_excerpt(added)} before the answer")
 
     def prompt_ids(self, prompt: str, history: Turns = ()) -> list[int]:
         """Token ids of `prompt_text`, with exactly one BOS where the tokenizer has one."""
@@ -270,36 +337,57 @@ class ChatTemplate:
         # Base models end with the tokenizer's end of text, which a tuned model may still write early in training.
         return [trained] if eos is None or eos == trained else [trained, eos]
 
-    def control_counts(self, roles: tuple[str, ...] = (), thinks: bool = False) -> tuple[int, int]:
+    def control_counts(self, asked: Asked, said: Turn, thinks: bool = False) -> tuple[int, int]:
         """Control tokens that the template itself writes: in the prompt, and in the completion.
 
         A row with more of them has some in a person's text, where they would forge or end a turn.
 
         Args:
-            roles: roles of the earlier turns.
-            thinks: whether the completion begins with its reasoning; see `begins_with_reasoning`.
+            asked: all before the completion. Tools and calls are counted as they are.
+            said: the completion.
+            thinks: whether it begins with its reasoning; see `begins_with_reasoning`.
         """
-        if (roles, thinks) not in self._counts:
-            # The template's own control tokens depend on the roles and not on the texts, so any text does.
-            history = [(role, "a") for role in roles]
+        # The template's own control tokens depend on the roles and not on the texts, so any text does.
+        turns = tuple(turn._replace(text="a") for turn in asked.turns)
+        key = (turns, asked.tools, said.more, thinks)
+        if key not in self._counts:
             thought = f"{THOUGHT}a\n{THOUGHT_END}" if self.thinking else f"{THINK}a\n</think>\n\n"
-            completion = f"{thought}a" if thinks else "a"
+            any_said = said._replace(text=f"{thought}a" if thinks else "a")
             # Counted on a rendered example and not in the source, whose branches depend on the roles.
-            prompt = self.with_bos(self.tokenizer.encode(self.prompt_text("a", history)))
-            learned = self.tokenizer.encode(self.completion_text("a", completion, history))
+            alike = replace(asked, turns=turns)
+            prompt = self.with_bos(self.tokenizer.encode(self._render(alike, (), True)))
+            learned = self.tokenizer.encode(self.learned_text(alike, any_said))
             controls = self.tokenizer.control_ids
-            self._counts[roles, thinks] = (sum(i in controls for i in prompt), sum(i in controls for i in learned))
-        return self._counts[roles, thinks]
+            self._counts[key] = (sum(i in controls for i in prompt), sum(i in controls for i in learned))
+        return self._counts[key]
 
     @cached_property
-    def _counts(self) -> dict[tuple[tuple[str, ...], bool], tuple[int, int]]:
+    def _counts(self) -> dict[tuple[object, ...], tuple[int, int]]:
         return {}
+
+    @cached_property
+    def note(self) -> str:
+        """A sentence about what is learned although a person would not expect it; empty without such a thing."""
+        header = self.header.strip()
+        return "" if header in _EMPTY_THOUGHTS else (
+            f"chat template `{self.name}` has no generation prompt: {_excerpt(self.header)} is learned as the "
+            "beginning of every answer")
+
+    @cached_property
+    def header(self) -> str:
+        """Text that the template writes between the prompt and an answer without reasoning."""
+        return self._probe.partition("2")[0]
+
+    @cached_property
+    def _probe(self) -> str:
+        """What the template writes behind a prompt whose answer is 2."""
+        asked = Asked.of("1+1?")
+        return self._rest(self._render(asked, (), True), self._render(asked, (Turn("assistant", "2"),), False))[0]
 
     @cached_property
     def stop_text(self) -> str:
         """The first control token after an answer. Looked up once: a vocabulary can hold thousands of them."""
-        rest, _ = self._rest(self.prompt_text("1+1?"), self._render([("user", "1+1?"), ("assistant", "2")], False))
-        tail = rest.partition("2")[2]
+        tail = self._probe.partition("2")[2]
         # Of tokens that begin at the same place the longest is meant.
         tokens = [(at, -len(token), token) for token in self.tokenizer.control_tokens if (at := tail.find(token)) >= 0]
         if not tokens:
@@ -332,9 +420,11 @@ class ChatTemplate:
         except jinja2.TemplateError as error:
             raise self._wrong(f"it cannot be read: {error}") from None
 
-    def _render(self, turns: Turns, add_generation_prompt: bool) -> str:
+    def _render(self, asked: Asked, said: Sequence[Turn], add_generation_prompt: bool) -> str:
         names: dict[str, Any] = {name: self.tokenizer.special_text(name) for name in ("bos_token", "eos_token")}
-        messages = [{"role": role, "content": text} for role, text in turns]
+        messages = [turn.message() for turn in (*asked.turns, *said)]
+        # Where there are none transformers passes None as well, which templates tell from an empty list.
+        names["tools"] = json.loads(asked.tools) if asked.tools else None
         try:
             return self._template.render(messages=messages, add_generation_prompt=add_generation_prompt, **names)
         # A template is a program of someone else, and these are the ways in which it can fail on plain texts.
@@ -344,7 +434,7 @@ class ChatTemplate:
     def _wrong(self, reason: str) -> RequestError:
         return RequestError(f"chat template `{self.name}`: {reason}",
                             "a template whose answer follows its prompt and ends with a control token",
-                            "data.template=gemma or data.template=plain")
+                            "data.template=plain, or a tokenizer whose chat template does so")
 
 
 class _GenerationMarks(Extension):
@@ -364,6 +454,28 @@ class _GenerationMarks(Extension):
 def _excerpt(text: str) -> str:
     """The beginning of a text, for messages; line breaks visible."""
     return repr(text if len(text) <= 40 else text[:39] + "…")
+
+
+def _tool_name(tool: Any) -> str:
+    """The name in a tool's description, which stands in `function` or is the description itself."""
+    described = tool.get("function", tool) if isinstance(tool, dict) else {}
+    return str(described.get("name", "")) if isinstance(described, dict) else ""
+
+
+def _leaves(value: Any) -> list[str]:
+    """The texts and numbers of a JSON value, as texts."""
+    if isinstance(value, dict):
+        return [leaf for inner in value.values() for leaf in _leaves(inner)]
+    if isinstance(value, list):
+        return [leaf for inner in value for leaf in _leaves(inner)]
+    return [value] if isinstance(value, str) else [json.dumps(value)]
+
+
+def _end_of(value: str, text: str, start: int) -> int:
+    """Where a value ends in a text, written as it is or as JSON; -1 where it is not there."""
+    # Python's `True` and `None` are what a template without `tojson` writes.
+    forms = (value, json.dumps(value, ensure_ascii=False)[1:-1], json.dumps(value)[1:-1], value.title())
+    return max((found + len(form) if (found := text.find(form, start)) >= 0 else -1) for form in forms)
 
 
 def _to_json(value: object, **options: object) -> str:

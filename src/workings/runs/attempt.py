@@ -261,6 +261,8 @@ class Attempt:
                    "puts them back")
         if disagreement := setup.stop_tokens.disagreement:
             yield f"stop       {disagreement}"
+        if setup.template.note:
+            yield f"template   {setup.template.note}"
         for finding in self.doctor.findings:
             if finding.judgement == "problem":
                 yield f"doctor     {finding.what}; {finding.why}; try: {finding.mend}"

@@ -7,6 +7,7 @@ from typing import Any
 from workings.data.row_fields import history_of
 from workings.data.traces import split_completion
 from workings.errors import RecordError
+from workings.models.turns import Turn
 from workings.record.canonical import loads
 from workings.record.digest import json_digest
 from workings.scoring.items import UNSPECIFIED
@@ -85,7 +86,7 @@ class Candidate:
         return {"sample": self.number, **({"seed": self.seed} if self.seed >= 0 else {}), "score": self.score}
 
 
-def _earlier_turns(row: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _earlier_turns(row: Mapping[str, Any]) -> tuple[Turn, ...]:
     """Earlier turns of the item, which a line has among the keys that no score needs."""
     extra = loads(row["item_extra"]) if isinstance(row.get("item_extra"), str) else {}
     try:

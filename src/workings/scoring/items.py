@@ -11,6 +11,7 @@ from typing import Any
 
 from workings.data.row_fields import history_of
 from workings.errors import RequestError
+from workings.models.turns import Turn
 from workings.record.canonical import record_line
 from workings.scoring.lines import read_lines
 
@@ -44,8 +45,8 @@ class Item:
     """Keys that mean nothing to a score; they belong to the digest."""
 
     @property
-    def history(self) -> tuple[tuple[str, str], ...]:
-        """The turns before the question as (role, text), from the key `history` of its line."""
+    def history(self) -> tuple[Turn, ...]:
+        """The turns before the question, from the key `history` of its line."""
         return history_of(self.extra.get("history", []))
 
     def to_json(self) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class PlainTemplate:
 
     def prompt_ids(self, prompt: str, history: Sequence[tuple[str, str]] = ()) -> list[int]:
         """The code points of earlier turns and a prompt."""
-        return [ord(character) for text in (*(text for _, text in history), prompt) for character in text]
+        return [ord(character) for text in (*(turn[1] for turn in history), prompt) for character in text]
 
     def forges_turns(self, ids: Sequence[int]) -> bool:
         """No: there is no control token."""

@@ -1,6 +1,6 @@
 """Training data that exists before the run: tokenized rows of traces or of preference pairs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +11,7 @@ from workings.config.recipe import Recipe
 from workings.data.batches import Batches, even_accumulation
 from workings.data.pair_rows import LogProbs, PairRows, build_pair_rows, log_prob_lines, read_log_prob_lines
 from workings.data.row_cache import MIN_CACHED_ROWS, cache_key, cached_rows
+from workings.data.row_fields import NUMBERED
 from workings.data.rows import RowSet, build_rows
 from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State
 from workings.errors import RequestError
@@ -25,6 +26,8 @@ from workings.record.writer import RunWriter
 from workings.ways.experience import Experience, TraceExperience
 from workings.ways.preference_experience import PreferenceExperience, reference_log_probs_by_row
 
+FEW_ROWS = 100
+"""Rows below which the log gives advice: a model learns so few by heart."""
 MANY_EMPTY = 1 / 3
 """Share of empty rows in an epoch's updates from which the log says so."""
 
@@ -74,7 +77,19 @@ class TraceData:
                 f"{percent(self.batches.padding_share())} padding in epoch 0")
 
     def remarks(self) -> list[str]:
-        """A sentence if many rows of the updates are empty."""
+        """Sentences about few rows, rows without an id, and updates of which many rows are empty."""
+        return [*self._about_rows(), *self._about_empty_rows()]
+
+    def _about_rows(self) -> Iterator[str]:
+        ids = self.rows.ids
+        if any(row_id.startswith(NUMBERED) for row_id in ids):
+            yield "no id      rows without an `id` are numbered by their lines"
+        if len(ids) < FEW_ROWS:
+            yield (f"few rows   {len(ids)} rows: the model can learn them by heart. A few hundred and more are usual; "
+                   "with few, 1 to 3 epochs and held-out questions (`workings data import --hold-out`) show whether it "
+                   "learns more than these")
+
+    def _about_empty_rows(self) -> list[str]:
         empty, total = self.batches.empty_sequences()
         if empty < MANY_EMPTY * total:
             return []

@@ -33,6 +33,7 @@ KINDS: dict[str, tuple[bool, str]] = {
     "another_answer": (False, "another answer to an open question of an earlier trace"),
     "no_steps": (False, "no steps: good for data.reasoning: answer_only alone"),
     "answer_not_in_steps": (False, "a number as answer that no step mentions"),
+    "no_id": (False, "no id: the line's number is taken, which another order of the file would change"),
     "no_label": (False, "no section, category or difficulty"),
     "no_licence": (False, "no licence"),
 }

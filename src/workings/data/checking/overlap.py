@@ -79,7 +79,7 @@ def numbers(text: list[str]) -> tuple[str, ...]:
 
 def question_words(entry: Entry) -> list[str]:
     """The words of a question with its earlier turns: "And then?" is another question in another conversation."""
-    return [word for said in (*(f"{role} {said}" for role, said in entry.history), entry.prompt)
+    return [word for said in (*(f"{turn.role} {turn.text}" for turn in entry.history), entry.prompt)
             for word in words(said)]
 
 
@@ -222,7 +222,7 @@ def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Questio
         spelled_here = [words(prompt) for prompt in entry_questions]
         same = next((prompt for prompt in entry_questions if prompt in exact), None)
         same_words_index = next((at for at, text in enumerate(spelled_here) if tuple(text) in normalized), None)
-        other_texts = (*learned_texts(entry), *(turn_text for _, turn_text in entry.history))
+        other_texts = (*learned_texts(entry), *(turn.text for turn in (*entry.history, *entry.tool_turns)))
         if same is not None:
             kind, text = "leak", f"asked as {exact[same]}: {excerpt(same)}"
         elif same_words_index is not None:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from workings.data.checking.findings import CheckReport, DataFinding
+from workings.data.checking.findings import ENTIRE_FILE, CheckReport, DataFinding
 from workings.data.importing.hints import how_to_import
 from workings.data.importing.records import Unreadable
 from workings.data.importing.sources import open_file
 from workings.data.preferences import PreferencePair
-from workings.data.row_fields import lines_bytes, path_beside
+from workings.data.row_fields import NUMBERED, lines_bytes, path_beside, with_id
 from workings.data.traces import Trace
 from workings.errors import RequestError
 from workings.record import atomic
@@ -55,7 +55,7 @@ def read_tolerantly(path: Path, from_json: Callable[[object], E]) -> Numbered[E]
         try:
             if isinstance(record, Unreadable):
                 raise ValueError(record.reason)
-            entry = from_json(record.value)
+            entry = from_json(with_id(record.value, record.number))
         except ValueError as error:
             findings.append(DataFinding(kind="unreadable", record=position, id=location, text=str(error)))
             continue
@@ -71,6 +71,9 @@ def read_tolerantly(path: Path, from_json: Callable[[object], E]) -> Numbered[E]
         raise RequestError(f"{findings[0].id}: {findings[0].text}, and no other line is better" if count > 1 else
                            f"{findings[0].id}: {findings[0].text}", "traces, or preference pairs",
                            how_to_import(path, "traces.jsonl"))
+    if numbered := sum(entry.id.startswith(NUMBERED) for _, entry in entries):
+        findings.append(DataFinding(kind="no_id", record=ENTIRE_FILE, id=path.name,
+                                    text=f"{numbered:,} records have no `id`; they are numbered by their lines"))
     return Numbered(entries, findings, count)
 
 
@@ -81,7 +84,7 @@ def learned_texts(entry: Entry) -> tuple[str, ...]:
 
 def earlier_texts(entry: Entry, role: str) -> tuple[str, ...]:
     """Earlier texts of one side of a trace's conversation, which `data.learn: all` learns; none for a pair."""
-    return tuple(text for speaker, text in entry.history if speaker == role) if isinstance(entry, Trace) else ()
+    return tuple(turn.text for turn in entry.history if turn.role == role) if isinstance(entry, Trace) else ()
 
 
 def missing_labels(entry: Entry) -> Iterator[tuple[str, str]]:

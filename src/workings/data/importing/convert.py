@@ -1,22 +1,25 @@
 """Conversion of a parsed record into a trace or a preference pair: ids, labels, metadata, annotations."""
 
+import json
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
+from workings.data.columns import IGNORED
 from workings.data.importing.completion import take_annotations
-from workings.data.importing.fields import Parts
+from workings.data.importing.fields import TOOLS, Parts
 from workings.data.importing.formats import TraceParts
 from workings.data.importing.pair_formats import PairParts
 from workings.data.preferences import PreferencePair, pair_from_json
 from workings.data.row_fields import LABELS, kind_of
 from workings.data.traces import Trace, trace_from_json
 
-_OWN_KEYS = ("prompt", "steps", "answer", "chosen", "rejected", "history")
+_OWN_KEYS = ("prompt", "steps", "answer", "chosen", "rejected", "history", "tool_turns", "tool_calls")
 
 
 def converted(parts: TraceParts | PairParts, metadata: dict[str, Any], fallback_id: str, given: Mapping[str, str], *,
-              strip: bool) -> Trace | PreferencePair:
+              tools: str = "", strip: bool) -> Trace | PreferencePair:
     """The trace or the pair of a format's parts.
 
     Args:
@@ -24,6 +27,7 @@ def converted(parts: TraceParts | PairParts, metadata: dict[str, Any], fallback_
         metadata: what else the record says (`metadata_of`); labels are taken out of it.
         fallback_id: the id where the record names none.
         given: labels where the record names none.
+        tools: descriptions of the tools that the record has, as JSON.
         strip: whether calculator annotations leave the steps.
 
     Raises:
@@ -37,10 +41,14 @@ def converted(parts: TraceParts | PairParts, metadata: dict[str, Any], fallback_
         fields |= {"chosen": parts.chosen, "rejected": parts.rejected}
     else:
         fields |= {"steps": list(parts.steps), "answer": parts.answer}
+        fields |= json.loads(parts.calls) if parts.calls else {}
         if strip:
             _take_annotations(fields, metadata)
-    if parts.history:
-        fields["history"] = [{"role": role, "content": text} for role, text in parts.history]
+    fields |= {name: [turn.to_json() for turn in turns]
+               for name in ("history", "tool_turns") if (turns := getattr(parts, name))}
+    if parts.not_learned:
+        metadata["turns_not_learned"] = [turn.to_json() for turn in parts.not_learned]
+    fields |= {"tools": json.loads(tools)} if tools else {}
     record = metadata | fields | {name: text for name, text in labels.items() if text}
     # One rule for what a trace or a pair is: that of reading it back.
     return pair_from_json(record) if isinstance(parts, PairParts) else trace_from_json(record)
@@ -54,10 +62,17 @@ def _take_annotations(own: dict[str, Any], metadata: dict[str, Any]) -> None:
         metadata["calculations"] = [annotations for _, annotations in taken]
 
 
-def metadata_of(record: Mapping[str, Any], parts: Parts) -> dict[str, Any]:
-    """Keys that the format did not use, with its own findings; a null is left out, it says nothing."""
-    others = {str(key): value for key, value in record.items() if key not in parts.used}
-    merged = {**parts.metadata, **others}
+def metadata_of(record: Mapping[str, Any], parts: Parts, ignored: Mapping[str, Any] = MappingProxyType({})
+                ) -> dict[str, Any]:
+    """Keys that the format did not use, with its own findings; a null is left out, it says nothing.
+
+    Args:
+        record: under the format's keys.
+        parts: what the format has read.
+        ignored: columns that the person left out; they go to `workings.data.columns.IGNORED`.
+    """
+    others = {str(key): value for key, value in record.items() if key not in parts.used and key not in TOOLS}
+    merged = {**parts.metadata, **others, **({IGNORED: dict(ignored)} if ignored else {})}
     if "license" in merged and "licence" not in merged:
         merged["licence"] = merged.pop("license")
     # a key that a trace or a pair gives another meaning (an `answer` beside the tagged text, say) is renamed

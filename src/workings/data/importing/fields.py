@@ -3,13 +3,17 @@
 Every function raises `ValueError` with a reason that fits behind `file:line:`.
 """
 
+import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from workings.data.importing.completion import lines_of
-from workings.data.row_fields import kind_of
+from workings.data.columns import MARKS, learned_mark
+from workings.data.importing.completion import lines_of, split_any
+from workings.data.row_fields import calls_text, kind_of, tools_text
+from workings.models.turns import Turn
 
 _KINDS = ("image", "audio", "video")
 MEDIA = {name: kind for kind in _KINDS for name in (kind, f"{kind}s", f"{kind}_url", f"input_{kind}")}
@@ -35,10 +39,27 @@ def refuse_media(record: Mapping[str, Any], where: str, kind: object = "") -> No
 
 
 _ROLES = {"system": "system", "user": "user", "human": "user", "assistant": "assistant", "gpt": "assistant",
-          "model": "assistant", "bot": "assistant", "chatgpt": "assistant"}
+          "model": "assistant", "bot": "assistant", "chatgpt": "assistant", "tool": "tool", "function": "tool",
+          "observation": "tool", "ipython": "tool", "function_call": "assistant"}
+_LETTERS = {"user": "u", "assistant": "a", "tool": "t"}
+_ORDER = re.compile(r"(?:u(?:[ac]t+)*a)*u(?:[ac]t+)*[ac]")
+"""Turns that a conversation may have, a letter each; `c` is an assistant that calls tools."""
 
-Turn = tuple[str, str, tuple[str, ...]]
-"""Role, text, and the reasoning that stands beside the text."""
+
+@dataclass(frozen=True)
+class Said:
+    """One turn as a file has it."""
+
+    turn: Turn
+    beside: tuple[str, ...] = ()
+    """Reasoning that stands beside the text, as lines."""
+
+    @property
+    def letter(self) -> str:
+        """The turn's letter in `_ORDER`."""
+        return "c" if self.turn.has_calls else _LETTERS.get(self.turn.role, "s")
+
+
 SHAREGPT = ("from", "value")
 """Keys of a turn's role and text as ShareGPT writes them."""
 OPENAI = ("role", "content")
@@ -54,7 +75,11 @@ class Parts:
     """The parts that every format finds in a record."""
 
     prompt: str
-    history: Sequence[tuple[str, str]] = ()
+    history: Sequence[Turn] = ()
+    tool_turns: Sequence[Turn] = ()
+    """Turns between the prompt and the end: calls of tools and what the tools said."""
+    not_learned: Sequence[Turn] = ()
+    """Turns behind the last one that may be learned."""
     used: frozenset[str]
     """Keys of the record that are in the parts; the others become metadata."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -68,15 +93,22 @@ def keys_of(record: Mapping[str, Any]) -> str:
 
 def text(record: Mapping[str, Any], key: str) -> str:
     """A text that has to be there, or a number as a text."""
-    value = record.get(key)
-    if value is None:
-        raise ValueError(f"`{key}` is missing; the record has {keys_of(record)}")
+    value = there(record, key)
     # Answers are often numbers; of 4.0 in a column of a frame 4 is meant.
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return str(int(value) if value == int(value) else value)
     if not isinstance(value, str):
         raise ValueError(f"`{key}` must be a text, not {kind_of(value)}")
     return value
+
+
+def there(record: Mapping[str, Any], key: str) -> Any:
+    """A value that has to be there and not be null."""
+    if key in record and record[key] is None:
+        raise ValueError(f"`{key}` is null")
+    if key not in record:
+        raise ValueError(f"`{key}` is missing; the record has {keys_of(record)}")
+    return record[key]
 
 
 def optional(record: Mapping[str, Any], key: str) -> str:
@@ -87,6 +119,8 @@ def optional(record: Mapping[str, Any], key: str) -> str:
 def one_of(record: Mapping[str, Any], keys: tuple[str, ...]) -> str:
     """The key that the record has; where it has several, their values are equal."""
     present = [key for key in keys if record.get(key) is not None]
+    if not present and (null := [key for key in keys if key in record]):
+        raise ValueError(f"`{null[0]}` is null")
     if not present:
         raise ValueError(f"{' or '.join(f'`{key}`' for key in keys)} is missing; the record has {keys_of(record)}")
     # Two spellings with different texts: taking either would be a guess about what to train on.
@@ -96,32 +130,76 @@ def one_of(record: Mapping[str, Any], keys: tuple[str, ...]) -> str:
     return present[0]
 
 
-def turns(record: Mapping[str, Any], key: str, names: tuple[str, str] = OPENAI) -> list[Turn]:
+def turns(record: Mapping[str, Any], key: str, names: tuple[str, str] = OPENAI) -> list[Said]:
     """The turns of a list; ``names`` are the keys of a turn's role and text."""
-    value = record.get(key)
-    if value is None:
-        raise ValueError(f"`{key}` is missing; the record has {keys_of(record)}")
+    value = there(record, key)
     if not isinstance(value, list):
         raise ValueError(f"`{key}` must be a list of turns, not {kind_of(value)}")
+    if not value:
+        raise ValueError(f"`{key}` is empty")
     return [turn_of(turn, names, f"turn {number} of `{key}`") for number, turn in enumerate(value, start=1)]
 
 
-def turn_of(turn: object, names: tuple[str, str], where: str) -> Turn:
-    """One turn of a person or a model; ``where`` it stands, for messages."""
+def turn_of(turn: object, names: tuple[str, str], where: str) -> Said:
+    """One turn; ``where`` it stands, for messages."""
     role_key, text_key = names
     if not isinstance(turn, dict):
         raise ValueError(f"a turn must be an object, not {kind_of(turn)}")
     refuse_media(turn, where)
-    role = _ROLES.get(text(turn, role_key))
-    if role is None or turn.get("tool_calls"):
-        raise ValueError(f"a turn of a tool: role {turn[role_key]!r}; only system, user and assistant are read")
-    content = turn.get(text_key)
-    content_text, thought = _parts(content, where) if isinstance(content, list) else (text(turn, text_key), "")
-    beside = next((reasoning for key in REASONING_KEYS if (reasoning := optional(turn, key))), "")
-    # Two texts, either of which could be what the model thought: taking one would be a guess.
-    if thought and beside and lines_of(thought) != lines_of(beside):
-        raise ValueError(f"two different reasonings in {where}: a part of its content, and a field beside it")
-    return role, content_text, lines_of(thought or beside)
+    try:
+        written = text(turn, role_key)
+        role = _ROLES.get(written)
+        if role is None:
+            raise ValueError(f"an unknown role {written!r}; the roles are {', '.join(dict.fromkeys(_ROLES.values()))}")
+        more = _more(turn, written, text_key)
+        content = turn.get(text_key)
+        if "tool_calls" in more and (content is None or written == "function_call"):
+            content = ""
+        content_text, thought = _parts(content, where) if isinstance(content, list) else (
+            content if content == "" else text({text_key: content, **turn} if text_key in turn else turn, text_key), "")
+        learned = learned_mark(turn, "the turn")
+    except ValueError as error:
+        raise ValueError(str(error) if where in str(error) else f"{error} in {where}") from None
+    # Of others nothing is ever learned, whatever is asked for.
+    if role != "assistant" and any(turn.get(key) in (1, "true") for key in MARKS):
+        raise ValueError(f"{where} ({role}) is marked as learned; only turns of the assistant are learned")
+    content_text, beside = _one_reasoning(turn, content_text, thought, where) if role == "assistant" else (
+        content_text, ())
+    return Said(Turn(role, content_text, learned or role != "assistant", calls_text(more)), beside)
+
+
+def _more(turn: Mapping[str, Any], written: str, text_key: str) -> dict[str, Any]:
+    """What a turn says beside role and text, for chat templates: calls of tools, or the name of one."""
+    more = {key: turn[key] for key in ("tool_calls", "name", "tool_call_id") if turn.get(key)}
+    if _ROLES[written] != "assistant":
+        more.pop("tool_calls", None)
+    if _ROLES[written] != "tool":  # a person's name is nothing that a template writes
+        more.pop("name", None)
+    if turn.get("function_call"):
+        more["tool_calls"] = [{"function": turn["function_call"]}]
+    if written == "function_call":
+        try:
+            called = json.loads(text(turn, text_key))
+        except json.JSONDecodeError:
+            raise ValueError("a function call that is not JSON") from None
+        more["tool_calls"] = called if isinstance(called, list) else [called]
+    return more
+
+
+def _one_reasoning(turn: Mapping[str, Any], content: str, thought: str, where: str) -> tuple[str, tuple[str, ...]]:
+    """A turn's text and its reasoning, which may be given several times and is then the same each time."""
+    found = {key: lines_of(reasoning) for key in REASONING_KEYS if (reasoning := optional(turn, key)).strip()}
+    if thought.strip():
+        found["a part of its content"] = lines_of(thought)
+    if not found:
+        return content, ()
+    inline, answer = split_any(content)
+    if inline and any(mark in content for mark in ("</think>", "</reasoning>", "<channel|>")):
+        content, found["its text"] = answer, inline
+    # Texts that differ could each be what the model thought: taking one would be a guess.
+    if len(set(found.values())) > 1:
+        raise ValueError(f"two different reasonings in {where}: {' and '.join(found)}")
+    return content, next(iter(found.values()))
 
 
 def _parts(content: Sequence[object], where: str) -> tuple[str, str]:
@@ -155,25 +233,53 @@ def _part_text(part: Mapping[str, Any], keys: tuple[str, ...]) -> str:
     return text(part, present[0])
 
 
-def system_turn(record: Mapping[str, Any]) -> list[Turn]:
-    """The turn that `system` stands for, where it is there."""
-    system = optional(record, "system")
-    return [("system", system, ())] if system else []
+def system_turn(record: Mapping[str, Any]) -> list[Said]:
+    """The turn that `system` or one of its other names stands for, where it is there."""
+    given = {key: optional(record, key) for key in SYSTEM if optional(record, key).strip()}
+    if len(set(given.values())) > 1:
+        raise ValueError(f"two system texts: {' and '.join(map('`{}`'.format, given))} differ")
+    return [Said(Turn("system", next(iter(given.values()))))] if given else []
 
 
-def alpaca_prompt(record: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
+def with_system(record: Mapping[str, Any], spoken: list[Said]) -> list[Said]:
+    """A conversation with the record's system text as its first turn, unless it begins with that very text."""
+    system = system_turn(record)
+    if system and spoken and spoken[0].turn.role == "system":
+        if spoken[0].turn.text.strip() != system[0].turn.text.strip():
+            raise ValueError("two system texts: a column, and the first turn")
+        return spoken
+    return [*system, *spoken]
+
+
+def tools_of(record: Mapping[str, Any]) -> str:
+    """Descriptions of tools, under whichever name the record has them, as JSON; empty without any."""
+    given = {key: tools_text(record[key]) for key in TOOLS if record.get(key)}
+    if len(set(given.values())) > 1:
+        raise ValueError(f"two lists of tools: {' and '.join(map('`{}`'.format, given))} differ")
+    return next(iter(given.values()), "")
+
+
+SYSTEM = ("system", "system_prompt", "system_message", "developer")
+"""Names of the text of the first turn, where it stands beside a conversation."""
+TOOLS = ("tools", "tool_defs", "functions", "available_tools", "tool_definitions")
+"""Names of descriptions of tools."""
+
+
+def alpaca_prompt(record: Mapping[str, Any]) -> tuple[str, list[Turn]]:
     """Prompt and earlier turns of `instruction`, `input`, `system` and `history` as pairs of texts."""
     extra, pairs = optional(record, "input"), record.get("history") or []
     if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 and
                                               all(isinstance(turn_text, str) for turn_text in pair) for pair in pairs):
         raise ValueError("`history` must be a list of pairs of texts")
-    instruction, system = text(record, "instruction"), optional(record, "system")
-    earlier = [turn for question, answered in pairs for turn in (("user", question), ("assistant", answered))]
+    instruction = text(record, "instruction")
+    if not instruction.strip():
+        raise ValueError("`instruction` is empty")
+    earlier = [turn for question, answered in pairs for turn in (Turn("user", question), Turn("assistant", answered))]
     return (f"{instruction}\n\n{extra}" if extra.strip() else instruction,
-            [*([("system", system)] if system else []), *earlier])
+            [*(said.turn for said in system_turn(record)), *earlier])
 
 
-ALPACA = frozenset({"instruction", "input", "system", "history"})
+ALPACA = frozenset({"instruction", "input", "history", *SYSTEM})
 """Keys that `alpaca_prompt` reads."""
 
 
@@ -181,25 +287,40 @@ ALPACA = frozenset({"instruction", "input", "system", "history"})
 class Exchange:
     """The last question of a conversation with its answer."""
 
-    history: list[tuple[str, str]]
-    """Earlier turns as (role, text)."""
+    history: list[Turn]
     prompt: str
     completion: str
     beside: tuple[str, ...]
     """Reasoning that stands beside the completion, as lines."""
     reasoning_left_out: int = 0
     """Earlier turns that had such reasoning; a history does not keep it."""
+    tool_turns: Sequence[Turn] = ()
+    """Turns between the question and the completion."""
+    calls: str = ""
+    """Calls of tools with which the completion ends; see `workings.data.traces.Trace.calls`."""
+    not_learned: Sequence[Turn] = ()
+    """Turns behind the last one that may be learned: what comes later changes nothing of what is learned before."""
 
 
-def exchange(conversation: Sequence[Turn]) -> Exchange:
-    """The end of a conversation that alternates and ends with the assistant."""
-    roles = [role for role, *_ in conversation]
-    spoken = roles[1:] if roles[:1] == ["system"] else roles
-    if not spoken or spoken[-1] != "assistant":
+def exchange(conversation: Sequence[Said]) -> Exchange:
+    """The end of a conversation that alternates and ends with the assistant, at its last turn that may be learned."""
+    letters = "".join(said.letter for said in conversation)
+    start = letters.startswith("s")
+    if not conversation or letters[-1] not in "ac":
         raise ValueError("the last turn is not the assistant's, so there is nothing to learn")
     # Most chat templates refuse any other order, long after the import; here the record can still be named.
-    if spoken != ["user", "assistant"] * (len(spoken) // 2):
-        raise ValueError(f"turns must alternate user, assistant; they are {', '.join(spoken[:12])}")
-    *earlier, (_, prompt, _), (_, completion, beside) = conversation
-    left_out = sum(bool(thought) for _, _, thought in earlier)
-    return Exchange([(role, turn_text) for role, turn_text, _ in earlier], prompt, completion, beside, left_out)
+    if _ORDER.fullmatch(letters, int(start)) is None:
+        calls = " (the assistant calls a tool, whose answer has to follow)" if "c" in letters[:-1] else ""
+        roles = ", ".join(said.turn.role for said in conversation[start:][:12])
+        raise ValueError(f"turns must alternate user, assistant; they are {roles}{calls}")
+    may_learn = [place for place, said in enumerate(conversation) if said.letter in "ac" and said.turn.learned]
+    if not may_learn:
+        raise ValueError("every turn of the assistant is marked as not to be learned")
+    end = may_learn[-1]
+    asked = letters.rindex("u", 0, end)
+    last = conversation[end]
+    earlier = conversation[:asked]
+    return Exchange([said.turn for said in earlier], conversation[asked].turn.text, last.turn.text, last.beside,
+                    sum(bool(said.beside) for said in (*earlier, *conversation[asked + 1:end])),
+                    [said.turn for said in conversation[asked + 1:end]], last.turn.more,
+                    [said.turn for said in conversation[end + 1:]])

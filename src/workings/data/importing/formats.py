@@ -12,8 +12,9 @@ from typing import Any
 
 from workings.data.importing import fields
 from workings.data.importing.completion import lines_of, split_any, split_hashes, split_tagged
-from workings.data.importing.fields import SHAREGPT, Parts, Turn
-from workings.data.row_fields import kind_of
+from workings.data.importing.fields import SHAREGPT, SYSTEM, Parts, Said
+from workings.data.row_fields import history_of, kind_of
+from workings.models.turns import Turn
 
 _QUESTIONS = ("prompt", "question", "instruction", "problem")
 _TAGGED = ("completion", "response", "output", "answer", "text")
@@ -27,6 +28,8 @@ class TraceParts(Parts):
 
     steps: Sequence[str]
     answer: str
+    calls: str = ""
+    """Calls of tools with which the answer ends."""
     reasoning_left_out: int = 0
     """Earlier turns with reasoning in a field of its own, which a history does not keep."""
 
@@ -38,25 +41,24 @@ def _gsm8k(record: Mapping[str, Any]) -> TraceParts:
     """`question`, and `answer` with a line a step and `#### answer` at the end."""
     steps, answer = split_hashes(fields.text(record, "answer"))
     return TraceParts(prompt=fields.text(record, "question"), steps=steps, answer=_number(answer),
-                      used=frozenset({"question", "answer"}))
+                      history=_system(record), used=frozenset({"question", "answer", *SYSTEM}))
 
 
 def _messages(record: Mapping[str, Any]) -> TraceParts:
     """`messages`: turns with `role` and `content`; the last one is the assistant's, the others become `history`."""
-    return _conversation(fields.turns(record, "messages"), {"messages"})
+    return _conversation(record, fields.turns(record, "messages"), {"messages"})
 
 
 def _sharegpt(record: Mapping[str, Any]) -> TraceParts:
-    """`conversations`: turns with `from` and `value`; `system` may stand beside them."""
-    spoken = [*fields.system_turn(record), *fields.turns(record, "conversations", SHAREGPT)]
-    return _conversation(spoken, {"conversations", "system"})
+    """`conversations`: turns with `from` and `value`."""
+    return _conversation(record, fields.turns(record, "conversations", SHAREGPT), {"conversations"})
 
 
 def _prompt_completion(record: Mapping[str, Any]) -> TraceParts:
     """`prompt` and `completion`, both texts or both lists of turns."""
     if isinstance(record.get("prompt"), list) or isinstance(record.get("completion"), list):
         spoken = fields.turns(record, "prompt") + fields.turns(record, "completion")
-        return _conversation(spoken, {"prompt", "completion"})
+        return _conversation(record, spoken, {"prompt", "completion"})
     return _asked_and_told(record, fields.text(record, "prompt"), "completion", {"prompt"})
 
 
@@ -66,8 +68,8 @@ def whole_completion(record: Mapping[str, Any]) -> TraceParts:
     if isinstance(record["completion"], str):
         completion, is_split = record["completion"], bool(_reasoning_key(record))
     else:
-        _, completion, beside = fields.turns(record, "completion")[-1]
-        is_split = bool(beside)
+        said = fields.turns(record, "completion")[-1]
+        completion, is_split = said.turn.text, bool(said.beside)
     if is_split:
         raise ValueError("the completion's reasoning is in another field, so there is no single text to keep")
     return replace(parts, steps=(), answer=completion)
@@ -89,8 +91,8 @@ def _tagged(record: Mapping[str, Any]) -> TraceParts:
     """A question, and one text with `<think>` or `<reasoning>` and `<answer>` tags."""
     question_key, answer_key = fields.one_of(record, _QUESTIONS), fields.one_of(record, _TAGGED)
     steps, answer = split_tagged(fields.text(record, answer_key))
-    return TraceParts(prompt=fields.text(record, question_key), steps=steps, answer=answer,
-                      used=frozenset({question_key, answer_key}))
+    return TraceParts(prompt=fields.text(record, question_key), steps=steps, answer=answer, history=_system(record),
+                      used=frozenset({question_key, answer_key, *SYSTEM}))
 
 
 def _traces(record: Mapping[str, Any]) -> TraceParts:
@@ -103,13 +105,13 @@ def _traces(record: Mapping[str, Any]) -> TraceParts:
     own = record.get("metadata") or {}
     if not isinstance(own, dict):
         raise ValueError(f"`metadata` must be an object, not {kind_of(own)}")
-    earlier = fields.turns(record, "history") if record.get("history") else []
+    earlier = history_of(record["history"]) if record.get("history") else ()
+    between = history_of(record["tool_turns"], "tool_turns") if record.get("tool_turns") else ()
     # Where both spellings of the answer are there they are equal, and the second is not metadata either.
-    used = {question_key, answer_key, "steps", "history", "metadata"} | {key for key in ("answer", "final_answer")
-                                                                         if key in record}
+    used = {question_key, answer_key, "steps", "history", "tool_turns", "metadata", *SYSTEM} | {
+        key for key in ("answer", "final_answer") if key in record}
     return TraceParts(prompt=fields.text(record, question_key), steps=steps, answer=fields.text(record, answer_key),
-                      history=[(role, turn_text) for role, turn_text, _ in earlier],
-                      reasoning_left_out=sum(bool(thought) for _, _, thought in earlier), used=frozenset(used),
+                      history=[*_system(record), *earlier], tool_turns=between, used=frozenset(used),
                       metadata=own | ({"step_types": kinds} if any(kinds) else {}))
 
 
@@ -155,12 +157,18 @@ def _asked_and_told(record: Mapping[str, Any], prompt: str, answer_key: str, use
     answer_text = fields.text(record, answer_key)
     key = _reasoning_key(record)
     steps, answer = (lines_of(record[key]), answer_text.strip()) if key else split_any(answer_text)
-    return TraceParts(prompt=prompt, steps=steps, answer=answer, used=frozenset({*used, answer_key, key}))
+    return TraceParts(prompt=prompt, steps=steps, answer=answer, history=_system(record),
+                      used=frozenset({*used, answer_key, key, *SYSTEM}))
 
 
-def _conversation(conversation: Sequence[Turn], used: set[str]) -> TraceParts:
-    last = fields.exchange(conversation)
+def _system(record: Mapping[str, Any]) -> list[Turn]:
+    return [said.turn for said in fields.system_turn(record)]
+
+
+def _conversation(record: Mapping[str, Any], conversation: list[Said], used: set[str]) -> TraceParts:
+    last = fields.exchange(fields.with_system(record, conversation))
     # Reasoning in a field of its own means that the text is the answer, whatever marks stand in it.
     steps, answer = ((), last.completion.strip()) if last.beside else split_any(last.completion)
     return TraceParts(prompt=last.prompt, steps=last.beside or steps, answer=answer, history=last.history,
-                      reasoning_left_out=last.reasoning_left_out, used=frozenset(used))
+                      tool_turns=last.tool_turns, calls=last.calls, not_learned=last.not_learned,
+                      reasoning_left_out=last.reasoning_left_out, used=frozenset({*used, *SYSTEM}))

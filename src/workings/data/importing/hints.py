@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -58,21 +59,32 @@ def how_to_import(path: Path, out: str) -> str:
     value = first.value if isinstance(first, SourceRecord) else None
     if not isinstance(value, dict):
         return typed
-    form = looks_like(value)
-    if not form:
+    if not looks_like(value):
         return f"{typed} --format FORMAT --map KEY=KEY; the records have {keys_of(value)}"
-    return f"{typed} --format {form}"
+    return typed
 
 
-def refuse_without_format(source: RecordSource, keys: KeyMap) -> None:
-    """Raise the `RequestError` of an import without a format, which says what the first record looks like."""
-    # The first record alone: it is enough for a hint, and a source may be gigabytes.
-    first = next(source.records(lambda _: None), None)
-    value = first.value if isinstance(first, SourceRecord) else None
-    if not isinstance(value, dict):
-        raise RequestError("no --format", "one of those that `workings data list` names", "workings data list")
-    hint = looks_like(keys.renamed(value))
-    raise RequestError(
-        f"no --format; the first record has {keys_of(value)}", "one of those that `workings data list` names",
-        f"these keys look like format {hint}: add --format {hint}" if hint else
-        "workings data list; --map KEY=KEY where a format's keys have other names here")
+def format_of(source: RecordSource, keys: KeyMap) -> str:
+    """The format that the first records of a source look like.
+
+    Raises:
+        RequestError: they look like none.
+    """
+    # A few, because the first may be a bad one; no more, because a source may be gigabytes.
+    values = [keys.renamed(record.value) for record in islice(source.records(lambda _: None), _LOOKED_AT)
+              if isinstance(record, SourceRecord) and isinstance(record.value, dict)]
+    form = next((form for value in values if (form := looks_like(value))), "") or next(
+        (form for value in values if (form := by_a_key(value))), "")
+    if not form:
+        has = f"; the first record has {keys_of(values[0])}" if values else ""
+        raise RequestError(f"no --format{has}", "one of those that `workings data list` names",
+                           "workings data list; --map KEY=KEY where a format's keys have other names here")
+    return form
+
+
+def by_a_key(record: Mapping[str, Any]) -> str:
+    """The format of conversations whose key a record has, whatever is wrong with its turns; else empty."""
+    return next((form for key, form in (("messages", "messages"), ("conversations", "sharegpt")) if key in record), "")
+
+
+_LOOKED_AT = 20

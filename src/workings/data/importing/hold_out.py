@@ -148,7 +148,7 @@ class _Candidates:
                 continue
             first[question] = at, answer
             # An item is one question: a conversation would lose the turns before it.
-            if not trace.history:
+            if not (trace.history or trace.tools or trace.tool_turns or trace.calls):
                 rows[at] = (tuple(_label(trace, name) for name in STRATA), len(trace.steps), question)
         values = [{labels[index] for labels, _, _ in rows.values()} for index in range(len(STRATA))]
         used = [index for index, several in enumerate(values) if 2 <= len(several) <= _MAX_VALUES]

@@ -29,7 +29,8 @@ class LearnedCounts:
 
     def add(self, trace: Trace, reasoning_left_out: int) -> None:
         """Count one trace; ``reasoning_left_out`` is how many of its earlier turns lost their reasoning."""
-        earlier = [turn_text for role, turn_text in trace.history if role == "assistant"]
+        earlier = [turn.text for turn in (*trace.history, *trace.tool_turns)
+                   if turn.role == "assistant" and turn.learned]
         self.traces += 1
         self.conversations += bool(earlier)
         self.earlier_turns += len(earlier)

@@ -5,13 +5,14 @@ ends, which chat templates do not write; else texts stay as they are.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from workings.data.importing import fields
-from workings.data.importing.fields import ALPACA, SHAREGPT, Exchange, Parts, Turn
-from workings.data.row_fields import kind_of
+from workings.data.importing.fields import ALPACA, SHAREGPT, SYSTEM, Exchange, Parts, Said
+from workings.data.row_fields import history_of, kind_of
+from workings.models.turns import Turn
 
 SCORES = ("fine-grained_score", "overall_score", "score")
 """Keys of the score of a completion in UltraFeedback and similar data sets."""
@@ -37,10 +38,12 @@ def _explicit(record: Mapping[str, Any]) -> PairParts:
     """
     if any(isinstance(record.get(key), list) for key in ("prompt", *_COMPLETIONS)):
         prompt_turns = fields.turns(record, "prompt")
-        return _pair(*([*prompt_turns, *fields.turns(record, key)] for key in ("chosen", "rejected")),
+        return _pair(record, *([*prompt_turns, *fields.turns(record, key)] for key in ("chosen", "rejected")),
                      used=_COMPLETIONS | {"prompt"})
     return PairParts(prompt=fields.text(record, "prompt"), chosen=fields.text(record, "chosen").strip(),
-                     rejected=fields.text(record, "rejected").strip(), used=_COMPLETIONS | {"prompt"})
+                     rejected=fields.text(record, "rejected").strip(),
+                     history=[said.turn for said in fields.system_turn(record)],
+                     used=_COMPLETIONS | {"prompt", *SYSTEM})
 
 
 def _implicit(record: Mapping[str, Any]) -> PairParts:
@@ -52,7 +55,7 @@ def _implicit(record: Mapping[str, Any]) -> PairParts:
     if "prompt" in record:
         raise ValueError("`prompt` stands beside the two; try --format prompt-chosen-rejected")
     if any(isinstance(record.get(key), list) for key in _COMPLETIONS):
-        return _pair(fields.turns(record, "chosen"), fields.turns(record, "rejected"), used=_COMPLETIONS)
+        return _pair(record, fields.turns(record, "chosen"), fields.turns(record, "rejected"), used=_COMPLETIONS)
     chosen, rejected = fields.text(record, "chosen"), fields.text(record, "rejected")
     shared = next((at for at, (a, b) in enumerate(zip(chosen, rejected, strict=False)) if a != b), None)
     if shared is None:
@@ -72,17 +75,19 @@ def _hh(record: Mapping[str, Any]) -> PairParts:
 
     Source: the data set Anthropic/hh-rlhf.
     """
-    return _pair(*(_dialogue(fields.text(record, key), key) for key in ("chosen", "rejected")), used=_COMPLETIONS)
+    return _pair(record, *(_dialogue(fields.text(record, key), key) for key in ("chosen", "rejected")),
+                 used=_COMPLETIONS)
 
 
-def _dialogue(text: str, key: str) -> list[Turn]:
+def _dialogue(text: str, key: str) -> list[Said]:
     # The first turn has its empty line as well, where nobody has trimmed the text.
     before, *spoken = _SPEAKER.split(f"\n\n{text.lstrip()}")
     if before or not spoken:
         raise ValueError(f"`{key}` does not begin with `Human:`, so it is not a dialogue")
     roles = {"Human": "user", "Assistant": "assistant"}
     # The pattern has a group, so `split` gives speakers and texts in turn.
-    return [(roles[role], turn_text.strip(), ()) for role, turn_text in zip(spoken[::2], spoken[1::2], strict=True)]
+    return [Said(Turn(roles[role], turn_text.strip()))
+            for role, turn_text in zip(spoken[::2], spoken[1::2], strict=True)]
 
 
 def _ultrafeedback(record: Mapping[str, Any]) -> PairParts:
@@ -100,7 +105,7 @@ def _ultrafeedback(record: Mapping[str, Any]) -> PairParts:
     if chosen <= rejected:
         raise ValueError(f"score_chosen {chosen:g} is not above score_rejected {rejected:g}: nothing is preferred")
     # `messages` is the chosen conversation once more.
-    pair = _pair(fields.turns(record, "chosen"), fields.turns(record, "rejected"),
+    pair = _pair(record, fields.turns(record, "chosen"), fields.turns(record, "rejected"),
                  used=_COMPLETIONS | {"prompt", "messages"})
     if pair.prompt.strip() != fields.text(record, "prompt").strip():
         raise ValueError("`prompt` is not the last question of the conversations")
@@ -144,19 +149,19 @@ def _llamafactory(record: Mapping[str, Any]) -> PairParts:
                          rejected=fields.text(record, "rejected").strip(), used=ALPACA | _COMPLETIONS)
     if "instruction" in record:
         raise ValueError("`conversations` and `instruction` in one record: which of them is asked is not clear")
-    prompt_turns = [*fields.system_turn(record), *fields.turns(record, "conversations", SHAREGPT)]
-    return _pair(*([*prompt_turns, fields.turn_of(record.get(key), SHAREGPT, f"`{key}`")] for key in ("chosen",
+    prompt_turns = fields.turns(record, "conversations", SHAREGPT)
+    return _pair(record, *([*prompt_turns, fields.turn_of(record.get(key), SHAREGPT, f"`{key}`")] for key in ("chosen",
                                                                                                       "rejected")),
-                 used=_COMPLETIONS | {"conversations", "system"})
+                 used=_COMPLETIONS | {"conversations"})
 
 
 def _preferences(record: Mapping[str, Any]) -> PairParts:
     """The form that everything else reads (`workings.data.preferences`): `prompt`, `chosen`, `rejected`, `history`."""
-    history = [(role, turn_text) for role, turn_text, _ in fields.turns(record,
-                                                                        "history")] if record.get("history") else []
+    history = history_of(record["history"]) if record.get("history") else ()
     return PairParts(prompt=fields.text(record, "prompt"), chosen=fields.text(record, "chosen").strip(),
-                     rejected=fields.text(record, "rejected").strip(), history=history,
-                     used=_COMPLETIONS | {"prompt", "history"})
+                     rejected=fields.text(record, "rejected").strip(),
+                     history=[*(said.turn for said in fields.system_turn(record)), *history],
+                     used=_COMPLETIONS | {"prompt", "history", *SYSTEM})
 
 
 PAIR_FORMATS: dict[str, PairFormat] = {
@@ -170,16 +175,19 @@ def completion_of(end: Exchange) -> str:
     """The completion of an exchange as one text. Raises `ValueError` where it is two."""
     if end.beside:
         raise ValueError("reasoning in a field of its own: nothing says how it is written in the completion")
+    if end.calls or end.not_learned:
+        raise ValueError("a completion of a pair that " + ("calls a tool" if end.calls else
+                                                           "is marked as not to be learned"))
     return end.completion.strip()
 
 
-def _pair(chosen: Sequence[Turn], rejected: Sequence[Turn], *, used: frozenset[str]) -> PairParts:
+def _pair(record: Mapping[str, Any], chosen: list[Said], rejected: list[Said], *, used: frozenset[str]) -> PairParts:
     """The pair of two conversations that differ in their last turn only."""
-    better, worse = fields.exchange(chosen), fields.exchange(rejected)
-    if (better.history, better.prompt) != (worse.history, worse.prompt):
+    better, worse = (fields.exchange(fields.with_system(record, spoken)) for spoken in (chosen, rejected))
+    if (better.history, better.prompt, better.tool_turns) != (worse.history, worse.prompt, worse.tool_turns):
         raise ValueError("the two conversations differ before their last turn; a pair has one prompt")
-    return PairParts(prompt=better.prompt, history=better.history, chosen=completion_of(better),
-                     rejected=completion_of(worse), used=used)
+    return PairParts(prompt=better.prompt, history=better.history, tool_turns=better.tool_turns,
+                     chosen=completion_of(better), rejected=completion_of(worse), used=used | set(SYSTEM))
 
 
 def _score(record: Mapping[str, Any], key: str) -> float:

@@ -3,17 +3,18 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Literal
 
+from workings.data.columns import IGNORED
 from workings.data.importing.convert import converted, metadata_of
-from workings.data.importing.fields import refuse_media
+from workings.data.importing.fields import refuse_media, tools_of
 from workings.data.importing.formats import FORMATS, TraceParts, whole_completion
-from workings.data.importing.hints import advice, looks_like, refuse_without_format
+from workings.data.importing.hints import advice, format_of, looks_like
 from workings.data.importing.hold_out import HeldOut, item_path, left_out_path, split
 from workings.data.importing.key_map import KeyMap
 from workings.data.importing.learned_counts import LearnedCounts
@@ -29,6 +30,9 @@ from workings.record import atomic
 from workings.record.digest import file_digest
 
 _REASON_LENGTH = 200
+_SHOWN_COLUMNS = 10
+_OWN_METADATA = (IGNORED, "calculations", "step_types", "turns_not_learned", "of_rejected")
+"""Metadata that the import itself writes."""
 _MAX_REASONS = 1000
 """Different reasons that are counted one by one; a million of them would not be bounded memory."""
 ALL_PAIR_FORMATS = (*PAIR_FORMATS, "kto")
@@ -45,9 +49,11 @@ class ImportRequest:
     """A request to import a file."""
 
     format: str
-    """One of `ALL_FORMATS`; empty: the error says which one the first record looks like."""
+    """One of `ALL_FORMATS`; empty: the one that the first record looks like."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """Names of the format's keys in the file: the format's key -> the file's key."""
+    ignore: tuple[str, ...] = ()
+    """Columns that are kept and not read, whatever their names say."""
     on_error: Literal["fail", "skip"] = "fail"
     """Stop at the first bad record and write nothing, or write bad records beside and go on."""
     annotations: Literal["strip", "keep"] = "strip"
@@ -85,15 +91,31 @@ class ImportResult:
     """Digest of the written file; empty where none was written."""
     learned: LearnedCounts | None
     """Counts of learned text for each value of `data.learn`; None for pairs."""
+    format: str
+    """The format in which the records were read."""
+    kept: Mapping[str, int]
+    """Columns that are kept and not shown to a model -> records that have them."""
+    not_learned: int
+    """Turns that the data mark as not to be learned."""
     held_out: HeldOut | None = None
     """The held-out questions; None without `--hold-out`."""
     looks_like: str = ""
     """The format that the first record looks like, where none could be read."""
 
+    def notes(self) -> Iterator[str]:
+        """What a person would not expect of the file, a sentence each."""
+        for key, count in list(self.kept.items())[:_SHOWN_COLUMNS]:
+            yield f"`{key}` of {count:,} records is kept and not shown to the model"
+        if more := list(self.kept)[_SHOWN_COLUMNS:]:
+            yield f"so are {len(more):,} other columns, such as `{more[0]}`"
+        if self.not_learned:
+            yield f"{self.not_learned:,} turns of the assistant are marked as not to be learned, and are only read"
+
     def to_json(self) -> dict[str, Any]:
         """Keys of `--json`."""
         record: dict[str, Any] = {"read": self.read, "written": self.written, "rejected": self.rejected,
-                                  "reasons": dict(self.reasons), "out": str(self.out), "sha256": self.sha256}
+                                  "reasons": dict(self.reasons), "out": str(self.out), "sha256": self.sha256,
+                                  "format": self.format, "kept": dict(self.kept), "not_learned": self.not_learned}
         record |= {"learned": self.learned.to_json()} if self.learned else {}
         record |= {"held_out": self.held_out.to_json()} if self.held_out else {}
         record |= {"looks_like": self.looks_like} if self.looks_like else {}
@@ -111,9 +133,9 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest, prog
         RequestError: for an unknown format, an existing output, a source without records, or (with
             ``on_error="fail"``) the first bad record, named with file, line and reason; nothing is written then.
     """
-    _check(request, out)
     if not request.format:
-        refuse_without_format(source, KeyMap(request.keys))
+        request = replace(request, format=format_of(source, KeyMap(request.keys)))
+    _check(request, out)
     importer = _Importer(source, request, progress)
     held_out: HeldOut | None = None
     # The rejects are in place before the rest is: what was written would hide what is missing.
@@ -135,7 +157,8 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest, prog
                         written=importer.written - (held_out.items + held_out.left_out if held_out else 0),
                         rejected=rejected, reasons=dict(importer.reasons.most_common()), out=out,
                         rejects=rejects if rejected else None, sha256=file_digest(out) if is_there else "",
-                        held_out=held_out,
+                        held_out=held_out, format=request.format, kept=dict(importer.kept.most_common()),
+                        not_learned=importer.not_learned,
                         looks_like="" if importer.written else importer.looks_like,
                         learned=None if request.format in ALL_PAIR_FORMATS else
                         importer.learned.from_file(out) if held_out else importer.learned)
@@ -177,6 +200,9 @@ class _Importer:
         self.written = 0
         self.learned = LearnedCounts()
         self.reasons: Counter[str] = Counter()
+        self.kept: Counter[str] = Counter()
+        self.not_learned = 0
+        self._unseen = set(request.ignore)
         self.looks_like = ""
         """The format that the first rejected record looks like."""
 
@@ -220,6 +246,9 @@ class _Importer:
             raise RequestError(f"{self._source.name} holds no record", "at least one record")
         # Last, because only then is it known that no record had the key.
         self._keys.refuse_unseen()
+        if self._unseen:
+            key = min(self._unseen)
+            raise RequestError(f"--ignore {key}: no record has `{key}`", "a key of the file")
 
     def _take(self, record: SourceRecord, taken: list[SourceRecord], good: BinaryIO) -> None:
         """Write what a record gives; of two that make a pair, the first only waits.
@@ -232,23 +261,27 @@ class _Importer:
         if self._request.format not in _OWN_FORMATS:
             refuse_media(record.value, "the record")
         renamed = self._keys.renamed(record.value)
+        ignored = {key: renamed.pop(key) for key in self._request.ignore if key in renamed}
+        self._unseen -= ignored.keys()
         try:
+            tools = tools_of(renamed)
             parts = self._parse(renamed)
         except ValueError as error:
             # The person knows the file's own keys, and the format's only where they mapped none.
             raise ValueError(self._keys.missing(record.value) or str(error)) from None
         # Whatever the format does not know is kept, so that an import loses nothing.
-        metadata = metadata_of(renamed, parts)
+        metadata = metadata_of(renamed, parts, ignored)
         if not isinstance(parts, HalfPair):
-            entry = self._converted(parts, metadata, record.number)
+            entry = self._converted(parts, metadata, record.number, tools)
         else:
-            half = Half(record, parts, metadata)
+            half = Half(record, parts, metadata, tools)
             other = self._waiting.partner(half)
             if other is None:
                 return
             taken.insert(0, other.record)
             made, metadata, number = joined(half, other)
-            entry = self._converted(made, metadata, number)
+            entry = self._converted(made, metadata, number, half.tools)
+        self.kept.update(key for key in entry.metadata if key not in _OWN_METADATA)
         good.write(json.dumps(entry.to_json(), ensure_ascii=False).encode() + b"\n")
         self.written += 1
 
@@ -267,13 +300,15 @@ class _Importer:
         line = {"file": self._source.name, "line": bad.number, "reason": bad.reason, "bytes": bad.size, "raw": bad.raw}
         rejects.write(json.dumps(line).encode() + b"\n")  # ASCII: half a surrogate pair survives as an escape
 
-    def _converted(self, parts: TraceParts | PairParts, metadata: dict[str, Any], number: int
+    def _converted(self, parts: TraceParts | PairParts, metadata: dict[str, Any], number: int, tools: str
                    ) -> Trace | PreferencePair:
-        entry = converted(parts, metadata, f"{self._source.stem}-{number:07d}", self._request.labels,
+        entry = converted(parts, metadata, f"{self._source.stem}-{number:07d}", self._request.labels, tools=tools,
                           strip=self._request.annotations == "strip")
         self._remember(entry.id)
         if isinstance(entry, Trace) and isinstance(parts, TraceParts):
             self.learned.add(entry, parts.reasoning_left_out)
+            self.not_learned += sum(not turn.learned for turn in (*parts.history, *parts.tool_turns,
+                                                                  *parts.not_learned))
         return entry
 
     def _remember(self, trace_id: str) -> None:

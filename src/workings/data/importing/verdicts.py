@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workings.data.importing import fields
-from workings.data.importing.fields import ALPACA, SHAREGPT, Exchange, Parts
+from workings.data.importing.fields import ALPACA, SHAREGPT, SYSTEM, Exchange, Parts, Said
 from workings.data.importing.pair_formats import PairParts, completion_of
 from workings.data.importing.records import SourceRecord
 from workings.data.row_fields import refuse_half_surrogates
@@ -46,25 +46,29 @@ def kto(record: Mapping[str, Any]) -> HalfPair:
     refuse_half_surrogates(record)
     if not completion or not end.prompt.strip():
         raise ValueError("the prompt or the completion is empty")
-    return HalfPair(prompt=end.prompt, history=end.history, completion=completion, right=right,
-                    used=frozenset({*used, tags[0]}))
+    return HalfPair(prompt=end.prompt, history=end.history, tool_turns=end.tool_turns, completion=completion,
+                    right=right, used=frozenset({*used, tags[0]}))
 
 
 def _exchange(record: Mapping[str, Any], shape: str) -> tuple[Exchange, frozenset[str]]:
     """Prompt and completion of a record, and the keys that they stand in."""
     if shape == "messages":
-        return fields.exchange(fields.turns(record, shape)), frozenset({shape})
+        return _told(record, fields.turns(record, shape)), frozenset({shape, *SYSTEM})
     if shape == "conversations":
-        return (fields.exchange([*fields.system_turn(record), *fields.turns(record, shape, SHAREGPT)]),
-                frozenset({shape, "system"}))
+        return _told(record, fields.turns(record, shape, SHAREGPT)), frozenset({shape, *SYSTEM})
     if shape == "output":
         prompt, history = fields.alpaca_prompt(record)
         return Exchange(history, prompt, fields.text(record, shape), ()), ALPACA | {shape}
-    used = frozenset({"prompt", shape})
+    used = frozenset({"prompt", shape, *SYSTEM})
     # TRL writes either both as texts or both as turns.
     if isinstance(record.get("prompt"), list) or isinstance(record[shape], list):
-        return fields.exchange([*fields.turns(record, "prompt"), *fields.turns(record, shape)]), used
-    return Exchange([], fields.text(record, "prompt"), fields.text(record, shape), ()), used
+        return _told(record, [*fields.turns(record, "prompt"), *fields.turns(record, shape)]), used
+    return Exchange([said.turn for said in fields.system_turn(record)], fields.text(record, "prompt"),
+                    fields.text(record, shape), ()), used
+
+
+def _told(record: Mapping[str, Any], spoken: list[Said]) -> Exchange:
+    return fields.exchange(fields.with_system(record, spoken))
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,7 @@ class Half:
     record: SourceRecord
     verdict: HalfPair
     metadata: dict[str, Any]
+    tools: str
 
 
 class Waiting:
@@ -88,7 +93,7 @@ class Waiting:
         Each completion is in one pair at most.
         """
         other = half.verdict
-        questions = (*other.history, other.prompt)
+        questions = (*other.history, other.prompt, *other.tool_turns, half.tools)
         # Of the two queues of a prompt one is always empty, so a record costs one look however many wait.
         waiting = self._halves.get((*questions, not other.right))
         if waiting:
@@ -108,6 +113,7 @@ def joined(one: Half, other: Half) -> tuple[PairParts, dict[str, Any], int]:
     What else the wrong one's record said stands in the metadata, in `of_rejected`.
     """
     right, wrong = (one, other) if one.verdict.right else (other, one)
-    parts = PairParts(prompt=right.verdict.prompt, history=right.verdict.history, chosen=right.verdict.completion,
+    parts = PairParts(prompt=right.verdict.prompt, history=right.verdict.history,
+                      tool_turns=right.verdict.tool_turns, chosen=right.verdict.completion,
                       rejected=wrong.verdict.completion, used=right.verdict.used)
     return parts, right.metadata | ({"of_rejected": wrong.metadata} if wrong.metadata else {}), right.record.number

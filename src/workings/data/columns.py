@@ -1,0 +1,93 @@
+"""Columns on which an answer depends, and marks that forbid learning: read, or refused, and never dropped.
+
+A column of a name in `ASKED` that no format has read must stand in the texts of its record: an answer learned without
+it would be learned from nothing. What a person leaves out on purpose is kept in `ignored`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+IGNORED = "ignored"
+"""Key of the columns that were left out on purpose."""
+ASKED = frozenset((
+    "input", "context", "passage", "choice", "option", "document", "article", "paragraph", "story", "dialogue",
+    "premise", "hypothesis", "evidence", "schema", "table", "source_text", "background", "snippet", "knowledge",
+    "system", "system_prompt", "system_message", "developer", "tool", "tool_def", "tool_description", "available_tool",
+    "tools_schema", "function", "function_definition"))
+"""Names of such columns, in lower case and without a plural's `s`."""
+REASONING = re.compile(r"(^|_)(co_?t|chain_?of_?thoughts?|thinking|thoughts?|reasoning|rationale|scratchpad|"
+                       r"deliberation)($|_)", re.IGNORECASE)
+"""Names of columns that hold the reasoning of an answer."""
+MARKS = ("learned", "weight", "train", "training", "trainable", "is_trainable", "loss", "loss_mask", "loss_weight",
+         "loss_scale", "mask", "train_detail", "training_detail")
+"""Keys of a turn or a record that say whether it is learned."""
+
+
+def refuse_unread(unread: Mapping[str, Any], read: object) -> None:
+    """Raise `ValueError` where a column was not read on which the answer depends, or which forbids learning.
+
+    Args:
+        unread: the columns that are kept and not shown to a model.
+        read: everything that is shown.
+    """
+    # Nearly every column has a harmless name, and the texts are then not looked at.
+    for key, value in unread.items():
+        name = _plain(key)
+        if key in MARKS and not learned_mark(unread, "the record"):
+            raise ValueError(f"the record is marked `{key}: {value}`, so nothing of it is to be learned")
+        if value in (None, "", [], {}) or not (name in ASKED or _is_reasoning(key, value)):
+            continue
+        shown = " ".join(" ".join(_texts(read)).split())
+        if any(" ".join(text.split()) not in shown for text in _texts(value)):
+            what = "the reasoning" if name not in ASKED else "what the answer depends on"
+            raise ValueError(f"`{key}` looks like {what}, and no model would be shown it; try a format that reads it, "
+                             f"--map, or --ignore {key}")
+
+
+def learned_mark(record: Mapping[str, Any], where: str) -> bool:
+    """Whether a turn or a record may be learned, by whichever mark it has; true without one.
+
+    Raises:
+        ValueError: a mark that is neither 0 nor 1, or two that contradict each other.
+    """
+    found: dict[bool, str] = {}
+    for key in MARKS:
+        value = record.get(key)
+        if value is None or (where == "the record" and key not in ("weight", "train", "trainable", "is_trainable")
+                             and value not in (0, "false")):
+            continue
+        # 1 and 1.0 equal True, and 0 equals False; some tools write the words.
+        learned = {"true": True, "false": False}.get(str(value).lower(), value)
+        if learned not in (True, False) or isinstance(learned, str) or key in ("mask", "train_detail",
+                                                                               "training_detail"):
+            raise ValueError(f"{where} is marked `{key}: {str(value)[:40]}`; 0 and 1 (or false and true) of `weight`, "
+                             "`train`, `trainable`, `loss` and `loss_mask` are read")
+        found[bool(learned)] = key
+    if len(found) > 1:
+        raise ValueError(f"{where} has marks that contradict each other: `{found[True]}` and `{found[False]}`")
+    return False not in found
+
+
+def _plain(key: str) -> str:
+    """A name in lower case, with underscores between its words and without a plural's end."""
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])|[^A-Za-z0-9]+", "_", key).strip("_").lower()
+    return name if name in ASKED else name.removesuffix("s")
+
+
+def _is_reasoning(key: str, value: object) -> bool:
+    """Whether a column holds the reasoning of an answer; a flag or a level of that name holds none."""
+    return isinstance(value, str | list) and REASONING.search(re.sub(r"[^A-Za-z0-9]+", "_", key)) is not None and any(
+        len(text.split()) > 1 for text in _texts(value))
+
+
+def _texts(value: object) -> Iterator[str]:
+    """All texts of a JSON value; of an object its values alone, whose keys are letters of choices or names."""
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from _texts(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts(inner)
+    elif isinstance(value, str | int | float) and not isinstance(value, bool):
+        yield str(value)

@@ -1,0 +1,274 @@
+"""Nothing that an answer depends on is dropped: columns, tools, system texts, marks that forbid learning, reasoning."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.data.conversations import turns
+from tests.data.making import imported
+from tests.models.chat_templates import CASES, QWEN, QWEN3, QWEN3_5, QWEN3_5_SMALL, R1, qwen
+from tests.models.chat_templates import tokenizer as tokens_of
+from tests.models.thinking_templates import CASES as GEMMA4
+from tests.models.thinking_templates import gemma4
+from workings.cli.main import app
+from workings.config.data import DataConfig
+from workings.data.preferences import read_pairs
+from workings.data.preview import turns_of
+from workings.data.row_fields import path_beside
+from workings.data.rows import Row, build_rows
+from workings.data.traces import Trace, completion_text, trace_from_json
+from workings.errors import RequestError
+from workings.models.chat import ChatTemplate
+from workings.models.turns import Asked, Turn
+
+ASKED, SAID = {"role": "user", "content": "What is 1+1?"}, {"role": "assistant", "content": "2"}
+WEATHER = {"type": "function", "function": {"name": "weather", "description": "Weather of a city", "parameters": {
+    "type": "object", "properties": {"city": {"type": "string"}}}}}
+CALL = {"role": "assistant", "content": None, "tool_calls": [
+    {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Bern"}'}}]}
+TOLD = {"role": "tool", "content": "18 C", "tool_call_id": "c1"}
+TOOLS = """{% if tools %}{{ '<|im_start|>system\\n' }}{% for tool in tools %}{{ tool | tojson }}{% endfor %}
+{{- '<|im_end|>\\n' }}{% endif %}{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' }}
+{{- message.content }}{% for call in message.tool_calls or [] %}{{ '[' + call.function.name + call.function.arguments
+| tojson + ']' }}{% endfor %}{{ '<|im_end|>\\n' }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
+
+
+def reason(tmp_path: Path, kind: str, record: Mapping[str, Any], **keys: Any) -> str:
+    """Why a record is rejected."""
+    result, _ = imported(tmp_path, kind, record, **keys)
+    assert result.written == 0, record
+    return str(json.loads(path_beside(result.out, "rejects.jsonl").read_text())["reason"])
+
+
+def rows(template: ChatTemplate, *traces: Trace, learn: str = "last", reasoning: str = "answer_only") -> list[Row]:
+    config = DataConfig(traces="x", max_length=600, template="tokenizer", reasoning=reasoning, learn=learn)
+    return list(build_rows(traces, template.tokenizer, template, config).rows)
+
+
+def learned(template: ChatTemplate, row: Row) -> list[str]:
+    return [template.tokenizer.decode(row.tokens[start:end].tolist()) for start, end in row.learned_turns]
+
+
+# --- columns ------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("kind", "record"), [
+    ("messages", {"messages": [ASKED, SAID]}), ("prompt-completion", {"prompt": "1+1?", "completion": "2"}),
+    ("question-answer", {"question": "1+1?", "answer": "2"}), ("alpaca", {"instruction": "1+1?", "output": "2"}),
+    ("gsm8k", {"question": "1+1?", "answer": "so\n#### 2"}), ("traces", {"prompt": "1+1?", "steps": [], "answer": "2"}),
+    ("sharegpt", {"conversations": [{"from": "human", "value": "1+1?"}, {"from": "gpt", "value": "2"}]}),
+    ("prompt-chosen-rejected", {"prompt": "1+1?", "chosen": "2", "rejected": "3"}),
+    ("chosen-rejected", {"chosen": [ASKED, SAID], "rejected": [ASKED, {**SAID, "content": "3"}]}),
+    ("preferences", {"prompt": "1+1?", "chosen": "2", "rejected": "3"})])
+@pytest.mark.parametrize("key", ["system", "system_prompt"])
+def test_a_system_text_is_the_first_turn_in_every_format(tmp_path: Path, kind: str, record: dict[str, Any], key: str
+                                                         ) -> None:
+    read = {"read": read_pairs} if "rejected" in record else {}
+    _, [entry] = imported(tmp_path, kind, {**record, key: "Answer like a pirate."}, **read)
+    assert entry.history == turns(("system", "Answer like a pirate."))
+
+
+@pytest.mark.parametrize("key", ["context", "passage", "choices", "options", "documents", "Context", "article",
+                                 "input"])
+def test_what_an_answer_depends_on_is_refused_unless_it_is_asked_or_ignored(tmp_path: Path, key: str) -> None:
+    record = {"question": "Who wrote it?", key: ["Anna wrote it.", "Ben read it."], "answer": "Anna"}
+    assert f"`{key}` looks like what the answer depends on" in reason(tmp_path, "question-answer", record)
+    with pytest.raises(ValueError, match=f"`{key}`"):  # so training, check and preview say the same
+        trace_from_json({"id": "a", "prompt": "Who wrote it?", "steps": [], "answer": "Anna", key: record[key]})
+    result, [trace] = imported(tmp_path, "question-answer", record, ignore=(key,))
+    assert trace.metadata == {"ignored": {key: record[key]}}
+    assert result.kept == {}
+    asked = {**record, "question": "Anna wrote it.\nBen read it. Who wrote it?"}
+    assert imported(tmp_path, "question-answer", asked)[0].written == 1
+
+
+def test_any_other_column_is_named_once(tmp_path: Path) -> None:
+    records = [{"question": f"{number}+1?", "answer": "2", "source_url": "x"} for number in range(3)]
+    result, _ = imported(tmp_path, "question-answer", *records)
+    assert list(result.notes()) == ["`source_url` of 3 records is kept and not shown to the model"]
+
+
+def test_an_ignored_column_that_is_nowhere_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="--ignore contexts: no record has `contexts`"):
+        imported(tmp_path, "question-answer", {"question": "a?", "answer": "b"}, ignore=("contexts",))
+
+
+@pytest.mark.parametrize("key", ["Complex_CoT", "chain-of-thought", "rationale", "model_reasoning"])
+def test_reasoning_of_an_unknown_name_is_asked_about(tmp_path: Path, key: str) -> None:
+    record = {"question": "1+1?", "answer": "2", key: "One and one are two."}
+    assert f"`{key}` looks like the reasoning" in reason(tmp_path, "question-answer", record)
+    _, [trace] = imported(tmp_path, "question-answer", record, keys={"reasoning": key})
+    assert trace.steps == ("One and one are two.",)
+
+
+# --- tools --------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("key", ["tools", "tool_defs", "functions"])
+@pytest.mark.parametrize("tools", [[WEATHER], json.dumps([WEATHER])])
+def test_tools_reach_the_prompt_or_the_row_is_refused(tmp_path: Path, key: str, tools: object) -> None:
+    _, [trace] = imported(tmp_path, "messages", {"messages": [ASKED, SAID], key: tools})
+    assert json.loads(trace.tools) == [WEATHER]
+    shows = qwen(TOOLS)
+    assert "Weather of a city" in shows.tokenizer.decode(rows(shows, trace)[0].tokens.tolist())
+    with pytest.raises(RequestError, match="does not show the tools"):
+        rows(qwen(QWEN), trace)
+
+
+def test_calls_and_what_tools_said_are_read_and_calls_are_learned(tmp_path: Path) -> None:
+    _, [trace, open_end] = imported(tmp_path, "messages", {"tools": [WEATHER], "messages": [ASKED, CALL, TOLD, SAID]},
+                                    {"tools": [WEATHER], "messages": [ASKED, CALL]})
+    assert (trace.prompt, trace.answer, [turn.role for turn in trace.tool_turns]) == (
+        "What is 1+1?", "2", ["assistant", "tool"])
+    template, call = qwen(TOOLS), '[weather{"city": "Bern"}]<|im_end|>'
+    assert learned(template, rows(template, trace, learn="all")[0]) == [call, "2<|im_end|>"]
+    assert learned(template, rows(template, trace)[0]) == ["2<|im_end|>"]
+    assert learned(template, rows(template, open_end)[0]) == [call]
+    with pytest.raises(RequestError, match="leaves out or changes a call of the tool weather"):
+        rows(qwen(TOOLS.replace("message.tool_calls or []", "[]")), trace)
+
+
+@pytest.mark.parametrize("key", ["tools", "system"])
+def test_control_tokens_in_tools_are_refused(key: str) -> None:
+    tool = {**WEATHER, "function": {**WEATHER["function"], "description": "<|im_end|>"}}  # type: ignore[dict-item]
+    trace = Trace(id="a", prompt="1+1?", steps=(), answer="2", tools=json.dumps([tool]))
+    with pytest.raises(RequestError, match="control tokens in its text"):
+        rows(qwen(TOOLS), trace)
+
+
+# --- marks that forbid learning -----------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("key", "no", "yes"), [("weight", 0, 1), ("train", False, True), ("loss", False, True),
+                                                ("trainable", False, True), ("loss_mask", 0, 1), ("weight", 0.0, 1.0)])
+def test_a_marked_turn_is_read_and_never_learned(tmp_path: Path, key: str, no: object, yes: object) -> None:
+    wrong, right = {"role": "assistant", "content": "5", key: no}, {"role": "assistant", "content": "6", key: yes}
+    again = {"role": "user", "content": "Sure?"}
+    _, [first, last] = imported(tmp_path, "messages", {"messages": [ASKED, wrong, again, right]},
+                                {"messages": [ASKED, right, again, wrong]})
+    template = qwen()
+    for learn in ("last", "all"):
+        for trace in (first, last):
+            [row] = rows(template, trace, learn=learn)
+            assert learned(template, row) == ["6<|im_end|>"]
+    assert [turn.marked for turn in turns_of(first, rows(template, first)[0])] == [False, True, False, False]
+    assert last.metadata["turns_not_learned"][1] == {"role": "assistant", "content": "5", "learned": False}
+    assert trace_from_json(first.to_json()) == first
+
+
+@pytest.mark.parametrize(("record", "said"), [
+    ({"messages": [ASKED, {**SAID, "weight": 0}]}, "every turn of the assistant is marked as not to be learned"),
+    ({"messages": [ASKED, {**SAID, "weight": 0.5}]}, "marked `weight: 0.5`; 0 and 1"),
+    ({"messages": [ASKED, {**SAID, "weight": 0, "train": True}]}, "marks that contradict each other"),
+    ({"messages": [{**ASKED, "train": True}, SAID]}, "turn 1 of `messages` (user) is marked as learned"),
+    ({"messages": [ASKED, SAID], "weight": 0}, "the record is marked `weight: 0`"),
+    ({"messages": [ASKED, {**SAID, "train_detail": [{"begin_offset": 0}]}]}, "marked `train_detail"),
+])
+def test_marks_that_cannot_be_kept_are_refused(tmp_path: Path, record: dict[str, Any], said: str) -> None:
+    assert said in reason(tmp_path, "messages", record)
+
+
+# --- reasoning and messages ---------------------------------------------------------------------------------------
+
+def test_reasoning_that_is_given_twice_counts_once(tmp_path: Path) -> None:
+    twice = {**SAID, "content": "<think>1+1=2</think>2", "reasoning_content": "1+1=2", "thinking": "1+1=2"}
+    _, [trace] = imported(tmp_path, "messages", {"messages": [ASKED, twice]})
+    assert (trace.steps, trace.answer) == (("1+1=2",), "2")
+    for other in ({**twice, "reasoning_content": "1+1=3"}, {**twice, "thinking": "hm"}):
+        assert "two different reasonings in turn 2" in reason(tmp_path, "messages", {"messages": [ASKED, other]})
+    with pytest.raises(RequestError, match="trace a: reasoning twice: its steps, and <think> in its text"):
+        rows(qwen(QWEN3, "think"), Trace(id="a", prompt="1?", steps=("x",), answer="<think>x</think>2"),
+             reasoning="think")
+
+
+@pytest.mark.parametrize(("record", "said"), [
+    ({"messages": []}, "`messages` is empty"), ({"messages": None}, "`messages` is null"),
+    ({"messages": [ASKED, {**SAID, "content": None}]}, "`content` is null in turn 2 of `messages`"),
+    ({"messages": [{**ASKED, "role": "hummany"}, SAID]}, "an unknown role 'hummany'"),
+    ({"messages": [ASKED, CALL, ASKED, SAID]}, "the assistant calls a tool, whose answer has to follow"),
+])
+def test_one_cause_one_sentence(tmp_path: Path, record: dict[str, Any], said: str) -> None:
+    assert said in reason(tmp_path, "messages", record)
+
+
+def test_the_command_names_format_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("talks.jsonl").write_text(json.dumps({"messages": []}) + "\n" + json.dumps({"messages": [ASKED, SAID]}) + "\n")
+    done = CliRunner().invoke(app, ["data", "import", "talks.jsonl", "--on-error", "skip"], catch_exceptions=False)
+    assert "read as format messages" in done.stderr
+    assert "1 written to talks.traces.jsonl" in done.stdout
+    assert Path("talks.traces.jsonl").is_file()
+
+
+# --- chat templates that drop, change or double text --------------------------------------------------------------
+
+TALK = Trace(id="t", prompt="What is 2+2?", steps=("2+2=4",), answer="4",
+             history=turns(("system", "Be short."), ("user", "What is 1+1?"), ("assistant", "2")))
+PLAIN = QWEN.replace("{% if messages[0].role != 'system' %}{{ '<|im_start|>system\\nYou are helpful.<|im_end|>\\n' }}"
+                     "{% endif %}\n{%- for", "{% for")
+
+
+@pytest.mark.parametrize(("changed", "said"), [
+    (PLAIN.replace("in messages %}", "in messages if message.role != 'system' %}"), "turn 1 (system): 'Be short.'"),
+    (PLAIN.replace("in messages %}", "in messages if not loop or true %}{% if loop.index != 2 %}", 1).replace(
+        "{{ '\\n' }}{% endfor %}", "{{ '\\n' }}{% endif %}{% endfor %}"), "turn 2 (user): 'What is 1+1?'"),
+    (PLAIN.replace("{%- else %}{{ message.content", "{%- else %}{{ message.content | lower"), "turn 1 (system)"),
+    (PLAIN.replace("{%- else %}{{ message.content", "{%- else %}{{ message.content[:6]"), "turn 1 (system)"),
+    (PLAIN.replace("{{ message.content + '<|im_end|>' }}{% endgeneration %}",
+                   "{{ message.content + message.content + '<|im_end|>' }}{% endgeneration %}"), "before the answer"),
+    (PLAIN.replace("{{ message.content + '<|im_end|>' }}{% endgeneration %}",
+                   "{{ message.content + ' Bye.' + '<|im_end|>' }}{% endgeneration %}"), "behind the answer"),
+])
+def test_a_template_that_leaves_out_changes_or_adds_text_is_refused(changed: str, said: str) -> None:
+    assert changed != PLAIN
+    with pytest.raises(RequestError) as caught:
+        rows(qwen(changed), TALK)
+    assert said in caught.value.given
+    assert rows(qwen(PLAIN), TALK)
+
+
+def test_a_second_block_of_thinking_is_refused() -> None:
+    doubled = QWEN3.replace("and '<think>' not in message.content ", "")
+    with pytest.raises(RequestError, match="a second block of thinking"):
+        rows(qwen(doubled, "think"), TALK, reasoning="think")
+
+
+FAMILIES = {**{name: case[0] for name, case in CASES.items()},
+            **{name: (lambda reasoning="", source=source: qwen(source, reasoning))
+               for name, source in (("qwen3", QWEN3), ("qwen3.5", QWEN3_5), ("qwen3.5 small", QWEN3_5_SMALL))},
+            "r1": lambda: ChatTemplate.for_config("tokenizer", tokens_of(
+                ("<|bos|>", "<|eos|>", "<|User|>", "<|Assistant|>"), bos_token="<|bos|>", eos_token="<|eos|>",
+                chat_template=R1)),
+            **{f"gemma 4 {case}": (lambda reasoning="answer_only", case=case: gemma4(case, reasoning))
+               for case in GEMMA4}}
+
+
+@pytest.mark.parametrize("reasoning", ["answer_only", "tags", "think", "channel"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_with_thinking_on_and_off_shows_each_text_once(family: str, reasoning: str) -> None:
+    if (reasoning == "channel") != (reasoning == "channel" and family.startswith("gemma 4")):
+        pytest.skip("a channel is Gemma 4's alone")
+    make: Any = FAMILIES[family]
+    template = make(reasoning) if "qwen3" in family or family.startswith("gemma 4") else make()
+    said = Turn("assistant", completion_text(TALK, reasoning))
+    talk = replace(TALK, history=TALK.history[1:]) if family in ("gemma", "r1") else TALK
+    asked = Asked.of(talk.prompt, talk.history)
+    if family == "r1" and reasoning != "think":
+        # Its prompt opens a block of thinking, which a completion has to close.
+        with pytest.raises(RequestError, match="opens or rewrites the answer"):
+            template.learned_text(asked, said)
+        return
+    text = template.read_text(asked) + template.learned_text(asked, said)
+    for part in (*(turn.text for turn in talk.history if len(turn.text) > 1), talk.prompt):
+        assert text.count(part) == 1
+    assert text.count("2+2=4") == (reasoning != "answer_only")
+    assert text.count("<think>") <= 1, "no second block"
+
+
+def test_a_template_without_a_generation_prompt_gets_a_note() -> None:
+    lacks = PLAIN.replace("{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}", "")
+    assert "has no generation prompt: '<|im_start|>assistant\\n' is learned" in qwen(lacks).note
+    assert qwen(PLAIN).note == ""
