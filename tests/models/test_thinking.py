@@ -116,7 +116,7 @@ def test_token_by_token_what_the_published_template_gives(name: str, system: str
                                                   chat_template=tokens.chat_template)
     trace = replace(TRACE, history=((("system", system),) if system else ()) + (
         ("user", "1+1?"), ("assistant", "<|channel>thought\nhm\n<channel|>2")))
-    said = [{"role": role, "content": text} for role, text in (*(turn[:2] for turn in trace.history), ("user", trace.prompt))]
+    said = [*(turn.message() for turn in trace.history), {"role": "user", "content": trace.prompt}]
     answer = {"role": "assistant", "reasoning": "\n".join(trace.steps), "content": trace.answer}
     for reasoning, options in (("channel", {"enable_thinking": True}), ("answer_only", {})):
         template = ChatTemplate.for_config(name, tokens, reasoning)
