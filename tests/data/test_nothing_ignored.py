@@ -25,6 +25,7 @@ from workings.data.traces import Trace, completion_text, trace_from_json
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
 from workings.models.turns import Asked, Turn
+from workings.scoring.items import item_from_json
 
 ASKED, SAID = {"role": "user", "content": "What is 1+1?"}, {"role": "assistant", "content": "2"}
 WEATHER = {"type": "function", "function": {"name": "weather", "description": "Weather of a city", "parameters": {
@@ -104,6 +105,12 @@ def test_reasoning_of_an_unknown_name_is_asked_about(tmp_path: Path, key: str) -
     assert f"`{key}` looks like the reasoning" in reason(tmp_path, "question-answer", record)
     _, [trace] = imported(tmp_path, "question-answer", record, keys={"reasoning": key})
     assert trace.steps == ("One and one are two.",)
+
+
+@pytest.mark.parametrize("key", ["system", "tools", "tool_defs"])
+def test_items_with_what_no_model_would_be_shown_are_refused(key: str) -> None:
+    with pytest.raises(ValueError, match=f"`{key}` would not be shown"):
+        item_from_json({"id": "a", "prompt": "1+1?", "expected_answer": "2", key: "Be brief."})
 
 
 # --- tools --------------------------------------------------------------------------------------------------------

@@ -16,6 +16,10 @@ ASKED = frozenset((
     "system", "system_prompt", "system_message", "developer", "tool", "tool_def", "tool_description", "available_tool",
     "tools_schema", "function", "function_definition"))
 """Names of such columns, in lower case and without a plural's `s`."""
+SYSTEM = ("system", "system_prompt", "system_message", "developer")
+"""Names of the text of the first turn, where it is a column."""
+TOOLS = ("tools", "tool_defs", "functions", "available_tools", "tool_definitions")
+"""Names of descriptions of tools."""
 REASONING = re.compile(r"(^|_)(co_?t|chain_?of_?thoughts?|thinking|thoughts?|reasoning|rationale|scratchpad|"
                        r"deliberation)($|_)", re.IGNORECASE)
 """Names of columns that hold the reasoning of an answer."""

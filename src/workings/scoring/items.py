@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from workings.data.columns import SYSTEM, TOOLS
 from workings.data.row_fields import history_of
 from workings.errors import RequestError
 from workings.models.turns import Turn
@@ -143,6 +144,10 @@ def item_from_json(record: Mapping[str, Any], *, fallback_id: str = "") -> Item:
     texts = {name: _text(record, name) for name in ("id", "prompt", *_TEXT_FIELDS) if name in record}
     if not texts["id"] or not texts["prompt"]:
         raise ValueError("id or prompt is empty")
+    # A question without its system text or its tools would be another question.
+    if unread := next((key for key in (*SYSTEM, *TOOLS) if record.get(key)), ""):
+        raise ValueError(f"`{unread}` would not be shown to the model; a system text goes into `history`, and items "
+                         "have no tools")
     history_of(record.get("history", []))  # an error now, and not where the question is asked
     return Item(expected_answer=str(answer), aliases=_aliases(record), tolerance=_tolerance(record),
                 extra={key: value for key, value in record.items() if key not in _KNOWN}, **texts)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from workings.data.columns import IGNORED
+from workings.data.columns import IGNORED, TOOLS
 from workings.data.importing.completion import take_annotations
-from workings.data.importing.fields import TOOLS, Parts
+from workings.data.importing.fields import Parts
 from workings.data.importing.formats import TraceParts
 from workings.data.importing.pair_formats import PairParts
 from workings.data.preferences import PreferencePair, pair_from_json

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from workings.data.columns import MARKS, learned_mark
+from workings.data.columns import MARKS, SYSTEM, TOOLS, learned_mark
 from workings.data.importing.completion import lines_of, split_any
 from workings.data.row_fields import calls_text, kind_of, tools_text
 from workings.models.turns import Turn
@@ -257,12 +257,6 @@ def tools_of(record: Mapping[str, Any]) -> str:
     if len(set(given.values())) > 1:
         raise ValueError(f"two lists of tools: {' and '.join(map('`{}`'.format, given))} differ")
     return next(iter(given.values()), "")
-
-
-SYSTEM = ("system", "system_prompt", "system_message", "developer")
-"""Names of the text of the first turn, where it stands beside a conversation."""
-TOOLS = ("tools", "tool_defs", "functions", "available_tools", "tool_definitions")
-"""Names of descriptions of tools."""
 
 
 def alpaca_prompt(record: Mapping[str, Any]) -> tuple[str, list[Turn]]:

@@ -10,9 +10,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any
 
+from workings.data.columns import SYSTEM
 from workings.data.importing import fields
 from workings.data.importing.completion import lines_of, split_any, split_hashes, split_tagged
-from workings.data.importing.fields import SHAREGPT, SYSTEM, Parts, Said
+from workings.data.importing.fields import SHAREGPT, Parts, Said
 from workings.data.row_fields import history_of, kind_of
 from workings.models.turns import Turn
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from workings.data.columns import SYSTEM
 from workings.data.importing import fields
-from workings.data.importing.fields import ALPACA, SHAREGPT, SYSTEM, Exchange, Parts, Said
+from workings.data.importing.fields import ALPACA, SHAREGPT, Exchange, Parts, Said
 from workings.data.row_fields import history_of, kind_of
 from workings.models.turns import Turn
 

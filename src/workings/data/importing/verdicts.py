@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from workings.data.columns import SYSTEM
 from workings.data.importing import fields
-from workings.data.importing.fields import ALPACA, SHAREGPT, SYSTEM, Exchange, Parts, Said
+from workings.data.importing.fields import ALPACA, SHAREGPT, Exchange, Parts, Said
 from workings.data.importing.pair_formats import PairParts, completion_of
 from workings.data.importing.records import SourceRecord
 from workings.data.row_fields import refuse_half_surrogates
