@@ -1,4 +1,4 @@
-"""What answering needs beside weights, moments and the cache of keys and values, by compilers and traces alone.
+"""What answering needs next to weights, moments and the cache of keys and values, by compilers and traces alone.
 
     python -m benchmarks.answering_memory
 

@@ -1,7 +1,7 @@
 """Where a step's time goes on an NVIDIA card: ``python -m benchmarks.card_profile``.
 
 Three questions, on one card: how long PyTorch's kernels run in one step of Gemma 3 270M and of Gemma 2B (random weights
-at the published shapes); how long the kernel of the loss takes for one block of logits beside the products around it;
+at the published shapes); how long the kernel of the loss takes for one block of logits next to the products around it;
 and in which step, if any, two runs of the same recipe with the JAX engine and with the PyTorch engine differ.
 """
 
@@ -78,7 +78,7 @@ def loss_block() -> dict[str, float]:
 
 
 def run_twice(engine: str, flags: str) -> dict[str, Any]:
-    """The first step, from 0, at which two runs of one recipe differ, each in a process of its own, or ``none``."""
+    """The first step, from 0, at which two runs of one recipe differ, each in its own process, or ``none``."""
     lines = []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(2):

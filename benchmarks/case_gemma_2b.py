@@ -5,7 +5,7 @@
 The report said "Used 28.59G of 15.75G hbm" at batch 1 and 64 tokens, and blamed the hardware. The program trained
 Tunix's Gemma in bfloat16 with optax: everything on one chip of eight, AdamW (its key `optimizer: adafactor` was never
 read), nothing donated. Here the same step is compiled for that chip, then with one cause after another taken away, then
-this package's plans stand beside them. Each case is one command (`python -m benchmarks.case_gemma_2b adamw kept bf16`)
+this package's plans are next to them. Each case is one command (`python -m benchmarks.case_gemma_2b adamw kept bf16`)
 of minutes on a busy machine; ``--from`` takes answers of the same commands that were kept in a file, a JSON object a
 line, and with ``--no-compile`` nothing else. Peaks do not depend on this machine. Writes
 `benchmarks/results/case_gemma_2b.json`; needs the extras `tunix` and `plan`.

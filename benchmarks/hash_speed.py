@@ -1,4 +1,4 @@
-"""What verifying a large record costs beside hashing the same bytes: nothing but the hash, in constant memory.
+"""What verifying a large record costs next to hashing the same bytes: nothing but the hash, in constant memory.
 
 A run with one large checkpoint file is sealed and verified at level 0. Processor seconds are compared, because they do
 not depend on what else the machine does; wall-clock seconds are written down too where it is idle. The size is cut to

@@ -2,7 +2,7 @@
 
     python -m benchmarks.largest_step [--again]
 
-Ours beside a step of Tunix's own Gemma with its sharding active, its decoder remat and its default loss; the step is
+Ours next to a step of Tunix's own Gemma with its sharding active, its decoder remat and its default loss; the step is
 kinder than `PeftTrainer`, which does not donate the model. Rows grow by whole rows a chip until the compiler refuses.
 Peaks that `benchmarks.v5e` has written by the same commands are taken from its result, unless ``--again``: one
 compilation takes half a minute to three minutes of processor time and says the same on every machine. Exits with 1

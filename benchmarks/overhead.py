@@ -4,7 +4,7 @@
 
 The first run of the quickstart, in this process, with clocks around the compiled step (until its result is there), the
 wait for the batch and its digest and for the step's line in the record and in TensorBoard's files to be taken (a thread
-makes and writes them beside the step, and their time there is told, too), the display, the first state, the looks at
+makes and writes them next to the step, and their time there is told, too), the display, the first state, the looks at
 held-out data and the checkpoints (the last three are no part of a step and reported apart); then `workings quickstart`
 whole, in a fresh process. Record-keeping is what the loop waits for batches and lines. Exits with 3
 without a result when others use more than half a core (``--allow-load`` marks the result), with 1 where the loop

@@ -1,4 +1,4 @@
-"""Peak memory of a training step on a CPU: what the compiler predicts beside what the process really took.
+"""Peak memory of a training step on a CPU: what the compiler predicts next to what the process really took.
 
     python -m benchmarks.predicted_vs_measured
 
@@ -97,7 +97,7 @@ def measure(name: str) -> dict[str, Any]:
 
 
 def run(name: str) -> dict[str, Any]:
-    """One configuration in a child of its own."""
+    """One configuration in its own child."""
     done = subprocess.run([sys.executable, "-m", "benchmarks.predicted_vs_measured", "--one", name],
                           capture_output=True, text=True, check=False, env=os.environ | NOTHING_KEPT)
     if done.returncode:

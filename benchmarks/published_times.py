@@ -1,10 +1,10 @@
-"""Step times by our formula beside those that MaxText publishes for TPU v5e and v5p: their order, and how far off.
+"""Step times by our formula next to those that MaxText publishes for TPU v5e and v5p: their order, and how far off.
 
     python -m benchmarks.published_times
 
 Published: https://github.com/AI-Hypercomputer/maxtext, commit e591f30cbbf2, `src/maxtext/configs/tpu/v5e/README.md` and
-`v5p/README.md` (TFLOP/s a chip), with the scripts beside them (batch, recomputation, tensor parallelism) and the
-shapes that `global_parameter_scale` stands for. Seconds of a step follow from their count of operations, which takes
+`v5p/README.md` (TFLOP/s a chip), with the scripts next to them (batch, recomputation, tensor parallelism) and the
+shapes that `global_parameter_scale` represents. Seconds of a step follow from their count of operations, which takes
 attention scores whole and nothing computed again. Ours are what `workings plan` would say: computing at 40 % of the
 peak, plus what devices send at half of their links' rates. Their slices hold a copy of the model each, ours share one:
 the bytes between slices are as many, for two gathers in bfloat16 and one scatter in float32 are one sum in float32.

@@ -1,4 +1,4 @@
-"""Seconds until `workings --help` answers, beside an empty Python; of every verb's help, and until a first step.
+"""Seconds until `workings --help` answers, next to an empty Python; of every verb's help, and until a first step.
 
 Twenty starts of each of the first two, alternating, in fresh processes with warm files; the median counts. Then three
 starts of every verb's help, the imports that cost most under it, and one `train` of the smoke recipe for each engine

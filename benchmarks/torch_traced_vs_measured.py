@@ -2,10 +2,10 @@
 
     python -m benchmarks.torch_traced_vs_measured [NAME…]
 
-Every configuration runs on the CPU in a process of its own, whose allocator gives every block back
+Every configuration runs on the CPU in its own process, whose allocator gives every block back
 (`MALLOC_MMAP_THRESHOLD_`), twice from the model's first tensor on, one update and two. The second time counts: the
 first also grows by what libraries keep once and for all (buffers of the matrix library, code), about 20 MiB that no
-step owns; its growth stands beside. The trace sees shapes only. With names: only these, and nothing is written. Writes
+step owns; its growth is alongside. The trace sees shapes only. With names: only these, and nothing is written. Writes
 `benchmarks/results/torch_traced_vs_measured.json`; exits with 1 where the median error is above 0.5 % or one is beyond
 2 %. About ten minutes.
 """

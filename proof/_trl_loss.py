@@ -3,7 +3,7 @@
 GIVEN is a JSON list of objects: ``options`` of `trl.GRPOConfig`; ``now``, ``then``, ``reference`` and ``mask``,
 ``[B, S]`` each; ``advantages`` ``[B]``. FOUND has ``versions`` and, for each of them in order, ``loss``, its
 ``gradient`` in ``now``, and the share of ``clipped`` tokens. All of TRL's `_compute_loss` runs, in float32; only the
-model is not there. Without this project, which need not be installed beside TRL.
+model is not there. Without this project, which need not be installed next to TRL.
 """
 
 import json
@@ -15,7 +15,7 @@ from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
 
-# Whatever is printed by an import must not stand in the answer.
+# Whatever is printed by an import must not be in the answer.
 ANSWER, sys.stdout = sys.stdout, sys.stderr
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 

@@ -3,7 +3,7 @@
 GIVEN is a JSON list of objects: ``options`` of `trl.DPOConfig`; ``now`` and ``mask``, ``[B, S]`` each, chosen rows
 first; ``reference``, ``[B]``, of whole rows. FOUND has ``versions`` and, for each of them in order, ``loss``, its
 ``gradient`` in ``now``, and TRL's own ``metrics``. All of TRL's `_compute_loss` runs, in float32; only the model is not
-there. Without this project, which need not be installed beside TRL.
+there. Without this project, which need not be installed next to TRL.
 """
 
 import json
@@ -15,7 +15,7 @@ from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
 
-# Whatever is printed by an import must not stand in the answer.
+# Whatever is printed by an import must not be in the answer.
 ANSWER, sys.stdout = sys.stdout, sys.stderr
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 

@@ -34,7 +34,7 @@ def checked(texts: Sequence[str]) -> dict[str, int]:
 
 
 def against_labels(solutions: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """Where the first wrong equation stands, relative to the first wrong step by people."""
+    """Where the first wrong equation is, relative to the first wrong step by people."""
     counts = Counter[str](solutions=len(solutions), marked=0, at_the_labelled_step=0, later=0, earlier=0)
     for solution in solutions:
         steps = [" ".join(step.split()) for step in solution["model_output_steps"]]
@@ -61,7 +61,7 @@ def main() -> int:
     adapters = [record["output"] for record in json.loads((folder / "adapters.json").read_text(encoding="utf-8"))]
     labelled = [solution for path in sorted(folder.glob("mr_*.json"))
                 for solution in json.loads(path.read_text(encoding="utf-8"))]
-    # A solution may stand in several files, graded by several models; people labelled it once.
+    # A solution may be in several files, graded by several models; people labelled it once.
     solutions = list({json.dumps(one["model_output_steps"]): one for one in labelled}.values())
     values = {"abel": checked(abel), "llm_adapters": checked(adapters),
               "first_wrong_equation": against_labels(solutions)}

@@ -1,7 +1,7 @@
 """Importing streams: a million records in bounded memory; and all of GSM8K arrives and is checked.
 
 Each import runs in a child process, whose peak resident memory is read before and after. One record in a hundred is
-bad on purpose; counts must add up. GSM8K is read from `../shared/data/gsm8k` beside the repository where it is there.
+bad on purpose; counts must add up. GSM8K is read from `../shared/data/gsm8k` next to the repository where it is there.
 """
 
 import argparse

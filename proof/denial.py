@@ -1,9 +1,9 @@
-"""Hostile records take no more than 512 MiB and 30 seconds, whoever reads them: `verify`, the page, the report.
+"""Hostile records take no more than 512 MiB and 30 seconds, no matter who reads them: `verify`, the page, the report.
 
-Each record is read in a child of its own: `verify` by the command itself; the page by its application, which is asked
+Each record is read in its own child: `verify` by the command itself; the page by its application, which is asked
 for the list, the run in each tab, every JSON twin and the exported report. Seconds are of processor time, of the whole
 command and of the slowest answer of the page; the memory is the largest of any process of the child. A good run
-stands first for comparison, and one of many plain completions says how long scoring those again takes. What was read is
+is first for comparison, and one of many plain completions says how long scoring those again takes. What was read is
 kept in `build/denial.json`: the same command goes on behind it, as long as no line of the product and of the records
 has changed.
 """
@@ -35,7 +35,7 @@ Each clip costs 2 dollars, so that she took 91 * 2 = 182 dollars, of which a ten
 <answer>182</answer>"""
 LAUNCH = """
 import json, os, resource, sys
-# A small process of its own: the mark of memory of a child begins at what its parent held.
+# Its own small process: the mark of memory of a child begins at what its parent held.
 child = os.posix_spawn(sys.executable, [sys.executable, *sys.argv[1:]], os.environ)
 _, status, used = os.wait4(child, 0)
 all_used = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -50,7 +50,7 @@ def published(weights: Path, folder: Path) -> dict[str, Any]:
     """Equal greedy tokens of a published model after 50 steps of LoRA."""
     traces, _ = addition.make(24, 1, seed=5)
     write_traces(folder / "traces.jsonl", traces)
-    # A base model has no template of its own.
+    # A base model has no template.
     template = "tokenizer" if (weights / "chat_template.jinja").exists() else "plain"
     recipe = folder / "recipe.yaml"
     recipe.write_text(RECIPE.format(weights=weights.resolve(), template=template))

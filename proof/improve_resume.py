@@ -49,7 +49,7 @@ def moments(out: Path) -> dict[str, Callable[[], bool]]:
 
 
 def start(out: Path) -> "subprocess.Popen[str]":
-    """The command in a process of its own."""
+    """The command in its own process."""
     return subprocess.Popen([sys.executable, "-m", "workings", *WORDS, "--out", str(out)], stdout=subprocess.PIPE,
                             stderr=subprocess.DEVNULL, text=True, env=os.environ | {"JAX_PLATFORMS": "cpu"})
 

@@ -83,7 +83,7 @@ def closed(schema: Any) -> Any:
         return schema
     made = {key: closed(value) for key, value in schema.items()}
     properties = schema.get("properties")
-    # `metadata` of the object itself stands there without its fields: it is Kubernetes' own.
+    # `metadata` of the object itself is there without its fields: it is Kubernetes' own.
     if isinstance(properties, dict) and schema.get("type") == "object" and not schema.get(MORE_KEYS):
         made.setdefault("additionalProperties", False)
     return made
@@ -105,7 +105,7 @@ def spoiled_tasks(made: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def read_task(made: dict[str, Any], python: str) -> "subprocess.CompletedProcess[str]":
-    """SkyPilot's own reading of a task, in a folder of its own."""
+    """SkyPilot's own reading of a task, in its own folder."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "task.yaml"
         path.write_text(yaml.safe_dump(made), encoding="utf-8")

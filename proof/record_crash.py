@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def _file_system() -> str:
-    """Kind of the file system that temporary folders stand on."""
+    """Kind of the file system that temporary folders are on."""
     place = Path(tempfile.gettempdir()).resolve()
     best = ("", "unknown")
     for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines():

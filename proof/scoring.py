@@ -6,7 +6,7 @@ The texts are no part of this repository. A folder has them: `FOLDER/*.jsonl`, o
 they are, and where they are published. `FOLDER/corrections.jsonl` names labels that are wrong, found by reading what
 disagreed: `id`, and `right` as it should be, or null where it cannot be said. Both agreements are written.
 
-Next to the scorer `answer` stand math-verify alone, and the two filters of lm-evaluation-harness's GSM8K (the number
+Next to the scorer `answer` are math-verify alone, and the two filters of lm-evaluation-harness's GSM8K (the number
 behind `####`; the last number). Of short facts the order of the models is written too, by people and by the scorer.
 
     python -m proof.scoring FOLDER/final.jsonl

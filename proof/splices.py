@@ -9,7 +9,7 @@ and everything is sealed again so that levels 0 to 2 pass:
 - inserted: some steps in a row, with their checkpoints, are those of the other run;
 - answers: the completions of some items of its evaluation.
 
-Each is verified once with a seed of its own. Of a splice the exact probability is known, because its place is; the mean
+Each is verified once with its own seed. Of a splice the exact probability is known, because its place is; the mean
 of these has to be the share that was found, within four standard deviations, and none may be below what is stated for
 the worst place. Fails (exit code 1) where one of these does not hold, or where levels 0 to 2 find a splice.
 """
@@ -119,7 +119,7 @@ def trained(folder: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 def one(base: Path, work: Path, kind: str, confidence: float, chance: random.Random) -> dict[str, Any]:
-    """One splice, sealed again and verified with a seed of its own."""
+    """One splice, sealed again and verified with its own seed."""
     shutil.copytree(base, work)
     run = work / "runs" / "a"
     lie = KINDS[kind](run, work / "runs" / "b", chance)

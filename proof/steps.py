@@ -2,7 +2,7 @@
 
 Precision and recall of the texts in `tests/data/equations`, the first written before the checker; of chains of every
 kind that is taught, in seven notations; and the findings in the published solutions of GSM8K, which is read from
-`../shared/data/gsm8k` beside the repository where it is there.
+`../shared/data/gsm8k` next to the repository where it is there.
 """
 
 import json

@@ -2,7 +2,7 @@
 
     python -m proof.trl_dpo_loss [--peers PYTHON] [--n DRAWS]
 
-TRL lives in an environment of its own (`benchmarks/peers/requirements.txt` says how it is made; ``--peers`` names its
+TRL lives in its own environment (`benchmarks/peers/requirements.txt` says how it is made; ``--peers`` names its
 Python). Its whole `DPOTrainer._compute_loss` is given log probabilities, masks and what a reference said
 (`proof/_trl_preference_loss.py`), and our objective is given the same ones with the functions of both engines, in
 float32. TRL's loss `sigmoid` has no label smoothing: that is compared with its loss `aot`, which has the same formula
@@ -72,7 +72,7 @@ def theirs(peers: Path, draws: Mapping[str, list[Numbers]]) -> dict[str, Any]:
 
 
 def side_by_side(numbers: Numbers) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Our order, in which a pair's rows stand side by side: log probabilities, mask, signal; and theirs of our rows."""
+    """Our order, in which a pair's rows are side by side: log probabilities, mask, signal; and theirs of our rows."""
     order = np.arange(len(numbers["now"])).reshape(2, -1).T.reshape(-1)
     signal = np.zeros_like(numbers["now"])
     signal[:, 0] = numbers["reference"]

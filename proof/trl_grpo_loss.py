@@ -2,7 +2,7 @@
 
     python -m proof.trl_grpo_loss [--peers PYTHON] [--n DRAWS]
 
-TRL lives in an environment of its own (`benchmarks/peers/requirements.txt` says how it is made; ``--peers`` names its
+TRL lives in its own environment (`benchmarks/peers/requirements.txt` says how it is made; ``--peers`` names its
 Python). Its whole `GRPOTrainer._compute_loss` is given log probabilities, masks and advantages (`proof/_trl_loss.py`),
 and our objective is given the same ones with the functions of both engines, in float32. Rows differ in length and some
 ratios are beyond the bounds. Exits with 3 where there is no TRL, with 1 where a number is further apart than 1e-6.
@@ -57,7 +57,7 @@ PAIRS = {
     "dr_grpo": Pair({"loss_type": "dr_grpo", "epsilon": 0.2, "max_completion_length": LENGTH},
                     DrGrpo(name="dr_grpo", max_new_tokens=LENGTH)),
     "dapo": Pair({"loss_type": "dapo", "epsilon": 0.2, "epsilon_high": 0.28}, Dapo(name="dapo")),
-    # TRL's bound is the ratio itself, ours its distance from 1; below there is none, which is a distance of 1.
+    # TRL's bound is the ratio itself, ours its distance from 1; below none exists, which is a distance of 1.
     "cispo": Pair({"loss_type": "cispo", "epsilon_high": 1.4}, Cispo(name="cispo", clip_low=1.0, clip_high=0.4)),
     "gspo": Pair({"loss_type": "grpo", "importance_sampling_level": "sequence", "epsilon": 0.05, "epsilon_high": 0.1},
                  Gspo(name="gspo", clip_low=0.05, clip_high=0.1)),

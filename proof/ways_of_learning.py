@@ -186,7 +186,7 @@ def arm_values(name: str, starts: list[Path], runs: list[Path], seconds: list[fl
     if len(accuracies) > 1:
         interval = t_mean(accuracies).interval
         values |= {"ci_low": interval.low, "ci_high": interval.high}
-        # Each seed has items of its own, so seeds are compared, and not items over all of them.
+        # Each seed has its own items, so seeds are compared, and not items over all of them.
         if name != "start":
             change = t_mean([after - read_scorecard(start)["overall"]["mean"]
                              for start, after in zip(starts, accuracies, strict=True)])

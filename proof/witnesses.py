@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def walked(files: dict[str, bytes], steps: list[walk.Step]) -> dict[str, Any]:
-    """How many fields of a record were changed, and which changes nobody noticed. It has to be a good one itself."""
+    """How many fields of a record were changed, and which changes no one noticed. It has to be a good one itself."""
     failed = [f"{check.id}: {check.text}" for check in walk.verified(files).checks if check.verdict == "failed"]
     missed = [*failed, *(problem for step in steps if (problem := walk.outcome(files, step)))]
     return {"tried": len(steps), "missed": len(missed), "names": missed}

@@ -15,7 +15,7 @@ PAGE = Path("docs/benchmarks.md")
 RESULTS = Path("benchmarks/results")
 HEAD = """# Benchmarks
 
-How fast training is here and how much memory it takes, beside two other trainers: TRL (Hugging Face, PyTorch) and
+How fast training is here and how much memory it takes, next to two other trainers: TRL (Hugging Face, PyTorch) and
 Tunix (Google, JAX). Times were measured on CPUs with two cores. Nothing here ran on a GPU or a TPU: the memory of such
 devices is what their compilers or a trace say. More tokens a second is better; *padding* is the share of positions
 without a token.
@@ -54,7 +54,7 @@ BEFORE = ("Measured before everything was removed that only a CPU gains from and
 
 
 def peers(found: dict[str, Any]) -> list[str]:
-    """Beside TRL and Tunix."""
+    """Next to TRL and Tunix."""
     lines = ["Fine-tuning on traces: our two engines, TRL's `SFTTrainer` and Tunix's `PeftTrainer`. All start with the "
              "same weights and learn from the same rows, as many an update, with AdamW and clipping on two threads; "
              "each runs in a fresh process, and they take turns. Only supervised tokens are counted, the ones that are "
@@ -91,7 +91,7 @@ def peers(found: dict[str, Any]) -> list[str]:
 
 
 def peers_rl(found: dict[str, Any]) -> list[str]:
-    """Reinforcement learning beside TRL and Tunix."""
+    """Reinforcement learning next to TRL and Tunix."""
     values = found["values"]
     lines = ["Seconds of a whole update of GRPO (drawing completions, rewarding them, the step) of both engines, TRL's "
              "`GRPOTrainer` and Tunix's `GRPOLearner`: same weights, prompts, reward, "

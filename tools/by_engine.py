@@ -1,4 +1,4 @@
-"""A benchmark's measurement of each engine in a child process of its own, once the machine is idle."""
+"""A benchmark's measurement of each engine in its own child process, once the machine is idle."""
 
 import json
 import os

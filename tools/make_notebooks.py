@@ -2,8 +2,8 @@
 
     python -m tools.make_notebooks
 
-They name no digest of a wheel, because a file cannot hold that of the commit it is in: they take the one that stands
-beside the wheel. `workings launch --for kaggle` writes notebooks that do name it.
+They name no digest of a wheel, because a file cannot hold that of the commit it is in: they take the one that is
+next to the wheel. `workings launch --for kaggle` writes notebooks that do name it.
 """
 
 from pathlib import Path

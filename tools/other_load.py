@@ -11,8 +11,8 @@ LIMIT = 0.5
 class Load:
     """Asks for the load of others before each turn.
 
-    Turns that follow each other leave a load average of their own behind, so the average is no judge between them.
-    Idle time is: over half a second without a turn, the share of the cores that nobody used.
+    Turns that follow each other leave their own load average behind, so the average is no judge between them.
+    Idle time is: over half a second without a turn, the share of the cores that no one used.
     """
 
     def __init__(self, *, allow: bool) -> None:

@@ -1,6 +1,6 @@
 """What a command printed, as the documentation shows it, and whether its source says the same.
 
-A block (a fence, or a quotation) that a command printed stands below a comment that names where it is kept, as for a
+A block (a fence, or a quotation) that a command printed is below a comment that names where it is kept, as for a
 quoted number; without a place the file is a text. Lines may be left out of the middle::
 
     <!-- printed, from benchmarks/results/a.json: values.plan.printed -->

@@ -79,10 +79,10 @@ def wrong(quote: Quote) -> str:
 
 
 def value_at(document: Any, place: str) -> Any:
-    """The value at a dotted path, with + for a space. Raises `KeyError` or `IndexError` where there is none."""
+    """The value at a dotted path, with + for a space. Raises `KeyError` or `IndexError` where none exists."""
     parts = place.replace("+", " ").split(".")
     while parts:
-        # A key may have dots of its own, as in a model's name.
+        # A key may have its own dots, as in a model's name.
         count = next((count for count in range(1, len(parts) + 1)
                       if isinstance(document, dict) and ".".join(parts[:count]) in document), 1)
         key, parts = ".".join(parts[:count]), parts[count:]

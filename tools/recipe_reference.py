@@ -25,7 +25,7 @@ PAGE = Path("docs/reference/recipes.md")
 HEAD = """# Recipe reference
 
 A recipe is one YAML file that asks for a run. Unknown keys are refused with the nearest known one, and so is a key
-that decides nothing beside the others, as `training.final_share` with a constant schedule. Any key can be set on the
+that decides nothing next to the others, as `training.final_share` with a constant schedule. Any key can be set on the
 command line: `training.steps=100`.
 
 The shipped recipes are read with `workings recipes list` and `workings recipes show NAME`, copied with
@@ -40,12 +40,12 @@ def render() -> str:
 
 
 def _sections(place: tuple[str, ...]) -> list[str]:
-    """A heading and a table for every section class that may stand below ``place``, depth first."""
+    """A heading and a table for every section class that may be below ``place``, depth first."""
     parts = []
     for name in dict.fromkeys(name for section in section_at(place) for name in section.model_fields):
         inner = (*place, name)
         models = section_at(inner)
-        # Entries of a list cannot be set one by one on the command line, so their keys stand without its name.
+        # Entries of a list cannot be set one by one on the command line, so their keys are without its name.
         prefix = "" if any(name in section.model_fields and typing.get_origin(section.model_fields[name].annotation)
                            is tuple for section in section_at(place)) else ".".join(inner) + "."
         for model in models:

@@ -33,7 +33,7 @@ def write_result(path: Path, *, what: str, command: str, values: dict[str, Any],
         what: one sentence that says what was measured or counted.
         command: what to type to get it again.
         values: numbers and texts, nested as the script likes; no nulls.
-        packages: distributions whose versions belong beside the numbers.
+        packages: distributions whose versions belong next to the numbers.
         load_before: `load_average()` taken before the work started, where seconds are among the values.
     """
     result = {

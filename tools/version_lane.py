@@ -1,7 +1,7 @@
 """Quick tests on other versions than the pins: ``python -m tools.version_lane oldest|newest [PYTEST ARGUMENT ...]``.
 
 `oldest` installs the lower bound of every range in `pyproject.toml` that a person may install, `newest` the latest
-releases, each into an environment of its own below `build/`. What is installed is printed and left in
+releases, each into its own environment below `build/`. What is installed is printed and left in
 `build/LANE.txt`. Exits with pytest's status. Needs a package index and about 8 GB: PyTorch comes with CUDA's libraries.
 """
 

@@ -20,7 +20,7 @@ changed. *In part*: held against bounds, or in some lines. *Said, not checked*: 
 `verify` counts these fields, `-v` lists them, and `--json` has them under `said`. A check that was not made stands for
 nothing: its fields are then listed as well. A file or a field that is not in this table is listed, too.
 
-`*` stands for any name or number. The first row that fits counts.
+`*` represents any name or number. The first row that fits counts.
 """
 
 
