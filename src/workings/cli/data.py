@@ -32,6 +32,8 @@ def import_command(
                        "format's keys: prompt=problem,answer=solution. May be given several times.")] = None,
     ignore: Annotated[list[str] | None, typer.Option("--ignore", metavar="KEY", help="A column that the answer does "
                       "not depend on, whatever its name says. May be given several times.")] = None,
+    columns: Annotated[str, typer.Option("--columns", metavar="NAME,...", help="Names of the columns of a CSV file "
+                                         "without a line of names.")] = "",
     hold_out: Annotated[int, typer.Option("--hold-out", min=0, help="Questions to split off as evaluation items, "
                         "next to the traces; what is like them is left out of the traces.")] = 0,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which questions --hold-out takes.")] = 0,
@@ -57,7 +59,8 @@ def import_command(
     from workings.data.importing.sources import open_file, open_hub
 
     # Nothing is downloaded unless a revision says so: a misspelt file name must not become a question to the Hub.
-    opened = open_hub(file, revision=revision, subset=subset, split=split) if revision else open_file(Path(file))
+    opened = open_hub(file, revision=revision, subset=subset, split=split) if revision else open_file(
+        Path(file), tuple(filter(None, columns.split(","))))
     labels = {"section": section, "category": category, "difficulty": difficulty, "licence": licence,
               "source": source or (opened.name if revision else Path(file).name)}
     request = ImportRequest(format=format_name, on_error=_one_of("--on-error", on_error, ("fail", "skip")),

@@ -78,7 +78,8 @@ def format_of(source: RecordSource, keys: KeyMap) -> str:
     if not form:
         has = f"; the first record has {keys_of(values[0])}" if values else ""
         raise RequestError(f"no --format{has}", "one of those that `workings data list` names",
-                           "workings data list; --map KEY=KEY where a format's keys have other names here")
+                           "workings data list; --map KEY=KEY where a format's keys have other names here, or "
+                           "--columns NAME,NAME for a table without a line of names")
     return form
 
 

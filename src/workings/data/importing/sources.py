@@ -7,8 +7,9 @@ import codecs
 import csv
 import io
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
@@ -47,8 +48,12 @@ class RecordSource:
     """Starts reading."""
 
 
-def open_file(path: Path) -> RecordSource:
+def open_file(path: Path, columns: Sequence[str] = ()) -> RecordSource:
     """A file of JSON lines, a JSON array or parquet, which its first bytes say; or CSV, by its name.
+
+    Args:
+        path: of the file.
+        columns: names of the columns of a table that has no line of names.
 
     Raises:
         RequestError: when there is no such file, it is empty, or it is not UTF-8 text.
@@ -73,6 +78,10 @@ def open_file(path: Path) -> RecordSource:
     # A table of text begins with the names of its columns, which nothing tells from other text.
     if read is _lines and path.suffix.lower() in _TABLES and not text.startswith(b"{"):
         read = _table
+    if columns and read is not _table:
+        raise RequestError(f"--columns {','.join(columns)} with {path}, which is no table",
+                           "a file of CSV (.csv, .tsv)", "--map KEY=KEY names the keys of other files")
+    read = partial(_table, columns=columns) if columns else read
     return RecordSource(str(path), path.name.split(".")[0], path.stat().st_size, lambda progress: read(path, progress))
 
 
@@ -170,8 +179,8 @@ def _array(path: Path, progress: Progress) -> Records:
                                f"repair it, or write one record a line: jq -c '.[]' {path} > lines.jsonl") from None
 
 
-def _table(path: Path, progress: Progress) -> Records:
-    """CSV with a line of column names; a cell that is empty is a key that is missing. Records are numbered from 1."""
+def _table(path: Path, progress: Progress, columns: Sequence[str] = ()) -> Records:
+    """CSV with a line of column names, unless they are given; an empty cell is a missing key. Records count from 1."""
     csv.field_size_limit(MAX_RECORD_BYTES)
     with path.open("rb") as binary:
         text = (_told(line, progress).decode("utf-8-sig" if number == 0 else "utf-8")
@@ -181,7 +190,7 @@ def _table(path: Path, progress: Progress) -> Records:
             first = next(text)
             # Spreadsheets write semicolons where a comma is the sign of decimals.
             rows = csv.reader(chain([first], text), delimiter=max(_DELIMITERS, key=first.count), strict=True)
-            names = next(rows)
+            names = list(columns) or next(rows)
             if len(set(names)) < len(names) or not all(names):
                 raise RequestError(f"{path}: columns {', '.join(map(repr, names))}",
                                    "a first line with a name for each column, each once", "correct the first line")
