@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import threading
@@ -256,16 +257,21 @@ def test_two_processes_of_jax_train_and_are_asked_like_one(tmp_path, start_forke
     loss, the items; only the first process answers."""
     write_recipe(tmp_path, RECIPE)
     asked = ["engine=jax", "training.steps=4", "evaluation.base=false", "model.shape.layers=1"]
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    children = []
-    for index in range(2):
-        own = {"JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": str(index)}
-        children.append(start_forked("-m", "workings", "train", "recipe.yaml", "--json", *asked, "--out", "two",
-                                     cwd=tmp_path, environment=own))
-    said = [child.communicate() for child in children]
-    assert [child.returncode for child in children] == [0, 0], said
+
+    def start() -> list[tuple[str, str]]:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        children = []
+        for index in range(2):
+            own = {"JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": str(index)}
+            children.append(start_forked("-m", "workings", "train", "recipe.yaml", "--json", *asked, "--out", "two",
+                                         "--auto-resume", cwd=tmp_path, environment=own))
+        said = [child.communicate() for child in children]
+        assert [child.returncode for child in children] == [0, 0], said
+        return said
+
+    said = start()
     assert "{" not in said[1][0]
     two = json.loads(said[0][0].splitlines()[-1])
     one = train_and_evaluate(str(tmp_path / "recipe.yaml"), tmp_path / "one", [*asked, "batch.micro_batch=2"])
@@ -276,6 +282,11 @@ def test_two_processes_of_jax_train_and_are_asked_like_one(tmp_path, start_forke
     np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), atol=1e-5)
     assert RunRecord.open(tmp_path / "two").manifest.facts["processes"] == 2
     assert verify(tmp_path / "two").failed == 0
+    # As if all had been killed when the run was sealed: the same command finishes the evaluation; then nothing is left.
+    shutil.rmtree(tmp_path / "two" / "eval")
+    assert json.loads(start()[0][0].splitlines()[-1])["accuracy"] == two["accuracy"]
+    assert (tmp_path / "two" / RECIPE_EVALUATION / "predictions.jsonl").read_bytes() == answers[0]
+    assert json.loads(start()[1][0].splitlines()[-1]) == {"status": "complete", "run": "two"}
 
 
 def test_an_environment_without_a_launcher_is_one_process(monkeypatch) -> None:

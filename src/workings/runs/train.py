@@ -150,10 +150,12 @@ def trained_before(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, smo
     manifest, metrics = run.manifest, run.metrics()
     last = run.checkpoints.load(run.checkpoints.folders()[-1])
     state = None if (out / RECIPE_EVALUATION).exists() else setup.engine.restore(last.path)
-    return TrainResult(status=manifest.status, reason=manifest.status_reason, steps=last.step,
-                       supervised_tokens=manifest.supervised_tokens, final_loss=metrics[-1]["loss"],
-                       rewards=first_and_last_reward(metrics), learned_nothing=learned_nothing(metrics), run=out,
-                       setup=setup, settings=settings, state=state)
+    result = TrainResult(status=manifest.status, reason=manifest.status_reason, steps=last.step,
+                         supervised_tokens=manifest.supervised_tokens, final_loss=metrics[-1]["loss"],
+                         rewards=first_and_last_reward(metrics), learned_nothing=learned_nothing(metrics), run=out,
+                         setup=setup, settings=settings, state=state)
+    processes.outcome = result.shared_fields()
+    return result
 
 
 def _prepared(loaded: LoadedRecipe, smoke: Smoke | None) -> tuple[TrainSetup, LoopSettings]:
