@@ -1,6 +1,6 @@
 """A training run that is killed at any moment ends, once resumed, bit for bit as one that was not.
 
-A child process (a fork of one that has imported everything, `tests/fork_server.py`) trains a tiny Gemma 3 with the
+A child process (a fork of one that has imported everything, `tests/children.py`) trains a tiny Gemma 3 with the
 JAX engine on the CPU (six updates of two micro batches, three checkpoints) and kills itself with SIGKILL right before
 a call that changes the run's files; at a write, half of the bytes go out first. Then the run is resumed (in every
 fourth trial the resuming process is killed, too). At the end the metrics, every tensor of every checkpoint, the data
@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.fork_server import Server
+from tests import children
 from tests.runs import killed
 from tools.result_file import write_result
 
@@ -33,8 +33,7 @@ def main() -> int:
         folder = Path(name)
         recipe = killed.write_recipe(folder)
         environment = os.environ | killed.compiled_in(folder / "compiled") | {"JAX_PLATFORMS": "cpu"}
-        server = Server(folder, os.getpid())
-        start = killed.in_fork(lambda *words, cwd: server.start(words, cwd=cwd, environment=environment))
+        start = killed.in_fork(lambda *words, cwd: children.start(words, cwd=cwd, environment=environment))
         straight: dict[str, dict[str, object]] = {}
         for number, (setting, words) in enumerate(killed.SETTINGS.items()):
             out = folder / f"straight-{number}"

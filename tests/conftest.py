@@ -1,42 +1,24 @@
-"""What holds for every test: a clean environment, no network to the Hub, programs kept, and ways to start children.
+"""What holds for every test: a clean environment, no network to the Hub, separate caches, and child processes.
 
 Run from anywhere: nothing here depends on the working directory.
 """
 
 import atexit
-import importlib
 import os
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from functools import wraps
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from coverage import Coverage
 
-from tests import kept_executables, kept_folders, kept_traces
-from tests.fork_server import (
-    FORKED_AGAIN,
-    FORKS,
-    ForkedChild,
-    Server,
-    collect_nothing,
-    collect_seldom,
-    do_not_wait_for_the_disk,
-    fork_scoring,
-    import_less,
-    interpreter,
-    remember_packages,
-    remember_recipes,
-)
-from tests.kept_programs import KeptPrograms
+from tests import children, kept_folders
+from workings.engines.hardware_probe import cpu_features
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -57,22 +39,38 @@ CORRECTNESS_FLAGS = " ".join((
 environment XLA compiles as it does in a run; the quickstart's test and `test_run_flags.py` do so."""
 XLA_FLAGS = "" if os.environ.get("RUN_FLAGS") == "1" else CORRECTNESS_FLAGS
 
-PROGRAMS = KeptPrograms(ROOT / "build" / "compiled")
-"""Programs that XLA compiled, for all workers of this session and for the next session."""
-OURS |= {"JAX_COMPILATION_CACHE_DIR": str(PROGRAMS.folder), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0", "XLA_FLAGS": XLA_FLAGS,
-         # XLA's own caches would put the folder's name into every key, and nothing would be found again.
-         "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none"}
+PROGRAMS = ROOT / "build" / "compiled" / sha256(cpu_features().encode()).hexdigest()[:12]
+"""JAX's own cache of compiled programs, for all workers of this session and for the next session."""
+MAX_PROGRAM_BYTES = 1 << 30
+OURS |= {"JAX_COMPILATION_CACHE_DIR": str(PROGRAMS), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0", "XLA_FLAGS": XLA_FLAGS}
+
+RAM = Path("/dev/shm")
+"""A run asks the disk three hundred times whether its files are safe, which takes no time here."""
+RAM_BYTES = 4 << 30
+
+
+def _make_caches() -> None:
+    """Once for all workers of a session: the caches of tests, and the folder that holds what tests leave."""
+    PROGRAMS.mkdir(parents=True, exist_ok=True)
+    left = MAX_PROGRAM_BYTES
+    for file in sorted(PROGRAMS.iterdir(), key=lambda file: file.stat().st_mtime, reverse=True):
+        left -= file.stat().st_size
+        if left < 0:
+            file.unlink()
+    # Plans, links and verdicts that a person keeps must neither help a test nor change by it.
+    cache = tempfile.mkdtemp(prefix="workings-tests-cache-")
+    atexit.register(shutil.rmtree, cache, ignore_errors=True)
+    os.environ |= {"TESTS_CACHE": cache, "TESTS_KEPT": str(kept_folders.folder_of_now(XLA_FLAGS))}
+    # Answers of compilers: tests that ask one have a cache of their own.
+    (Path(os.environ["TESTS_KEPT"]) / "plans").mkdir(exist_ok=True)
+    (Path(cache) / "plans").symlink_to(Path(os.environ["TESTS_KEPT"]) / "plans")
+    if RAM.is_dir() and shutil.disk_usage(RAM).free > RAM_BYTES:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(RAM))
 
 
 if "TESTS_CACHE" not in os.environ:  # workers take it from the process that started them
-    os.environ["TESTS_CACHE"] = tempfile.mkdtemp(prefix="workings-tests-cache-")
-    atexit.register(shutil.rmtree, os.environ["TESTS_CACHE"], ignore_errors=True)
-    os.environ["TESTS_KEPT"] = str(kept_folders.folder_of_now(XLA_FLAGS))
-    # Answers of compilers: tests that ask one have a cache of their own.
-    (Path(os.environ["TESTS_KEPT"]) / "plans").mkdir(exist_ok=True)
-    (Path(os.environ["TESTS_CACHE"]) / "plans").symlink_to(Path(os.environ["TESTS_KEPT"]) / "plans")
-# Plans, links and verdicts that a person keeps must neither help a test nor change by it.
+    _make_caches()
 OURS |= {"WORKINGS_CACHE": os.environ["TESTS_CACHE"]}
 
 
@@ -93,15 +91,10 @@ def _set(environment: Mapping[str, str]) -> None:
 
 # Before any test module is imported: JAX and the Hub read the environment when they are imported.
 _set(_clean(os.environ))
-do_not_wait_for_the_disk()
-collect_nothing()
-import_less()
-remember_packages()
-remember_recipes()
 
 
-class SaidAtOnce:
-    """Says what failed when it fails, on one line: a suite that ends early prints no summary."""
+class FailurePrinter:
+    """Prints each failure when it happens, on one line: a suite that ends early prints no summary."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -115,27 +108,20 @@ class SaidAtOnce:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """One folder for the server that forks children; workers get it from the process that started them."""
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(SaidAtOnce(config))
-        folder = Path(tempfile.mkdtemp(prefix="workings-tests-fork-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        os.environ |= {"TESTS_FORK_FOLDER": str(folder), "TESTS_FORK_OWNER": str(os.getpid())}
-        interpreter(folder)  # before workers use it
+        config.pluginmanager.register(FailurePrinter(config))
 
 
 if os.environ.get("TESTS_QUICK") == "1":
     collect_ignore_glob = ["*test_tunix_*", "*test_browser*"]  # every test of these is slow, and their imports are too
 WHOLE_RUNS = ("workings.runs.train.train_in", "workings.runs.train_and_evaluate.train_in")
 """Where a run begins to train."""
-STARTS_CHILDREN = {"fork_server", "run_python", "start_forked"}
+STARTS_CHILDREN = {"run_python", "start_forked"}
 """Fixtures that start processes; others that do are built on them."""
-MANY_CHILDREN = 50
-"""So many tests of a session start children that some of them will ask for the server."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever uses a fixture that starts processes is marked so; where lines are counted, some tests are not."""
+    """A test that uses a fixture that starts processes is marked so; where lines are counted, some tests are not."""
     functions = set[str]()
     for item in items:
         if STARTS_CHILDREN & set(getattr(item, "fixturenames", ())):
@@ -147,42 +133,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("no_cover")
         if "full" not in marks:  # which is left out after this
             functions.add(function)
-    collect_seldom()
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Where many tests start children the server imports while the first tests run, and every child is forked."""
-    children = sum(item.get_closest_marker("children") is not None for item in session.items)
-    if FORKS and children >= MANY_CHILDREN and not session.config.option.collectonly:
-        Server(Path(os.environ["TESTS_FORK_FOLDER"]), int(os.environ["TESTS_FORK_OWNER"])).begin(_clean(os.environ))
 
 
 @pytest.fixture(autouse=True)
-def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """In `make quick`, a test that starts a process or trains a whole run is skipped where it begins to."""
     if os.environ.get("TESTS_QUICK") == "1":
         for name in ("subprocess.Popen", *WHOLE_RUNS):
             monkeypatch.setattr(name, lambda *what, name=name, **more: pytest.skip(f"not quick: calls {name}"))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_report_to_serializable() -> Generator[None, Any, Any]:
-    """Half a surrogate pair in what a failed test says would end the process that runs tests, and with it the suite."""
-    return _encodable((yield))
-
-
-def _encodable(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode(errors="backslashreplace").decode()
-    if isinstance(value, dict):
-        return {_encodable(key): _encodable(each) for key, each in value.items()}
-    return type(value)(map(_encodable, value)) if isinstance(value, list | tuple) else value
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown() -> None:
-    """Share what was compiled in this test, and take what other workers have compiled."""
-    PROGRAMS.exchange()
 
 
 @pytest.fixture(autouse=True)
@@ -194,57 +152,11 @@ def clean_environment() -> Iterator[None]:
     _set(clean)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def forked_again() -> Iterator[None]:
-    """What a test or a fixture asks for is a forked child, where it would be a new process: a trace, a compilation or a
-    kernel of the doctor, which imports PyTorch or JAX, and scoring, which imports the rules."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder, owner = Path(os.environ["TESTS_FORK_FOLDER"]), int(os.environ["TESTS_FORK_OWNER"])
-        for name in FORKED_AGAIN.values() if FORKS else ():
-            python = interpreter(folder)
-            patch.setattr(importlib.import_module(name), "sys", SimpleNamespace(executable=str(python)))
-        if FORKS and os.environ.get("TESTS_QUICK") != "1":  # there whatever starts a process is skipped
-            patch.setattr("workings.scoring.worker_pool.subprocess", fork_scoring(folder, owner))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def trainings_are_not_counted() -> Iterator[None]:
-    """Where lines are counted, those of whole trainings are not: a step's Python would take half as long again."""
-    counting = Coverage.current()
-    with pytest.MonkeyPatch.context() as patch:
-        for name in WHOLE_RUNS if counting is not None else ():
-            module, _, function = name.rpartition(".")
-            patch.setattr(name, _not_counted(getattr(importlib.import_module(module), function), counting))
-        yield
-
-
-def _not_counted(function: Callable[..., Any], counting: Coverage) -> Callable[..., Any]:
-    @wraps(function)
-    def call(*args: Any, **keywords: Any) -> Any:
-        if threading.current_thread() is not threading.main_thread():  # counted there by a tracer of its own
-            return function(*args, **keywords)
-        counting.stop()
-        try:
-            return function(*args, **keywords)
-        finally:
-            counting.start()
-    return call
-
-
-@pytest.fixture
-def new_scoring_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scoring processes of this test are new ones, as a person's are."""
-    monkeypatch.setattr("workings.scoring.worker_pool.subprocess", subprocess)
-
-
 @pytest.fixture(autouse=True)
-def torch_in_tests() -> None:
-    """One thread, because products are small and on a busy machine threads only wait; traces of runs are kept."""
+def one_thread() -> None:
+    """PyTorch's products are small here, and on a busy machine threads only wait."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
-    kept_traces.keep()
-    kept_executables.keep()
 
 
 @pytest.fixture
@@ -305,23 +217,17 @@ def run_python(child_environment: Callable[..., dict[str, str]]) -> Run:
 
 
 @pytest.fixture(scope="session")
-def fork_server() -> Server:
-    """Starts children that are copies of a process which has imported everything; see `tests.fork_server`."""
-    return Server(Path(os.environ["TESTS_FORK_FOLDER"]), int(os.environ["TESTS_FORK_OWNER"]))
-
-
-@pytest.fixture(scope="session")
-def start_forked(fork_server: Server, child_environment: Callable[..., dict[str, str]]) -> Callable[..., ForkedChild]:
-    """Starts ``python ARGUMENTS`` as a forked child and does not wait for it; keywords as of `run_python`."""
+def start_forked(child_environment: Callable[..., dict[str, str]]) -> Callable[..., Any]:
+    """Starts ``python ARGUMENTS`` as a forked child (`tests.children`), does not wait; keywords as of `run_python`."""
     def start(*arguments: str | Path, devices: int = 1, cwd: Path | None = None,
-              environment: Mapping[str, str] | None = None, stdin: str = "") -> ForkedChild:
+              environment: Mapping[str, str] | None = None, stdin: str = "") -> Any:
         variables = child_environment(devices=devices, **(environment or {}))
-        return fork_server.start(list(map(str, arguments)), cwd=cwd, environment=variables, stdin=stdin)
+        return children.start(list(map(str, arguments)), cwd=cwd, environment=variables, stdin=stdin)
     return start
 
 
 @pytest.fixture(scope="session")
-def run_forked(start_forked: Callable[..., ForkedChild]) -> Run:
+def run_forked(start_forked: Callable[..., Any]) -> Run:
     """What `run_python` does, in a forked child: for everything that does not depend on imports."""
     def run(*arguments: str | Path, check: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
         child = start_forked(*arguments, **options)
@@ -333,7 +239,7 @@ def run_forked(start_forked: Callable[..., ForkedChild]) -> Run:
 
 
 @pytest.fixture(scope="session")
-def run_ranks(start_forked: Callable[..., ForkedChild]) -> Callable[..., str]:
+def run_ranks(start_forked: Callable[..., Any]) -> Callable[..., str]:
     """Runs ``python -m MODULE ARGUMENTS`` twice, as torchrun starts two processes of one host; what rank 0 printed."""
     def run(*arguments: str | Path) -> str:
         with socket.socket() as probe:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.children import ForkedChild
 from tests.evaluation.making import completions, items, write_lines
-from tests.fork_server import ForkedChild
 
 Workings = Callable[..., "subprocess.CompletedProcess[str]"]
 LOG = Path(__file__).parent.parent / "evaluation" / "harness" / "samples_addition_1.jsonl"

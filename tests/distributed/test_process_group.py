@@ -207,14 +207,13 @@ def losses(run: Path) -> list[float]:
             if key in ("loss", "evaluation_loss")]
 
 
-def test_two_processes_are_stopped_and_one_goes_on(tmp_path, child_environment, fork_server, start_forked,
-                                                   monkeypatch) -> None:
+def test_two_processes_are_stopped_and_one_goes_on(tmp_path, start_forked, monkeypatch) -> None:
     """`torchrun` of the real command line, ended by SIGTERM to its agent; one process resumes to the end. Losses are
     those of one process throughout, and the records verify."""
     monkeypatch.chdir(tmp_path)
     write_recipe(tmp_path, RECIPE)
-    words = ["--standalone", "--nproc-per-node", "2", "--no-python", *fork_server.ready(child_environment()),
-             "workings", "train", "recipe.yaml", "--out", "two", "--json"]
+    words = ["--standalone", "--nproc-per-node", "2", "-m", "workings", "train", "recipe.yaml", "--out", "two",
+             "--json"]
     child = start_forked("-m", "torch.distributed.run", *words, cwd=tmp_path, environment={"OMP_NUM_THREADS": "1"})
     metrics = tmp_path / "two.partial" / METRICS
     while child.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 4):

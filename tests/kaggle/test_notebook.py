@@ -12,7 +12,6 @@ from typing import Any
 import nbformat
 import pytest
 
-from tests.fork_server import interpreter
 from tools import make_notebooks
 from workings.config.load import load_recipe
 from workings.errors import RequestError
@@ -249,24 +248,13 @@ def test_a_command_that_fails_stops_the_notebook(play: Play, tmp_path: Path) -> 
 
 # --- the whole ----------------------------------------------------------------------------------------------------
 
-def test_it_runs_from_the_first_cell_to_the_last(tmp_path: Path, tmp_path_factory, child_environment,
-                                                 fork_server) -> None:
+def test_it_runs_from_the_first_cell_to_the_last(tmp_path: Path, tmp_path_factory, child_environment) -> None:
     from nbclient import NotebookClient
 
     environment = child_environment(TMPDIR=str(tmp_path_factory.mktemp("scratch")))
-    python, client = fork_server.ready(environment)
     made = nbformat.reads(notebook_text(request_for(smoke=True)), as_version=4)
-    # Its commands are forked children, and so is what it compiles.
-    own = (f'WORKINGS = ["{python}", "{client}", "workings"]\n'
-           f'sys.executable = "{interpreter(fork_server.folder)}"')
-    [helpers] = [cell for cell in made.cells if "WORKINGS = [" in cell.source]
-    helpers.source = helpers.source.replace('WORKINGS = [sys.executable, "-m", "workings"]', own)
-    assert own in helpers.source
     place = {"metadata": {"path": str(tmp_path)}}
     notebook = NotebookClient(made, timeout=None, kernel_name="python3", resources=place)
-    # Its kernel is one as well, whose parent is not the process that it would end with.
-    kernel = ["env", "-u", "JPY_PARENT_PID", python, client, "ipykernel_launcher", "-f", "{connection_file}"]
-    notebook.create_kernel_manager().kernel_spec.argv = kernel
     notebook.execute(env=environment)
     out = tmp_path / "submission.zip"
     with zipfile.ZipFile(out) as archive:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import socket
 import subprocess
 import sys
@@ -29,12 +28,11 @@ wait -n && wait -n
 
 
 @pytest.fixture
-def machines(tmp_path, child_environment, fork_server):
+def machines(tmp_path, child_environment):
     """An environment with `workings`, and the commands that Slurm brings, on the path."""
     commands = tmp_path / "commands"
     commands.mkdir()
-    client = f'#!/bin/sh\nexec {shlex.join(fork_server.ready(child_environment()))} workings "$@"\n'
-    texts = {"workings": client, "scontrol": "#!/bin/sh\necho 127.0.0.1\nseq 20000\n", "srun": SRUN}
+    texts = {"scontrol": "#!/bin/sh\necho 127.0.0.1\nseq 20000\n", "srun": SRUN}
     for name, text in texts.items():
         (commands / name).write_text(text)
         (commands / name).chmod(0o755)

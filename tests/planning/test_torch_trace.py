@@ -18,12 +18,8 @@ pytest.importorskip("transformers")
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_forked: Any) -> Path:
-    """Where plans are kept; the child that traces is a forked one."""
-    def run(words: list[str], *, input: str, **unused: object) -> "subprocess.CompletedProcess[str]":  # noqa: A002
-        return run_forked(*words[1:], stdin=input, check=False)  # type: ignore[no-any-return]
-
-    monkeypatch.setattr(tracing_child.subprocess, "run", run)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where plans are kept."""
     monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path))
     return tmp_path / "plans"
 

@@ -54,14 +54,10 @@ def typed():
 
 
 @pytest.mark.parametrize(("page", "until"), [*typed()])
-def test_fences_run(page, until, tmp_path_factory, tmp_path, child_environment, fork_server, run_forked):
+def test_fences_run(page, until, tmp_path, child_environment, run_forked):
     # Examples are read from the page's own directory, as a reader at the root of the repository would.
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    programs = tmp_path_factory.mktemp("programs")
-    client = programs / "workings"  # what is typed runs as a forked child; see tests/fork_server.py
-    client.write_text(f'#!/bin/sh\nexec {shlex.join(fork_server.ready(child_environment()))} workings "$@"\n')
-    client.chmod(0o755)
-    path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]])
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = child_environment(PATH=path)
     lines = (ROOT / page).read_text("utf-8").splitlines()
     end = lines.index(until) if until else len(lines)

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.fork_server import ForkedChild
+from tests.children import ForkedChild
 from workings.data.generators import addition
 from workings.data.preferences import PreferencePair
 from workings.data.row_fields import lines_bytes
@@ -89,7 +89,7 @@ Start = Callable[[Path, str, Sequence[str]], Child]
 
 
 def in_fork(start_forked: Callable[..., ForkedChild]) -> Start:
-    """Children of the server of `tests.fork_server`, which has everything imported."""
+    """Forked children; see `tests.children`."""
     def start(out: Path, kill_at: str, words: Sequence[str]) -> Child:
         child = start_forked("-m", "tests.runs.killed_child", str(out), kill_at, *words, cwd=ROOT)
         said, error = child.communicate()

@@ -53,7 +53,6 @@ def test_a_probe_that_earns_what_it_should_not_is_named_with_its_reward(recipe, 
 
 
 @pytest.mark.parametrize("name", [pytest.param("random_", marks=pytest.mark.full), "counted", "hashed"])
-@pytest.mark.usefixtures("new_scoring_processes")  # forked ones have one seed of hashes
 def test_a_reward_that_is_not_the_same_twice_is_named(recipe, name):
     found = check(recipe, f"[{{scorer: answer, weight: 9e9}}, {{scorer: 'my.py:{name}'}}]")
     assert len(found.changed) == 1

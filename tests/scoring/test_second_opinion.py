@@ -41,8 +41,7 @@ def verify(one, other, timeout_seconds):
 """
 
 
-def test_one_that_hangs_leaves_the_score_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                  new_scoring_processes: None) -> None:
+def test_one_that_hangs_leaves_the_score_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a library of the same name that sleeps: what math-verify calculates for ever costs processor time."""
     (tmp_path / "math_verify.py").write_text(HANGS)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

@@ -34,7 +34,7 @@ def new_page() -> Iterator[NewPage]:
 
 
 @pytest.fixture(scope="module")
-def link(new_page: NewPage, tmp_path_factory: pytest.TempPathFactory, fork_server, child_environment) -> Iterator[str]:
+def link(new_page: NewPage, tmp_path_factory: pytest.TempPathFactory, child_environment) -> Iterator[str]:
     """The printed link of a page over the example's two runs and a run of every other kind."""
     folder = tmp_path_factory.mktemp("page") / "folder"
     with zipfile.ZipFile(EXAMPLE) as example:
@@ -47,7 +47,7 @@ def link(new_page: NewPage, tmp_path_factory: pytest.TempPathFactory, fork_serve
     # What is trained meanwhile sleeps between its steps: a real engine would take a core for all of the time.
     environment = child_environment(WORKINGS_CACHE=str(folder.with_name("cache")), PYTHONPATH=str(OTHER_PACKAGE),
                                     UNIGRAM_SECONDS="0.1")
-    words = [*fork_server.ready(environment), "workings", "ui", str(folder), "--port", "0", "--no-browser"]
+    words = [sys.executable, "-m", "workings", "ui", str(folder), "--port", "0", "--no-browser"]
     page = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=folder, env=environment)
     assert page.stdout is not None
     try:

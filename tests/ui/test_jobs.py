@@ -13,13 +13,6 @@ from starlette.testclient import TestClient
 from tests.runs.runs_helpers import OTHER_PACKAGE
 from tests.ui.making import client, two_runs
 from workings.record.phase import process_start
-from workings.ui import jobs
-
-
-@pytest.fixture(autouse=True)
-def forked(monkeypatch: pytest.MonkeyPatch, fork_server, child_environment) -> None:
-    """What the page starts is a forked child."""
-    monkeypatch.setattr(jobs, "PROGRAM", [*fork_server.ready(child_environment()), "workings"])
 
 
 def finished(page: TestClient, identity: str) -> dict[str, Any]:
