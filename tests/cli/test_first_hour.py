@@ -12,7 +12,7 @@ from workings import hints
 from workings.cli import output
 from workings.cli.main import app, main
 from workings.cli.output import COMMAND_GROUPS, as_typed, painted
-from workings.cli.verify import _text
+from workings.cli.verify import verification_text
 from workings.evidence.verify.result import Check, CheckVerdict, Verification
 from workings.hints import interpreter, pip_install
 
@@ -91,18 +91,18 @@ def verification(*verdicts: CheckVerdict, blocking=True) -> Verification:
 def test_a_good_record_is_one_line_and_a_bad_one_says_what_is_wrong():
     passed, failed, not_made = CheckVerdict.PASSED, CheckVerdict.FAILED, CheckVerdict.NOT_CHECKED
     good = verification(passed, not_made, blocking=False)
-    assert _text(good, verbose=False) == (
+    assert verification_text(good, verbose=False) == (
         "verified: runs/a, level 0 of 0: 1 checks passed, 0 failed, 1 not made; -v lists them\n"
         "root ab (of everything here)")
-    assert _text(good, verbose=True).splitlines()[:4] == [
+    assert verification_text(good, verbose=True).splitlines()[:4] == [
         "passed       integrity.0: said", "not checked  integrity.1: said", "", "a claim"]
-    bad = _text(verification(passed, failed), verbose=False).splitlines()
+    bad = verification_text(verification(passed, failed), verbose=False).splitlines()
     assert bad[0] == "FAILED       integrity.1: said"
     assert bad[1].startswith("FAILED: runs/a, no level of 0: ")
-    missing = _text(verification(passed, not_made), verbose=False).splitlines()
+    missing = verification_text(verification(passed, not_made), verbose=False).splitlines()
     assert missing[0] == "not checked  integrity.1: said"
     assert missing[1].startswith("not reached: runs/a")
     checks = tuple(Check(id=f"form.{level}", level=level, verdict=passed, text="said") for level in (0, 1))
     unevaluated = Verification(path="runs/a", checks=checks, asked_level=2, root="ab", claims=())
-    assert _text(unevaluated, verbose=False).splitlines()[0] == (
+    assert verification_text(unevaluated, verbose=False).splitlines()[0] == (
         "not checked  level 2: nothing is here that it could check, such as an evaluation")

@@ -102,10 +102,10 @@ def test_an_array_streams_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     records = [{"question": f"Frage {number} ü 漢", "answer": "x" * number + "\n#### 2"} for number in range(200)]
     path = written(tmp_path, json.dumps(records, ensure_ascii=False, indent=1).encode(), "file.json")
     for size in (1, 7, 64, 1 << 20):
-        monkeypatch.setattr(sources, "_CHUNK_BYTES", size)
+        monkeypatch.setattr(sources, "CHUNK_BYTES", size)
         assert [record.value for record in open_file(path).records(lambda _: None)] == records
     numbers = written(tmp_path, b"[12, -3.5e2 , true]", "numbers.json")
-    monkeypatch.setattr(sources, "_CHUNK_BYTES", 1)
+    monkeypatch.setattr(sources, "CHUNK_BYTES", 1)
     assert [record.value for record in open_file(numbers).records(lambda _: None)] == [12, -350.0, True]
 
 
@@ -188,7 +188,7 @@ def test_rejects_of_an_earlier_import_do_not_stay(tmp_path: Path) -> None:
 
 
 def test_the_number_of_different_reasons_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workings.data.importing.run._MAX_REASONS", 2)
+    monkeypatch.setattr("workings.data.importing.run.MAX_REASONS", 2)
     result = run(written(tmp_path, b"1\n[1]\ntrue\n2\n"))
     assert dict(result.reasons) == {"a record must be an object, not a number": 2,
                                     "a record must be an object, not a list": 1, "other reasons": 1}

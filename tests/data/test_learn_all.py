@@ -83,7 +83,7 @@ def test_exactly_the_assistants_turns_are_learned_and_nothing_else_changes(case:
 def test_masks_agree_with_those_of_transformers() -> None:
     transformers = pytest.importorskip("transformers")
     template = qwen(QWEN)
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=template.tokenizer._backend, chat_template=QWEN)
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=template.tokenizer.backend, chat_template=QWEN)
     for trace in (TALK, *TALKS[:3]):
         messages = [{"role": role, "content": text} for role, text in
                     [*(turn[:2] for turn in trace.history), ("user", trace.prompt), ("assistant", trace.answer)]]
@@ -216,7 +216,7 @@ def test_a_tokenizer_that_loses_an_earlier_turn_is_caught() -> None:
     from tokenizers import normalizers
 
     lossy = train_tokenizer(["abc 123"], 300)
-    lossy._backend.normalizer = normalizers.Sequence([normalizers.Replace("7", ""), normalizers.Replace(" ", "▁")])
+    lossy.backend.normalizer = normalizers.Sequence([normalizers.Replace("7", ""), normalizers.Replace(" ", "▁")])
     talk = Trace(id="x", prompt="p", steps=(), answer="2", history=(("user", "q"), ("assistant", "17")))
     template = ChatTemplate.for_config("gemma", lossy)
     assert rows_of(template, talk, learn="last").learned_turns == 1

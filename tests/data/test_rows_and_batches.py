@@ -108,7 +108,7 @@ def test_a_tokenizer_that_loses_the_answer_is_caught() -> None:
     from workings.models.tokenizer_training import train_tokenizer
 
     lossy = train_tokenizer(["abc 123"], 300)
-    lossy._backend.normalizer = normalizers.Sequence([normalizers.Replace("2", ""), normalizers.Replace(" ", "▁")])
+    lossy.backend.normalizer = normalizers.Sequence([normalizers.Replace("2", ""), normalizers.Replace(" ", "▁")])
     with pytest.raises(RequestError, match="do not hold '72'"):
         build_rows([Trace(id="x", prompt="p", steps=(), answer="72")], lossy,
                    ChatTemplate.for_config("gemma", lossy), config(reasoning="answer_only"))

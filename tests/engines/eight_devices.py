@@ -104,9 +104,9 @@ def adapters(method: str, folder: Path) -> dict:
         else:
             e.save(state, folder)
             found["later"] = curve(e, state, 2, 5)[1]
-            places = e._shardings["params"]["layers"]
+            places = e.shardings["params"]["layers"]
             found["places"] = {name: list(place.shard_shape(x.shape)) for (name, place), x in
-                               zip(places.items(), e._abstract["params"]["layers"].values(), strict=True)}
+                               zip(places.items(), e.abstract_state["params"]["layers"].values(), strict=True)}
     return found
 
 

@@ -229,10 +229,10 @@ def test_another_formula_keeps_its_own_operations() -> None:
 
     assert layers.norm_offset(HalfRMSNorm) is None
     assert layers.norm_offset(torch.nn.LayerNorm) is None
-    assert not layers._is_gated(SumMLP)
+    assert not layers.is_gated(SumMLP)
     assert layers.gate_kind(torch.nn.functional.relu) == ""
     assert layers.gate_kind(torch.nn.functional.silu) == operations.SILU
-    assert not layers._turns(lambda q, k, cos, sin: (q, k))
+    assert not layers.is_rotation(lambda q, k, cos, sin: (q, k))
 
 
 @pytest.mark.parametrize("place", ["a trace", "a model without memory"])
@@ -240,14 +240,14 @@ def test_a_formula_is_judged_alike_wherever_it_is_first_asked_for(place: str) ->
     """The answer is kept for the whole process, so that one of a trace would change what a run computes."""
     made = TorchEngine.open(request(tiny_shape("gemma3"))).init(0).model
     mlp = next(type(each) for each in made.modules() if type(each).__name__.endswith("MLP"))
-    layers._is_gated.cache_clear()
+    layers.is_gated.cache_clear()
     try:
         with FakeTensorMode() if place == "a trace" else torch.device("meta"):
-            assert layers._is_gated(mlp)
+            assert layers.is_gated(mlp)
             assert layers.gate_kind(torch.nn.functional.silu) == operations.SILU
-            assert layers._turns(lambda q, k, cos, sin: [operations.rotate(x, cos, sin) for x in (q, k)])
+            assert layers.is_rotation(lambda q, k, cos, sin: [operations.rotate(x, cos, sin) for x in (q, k)])
     finally:
-        layers._is_gated.cache_clear()
+        layers.is_gated.cache_clear()
 
 
 def test_a_step_of_a_float32_model_with_bf16_products_takes_the_kernels_everywhere() -> None:

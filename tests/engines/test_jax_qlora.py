@@ -64,11 +64,11 @@ def test_codes_scales_and_values_are_bitsandbytes(size: tuple[int, int], dtype: 
 
 
 def test_both_ways_to_look_up_a_level_agree() -> None:
-    from workings.engines.jax.nf4 import LEVELS, _by_selection, _by_table
+    from workings.engines.jax.nf4 import LEVELS, by_selection, by_table
 
     codes = jnp.arange(16)
-    np.testing.assert_array_equal(_by_selection(codes), LEVELS)
-    np.testing.assert_array_equal(_by_table(codes), LEVELS)
+    np.testing.assert_array_equal(by_selection(codes), LEVELS)
+    np.testing.assert_array_equal(by_table(codes), LEVELS)
 
 
 def losses(engine: JaxEngine, state: Any, steps: int = 6) -> tuple[Any, list[float]]:

@@ -126,7 +126,7 @@ def test_a_step_of_cross_entropy_says_none(name: str) -> None:
     assert engine.step(state, random_batch(asked.shape), 1e-3)[1].log_probs is None
     if name == "jax":  # nor has its program such an output
         outputs = jax.tree.leaves(engine.compiled_step(random_batch(asked.shape)).output_shardings)
-        assert len(outputs) == len(jax.tree.leaves(engine._abstract)) + 1
+        assert len(outputs) == len(jax.tree.leaves(engine.abstract_state)) + 1
 
 
 @pytest.mark.slow

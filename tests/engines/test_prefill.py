@@ -109,9 +109,9 @@ def test_a_prompt_that_is_read_once_has_the_completions_of_one_that_is_read_for_
 def test_each_prompt_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = TorchEngine.open(request(tiny_shape()))
     state, read = engine.init(0), []
-    inner = generate._prefill
-    monkeypatch.setattr(generate, "_prefill", lambda spec, model, tokens, *others: read.append(tokens.shape) or inner(
-        spec, model, tokens, *others))
+    inner = generate.read_prompts
+    monkeypatch.setattr(generate, "read_prompts", lambda spec, model, tokens, *others: (
+        read.append(tokens.shape), inner(spec, model, tokens, *others))[1])
     prompts = [[number + 1] * (number % 3 + 1) for number in range(40) for _ in range(6)]
     asked: dict[str, Any] = {"max_new_tokens": 2, "stop_ids": [], "temperature": 1.0, "seeds": range(240)}
     assert len(engine.sample(state, prompts, **asked)) == 240

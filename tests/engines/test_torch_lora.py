@@ -191,7 +191,7 @@ def test_four_bits_on_a_device_are_held_against_those_on_a_cpu(monkeypatch: pyte
     cpu = torch.device("cpu")
     four_bit.difference_from_cpu.cache_clear()
     assert four_bit.difference_from_cpu(cpu) == ""
-    right, calls = four_bit._tried, []
+    right, calls = four_bit.on_device, []
 
     def other(change: Callable[[dict[str, torch.Tensor]], None]) -> Callable[..., dict[str, torch.Tensor]]:
         def tried(*arguments: object) -> dict[str, torch.Tensor]:
@@ -203,10 +203,10 @@ def test_four_bits_on_a_device_are_held_against_those_on_a_cpu(monkeypatch: pyte
         return tried
 
     try:
-        monkeypatch.setattr(four_bit, "_tried", other(lambda found: found["codes"][:3].add_(1)))
+        monkeypatch.setattr(four_bit, "on_device", other(lambda found: found["codes"][:3].add_(1)))
         four_bit.difference_from_cpu.cache_clear()
         assert "3 of 3072 bytes differ" in four_bit.difference_from_cpu(cpu)
-        monkeypatch.setattr(four_bit, "_tried", other(lambda found: found["values"].neg_()))
+        monkeypatch.setattr(four_bit, "on_device", other(lambda found: found["values"].neg_()))
         four_bit.difference_from_cpu.cache_clear()
         with pytest.raises(DeviceError, match="comes back off by"):
             four_bit.difference_from_cpu(cpu)

@@ -78,8 +78,8 @@ def test_gemma2_prompts_are_never_padded() -> None:
 
     prompts = [[1, 2, 3], [4, 5], [6, 7, 8], [9]]
     gemma2 = TunixEngine.open(request(tiny_shape("gemma2", query_scale=0.0)))
-    assert gemma2._batches(prompts) == [([0, 2], 3), ([1], 2), ([3], 1)]
-    assert TunixEngine.open(ASKED)._batches(prompts) == [([3, 1, 0, 2], 16)]
+    assert gemma2.prompt_batches(prompts) == [([0, 2], 3), ([1], 2), ([3], 1)]
+    assert TunixEngine.open(ASKED).prompt_batches(prompts) == [([3, 1, 0, 2], 16)]
 
 
 def test_accumulation_is_refused_because_it_would_weigh_rows_wrongly() -> None:

@@ -67,7 +67,7 @@ def verdict(a: Path, b: Path) -> tuple[str, str]:
     # Units are changed behind their seals here, so the sums are not asked.
     records = [EvaluationRecord(path) for path in (a, b)]
     for record in records:
-        object.__setattr__(record, "results", lambda own=record: own._read[0])
+        object.__setattr__(record, "results", lambda own=record: own.reading[0])
     comparison = compare_records(*records)
     return comparison.verdict, comparison.sentence
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.evidence import walk
-from workings.evidence.verify.checks.data_order import _next_position, batches_of, planned_steps
+from workings.evidence.verify.checks.data_order import batches_of, next_position, planned_steps
 from workings.evidence.verify.load import load
 from workings.record.attempts import line_digest
 from workings.record.canonical import line
@@ -449,7 +449,7 @@ def another_seed_told_everywhere(files: Files) -> None:
         state = json.loads(files[folder + "state.json"])
         done = state["step"]
         state["facts"] |= {name: sum(row[name] for row in lines[:done]) for name in sums} | {
-            "position": _next_position(steps[done - 1][1].at, batches_of(unit)).to_json()}
+            "position": next_position(steps[done - 1][1].at, batches_of(unit)).to_json()}
         files[folder + "state.json"] = line(state)
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.evidence import reseal
 from tests.record import synthetic
 from workings.evidence.verify import verify
-from workings.evidence.verify.checks.attempts import _order_problems
+from workings.evidence.verify.checks.attempts import order_problems
 from workings.record import attempts
 
 
@@ -94,7 +94,7 @@ def test_each_start_names_its_own_line(named: tuple[str | None, str | None], wor
     lines = {"early": {"started_at": EARLY}, "late": {"started_at": LATE}}
     events = [{"kind": kind, "time": time} | ({} if line is None else {"attempt": line})
               for kind, time, line in zip(("started", "resumed"), (EARLY, LATE), named, strict=True)]
-    problems = "; ".join(_order_problems(SimpleNamespace(events=events, starts=events), lines))
+    problems = "; ".join(order_problems(SimpleNamespace(events=events, starts=events), lines))
     assert (words in problems) if words else not problems
 
 

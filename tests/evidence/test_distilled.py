@@ -38,12 +38,12 @@ def another_log_prob(run: Path) -> None:
     """The teacher is said to have found a token half a nat likelier."""
     def change(value: dict[str, Any]) -> dict[str, Any]:
         count = learned_tokens(value)
-        from_trainer, from_sampler, sampler = (rollout_json._unpack(value[name], count) for name in (
+        from_trainer, from_sampler, sampler = (rollout_json.unpack_integers(value[name], count) for name in (
             "reference_bits_from_trainer", "trainer_log_probs", "sampler_log_probs"))
         trainer = from_sampler + sampler
         said = (from_trainer + trainer).view("<f4").copy()
         said[np.argmin(said)] += np.float32(0.5)  # an unlikely one: a log probability stays below 0
-        return value | {"reference_bits_from_trainer": rollout_json._pack(said.view("<i4") - trainer)}
+        return value | {"reference_bits_from_trainer": rollout_json.pack_integers(said.view("<i4") - trainer)}
     reseal.edit_json(run / FIRST, change)
 
 
@@ -64,8 +64,8 @@ def another_log_prob_thoroughly(run: Path) -> None:
         batch = batch_of(rollout, 0, RolloutShape.from_recipe(recipe, algorithm, fsdp=1, pad_id=0), algorithm)
         logged[0] |= arithmetic.rollout_metrics(rollout, ()) | {"batch_digest": digest_of(batch)}
         # The loss as well: the forger computes what the verifier will.
-        logged[0] |= {name: value for name, value, _ in update_metrics._expected(
-            algorithm.objective, update_metrics._log_probs(rollout, batch), batch)}
+        logged[0] |= {name: value for name, value, _ in update_metrics.expected_metrics(
+            algorithm.objective, update_metrics.trainer_log_probs(rollout, batch), batch)}
         return logged
     reseal.edit_lines(run / "train/metrics.jsonl", follow)
     losses = [json.loads(line)["loss"] for line in (run / "train/metrics.jsonl").read_text().splitlines()]

@@ -38,20 +38,20 @@ def change_rollout(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], 
 
 
 def another_token(value: dict[str, Any]) -> None:
-    tokens = rollout_json._unpack(value["tokens"], sum(value["lengths"])).copy()
+    tokens = rollout_json.unpack_integers(value["tokens"], sum(value["lengths"])).copy()
     # In a group that was learned from: another token of one that was left out shows only when it is drawn again.
     tokens[sum(value["lengths"][:4 * value["kept"].index(True)]) + 3] += 1
-    value["tokens"] = rollout_json._pack(tokens)
+    value["tokens"] = rollout_json.pack_integers(tokens)
 
 
 def surer_when_drawn(value: dict[str, Any]) -> None:
     learned = sum(length + (stop >= 0) for length, stop in zip(value["lengths"], value["stop_tokens"], strict=True))
-    bits = rollout_json._unpack(value["sampler_log_probs"], learned).copy()
+    bits = rollout_json.unpack_integers(value["sampler_log_probs"], learned).copy()
     first = 4 * value["kept"].index(True)
     before = sum(length + (stop >= 0) for length, stop in zip(value["lengths"][:first], value["stop_tokens"][:first],
                                                               strict=True))
     bits[before] = np.float32(-0.01).view(np.int32)
-    value["sampler_log_probs"] = rollout_json._pack(bits)
+    value["sampler_log_probs"] = rollout_json.pack_integers(bits)
 
 
 def trainer_agrees_more(value: dict[str, Any]) -> None:
@@ -59,7 +59,7 @@ def trainer_agrees_more(value: dict[str, Any]) -> None:
     size = len(value["lengths"]) // len(value["kept"])
     learned = sum(value["lengths"][at] + (value["stop_tokens"][at] >= 0)
                   for number in kept for at in range(number * size, (number + 1) * size))
-    value["trainer_log_probs"] = rollout_json._pack(np.zeros(learned, np.int32))
+    value["trainer_log_probs"] = rollout_json.pack_integers(np.zeros(learned, np.int32))
 
 
 def leave_out_the_first_group(value: dict[str, Any]) -> None:
@@ -76,12 +76,12 @@ def no_stop_token(run: Path) -> None:
         kept = [x for number, sample in enumerate(drawn)
                 for x in (sample.completion.log_probs[:-1] if number == at else sample.completion.log_probs)]
         value["stop_tokens"][at] = -1
-        value["sampler_log_probs"] = rollout_json._pack(np.array(kept, "<f4").view("<i4"))
+        value["sampler_log_probs"] = rollout_json.pack_integers(np.array(kept, "<f4").view("<i4"))
         said = np.concatenate([x[:-1] if sample is drawn[at] else x for (_, sample), x in
                                zip(rollout.trained_samples, rollout.trainer_log_probs, strict=True)])
         learned = [x for _, sample in rollout.trained_samples
                    for x in (sample.completion.log_probs[:-1] if sample is drawn[at] else sample.completion.log_probs)]
-        value["trainer_log_probs"] = rollout_json._pack(said.view("<i4") - np.array(learned, "<f4").view("<i4"))
+        value["trainer_log_probs"] = rollout_json.pack_integers(said.view("<i4") - np.array(learned, "<f4").view("<i4"))
         return value
     reseal.edit_json(run / FIRST, change)
 

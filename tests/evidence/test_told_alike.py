@@ -11,7 +11,7 @@ from tests.evidence import told_alike, walk
 from tests.evidence.lies import edit, put, rows
 from tests.evidence.lies_elsewhere import recipe_everywhere
 from tests.evidence.trained import score_here, trained_files
-from workings.cli.verify import _text as verify_text
+from workings.cli.verify import verification_text as verify_text
 
 SOME = 6
 """Lies of each kind that are told here."""

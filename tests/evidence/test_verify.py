@@ -10,7 +10,7 @@ import pytest
 
 from tests.evidence.reseal import change_config, edit_json, edit_manifest, reseal
 from tests.record import synthetic
-from workings.cli.verify import _text as verify_text
+from workings.cli.verify import verification_text as verify_text
 from workings.errors import RequestError
 from workings.evidence.verify import CheckVerdict, Verification, verify
 from workings.evidence.verify.record import Record

@@ -40,8 +40,8 @@ R1 = """{{ bos_token }}{% for message in messages %}{% if message.role == 'assis
 def tokenizer(controls: tuple[str, ...] = (), **settings: object) -> Tokenizer:
     """A small tokenizer with more control tokens and other settings."""
     base = train_tokenizer(["What is 1+1?", "1+1=2"], 400)
-    base._backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in controls])
-    return Tokenizer(base._backend, settings or base.settings)
+    base.backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in controls])
+    return Tokenizer(base.backend, settings or base.settings)
 
 
 def llama(**settings: object) -> ChatTemplate:

@@ -18,7 +18,7 @@ FAMILY = replace(
 def install(monkeypatch, folder: Path, package: str = "toys", **families: str) -> None:
     """As if a package were installed whose entry points bring these families, until the test ends."""
     registry.families()
-    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    monkeypatch.setattr(registry, "registered", dict(registry.registered))
     info = folder / f"{package}-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")

@@ -14,7 +14,7 @@ from workings.config.families import FAMILIES, TEMPLATES
 from workings.config.load import check_recipe, load_recipe, recipe_schema
 from workings.config.model import ShapeConfig
 from workings.errors import RequestError
-from workings.evidence.pack.licences import _model
+from workings.evidence.pack.licences import model_facts
 from workings.models import registry
 from workings.models.registry import families, find_family, register
 from workings.models.shape import ModelShape
@@ -69,7 +69,7 @@ def test_a_config_without_a_window_is_refused_where_layers_slide():
 
 @pytest.mark.parametrize("key", ["name", "model_type"])
 def test_two_families_of_one_name_are_refused(key, monkeypatch):
-    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(registry, "registered", {})
     llama = find_family("llama")
     assert register(llama) is llama
     with pytest.raises(RequestError, match=f"llama and .*, both with {key} 'llama'"):
@@ -119,7 +119,7 @@ def test_a_directory_names_its_family_by_model_type(monkeypatch, tmp_path):
 ])
 def test_what_a_package_may_not_bring(points, said, monkeypatch, tmp_path):
     install(monkeypatch, tmp_path, **points)
-    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(registry, "registered", {})
     with pytest.raises(RequestError, match=said):
         find_family(next(iter(points)))
 
@@ -148,14 +148,14 @@ def test_a_shape_outlives_its_package():
 def test_licences_are_those_of_the_family(family, licence, monkeypatch, tmp_path):
     install(monkeypatch, tmp_path, toy=TOY)
     run = SimpleNamespace(manifest=SimpleNamespace(weight_digests={}, model_id="a/b", architecture=family, facts={}))
-    assert _model(run)["licence"] == licence
+    assert model_facts(run)["licence"] == licence
 
 
 def test_converted_weights_have_the_licence_of_their_file():
     facts = {"converted_from": {"licence": "Apache-2.0"}}
     run = SimpleNamespace(manifest=SimpleNamespace(weight_digests={}, model_id="package:a", architecture="llama",
                                                    facts=facts))
-    assert _model(run) == {"id": "package:a", "licence": "Apache-2.0"}
+    assert model_facts(run) == {"id": "package:a", "licence": "Apache-2.0"}
 
 
 def test_an_engine_that_cannot_run_a_family_says_which_can():

@@ -82,5 +82,5 @@ def test_the_formula_equals_the_compilers_count_to_two_percent(family: str) -> N
     engine = JaxEngine.open(request(shape))
     batch = random_batch(shape, rows=2, length=64)
     program = jax.jit(lambda params, arrays: gradients(engine.spec, params, arrays, batch.divisor))
-    counted = program.lower(engine._abstract["params"], batch.arrays).compile().cost_analysis()["flops"]
+    counted = program.lower(engine.abstract_state["params"], batch.arrays).compile().cost_analysis()["flops"]
     assert step_operations(shape, [64, 64], square=True) == pytest.approx(counted, rel=0.02)

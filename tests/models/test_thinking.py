@@ -73,7 +73,7 @@ def test_other_models_are_refused(name: str, source: str, marks: tuple[str, ...]
 
 
 def test_marks_that_are_published_as_ordinary_tokens_are_marks_all_the_same() -> None:
-    backend = tokenizer(MARKS)._backend
+    backend = tokenizer(MARKS).backend
     text = backend.to_str()
     for mark in MARKS:
         at = text.index(f'"content":"{mark}"')
@@ -112,7 +112,7 @@ def test_token_by_token_what_the_published_template_gives(name: str, system: str
         pytest.skip("trl is not installed, or too old to have Gemma 4's template")
     transformers = pytest.importorskip("transformers")
     tokens = tokenizer(MARKS, bos_token="<bos>", eos_token="<eos>", chat_template=published.read_text("utf-8"))
-    theirs = transformers.PreTrainedTokenizerFast(tokenizer_object=tokens._backend, bos_token="<bos>",
+    theirs = transformers.PreTrainedTokenizerFast(tokenizer_object=tokens.backend, bos_token="<bos>",
                                                   chat_template=tokens.chat_template)
     trace = replace(TRACE, history=((("system", system),) if system else ()) + (
         ("user", "1+1?"), ("assistant", "<|channel>thought\nhm\n<channel|>2")))

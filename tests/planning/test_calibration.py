@@ -7,27 +7,27 @@ import pytest
 from tests.engines.tiny import request, tiny_shape
 from workings.models.batch import BatchShape
 from workings.planning import calibration
-from workings.planning.calibration import _at_depth, _depths, _measure, calibrated_throughput
+from workings.planning.calibration import at_depth, calibrated_throughput, measure, measured_depths
 from workings.planning.run_time import step_operations
 
 DEEP = tiny_shape(layers=12)
 
 
 def test_a_straight_line_leads_to_the_whole_model() -> None:
-    assert _at_depth({1: 2.0, 9: 6.0}, 30) == pytest.approx(16.5)
-    assert _at_depth({9: 6.0}, 9) == 6.0
+    assert at_depth({1: 2.0, 9: 6.0}, 30) == pytest.approx(16.5)
+    assert at_depth({9: 6.0}, 9) == 6.0
     # Noise cannot make a deeper model faster.
-    assert _at_depth({1: 2.0, 9: 1.9}, 30) == 2.0
+    assert at_depth({1: 2.0, 9: 1.9}, 30) == 2.0
 
 
 def test_depths_are_whole_periods_of_the_layers_pattern() -> None:
-    assert _depths(DEEP) == (1, 9)
-    assert _depths(replace(tiny_shape("gemma3", layers=26), sliding_pattern=6)) == (6, 18)
-    assert _depths(tiny_shape(layers=3)) == (3,)
+    assert measured_depths(DEEP) == (1, 9)
+    assert measured_depths(replace(tiny_shape("gemma3", layers=26), sliding_pattern=6)) == (6, 18)
+    assert measured_depths(tiny_shape(layers=3)) == (3,)
 
 
 def test_the_engines_own_step_is_measured() -> None:
-    found = _measure({"request": request(DEEP).to_json(), "engine": "torch", "rows": 2, "positions": 24,
+    found = measure({"request": request(DEEP).to_json(), "engine": "torch", "rows": 2, "positions": 24,
                       "supervised": 0.5})
     assert sorted(found) == [1, 9]
     assert all(seconds > 0 for seconds in found.values())

@@ -63,8 +63,8 @@ def test_the_nearest_plan_is_what_a_person_would_do(name, model, machine, asked,
 
 def test_another_method_is_called_another_experiment():
     lora = SimpleNamespace(overrides=("method={name: lora}", "precision.rounding=nearest"), rows=8, source="compiled")
-    assert "another experiment" in search._nearest_remarks(lora, 8)[1]
-    assert len(search._nearest_remarks(SimpleNamespace(overrides=(ADAFACTOR,), rows=8, source="compiled"), 8)) == 1
+    assert "another experiment" in search.nearest_remarks(lora, 8)[1]
+    assert len(search.nearest_remarks(SimpleNamespace(overrides=(ADAFACTOR,), rows=8, source="compiled"), 8)) == 1
 
 
 @pytest.mark.parametrize(("name", "target", "shipped"), [

@@ -36,14 +36,14 @@ def test_the_pass_takes_at_most_a_third_of_the_steps() -> None:
 
 def test_the_search_keeps_pairs_whole() -> None:
     target = find_target("v5e-8")
-    assert search._micro_batch(pairs(), target) == {"batch.micro_batch": 2, "batch.accumulation": 4}
-    assert search._micro_batch(pairs(batch={"micro_batch": 2}), target) == {}
-    assert search._micro_batch(recipe(batch={"micro_batch": 2}), target) == {
+    assert search.halved_micro_batch(pairs(), target) == {"batch.micro_batch": 2, "batch.accumulation": 4}
+    assert search.halved_micro_batch(pairs(batch={"micro_batch": 2}), target) == {}
+    assert search.halved_micro_batch(recipe(batch={"micro_batch": 2}), target) == {
         "batch.micro_batch": 1, "batch.accumulation": 2}
     # Eight rows over eight devices would be half a pair on each: the global batch grows instead.
     one = pairs(batch={"micro_batch": 8}, mesh={"fsdp": 1})
-    assert search._all_devices(one, target) == {"mesh.fsdp": "auto"}
-    assert search._all_devices(pairs(batch={"micro_batch": 16}, mesh={"fsdp": 1}), target)["batch.micro_batch"] == 2
+    assert search.on_all_devices(one, target) == {"mesh.fsdp": "auto"}
+    assert search.on_all_devices(pairs(batch={"micro_batch": 16}, mesh={"fsdp": 1}), target)["batch.micro_batch"] == 2
 
 
 def test_pairs_are_counted_where_the_file_is_here(tmp_path: Any) -> None:

@@ -23,7 +23,7 @@ from workings.planning.recipe_changes import overrides_between, with_changes
 from workings.planning.search import candidates
 from workings.planning.step_memory import largest_phase_parts
 from workings.runs.plan import plan
-from workings.runs.plan_write import _make_paths_relative, write_nearest
+from workings.runs.plan_write import make_paths_relative, write_nearest
 
 
 @pytest.fixture
@@ -285,5 +285,5 @@ def test_a_teacher_beside_the_recipe_is_found_from_where_its_plan_is_written(tmp
     (tmp_path / "mine" / "teacher").mkdir(parents=True)
     values = {"algorithm": {"name": "distill", "teacher": "teacher"}}
     loaded = SimpleNamespace(path=lambda name: tmp_path / "mine" / name)
-    _make_paths_relative(values, loaded, tmp_path)
+    make_paths_relative(values, loaded, tmp_path)
     assert values["algorithm"]["teacher"] == "mine/teacher"

@@ -16,7 +16,7 @@ from workings.planning.plan import make_plan
 from workings.planning.recipe_changes import with_changes
 from workings.planning.reference_and_teacher import TEACHER, model_weight_bytes, with_resident, with_teacher
 from workings.planning.run_time import estimate_run_time
-from workings.planning.search import _teacher, estimated_programs, plan_with_nearest
+from workings.planning.search import estimated_programs, plan_with_nearest, smaller_teacher
 from workings.runs.plan import plan
 from workings.ways.teacher_request import TeacherModel, teacher_request
 
@@ -112,10 +112,10 @@ def test_a_teacher_that_does_not_fit_is_stored_in_fewer_bits():
     assert found.nearest is not None
     assert found.nearest.overrides == ("algorithm.teacher_precision=bf16",)
     for precision, fewer in (("bf16", "int8"), ("int8", "nf4")):
-        words = _teacher(with_changes(STUDENT, {"algorithm.teacher_precision": precision}), find_target("t4"))
+        words = smaller_teacher(with_changes(STUDENT, {"algorithm.teacher_precision": precision}), find_target("t4"))
         assert words == {"algorithm.teacher_precision": fewer}
-    assert _teacher(with_changes(STUDENT, {"algorithm.teacher_precision": "nf4"}), find_target("t4")) == {}
-    assert _teacher(recipe(), find_target("t4")) == {}
+    assert smaller_teacher(with_changes(STUDENT, {"algorithm.teacher_precision": "nf4"}), find_target("t4")) == {}
+    assert smaller_teacher(recipe(), find_target("t4")) == {}
 
 
 @pytest.mark.usefixtures("no_compiler")

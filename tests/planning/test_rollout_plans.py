@@ -211,13 +211,9 @@ def test_every_program_of_rewards_on_machines_that_are_not_here(target, compiler
     assert found.verdict.peak_bytes == max(found.peaks.values())
 
 
-def test_programs_of_rewards_are_traced(run_forked, monkeypatch, tmp_path):
+def test_programs_of_rewards_are_traced(monkeypatch, tmp_path):
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    from workings.engines.torch.trace import target as tracing_child
-
-    monkeypatch.setattr(tracing_child.subprocess, "run", lambda words, **given: run_forked(
-        *words[1:], stdin=given["input"], check=False))
     monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path))
     asked = rewarded(engine="torch", device="gpu")
     found = make_plan(asked, shape(), find_target("t4"))

@@ -59,7 +59,7 @@ class Killer:
     def _tear(self, frame: FrameType, argument: Any) -> None:
         if argument.__name__ == "write" and frame.f_code.co_name == "append_bytes":
             data: bytes = frame.f_locals["data"]
-            self._write(frame.f_locals["self"]._descriptor, data[:len(data) // 2])
+            self._write(frame.f_locals["self"].descriptor, data[:len(data) // 2])
 
 
 def tell(text: str) -> None:

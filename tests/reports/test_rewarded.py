@@ -44,7 +44,7 @@ def test_an_outline_ends_before_the_tokens(tmp_path: Path, monkeypatch: pytest.M
     expected = read_outline(run, 1)
     path.write_bytes(whole[:whole.index(b'"sampler_log_probs"') + 40])
     for size in (7, 64 * 1024):  # a chunk may end anywhere
-        monkeypatch.setattr("workings.reports.rollouts._CHUNK", size)
+        monkeypatch.setattr("workings.reports.rollouts.CHUNK", size)
         assert read_outline(run, 1) == expected
     path.write_text(json.dumps(dict(reversed(json.loads(whole).items()))))
     assert read_outline(run, 1) == expected, "in another order"

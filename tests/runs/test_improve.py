@@ -21,13 +21,13 @@ COMMAND = """
 import sys
 from workings.__main__ import run
 from workings.record.reader import RunRecord
-from workings.runs.improve import _Steps
-plain = _Steps._seconds
+from workings.runs.improve import ImprovementSteps
+plain = ImprovementSteps.measured_seconds
 def as_long_as_two_runs(steps):
     # What it really took would be thousands of steps of a run that takes no time, and more on a busy machine.
     print("seconds of all parts:", plain(steps), file=sys.stderr)
     return 2 * RunRecord.open(steps.folder.run(0)).manifest.training_seconds
-_Steps._seconds = as_long_as_two_runs
+ImprovementSteps.measured_seconds = as_long_as_two_runs
 sys.argv[0] = "workings"
 run()
 """
@@ -72,7 +72,7 @@ def test_what_was_begun_does_not_go_on_with_other_data(tmp_path, monkeypatch, na
     def stopped(steps):
         raise Interrupted("stopped")
 
-    monkeypatch.setattr("workings.runs.improve._Steps.all", stopped)
+    monkeypatch.setattr("workings.runs.improve.ImprovementSteps.all", stopped)
     with pytest.raises(Interrupted):
         improve(str(recipe), tmp_path / "out", request=request(tmp_path))
     file = tmp_path / f"{name}.jsonl"

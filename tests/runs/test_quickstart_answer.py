@@ -18,7 +18,7 @@ OTHER = "other"
 
 def test_complete_runs_are_used_and_an_unfinished_one_is_resumed(tmp_path: Path,
                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe, said, trained = tiny._recipe(WITH_STEPS, 17, "tags", ()), [], []
+    recipe, said, trained = tiny.tiny_recipe(WITH_STEPS, 17, "tags", ()), [], []
     done = synthetic.sealed_run(tmp_path / "runs" / WITH_STEPS, name=WITH_STEPS)
 
     def train(recipe: str, out: Path, *, resume: bool) -> SimpleNamespace:

@@ -19,11 +19,11 @@ import json, shutil, sys
 from pathlib import Path
 from workings.publish.export import export_run
 from workings.runs.quickstarts import tiny_rewards as quickstart
-asked, constant, imitating = [], quickstart._constant, quickstart._imitating
+asked, constant, imitating = [], quickstart.constant_rate, quickstart.imitating_arm
 # As many seconds are hundreds of steps after so few updates, and more the busier the machine is.
-quickstart._constant = lambda training, steps: constant(training, asked.append(steps) or 8)
+quickstart.constant_rate = lambda training, steps: constant(training, asked.append(steps) or 8)
 # All others begin with the first one's model.
-quickstart._imitating = lambda name, seed, words: imitating(
+quickstart.imitating_arm = lambda name, seed, words: imitating(
     name, seed, [*(["model.shape.layers=1"] if name == quickstart.START else []), *words])
 out, said = Path(sys.argv[1]), []
 def found():

@@ -166,7 +166,7 @@ def test_a_teacher_may_have_tokens_and_rows_of_its_own(recipe):
     teacher = find_teacher(loaded, tokenizer, shape)
     assert teacher.shape.width == 16
     more = Tokenizer.load(recipe.parent / "teacher" / "config" / "tokenizer")
-    more._backend.add_tokens(["<picture>"])
+    more.backend.add_tokens(["<picture>"])
     assert more.digest != tokenizer.digest
     wider = replace(teacher.shape, vocab_size=more.vocab_size)
     refuse_other_vocabulary(replace(teacher, tokenizer=more, shape=wider), tokenizer, shape)

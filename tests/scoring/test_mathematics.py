@@ -82,7 +82,7 @@ def test_a_dropped_end_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
         compute()
         return False
 
-    monkeypatch.setattr(mathematics, "_asked", asked)
+    monkeypatch.setattr(mathematics, "asked_libraries", asked)
     with pytest.raises(TimeoutError, match="needed more than"):
         same_mathematics("x+1", "1+x")
     assert len(dropped) == 1

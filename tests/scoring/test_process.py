@@ -20,16 +20,15 @@ from workings.scoring.settings import ScoringSettings
 from workings.scoring.worker import ANSWER_TAG
 from workings.scoring.worker_pool import ScoringProcess
 
-pytestmark = pytest.mark.usefixtures("new_scoring_processes")
 ITEM = Item(id="one", prompt="1+1?", expected_answer="2")
 
 
 def test_a_process_that_died_between_two_requests_is_replaced() -> None:
     with ScoringProcess(ScoringSettings()) as scoring:
         assert scoring.judge([(ITEM, "#### 2", False)])[0].score == 1
-        assert scoring._child is not None
-        scoring._child.kill()
-        scoring._child.wait()
+        assert scoring.child is not None
+        scoring.child.kill()
+        scoring.child.wait()
         for _ in range(3):
             assert scoring.judge([(ITEM, "#### 2", False)])[0].score == 1
 
@@ -53,7 +52,7 @@ def test_cancelled_from_another_thread_it_ends_at_once(tmp_path: Path, monkeypat
             while piece := os.read(stream.fileno(), 1 << 16):
                 answers.put(piece)
 
-    monkeypatch.setattr(worker_pool, "_forward", forward)
+    monkeypatch.setattr(worker_pool, "forward", forward)
     (tmp_path / "slow.py").write_text("import time\ndef score(answer, item):\n"
                                       f"    open({str(tmp_path / 'started')!r}, 'w')\n    time.sleep(10 ** 6)\n")
     with ScoringProcess(ScoringSettings(scorer=f"{tmp_path / 'slow.py'}:score", item_seconds=3600)) as scoring:

@@ -226,7 +226,7 @@ def test_what_a_function_does_wrong_is_named(own, function, said):
 @pytest.mark.children
 def test_a_function_that_hangs_is_killed(own):
     with RewardProcess(settings({"scorer": "own.py:hangs", "seconds": 0.5}, base=own)) as process:
-        child = process._child
+        child = process.child
         with pytest.raises(RewardError, match=r"reward own.py:hangs: no values for 1 completions within 0.5 s"):
             process.score([sample()])
         assert child.poll() is not None
@@ -265,8 +265,8 @@ def test_a_process_that_died_is_replaced(own, monkeypatch):
         with pytest.raises(RewardError, match="exit code 3"):
             process.score([sample(), OTHER])
         assert process.score([sample(), OTHER]) == [{"own.py:dies_once": 2}, {"own.py:dies_once": 1}]
-        process._child.kill()
-        process._child.wait()
+        process.child.kill()
+        process.child.wait()
         assert process.score([sample(), OTHER]) == [{"own.py:dies_once": 2}, {"own.py:dies_once": 1}]
 
 

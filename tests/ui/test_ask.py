@@ -109,7 +109,7 @@ def test_what_was_asked_of_a_run_is_found_among_other_commands(tmp_path: Path, m
         (folder / "job.json").write_text(json.dumps({"verb": verb, "subject": subject, "command": "",
                                                      "started_at": ""}))
         (folder / "exit.json").write_text('{"code": 0, "finished_at": ""}')
-    monkeypatch.setattr(jobs, "_end", lambda path: read.append(path.parent.name) or "")
+    monkeypatch.setattr(jobs, "job_end", lambda path: read.append(path.parent.name) or "")
     assert [job.id for job in commands.about("ask", "a", 2)] == ["4", "3"]
     assert set(read) == {"4", "3"}, "outputs of other commands are not read"
 

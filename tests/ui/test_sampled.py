@@ -122,10 +122,10 @@ def test_texts_are_read_a_page_at_a_time_and_fates_once(tmp_path: Path, monkeypa
     unit = draw(tmp_path / "unit", asked=items(100), selection=ONE_EACH).path
     read: list[str] = []
     whole: list[Path] = []
-    rows, outline = SampleReader.rows, sample_reader._outline
+    rows, outline = SampleReader.rows, sample_reader.sample_outline
     monkeypatch.setattr(SampleReader, "rows", lambda self, unit, prompt: (
         read.append(prompt.id), rows(self, unit, prompt))[1])
-    monkeypatch.setattr(sample_reader, "_outline", lambda unit: (whole.append(unit), outline(unit))[1])
+    monkeypatch.setattr(sample_reader, "sample_outline", lambda unit: (whole.append(unit), outline(unit))[1])
     page = client(tmp_path, monkeypatch)
     found = [page.get(f"{API}?part={part}").json() for part in (1, 5)]
     assert [(len(each["rows"]), each["found"], each["pages"]) for each in found] == [(24, 100, 5), (4, 100, 5)]

@@ -91,7 +91,7 @@ def verify_command(
                         rounds=_rounds_again)
     if result.is_about_files:
         verdicts.keep_same(before, result.to_json())
-    answer(result.to_json(), as_json=as_json, text=_text(result, verbose=verbose))
+    answer(result.to_json(), as_json=as_json, text=verification_text(result, verbose=verbose))
     # A failed check goes before a level that was not reached: something is wrong, and not only missing.
     if result.failed:
         raise typer.Exit(1)
@@ -111,7 +111,7 @@ def _explain(check_name: str, *, as_json: bool) -> None:
            text=text_of(checks[0]) if len(checks) == 1 else text_of_all())
 
 
-def _text(result: "Verification", *, verbose: bool) -> str:
+def verification_text(result: "Verification", *, verbose: bool) -> str:
     """One line where all is well; what is wrong or kept a level from being reached; all checks if ``verbose``.
 
     Of level 3 also what was taken again, and which splices that would have missed.

@@ -63,15 +63,15 @@ class EvaluationRecord:
     @cached_property
     def warning(self) -> str:
         """Why its completions say little about a model (`workings.evaluation.suspicious`); mostly empty."""
-        return self._read[1]
+        return self.reading[1]
 
     @property
     def answer_counts(self) -> AnswerCounts:
         """How many of its completions have an answer, and how many different ones."""
-        return self._read[2]
+        return self.reading[2]
 
     @cached_property
-    def _read(self) -> tuple[list[ItemResult], str, AnswerCounts]:
+    def reading(self) -> tuple[list[ItemResult], str, AnswerCounts]:
         """Results, warning and counts by one reading of the predictions, which takes seconds where they are many."""
         suspicions, counter, results = Suspicions(), AnswerCounter(), []
         aggregate = str(self.config["aggregate"])
@@ -119,7 +119,7 @@ class EvaluationRecord:
             open_plain(self.path / name, MAX_PREDICTIONS_BYTES).close()
             if sums.get(name) != file_digest(self.path / name):
                 raise RecordError(f"{self.path / name} is not the file that was sealed")
-        results = self._read[0]
+        results = self.reading[0]
         if len({result.id for result in results}) != len(results):
             raise RecordError(f"{self.path / PREDICTIONS} holds an item twice")
         return results

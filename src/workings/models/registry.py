@@ -11,7 +11,7 @@ from workings.models.shape import ModelShape
 from workings.models.unverified import unverified_family
 from workings.plugins import find_plugin, refuse_our_names
 
-_registered: dict[str, Family] = {}
+registered: dict[str, Family] = {}
 
 
 def register(family: Family) -> Family:
@@ -31,7 +31,7 @@ def find_family(name: str) -> Family:
         RequestError: none exists, two packages bring it, or what is brought is not a family of this name.
     """
     _register_ours()
-    return _registered[name] if name in _registered else _add(_brought(name))
+    return registered[name] if name in registered else _add(_brought(name))
 
 
 def family_of(shape: ModelShape) -> Family:
@@ -42,7 +42,7 @@ def family_of(shape: ModelShape) -> Family:
 def families() -> tuple[Family, ...]:
     """The families of this package."""
     _register_ours()
-    return tuple(_registered[name] for name in FAMILIES)
+    return tuple(registered[name] for name in FAMILIES)
 
 
 def find_model_type(config: Mapping[str, Any]) -> Family:
@@ -53,15 +53,15 @@ def find_model_type(config: Mapping[str, Any]) -> Family:
     """
     wanted = config.get("model_type")
     _register_ours()
-    if not any(wanted in _model_types(family) for family in _registered.values()):
+    if not any(wanted in _model_types(family) for family in registered.values()):
         # What is found is registered on the way, so the loop below sees it.
         for name in known_families():
             find_family(name)
-    for family in _registered.values():
+    for family in registered.values():
         if wanted in _model_types(family):
             return family
     raise RequestError(f"model_type: {wanted!r}",
-                       f"one of {', '.join(family.model_type for family in _registered.values())}",
+                       f"one of {', '.join(family.model_type for family in registered.values())}",
                        "for training by transformers' own class, unverified: model.verified=false engine=torch")
 
 
@@ -72,7 +72,7 @@ def _model_types(family: Family) -> tuple[str, ...]:
 def _register_ours() -> None:
     """Register the families of this package, once: a few small modules, and one look at the entry points."""
     # They are added in order, so the last one represents all.
-    if FAMILIES[-1] in _registered:
+    if FAMILIES[-1] in registered:
         return
     refuse_our_names(GROUP, FAMILIES, kind="model family")
     for name in FAMILIES:
@@ -83,10 +83,10 @@ def _add(family: Family) -> Family:
     for key in ("name", "model_type"):
         value = getattr(family, key)
         # The same object may be registered again; another one under its name may not.
-        if taken := [other for other in _registered.values() if other is not family and getattr(other, key) == value]:
+        if taken := [other for other in registered.values() if other is not family and getattr(other, key) == value]:
             raise RequestError(f"model families {taken[0].name} and {family.name}, both with {key} {value!r}",
                                f"a {key} that no other family has")
-    _registered[family.name] = family
+    registered[family.name] = family
     return family
 
 

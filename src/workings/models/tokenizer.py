@@ -36,7 +36,7 @@ class Tokenizer:
 
     def __init__(self, backend: tokenizers.Tokenizer, settings: Mapping[str, Any]) -> None:
         """Take a backend and the settings of its `tokenizer_config.json`; use `load` for files."""
-        self._backend = backend
+        self.backend = backend
         self.settings = dict(settings)
         backend.no_truncation()  # a length stored in the file would silently cut reasoning off
         backend.no_padding()
@@ -62,30 +62,30 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text. Special tokens written in the text are taken as such; none are added."""
-        return list(self._backend.encode(text, add_special_tokens=False).ids)
+        return list(self.backend.encode(text, add_special_tokens=False).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokens of many texts, computed on all cores."""
         # The fast form leaves out the offsets of tokens in the text, which no one asks for here.
-        return [encoding.ids for encoding in self._backend.encode_batch_fast(list(texts), add_special_tokens=False)]
+        return [encoding.ids for encoding in self.backend.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def decode(self, ids: Sequence[int], skip_special: bool = False) -> str:
         """Text of token ids; with ``skip_special`` the control tokens are left out (reasoning tags are not control)."""
-        return str(self._backend.decode(list(ids), skip_special_tokens=skip_special))
+        return str(self.backend.decode(list(ids), skip_special_tokens=skip_special))
 
     def token_id(self, token: str) -> int | None:
         """Id of one whole token, or None when the vocabulary does not have it."""
-        number: int | None = self._backend.token_to_id(token)
+        number: int | None = self.backend.token_to_id(token)
         return number
 
     def token(self, token_id: int) -> str:
         """The vocabulary's own spelling of an id."""
-        return str(self._backend.id_to_token(token_id))
+        return str(self.backend.id_to_token(token_id))
 
     @cached_property
     def control_tokens(self) -> dict[str, int]:
         """Tokens that structure a conversation and never belong to a person's text, with their ids."""
-        added = self._backend.get_added_tokens_decoder()
+        added = self.backend.get_added_tokens_decoder()
         named = {self.special_text(name) for name in _USUAL_NAMES} | _TURN_MARKS
         return {token.content: token_id for token_id, token in added.items() if token.special or token.content in named}
 
@@ -113,7 +113,7 @@ class Tokenizer:
     @cached_property
     def ids(self) -> dict[str, int]:
         """Id of every token, added ones included."""
-        return dict(self._backend.get_vocab(with_added_tokens=True))
+        return dict(self.backend.get_vocab(with_added_tokens=True))
 
     @cached_property
     def vocab_size(self) -> int:
@@ -143,11 +143,11 @@ class Tokenizer:
 
     def to_json(self) -> dict[str, Any]:
         """Content of its `tokenizer.json`."""
-        return dict(json.loads(self._backend.to_str()))
+        return dict(json.loads(self.backend.to_str()))
 
     def is_cut(self, text: str) -> bool:
         """Whether a normalized text is cut into several pieces before pairs are merged."""
-        cutter = self._backend.pre_tokenizer
+        cutter = self.backend.pre_tokenizer
         return cutter is not None and len(cutter.pre_tokenize_str(text)) > 1
 
     def special_text(self, name: str) -> str:
@@ -160,7 +160,7 @@ class Tokenizer:
     def save(self, directory: Path) -> None:
         """Write `tokenizer.json` and `tokenizer_config.json`, chat template included, as transformers reads them."""
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / "tokenizer.json").write_text(self._backend.to_str(pretty=True), encoding="utf-8")
+        (directory / "tokenizer.json").write_text(self.backend.to_str(pretty=True), encoding="utf-8")
         # transformers needs the name of a class to open the files with; one that the settings have wins.
         settings = {"tokenizer_class": "PreTrainedTokenizerFast"} | self.settings
         text = json.dumps(settings, indent=2, ensure_ascii=False, sort_keys=True) + "\n"

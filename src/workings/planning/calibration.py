@@ -57,14 +57,14 @@ def calibrated_throughput(request: EngineRequest, engine: str, batch: BatchShape
                             + (done.stderr.strip().splitlines() or ["no reason is known"])[-1])
     # The answer is the last line: libraries may print before it.
     seconds = {int(layers): float(value) for layers, value in json.loads(lines[-1]).items()}
-    update = batch.accumulation * _at_depth(seconds, request.shape.layers)
+    update = batch.accumulation * at_depth(seconds, request.shape.layers)
     return Throughput(
         operations_a_second=step_operations(request, batch) / update,
         source=f"measured now on this machine, with {batch.all_rows} x {batch.positions} tokens and "
                f"{' and '.join(map(str, sorted(seconds)))} of {request.shape.layers} layers")
 
 
-def _at_depth(seconds: Mapping[int, float], layers: int) -> float:
+def at_depth(seconds: Mapping[int, float], layers: int) -> float:
     """Seconds at a depth, by the straight line through two others; or those of the only one."""
     if len(seconds) == 1:
         return next(iter(seconds.values()))
@@ -72,14 +72,14 @@ def _at_depth(seconds: Mapping[int, float], layers: int) -> float:
     return fast + (layers - few) * max(0.0, slow - fast) / (more - few)
 
 
-def _depths(shape: ModelShape) -> tuple[int, ...]:
+def measured_depths(shape: ModelShape) -> tuple[int, ...]:
     """Two depths of whole periods of the pattern of layers; or the model's own, where no line leads to it."""
     period = max(1, shape.sliding_pattern, shape.linear_pattern)
     few, more = period, period + -(-FURTHER_LAYERS // period) * period
     return (shape.layers,) if why_no_shallower_model(shape) or shape.layers <= more else (few, more)
 
 
-def _measure(asked: Mapping[str, Any]) -> dict[int, float]:
+def measure(asked: Mapping[str, Any]) -> dict[int, float]:
     """Seconds of a micro-batch's update by number of layers, in the child process."""
     request = EngineRequest.from_json(asked["request"])
     shape, rows, length = request.shape, asked["rows"], asked["positions"]
@@ -91,7 +91,7 @@ def _measure(asked: Mapping[str, Any]) -> dict[int, float]:
     batch = Batch(tokens=tokens, targets=(tokens * mask).astype(np.int32), loss_mask=mask,
                   positions=positions.copy(), segment_ids=np.ones_like(tokens)).with_loss_positions(learned)
     found = {}
-    for layers in _depths(shape):
+    for layers in measured_depths(shape):
         engine = find_engine(asked["engine"]).engine.open(replace(request, shape=replace(shape, layers=layers)))
         state, _ = engine.step(engine.init(0), batch, LEARNING_RATE)
         taken = []
@@ -104,4 +104,4 @@ def _measure(asked: Mapping[str, Any]) -> dict[int, float]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(_measure(json.load(sys.stdin))) + "\n")
+    sys.stdout.write(json.dumps(measure(json.load(sys.stdin))) + "\n")

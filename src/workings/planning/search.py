@@ -32,7 +32,7 @@ MAX_COMPILATIONS = 4
 """Candidates that are compiled before the search gives up."""
 
 
-def _all_devices(recipe: Recipe, target: Target) -> KeyValues:
+def on_all_devices(recipe: Recipe, target: Target) -> KeyValues:
     """All devices; with fewer rows on each if they divide, so that the global batch stays."""
     if target.platform == "cpu":
         return {}
@@ -68,7 +68,7 @@ def _remat(recipe: Recipe, target: Target) -> KeyValues:
     return {"memory.remat": "layer"} if recipe.memory.remat == "none" else {}
 
 
-def _micro_batch(recipe: Recipe, target: Target) -> KeyValues:
+def halved_micro_batch(recipe: Recipe, target: Target) -> KeyValues:
     """The global batch stays: half the rows at a time, twice as often."""
     rows = recipe.batch.micro_batch
     # Half of it holds whole pairs, too.
@@ -95,7 +95,8 @@ def _rounding(recipe: Recipe, target: Target) -> KeyValues:
     return {"precision.rounding": "stochastic"} if recipe.precision.rounding == "master_fp32" else {}
 
 
-def _teacher(recipe: Recipe, target: Target) -> KeyValues:
+def smaller_teacher(recipe: Recipe, target: Target) -> KeyValues:
+    """The teacher in the next smaller format."""
     if not isinstance(recipe.algorithm, TeacherAlgorithm):
         return {}
     fewer = dict(pairwise(get_args(TeacherPrecision))).get(recipe.algorithm.teacher_precision)
@@ -132,10 +133,10 @@ def _method(recipe: Recipe, target: Target) -> KeyValues:
 Change = Callable[[Recipe, Target], KeyValues]
 
 LADDER: tuple[tuple[Change, int], ...] = (
-    (_method, 2), (_parameters, 1), (_optimizer, 1), (_rounding, 1), (_moments, 1), (_teacher, 3),
+    (_method, 2), (_parameters, 1), (_optimizer, 1), (_rounding, 1), (_moments, 1), (smaller_teacher, 3),
     # Six halvings take 64 rows to one.
-    (_micro_batch, 6), (_no_accumulation, 1),
-    (_remat, 1), (_loss_chunk, 1), (_attention, 1), (_all_devices, 1))
+    (halved_micro_batch, 6), (_no_accumulation, 1),
+    (_remat, 1), (_loss_chunk, 1), (_attention, 1), (on_all_devices, 1))
 """Changes and how often each may be made: first what changes the training most, last what only uses more devices."""
 
 
@@ -203,7 +204,7 @@ def plan_with_nearest(recipe: Recipe, shape: ModelShape, target: Target, *, sear
                            "together with another change")
         return replace(requested, remarks=(*requested.remarks, *remarks))
     return replace(requested, nearest=nearest,
-                   remarks=(*requested.remarks, *_nearest_remarks(nearest, requested.batch.all_rows)))
+                   remarks=(*requested.remarks, *nearest_remarks(nearest, requested.batch.all_rows)))
 
 
 def shipped_for(recipe: Recipe, target: Target) -> list[str]:
@@ -217,7 +218,7 @@ def shipped_for(recipe: Recipe, target: Target) -> list[str]:
             and other.algorithm.name == recipe.algorithm.name]
 
 
-def _nearest_remarks(nearest: Nearest, requested_rows: int) -> list[str]:
+def nearest_remarks(nearest: Nearest, requested_rows: int) -> list[str]:
     """The overrides of the nearest plan, and what else they change."""
     remarks = [f"nearest plan that fits ({nearest.source}): " + " ".join(nearest.overrides)]
     if nearest.rows != requested_rows:

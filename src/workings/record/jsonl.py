@@ -18,7 +18,7 @@ class Appender:
         self.path = path
         with storage(path, "open"):
             # With O_APPEND the kernel puts each write at the end, wherever another process has written meanwhile.
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | PRIVATE, 0o644)
+            self.descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | PRIVATE, 0o644)
 
     def append(self, obj: dict[str, Any]) -> None:
         """Add one line. It survives the death of this process at once, and that of the machine after `sync`.
@@ -32,27 +32,27 @@ class Appender:
     def append_bytes(self, data: bytes) -> None:
         """Append all of ``data`` or nothing: what a full disk took of it is cut off again. Raises `StorageError`."""
         with storage(self.path, "append to"):
-            before = os.fstat(self._descriptor).st_size
+            before = os.fstat(self.descriptor).st_size
             written = 0
             try:
                 while written < len(data):  # a short write means a full disk: the next one says so
-                    written += os.write(self._descriptor, data[written:])
+                    written += os.write(self.descriptor, data[written:])
             except OSError:
                 # Half a line in the middle of the file would be damage; only at its end can one be cut.
                 if written:
-                    os.ftruncate(self._descriptor, before)
+                    os.ftruncate(self.descriptor, before)
                 raise
 
     def sync(self) -> None:
         """Wait until all lines are on the disk."""
         with storage(self.path, "write"):
-            os.fsync(self._descriptor)
+            os.fsync(self.descriptor)
 
     def close(self) -> None:
         """Close the file; appending afterwards is an error."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
 
 
 def append(path: Path, obj: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ from workings.rollouts.rollout_json import from_json
 # Keys are sorted, and a quote within a text has a backslash: this cannot be anywhere else.
 # It is the first packed key that every rollout has, and all that an outline needs is before it in the alphabet.
 _PACKED = b',"sampler_log_probs":'
-_CHUNK = 64 * 1024
+CHUNK = 64 * 1024
 # How a line of prompts begins: its id can be read without the rest of it, which may be long.
 _ID = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*")')
 # Control characters but line break and tab, and those that turn the direction of the text around them.
@@ -137,7 +137,7 @@ def _front(path: Path) -> bytes:
     """A file's JSON up to its packed numbers; all of it where it has another order."""
     data = bytearray()
     with open_plain(path, MAX_BYTES) as file:
-        while chunk := file.read(_CHUNK):
+        while chunk := file.read(CHUNK):
             # It may begin in one chunk and end in the next.
             start = max(0, len(data) - len(_PACKED))
             data += chunk

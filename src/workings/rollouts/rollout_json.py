@@ -42,7 +42,7 @@ def to_json(rollout: Rollout) -> dict[str, Any]:
     reference: dict[str, Any] = {}
     if rollout.reference_log_probs:
         log_probs = np.concatenate([np.zeros(0, np.float32), *rollout.reference_log_probs])
-        reference = {"reference_bits_from_trainer": _pack(log_probs.astype("<f4").view("<i4") - trainer_bits)}
+        reference = {"reference_bits_from_trainer": pack_integers(log_probs.astype("<f4").view("<i4") - trainer_bits)}
     return rewards | reference | {
         "step": rollout.step, "position": rollout.position.to_json(), "after": rollout.after.to_json(),
         "prompts": [group.prompt.item.id for group in rollout.groups],
@@ -53,10 +53,10 @@ def to_json(rollout: Rollout) -> dict[str, Any]:
         "stop_tokens": [-1 if sample.completion.stop_token is None else sample.completion.stop_token
                         for sample in samples],
         "lengths": [len(sample.completion.tokens) for sample in samples],
-        "tokens": _pack(np.array([x for sample in samples for x in sample.completion.tokens], "<i4")),
-        "sampler_log_probs": _pack(np.array(sampler_log_probs, "<f4").view("<i4")),
+        "tokens": pack_integers(np.array([x for sample in samples for x in sample.completion.tokens], "<i4")),
+        "sampler_log_probs": pack_integers(np.array(sampler_log_probs, "<f4").view("<i4")),
         # As the difference of their bits from the sampler's.
-        "trainer_log_probs": _pack(trainer_bits - np.array(trained, "<f4").view("<i4"))}
+        "trainer_log_probs": pack_integers(trainer_bits - np.array(trained, "<f4").view("<i4"))}
 
 
 def from_json(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
@@ -89,7 +89,7 @@ def _read(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
     # Only groups that were kept have trainer log probabilities.
     bits = np.array([x for _, sample in rollout.trained_samples for x in sample.completion.log_probs],
                     "<f4").view("<i4")
-    trainer_bits = _unpack(line["trainer_log_probs"], sum(counts)) + bits
+    trainer_bits = unpack_integers(line["trainer_log_probs"], sum(counts)) + bits
     # `np.split` makes one empty piece of an empty array, and there would be no sample that it belongs to.
     if not counts:
         return rollout
@@ -97,7 +97,7 @@ def _read(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
     rollout = replace(rollout, trainer_log_probs=tuple(np.split(trainer_bits.view("<f4"), ends)))
     if "reference_bits_from_trainer" not in line:
         return rollout
-    reference = _unpack(line["reference_bits_from_trainer"], sum(counts)) + trainer_bits
+    reference = unpack_integers(line["reference_bits_from_trainer"], sum(counts)) + trainer_bits
     return replace(rollout, reference_log_probs=tuple(np.split(reference.view("<f4"), ends)))
 
 
@@ -126,10 +126,10 @@ def _read_samples(line: Mapping[str, Any]) -> list[Sample]:
     zeros = [0.0] * len(lengths)
     replies = line.get("judge_replies", [""] * len(lengths))
     sums, advantages = (line["reward"], line["advantages"]) if rewards else (zeros, zeros)
-    tokens = np.split(_unpack(line["tokens"], sum(lengths)), np.cumsum(lengths)[:-1])
+    tokens = np.split(unpack_integers(line["tokens"], sum(lengths)), np.cumsum(lengths)[:-1])
     # The stop token has a log probability, too, and is behind the completion's tokens.
     with_stop = [length + (stop >= 0) for length, stop in zip(lengths, stops, strict=True)]
-    log_probs = np.split(_unpack(line["sampler_log_probs"], sum(with_stop)), np.cumsum(with_stop)[:-1])
+    log_probs = np.split(unpack_integers(line["sampler_log_probs"], sum(with_stop)), np.cumsum(with_stop)[:-1])
     return [Sample(
         seed=line["seeds"][number],
         completion=Completion(
@@ -140,14 +140,15 @@ def _read_samples(line: Mapping[str, Any]) -> list[Sample]:
         judge_reply=str(replies[number])) for number, stop in enumerate(stops)]
 
 
-def _pack(values: np.ndarray) -> str:
+def pack_integers(values: np.ndarray) -> str:
+    """32-bit integers as text: grouped bytes, compressed, in base 85."""
     # Bytes are grouped by significance: exponents and high bytes repeat, and compress.
     planes = np.ascontiguousarray(values.view(np.uint8).reshape(-1, 4).T)
     # Base 85 takes 5 characters for 4 bytes (base 64: 4 for 3), and JSON has to escape none of them.
     return base64.b85encode(zlib.compress(planes.tobytes(), 6)).decode("ascii")
 
 
-def _unpack(text: str, count: int) -> np.ndarray:
+def unpack_integers(text: str, count: int) -> np.ndarray:
     """int32 ``[count]``. Raises ``ValueError`` for any other number of values, before they take memory."""
     try:
         # One byte more than expected is enough to see that there are too many.

@@ -93,12 +93,12 @@ def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str,
     """
     # Before it is renamed: a request that is refused leaves a sealed run where it stands.
     if (out / SEAL).is_file() and RunRecord.open(out).status != "complete":
-        _refuse_other_request([out], request, mesh)
+        refuse_other_request([out], request, mesh)
     writer = RunWriter.resume(out)
     try:
         origin = writer.resumed_from
         # Before metrics are cut: a request that is refused loses no line.
-        moved = _refuse_other_request([writer.directory, *([out.with_name(origin["name"])] if origin else [])],
+        moved = refuse_other_request([writer.directory, *([out.with_name(origin["name"])] if origin else [])],
                                       request, mesh)
         checkpoint, skipped = writer.checkpoints.latest_valid()
         step = 0 if checkpoint is None else checkpoint.step
@@ -204,7 +204,7 @@ def progress_from(checkpoint: Checkpoint | None) -> Progress:
                     supervised_tokens=facts["supervised_tokens"], seconds=facts["training_seconds"])
 
 
-def _refuse_other_request(folders: Sequence[Path], request: dict[str, dict[str, Any]],
+def refuse_other_request(folders: Sequence[Path], request: dict[str, dict[str, Any]],
                           mesh: Mapping[str, int]) -> list[str]:
     """Raises `RequestError` if the request of a resumed run differs; every differing key is named.
 

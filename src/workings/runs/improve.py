@@ -116,7 +116,7 @@ def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = ()
     lock = DirectoryLock(out)
     try:
         atomic.write_json(out / REQUEST, recorded_request)  # the number of rounds may have grown
-        steps = _Steps(ImproveFolder(out), loaded, request, prompts, list(data.traces), say)
+        steps = ImprovementSteps(ImproveFolder(out), loaded, request, prompts, list(data.traces), say)
         result = steps.all()
         write_result(result)
         return result
@@ -192,7 +192,7 @@ def _open(out: Path, loaded: LoadedRecipe, request: ImproveRequest, digests: dic
 
 
 @dataclass(frozen=True)
-class _Steps:
+class ImprovementSteps:
     """The parts of an improvement; finished ones are skipped."""
 
     folder: ImproveFolder
@@ -219,7 +219,7 @@ class _Steps:
             if comparison.verdict != "better" and not self.request.all_rounds:
                 stopped = f"round {number} did not help: {change_text(comparison)}"
                 break
-        seconds = self._seconds()
+        seconds = self.measured_seconds()
         return ImproveResult(out=self.folder.out, rounds=tuple(rounds), stopped=stopped, seconds=seconds,
                              control=self._control(rounds, seconds) if self.request.control else None)
 
@@ -318,7 +318,7 @@ class _Steps:
             # Opened for appending each time: a killed attempt leaves whole lines.
             file.write(line({"part": part, "seconds": round(time.perf_counter() - started, 3)}))
 
-    def _seconds(self) -> float:
+    def measured_seconds(self) -> float:
         """Seconds of all parts except the control."""
         path = self.folder.out / TIMINGS_FILE
         rows = jsonl.read(path)[0] if path.is_file() else []

@@ -30,7 +30,7 @@ def write_nearest(plan: Plan, loaded: LoadedRecipe, out: Path) -> None:
     # A plan that fits has no nearest one and is written as it is.
     words = plan.nearest.overrides if plan.nearest is not None else ()
     values = with_overrides(loaded, words)
-    _make_paths_relative(values, loaded, out.absolute().parent)
+    make_paths_relative(values, loaded, out.absolute().parent)
     peak, limit = ((plan.nearest.peak_bytes, plan.nearest.limit_bytes) if plan.nearest is not None
                    else (plan.verdict.peak_bytes, plan.verdict.limit_bytes))
     origin = Path(loaded.origin).name
@@ -48,7 +48,7 @@ def with_overrides(loaded: LoadedRecipe, words: Sequence[str]) -> dict[str, Any]
     return with_changes(loaded.recipe, changes, origin).model_dump(mode="json", exclude_unset=True)
 
 
-def _make_paths_relative(values: dict[str, Any], loaded: LoadedRecipe, folder: Path) -> None:
+def make_paths_relative(values: dict[str, Any], loaded: LoadedRecipe, folder: Path) -> None:
     """Makes relative paths of existing files relative to another folder, in place."""
     for section, key, name in recipe_paths(values):
         # Any other name is a data set or a Hub id, and means the same in every folder.

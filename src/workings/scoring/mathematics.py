@@ -89,7 +89,7 @@ def same_mathematics(given: str, expected: str) -> bool:
     if re.fullmatch(r"\s*[\d.]+(?:\s+[\d.]+)+\s*", given):
         return False
     with _limited():
-        return any(_asked(formula, expected.strip()) for formula in dict.fromkeys(_formulas(given, expected)))
+        return any(asked_libraries(formula, expected.strip()) for formula in dict.fromkeys(_formulas(given, expected)))
 
 
 def _formulas(given: str, expected: str) -> Iterator[str]:
@@ -122,7 +122,8 @@ def _without_names(text: str) -> str:
 
 
 @lru_cache(maxsize=10_000)
-def _asked(given: str, expected: str) -> bool:
+def asked_libraries(given: str, expected: str) -> bool:
+    """Whether math-verify calls two texts the same."""
     left, _, right = given.rpartition("=")
     # Of a chain of equations math-verify compares all sides, and the last one alone is the value.
     if "=" in left and "=" not in expected and not _RELATION.search(given) and names_a_value(left):

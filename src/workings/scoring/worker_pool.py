@@ -58,7 +58,7 @@ class Worker:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._first_line = settings
-        self._child: subprocess.Popen[bytes] | None = None
+        self.child: subprocess.Popen[bytes] | None = None
         self._answers: queue.Queue[bytes] = queue.Queue(MAX_QUEUED_CHUNKS)
         self._rest, self._tag = bytearray(), ""
         self._cancelled = False
@@ -92,8 +92,8 @@ class Worker:
         """The child, started or replaced where there is not one that lives; ready for requests."""
         if self._cancelled:
             raise CancelledError
-        if self._child is not None and self._child.poll() is None:
-            return self._child
+        if self.child is not None and self.child.poll() is None:
+            return self.child
         self._stop()
         # New with every child: answers of one that was killed may still arrive in the old queue.
         self._answers, self._rest, self._tag = queue.Queue(MAX_QUEUED_CHUNKS), bytearray(), secrets.token_hex(8)
@@ -101,8 +101,8 @@ class Worker:
             child = subprocess.Popen([sys.executable, "-m", WORKER], env=_environment(),
                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         # A thread, because reading from a pipe knows no time limit and waiting for a queue does.
-        threading.Thread(target=_forward, args=(child.stdout, self._answers), daemon=True).start()
-        self._child = child
+        threading.Thread(target=forward, args=(child.stdout, self._answers), daemon=True).start()
+        self.child = child
         try:
             self._send(child, {**self._first_line, ANSWER_TAG: self._tag})
             ready = self._next(START_SECONDS)[0]
@@ -155,7 +155,7 @@ class Worker:
         return answer
 
     def _stop(self) -> None:
-        child, self._child = self._child, None
+        child, self.child = self.child, None
         if child is None:
             return
         child.kill()
@@ -241,7 +241,7 @@ def ending(child: "subprocess.Popen[bytes]") -> str:
     return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
 
 
-def _forward(stream: IO[bytes], answers: "queue.Queue[bytes]") -> None:
+def forward(stream: IO[bytes], answers: "queue.Queue[bytes]") -> None:
     """Pass on what the process writes; an empty piece says that it ended."""
     with stream:
         # `os.read` returns what is there; a buffered `read` would wait for the whole size.

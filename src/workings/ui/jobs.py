@@ -86,11 +86,12 @@ class Jobs:
         job = json.loads((folder / "job.json").read_bytes())
         ended = _ended(folder)
         # Before the end the last line may be half of one, or no answer yet.
-        output, answer = _split(_end(folder / "stdout.txt")) if ended else (_end(folder / "stdout.txt"), None)
+        output, answer = _split(job_end(folder / "stdout.txt")) if ended else (job_end(folder / "stdout.txt"), None)
         return Job(id=identity, verb=job["verb"], command=job["command"],
                    arguments=job.get("arguments", []), started_at=job["started_at"],
                    subject=job["subject"], stamp=job.get("stamp", ""), state=self._state(folder, ended),
-                   log=_end(folder / "stderr.txt"), output=output, answer=answer, code=ended["code"] if ended else None,
+                   log=job_end(folder / "stderr.txt"), output=output, answer=answer,
+                   code=ended["code"] if ended else None,
                    finished_at=ended["finished_at"] if ended else "")
 
     def all(self, limit: int = 50) -> list[Job]:
@@ -170,7 +171,8 @@ def _ended(folder: Path) -> dict[str, Any] | None:
     return ending
 
 
-def _end(path: Path) -> str:
+def job_end(path: Path) -> str:
+    """The end of what a job wrote to a file; empty where there is no file."""
     if not path.is_file():
         return ""
     with path.open("rb") as file:

@@ -76,7 +76,7 @@ class SampleReader:
 
     def outline(self, unit: Path) -> UnitOutline:
         """Outcomes of all samples. Raises `RecordError`."""
-        return self._outlines.get(unit / PREDICTIONS, lambda: _outline(unit))
+        return self._outlines.get(unit / PREDICTIONS, lambda: sample_outline(unit))
 
     def rows(self, unit: Path, prompt: PromptOutline) -> list[Row]:
         """A prompt's lines. Raises `RecordError`."""
@@ -109,7 +109,8 @@ def _prompts(file: BinaryIO) -> Iterator[tuple[int, list[Row]]]:
         yield begin, rows
 
 
-def _outline(unit: Path) -> UnitOutline:
+def sample_outline(unit: Path) -> UnitOutline:
+    """Where each prompt of a unit begins, and the fate of its samples."""
     try:
         config, record = (read_json(unit / name) for name in (EVALUATION_CONFIG, SELECTION))
         origin, selection = SampleOrigin.from_config(config), Selection(**record["selection"])

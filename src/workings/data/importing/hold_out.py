@@ -121,7 +121,7 @@ def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
         atomic.write_with(left_out, partial(_write_left_out, read, like))
     else:
         left_out.unlink(missing_ok=True)
-    atomic.write_with(out, partial(_write_rest, read, {*held_indices, *like}))
+    atomic.write_with(out, partial(write_rest, read, {*held_indices, *like}))
     return HeldOut(
         items=len(items), path=item_path(out), sha256=file_digest(item_path(out)), seed=seed,
         strata={name: {value.strip(): count for value, count in sorted(
@@ -235,7 +235,8 @@ def _write_left_out(read: Path, like: Mapping[int, str], stream: BinaryIO) -> No
                     for at, trace in enumerate(iterate_traces(read)) if at in like))
 
 
-def _write_rest(read: Path, without: set[int], stream: BinaryIO) -> None:
+def write_rest(read: Path, without: set[int], stream: BinaryIO) -> None:
+    """Write the lines of a file without those of these numbers, counted from 0."""
     with read.open("rb") as lines:
         for at, line in enumerate(lines):
             if at not in without:

@@ -33,7 +33,7 @@ _REASON_LENGTH = 200
 _SHOWN_COLUMNS = 10
 _OWN_METADATA = (IGNORED, "calculations", "step_types", "turns_not_learned", "of_rejected")
 """Metadata that the import itself writes."""
-_MAX_REASONS = 1000
+MAX_REASONS = 1000
 """Different reasons that are counted one by one; a million of them would not be bounded memory."""
 ALL_PAIR_FORMATS = (*PAIR_FORMATS, "kto")
 """Values of `--format` that give preference pairs."""
@@ -296,7 +296,7 @@ class _Importer:
         if strange:
             self.looks_like = looks_like(self._keys.renamed(strange), self._request.format)
         reason = bad.reason[:_REASON_LENGTH]
-        self.reasons[reason if reason in self.reasons or len(self.reasons) < _MAX_REASONS else "other reasons"] += 1
+        self.reasons[reason if reason in self.reasons or len(self.reasons) < MAX_REASONS else "other reasons"] += 1
         line = {"file": self._source.name, "line": bad.number, "reason": bad.reason, "bytes": bad.size, "raw": bad.raw}
         rejects.write(json.dumps(line).encode() + b"\n")  # ASCII: half a surrogate pair survives as an escape
 

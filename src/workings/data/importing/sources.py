@@ -19,7 +19,7 @@ from workings.errors import RequestError
 from workings.hints import no_file, pip_install
 from workings.record.canonical import DECODER
 
-_CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 20
 _EXCERPT_BYTES = 1000
 _WRONG_ENCODINGS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _PARQUET_MAGIC = b"PAR1"
@@ -137,7 +137,7 @@ def _bounded_lines(stream: BinaryIO, progress: Progress) -> Iterator[tuple[bytes
     while line := stream.readline(MAX_RECORD_BYTES):
         size = len(line)
         # `readline` with a limit returns a piece of a longer line. Of the rest only the size is wanted.
-        while not line.endswith(b"\n") and (more := stream.readline(_CHUNK_BYTES)):
+        while not line.endswith(b"\n") and (more := stream.readline(CHUNK_BYTES)):
             size += len(more)
             if more.endswith(b"\n"):
                 break
@@ -260,7 +260,7 @@ class _Characters:
             self._more()
 
     def _more(self) -> None:
-        piece = self._stream.read(_CHUNK_BYTES)
+        piece = self._stream.read(CHUNK_BYTES)
         self._progress(len(piece))
         try:
             text = self._decode.decode(piece, final=not piece)

@@ -67,8 +67,8 @@ class JaxEngine(JaxPlanning):
         self.layout = make_layout(devices.devices, request.mesh.fsdp, request.mesh.tp)
         self.spec = build_spec(request, self.layout, devices.platform)
         # Shapes only: opening an engine allocates no arrays, so a program can be compiled before weights are read.
-        self._abstract = abstract_state(self.spec, request)
-        self._shardings = state_shardings(self.spec, self._abstract)
+        self.abstract_state = abstract_state(self.spec, request)
+        self.shardings = state_shardings(self.spec, self.abstract_state)
         self._steps: dict[tuple[tuple[int, ...], ...], Any] = {}
         self._forward: dict[tuple[str, tuple[int, ...]], Any] = {}
         self._generator, self._streamer = Generator(self.spec), Streamer(self.spec)
@@ -111,9 +111,9 @@ class JaxEngine(JaxPlanning):
         def of(tree: Any) -> str:
             return " and ".join(sorted({str(x.dtype) for x in jax.tree.leaves(tree)}))
 
-        params, trained = self._abstract["params"], of(self.spec.trained(self._abstract["params"]))
+        params, trained = self.abstract_state["params"], of(self.spec.trained(self.abstract_state["params"]))
         return {"parameters": of(params), "compute": str(np.dtype(self.spec.compute_dtype)),
-                "moments": of(self._abstract["moments"]), "gradients": trained, "accumulator": trained}
+                "moments": of(self.abstract_state["moments"]), "gradients": trained, "accumulator": trained}
 
     def init(self, seed: int, *, trainable: bool = True) -> State:
         """A new state with random weights; the same numbers on every mesh."""
@@ -126,21 +126,21 @@ class JaxEngine(JaxPlanning):
     def _first_params(self, weights: Path | None, seed: int) -> Any:
         """Initial parameters: weights from a directory or random ones from the seed, and new adapters."""
         # Jitted with the shardings of its outputs, so weights come out split instead of being moved afterwards.
-        make = jax.jit(partial(initial_params, self.spec), out_shardings=self._shardings["params"])
+        make = jax.jit(partial(initial_params, self.spec), out_shardings=self.shardings["params"])
         if weights is None:
             return make(np.uint32(seed))
-        params = checkpoint.load_params(weights, self.spec, self._abstract["params"], self._shardings["params"], seed)
+        params = checkpoint.load_params(weights, self.spec, self.abstract_state["params"], self.shardings["params"], seed)
         # Otherwise the step's memory would come on top: malloc keeps what small programs free.
         return_free_memory()
         return params
 
     def _fresh(self, params: Any, trainable: bool) -> State:
         # The counter lies on the devices like everything else, so that a step needs nothing of the host.
-        state = {"params": params, "step": jax.device_put(np.int32(0), self._shardings["step"])}
+        state = {"params": params, "step": jax.device_put(np.int32(0), self.shardings["step"])}
         if not trainable:
             return state
         return state | {
-            "moments": jax.jit(self.spec.fresh_moments, out_shardings=self._shardings["moments"])(params)}
+            "moments": jax.jit(self.spec.fresh_moments, out_shardings=self.shardings["moments"])(params)}
 
     def _arrays(self, batch: Batch, signals: tuple[str, ...] = ()) -> dict[str, Any]:
         """Arguments of the compiled programs for a batch; every process has the whole batch and passes its own rows."""
@@ -164,7 +164,7 @@ class JaxEngine(JaxPlanning):
         # Their number for each row is a size of the program, too.
         key = batch.tokens.shape, *(x.shape for x in more.values())
         if key not in self._steps:
-            self._steps[key] = lower_step(self.spec, self._abstract, self._shardings, batch.tokens.shape,
+            self._steps[key] = lower_step(self.spec, self.abstract_state, self.shardings, batch.tokens.shape,
                                           more).compile()
             self.compilations += 1
         return self._steps[key]
@@ -206,7 +206,7 @@ class JaxEngine(JaxPlanning):
         require_adapters(self.request.method)
         params = flatten_params(state["params"])
         # An adapter whose scale is zero adds nothing. The scale is one number a layer, and every stack has its own.
-        shardings = flatten_params(self._shardings["params"])
+        shardings = flatten_params(self.shardings["params"])
         zeros = {name: jax.jit(jnp.zeros_like, out_shardings=shardings[name])(x)
                  for name, x in params.items() if name.endswith(SCALE)}
         return {"params": unflatten_params(params | zeros), "step": state["step"]}
@@ -229,7 +229,7 @@ class JaxEngine(JaxPlanning):
         key = name, batch.tokens.shape
         if key not in self._forward:
             batch_shardings = dict.fromkeys(ROWS, self.layout.batch())
-            self._forward[key] = jax.jit(make(self.spec), in_shardings=(self._shardings["params"], batch_shardings),
+            self._forward[key] = jax.jit(make(self.spec), in_shardings=(self.shardings["params"], batch_shardings),
                                          out_shardings=self.layout.replicated())
         return self._forward[key](state["params"], self._arrays(batch))
 
@@ -255,13 +255,13 @@ class JaxEngine(JaxPlanning):
     def restore(self, directory: Path) -> State:
         """The state that `save` wrote, bit for bit, on this engine's mesh."""
         base = partial(self._first_params, self.request.weights, self.request.seed)
-        return checkpoint.restore(directory, self.spec, self._abstract, self._shardings, base)
+        return checkpoint.restore(directory, self.spec, self.abstract_state, self.shardings, base)
 
     def with_adapters(self, state: State, directory: Path) -> State:
         """The same model with the adapters of a checkpoint."""
         require_adapters(self.request.method)
         # Adapters alone are read and replaced; the frozen arrays are those of `state`, not copies.
-        read = checkpoint.saved_weights(directory, self.spec, self._abstract["params"], self._shardings["params"])
+        read = checkpoint.saved_weights(directory, self.spec, self.abstract_state["params"], self.shardings["params"])
         return {**state, "params": unflatten_params(flatten_params(state["params"]) | read)}
 
     def export(self, state: State, directory: Path) -> None:

@@ -58,7 +58,7 @@ def quantize(weight: Any, xp: Any = np) -> tuple[Any, Any]:
     return pairs, absmax
 
 
-def _by_selection(codes: jax.Array) -> jax.Array:
+def by_selection(codes: jax.Array) -> jax.Array:
     """Levels of codes by four rounds of choosing between neighbors: vector units have no table."""
     values = [jnp.float32(level) for level in LEVELS.tolist()]
     # The lowest bit chooses between neighbors of sixteen levels; each further bit halves what is left.
@@ -68,7 +68,8 @@ def _by_selection(codes: jax.Array) -> jax.Array:
     return values[0]
 
 
-def _by_table(codes: jax.Array) -> jax.Array:
+def by_table(codes: jax.Array) -> jax.Array:
+    """Levels of 4-bit codes, looked up in the table."""
     return jnp.take(jnp.asarray(LEVELS), codes, mode="clip")
 
 
@@ -81,6 +82,6 @@ def dequantize(codes: jax.Array, absmax: jax.Array, inner: int, dtype: Any) -> j
     # `quantize` put the first half of a block into the high bits, so halves are joined and not interleaved.
     numbers = jnp.concatenate([number >> 4, number & 15], 1)  # [blocks, 64(, out)]
     # Chosen when the program is lowered: a plan for a TPU that is made on a CPU holds the TPU's way.
-    levels = jax.lax.platform_dependent(numbers, tpu=_by_selection, default=_by_table)
+    levels = jax.lax.platform_dependent(numbers, tpu=by_selection, default=by_table)
     values = (levels * absmax[:, None]).astype(dtype)
     return values.reshape(-1, codes.shape[-1]) if codes.ndim == 3 else values.reshape(-1, inner).T

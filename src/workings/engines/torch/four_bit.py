@@ -103,7 +103,7 @@ def difference_from_cpu(device: torch.device) -> str:
     random = torch.Generator().manual_seed(0)
     # Made on the CPU, so that both devices get the same numbers.
     weight, x = torch.randn(96, BLOCK, generator=random), torch.randn(16, BLOCK, generator=random)
-    cpu, there = (_tried(weight, x, tested) for tested in (torch.device("cpu"), device))
+    cpu, there = (on_device(weight, x, tested) for tested in (torch.device("cpu"), device))
     rounding, off = (float((of["values"] - weight).abs().mean()) for of in (cpu, there))
     # Four bits move a random matrix by so much in any case; a device may add a tenth.
     if not off < 1.1 * rounding:
@@ -117,7 +117,7 @@ def difference_from_cpu(device: torch.device) -> str:
         f"{product:.2g} of the largest")
 
 
-def _tried(weight: Tensor, x: Tensor, device: torch.device) -> dict[str, Tensor]:
+def on_device(weight: Tensor, x: Tensor, device: torch.device) -> dict[str, Tensor]:
     """Codes, values and a product of a matrix on a device."""
     layer = nn.Linear(weight.shape[1], weight.shape[0], bias=False, device="meta")
     to_four_bits(layer, torch.float32)

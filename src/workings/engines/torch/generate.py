@@ -133,18 +133,19 @@ def prefill_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, len
         cache: DynamicCache = (fixed := FixedCache(spec, len(tokens) * copies, tokens.shape[1], room, copies))
         for number, part in enumerate(parts):
             fixed.first_prompt = number * most
-            last.append(_prefill(spec, model, *part, fixed))
+            last.append(read_prompts(spec, model, *part, fixed))
         fixed.first_prompt = None
     else:  # a state has no slots
         caches = [empty_cache(spec.shape, model) for _ in parts]
-        last += [_prefill(spec, model, *part, cache) for part, cache in zip(parts, caches, strict=True)]
+        last += [read_prompts(spec, model, *part, cache) for part, cache in zip(parts, caches, strict=True)]
         cache = join_caches(caches) if len(caches) > 1 else caches[0]
         if copies > 1:
             choose_rows(cache, torch.arange(len(tokens), device=tokens.device).repeat_interleave(copies))
     return torch.cat(last).repeat_interleave(copies, 0), cache
 
 
-def _prefill(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: Tensor, cache: DynamicCache) -> Tensor:
+def read_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: Tensor,
+                 cache: DynamicCache) -> Tensor:
     """``[B, D]`` hidden state of each prompt's last token; keys and values go into the cache."""
     index = torch.arange(tokens.shape[1], device=spec.device).expand_as(tokens)
     # Padding is on the right, so causality hides it from real tokens.

@@ -133,7 +133,7 @@ class TunixEngine:
                  stop_ids: Sequence[int]) -> list[Completion]:
         """Greedy continuations by Tunix's `Sampler`, in the order given."""
         answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
-        for indices, padded in self._batches(prompts):
+        for indices, padded in self.prompt_batches(prompts):
             some = [list(prompts[i]) for i in indices]
             some += [some[0]] * (bucket(len(some), 8) - len(some))  # few shapes, so few programs
             completions = greedy(self._sampler(state, padded + bucket(max_new_tokens)), some, padded=padded,
@@ -142,7 +142,7 @@ class TunixEngine:
                 answers[i] = completion
         return answers
 
-    def _batches(self, prompts: Sequence[Sequence[int]]) -> list[tuple[list[int], int]]:
+    def prompt_batches(self, prompts: Sequence[Sequence[int]]) -> list[tuple[list[int], int]]:
         """Numbers of prompts that are answered together, and the length that they are padded to.
 
         Tunix 0.1.7's Gemma 2 compares positions with slots of its cache, which padding moves apart: a padded prompt

@@ -24,7 +24,7 @@ def licences(runs: Iterable[RunRecord]) -> dict[str, Any]:
     """The contents of `licences.json`."""
     return {"schema": SCHEMA,
             "software": {"name": "workings", "licence": "Apache-2.0", "files": ["LICENSE", "NOTICE"]},
-            "runs": {run.path.resolve().name: {"model": _model(run), "data": _data(run)} for run in runs}}
+            "runs": {run.path.resolve().name: {"model": model_facts(run), "data": _data(run)} for run in runs}}
 
 
 def data_manifests(run: RunRecord) -> dict[str, bytes]:
@@ -71,7 +71,8 @@ def data_files(run: RunRecord) -> list[Path]:
     return sorted(path for path in paths if file_digest(path) in digests)
 
 
-def _model(run: RunRecord) -> dict[str, Any]:
+def model_facts(run: RunRecord) -> dict[str, Any]:
+    """Identity and licence of the model that a run began with."""
     manifest = run.manifest
     if isinstance(manifest.weight_digests, Absent):
         return {"id": manifest.model_id, "licence": {"absent": "random weights, made by the run itself"}}

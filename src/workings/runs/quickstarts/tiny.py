@@ -88,8 +88,8 @@ def tiny_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
     """
     started = time.perf_counter()
     # Loaded before data are generated: a wrong override leaves no folder behind.
-    recipes = {WITH_STEPS: _recipe(WITH_STEPS, seed, "tags", overrides),
-               ANSWER_ONLY: _recipe(ANSWER_ONLY, seed, "answer_only", overrides)}
+    recipes = {WITH_STEPS: tiny_recipe(WITH_STEPS, seed, "tags", overrides),
+               ANSWER_ONLY: tiny_recipe(ANSWER_ONLY, seed, "answer_only", overrides)}
     if not goes_on(out, recipes):
         make_data(out / "data", seed)
         write_recipes(out, recipes)
@@ -130,7 +130,7 @@ def make_data(folder: Path, seed: int, *, traces: int = ADDITION_TRACES, prompts
     write_manifest(folder, generator="addition", version=addition.VERSION, seed=seed)
 
 
-def _recipe(name: str, seed: int, reasoning: str, overrides: Sequence[str]) -> LoadedRecipe:
+def tiny_recipe(name: str, seed: int, reasoning: str, overrides: Sequence[str]) -> LoadedRecipe:
     """The shipped recipe on this quickstart's data; its paths are relative to the folder ``recipes``."""
     return load_recipe("quickstart", [
         f"name={name}", f"seed={seed}", f"data.reasoning={reasoning}", "tokenizer=../data/tokenizer",

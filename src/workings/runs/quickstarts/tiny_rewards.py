@@ -184,7 +184,7 @@ def quickstart_rewards(out: Path, overrides: Sequence[str] = (), *, export: Expo
         f"name={RANDOM}", f"seed={seed}", model, *data, *overrides, "rewards=[{scorer: 'random_reward.py:coin'}]",
         f"training.steps={few}", f"training.warmup_steps={min(training.warmup_steps, few - 1)}"])
     warmup = min(load_recipe("quickstart").recipe.training.warmup_steps, size.start_steps - 1)
-    imitating = _imitating(START, seed, [f"training.steps={size.start_steps}", f"training.warmup_steps={warmup}"])
+    imitating = imitating_arm(START, seed, [f"training.steps={size.start_steps}", f"training.warmup_steps={warmup}"])
     recipes = {START: imitating, REWARDS: learning, RANDOM: coin}
     if not goes_on(out, recipes):
         make_data(out / "data", seed, traces=size.traces, prompts=size.prompts, item_count=size.items)
@@ -198,8 +198,8 @@ def quickstart_rewards(out: Path, overrides: Sequence[str] = (), *, export: Expo
     arms[REWARDS] = _arm(out, REWARDS, learning, say)
     # As many seconds, by the start's seconds a step; this optimizer's steps take longer, so it gets rather more.
     steps = max(training.warmup_steps + 1, round(arms[REWARDS].seconds * arms[START].steps / arms[START].seconds))
-    arms[IMITATION] = _arm(out, IMITATION, _imitating(IMITATION, seed, [
-        model, "tokenizer=model", f"training={json.dumps(_constant(training, steps))}",
+    arms[IMITATION] = _arm(out, IMITATION, imitating_arm(IMITATION, seed, [
+        model, "tokenizer=model", f"training={json.dumps(constant_rate(training, steps))}",
         f"optimizer={_written(learning.recipe.optimizer)}"]), say)
     arms[RANDOM] = _arm(out, RANDOM, coin, say)
 
@@ -213,7 +213,7 @@ def quickstart_rewards(out: Path, overrides: Sequence[str] = (), *, export: Expo
                                    seconds=time.perf_counter() - started)
 
 
-def _constant(training: TrainingConfig, steps: int) -> dict[str, Any]:
+def constant_rate(training: TrainingConfig, steps: int) -> dict[str, Any]:
     """The section `training` of more imitation: rate and warm-up of the other arms, and no end that is known before."""
     return {"steps": steps, "learning_rate": training.learning_rate, "schedule": "constant",
             "warmup_steps": training.warmup_steps}
@@ -224,7 +224,7 @@ def _written(section: Section) -> str:
     return json.dumps(section.model_dump(mode="json", exclude_unset=True))
 
 
-def _imitating(name: str, seed: int, overrides: Sequence[str]) -> LoadedRecipe:
+def imitating_arm(name: str, seed: int, overrides: Sequence[str]) -> LoadedRecipe:
     """The quickstart's recipe with steps written out, on the few traces."""
     return load_recipe("quickstart", [
         f"name={name}", f"seed={seed}", "tokenizer=../data/tokenizer", "data.traces=../data/traces.jsonl",

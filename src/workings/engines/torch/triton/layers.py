@@ -71,7 +71,7 @@ def use_kernels(model: PreTrainedModel) -> None:
             if (offset := norm_offset(kind)) is not None:
                 module.__dict__ |= {"offset": offset, "epsilon": _epsilon(module)}
                 module.__class__ = NormByKernel
-        elif kind.__name__.endswith("MLP") and _is_gated(kind):
+        elif kind.__name__.endswith("MLP") and is_gated(kind):
             if activation := gate_kind(module.act_fn):
                 module.__dict__ |= {"kind": activation}
                 module.__class__ = FeedForwardByKernel
@@ -128,7 +128,7 @@ class _Noted(nn.Module):
 
 
 @cache
-def _is_gated(kind: type[nn.Module]) -> bool:
+def is_gated(kind: type[nn.Module]) -> bool:
     """Whether a class computes ``down(activation(gate(x)) * up(x))``, seen on projections that are numbers."""
     block = kind.__new__(kind)
     nn.Module.__init__(block)
@@ -148,7 +148,7 @@ def turn_by_kernel(module: Any) -> None:
     Attention finds the function under its name in the module, so that name is where it is exchanged, for good.
     """
     original = getattr(module, ROTATION, None)
-    if original is None or hasattr(original, "by_kernel") or not _turns(original):
+    if original is None or hasattr(original, "by_kernel") or not is_rotation(original):
         return
 
     def turn(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> tuple[Tensor, Tensor]:
@@ -161,7 +161,7 @@ def turn_by_kernel(module: Any) -> None:
     setattr(module, ROTATION, turn)
 
 
-def _turns(function: Callable[..., Any]) -> bool:
+def is_rotation(function: Callable[..., Any]) -> bool:
     """Whether a function of transformers turns queries and keys as `rotate` does."""
     with _tried_out():
         random = torch.Generator().manual_seed(0)

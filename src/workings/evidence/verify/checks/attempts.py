@@ -102,7 +102,7 @@ def _own_problems(unit: Unit, listed: list[dict[str, Any]], same: list[dict[str,
     problems = [f"{ATTEMPTS} lacks or changed a line that the run's events name: {join_first([str(name)[:16] + '…'])}"
                 for name in named if name not in lines]
     if unit.written_by_train:
-        problems += _order_problems(unit, lines)
+        problems += order_problems(unit, lines)
         problems += _named_problems(unit, [(row, lines[str(row.get(ATTEMPT))]) for row in unit.starts
                                            if str(row.get(ATTEMPT)) in lines])
     # A run that went on with another batch or mesh has another recipe in its earlier lines, which its events name.
@@ -115,7 +115,7 @@ def _own_problems(unit: Unit, listed: list[dict[str, Any]], same: list[dict[str,
     return problems
 
 
-def _order_problems(unit: Unit, lines: dict[str, dict[str, Any]]) -> list[str]:
+def order_problems(unit: Unit, lines: dict[str, dict[str, Any]]) -> list[str]:
     """Problems of the order: each start is listed before it happens and after the one before; all or none are named."""
     starts = unit.starts
     listed = [(moment(str(row.get("time"))), moment(str(line.get("started_at")))) for row in starts

@@ -119,7 +119,7 @@ def _position_problems(unit: Unit) -> list[str]:
         # Whether the step is one of this run is `consistency.checkpoints`'s to say.
         if type(number) is not int or not 1 <= number <= len(steps) or not isinstance(facts, dict):
             continue
-        after = _next_position(steps[number - 1][1].at, batches).to_json()
+        after = next_position(steps[number - 1][1].at, batches).to_json()
         if facts.get("position") != after:
             problems.append(f"{name}: position {str(facts.get('position'))[:60]}, the log ends at {after}")
     return problems
@@ -259,10 +259,10 @@ def _planned(unit: Unit) -> Iterator[tuple[dict[str, Any], PlannedStep]]:
         yield line, PlannedStep(at=at, digest=batches.digest_at(at, digests), counts={
             "tokens": tokens, "supervised_tokens": sum(rows[name]["supervised_tokens"] for name in ids),
             "positions": positions, "padding": padding_share(tokens, positions)})
-        at = _next_position(at, batches)
+        at = next_position(at, batches)
 
 
-def _next_position(at: "Position", batches: "Batches") -> "Position":
+def next_position(at: "Position", batches: "Batches") -> "Position":
     """Data position of the next batch."""
     last = at.batch + 1 == batches.batches_in_epoch(at.epoch)
     return replace(at, epoch=at.epoch + 1, batch=0) if last else replace(at, batch=at.batch + 1)

@@ -59,7 +59,8 @@ def objective_problems(inputs: RolloutInputs, rollout: "Rollout", batch: "Batch"
     if inputs.shape.updates > 1 or len(rollout.trainer_log_probs) != len(rollout.trained_samples):
         return []
     problems = []
-    for name, value, tolerance in _expected(inputs.algorithm.objective, _log_probs(rollout, batch), batch):
+    log_probs = trainer_log_probs(rollout, batch)
+    for name, value, tolerance in expected_metrics(inputs.algorithm.objective, log_probs, batch):
         recorded = line.get(name)
         if not _is_number(recorded) or not abs(recorded - value) <= tolerance:
             problems.append(f"step {line.get('step')}: {name} is {str(recorded)[:20]}, the recorded log probabilities "
@@ -67,7 +68,7 @@ def objective_problems(inputs: RolloutInputs, rollout: "Rollout", batch: "Batch"
     return problems
 
 
-def _expected(objective: PolicyGradient, log_probs_BS: "np.ndarray",
+def expected_metrics(objective: PolicyGradient, log_probs_BS: "np.ndarray",
               batch: "Batch") -> Iterator[tuple[str, float, float]]:
     """Name, value and tolerance of the loss and of each metric of the objective."""
     import numpy as np
@@ -106,7 +107,7 @@ def _rounding(objective: PolicyGradient, log_probs_BS: "np.ndarray", mask_BS: "n
         np.sum(near_BS))
 
 
-def _log_probs(rollout: "Rollout", batch: "Batch") -> "np.ndarray":
+def trainer_log_probs(rollout: "Rollout", batch: "Batch") -> "np.ndarray":
     """The update's log probabilities ``[B, S]``; 0 where nothing is learned, as engines have it."""
     import numpy as np
 
