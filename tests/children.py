@@ -111,8 +111,10 @@ def become(arguments: list[str], cwd: str, environment: dict[str, str], streams:
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 - `multiprocessing` has closed the one there was
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(cwd)
+    # Set by imports of JAX and PyTorch: without it an absent TPU is looked for in the network for minutes.
+    by_import = {name: value for name, value in os.environ.items() if name.startswith(("TPU_", "KMP_"))}
     os.environ.clear()
-    os.environ.update(environment)
+    os.environ.update(by_import | environment)
     _set_again()
     option, what, *words = arguments
     extra = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]

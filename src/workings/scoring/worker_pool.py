@@ -5,6 +5,7 @@ of JSON and not the pickles of `multiprocessing` and the pools that build on it:
 open descriptor, and a pickle that it wrote would run in this process.
 """
 
+import atexit
 import json
 import os
 import queue
@@ -198,6 +199,25 @@ class ScoringProcess(Worker):
             done += alone or [Judgement(error=error)]
         return done
 
+    def __enter__(self) -> Self:
+        if idle := _idle.pop(self._key, None):
+            self.child, self._answers, self._tag = idle
+        return super().__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        # Code of a person may leave something behind in its process, and answers of an unfinished request may come.
+        is_ready = kind is None and not self._cancelled and ":" not in self._settings.scorer and not self._rest
+        if is_ready and self.child is not None and self.child.poll() is None:
+            stop_idle()
+            _idle[self._key], self.child = (self.child, self._answers, self._tag), None
+        super().__exit__(kind, error, trace)
+
+    @property
+    def _key(self) -> str:
+        """What the process follows from."""
+        return json.dumps([self._first_line, sorted(os.environ.items()), sys.path])
+
     def begin(self, completions: Sequence[tuple[Item, str, bool]], pool: Executor) -> Callable[[], list[Judgement]]:
         """Have them judged in a thread of ``pool``; what is returned waits for what `judge` returns."""
         return pool.submit(self.judge, completions).result
@@ -233,6 +253,25 @@ class ScoringProcess(Worker):
         return RequestError(f"scorer: {self._settings.scorer}",
                             "a scorer that can be loaded (an error is above, or loading did not end)",
                             f"python {self._settings.scorer.split(':')[0]}")
+
+
+Idle = tuple["subprocess.Popen[bytes]", "queue.Queue[bytes]", str]
+_idle: dict[str, Idle] = {}
+"""The last process that was done with its work, by what it follows from. A start takes half a second of imports, and a
+training run that evaluates, a verification and a page score again and again."""
+
+
+def stop_idle() -> None:
+    """End the process that waits for further work."""
+    for key in list(_idle):
+        child, *_ = _idle.pop(key)
+        child.kill()
+        child.wait()
+        with suppress(BrokenPipeError):
+            child.stdin.close()  # type: ignore[union-attr]
+
+
+atexit.register(stop_idle)
 
 
 def ending(child: "subprocess.Popen[bytes]") -> str:

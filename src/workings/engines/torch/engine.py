@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,10 @@ from workings.models.batch import Batch
 def _formats(tensors: Iterable[torch.Tensor]) -> str:
     """Number formats of tensors, by their names in PyTorch."""
     return " and ".join(sorted({dtype_name(x.dtype) for x in tensors}))
+
+
+inspect_once = lru_cache(maxsize=64)(inspect_step)
+"""A trace follows from its arguments, and a command that trains several runs asks for the same one again."""
 
 
 class TorchEngine(TorchPlanning):
@@ -314,7 +318,7 @@ class TorchEngine(TorchPlanning):
                               kernels=kernels_run_on(self.device.device))
         request = replace(self.request, mesh=MeshConfig(fsdp=fsdp, tp=1))
         if fsdp == 1:
-            return inspect_step(request, batch.shape, platform, card)
+            return inspect_once(request, batch.shape, platform, card)
         # In a child: processes that are not there cannot be told from the real ones that this one computes with.
         return trace_for(request, {"step": batch.shape}, platform, capability=card.capability,
                          limit_bytes=card.limit_bytes)["step"]
