@@ -35,7 +35,7 @@ from tests.evidence import (
     test_sampled,
     test_sign,
 )
-from tests.evidence.test_forgeries import CAUGHT, ONLY_ANCHOR_OR_REPLAY
+from tests.evidence.forgeries import CAUGHT, ONLY_ANCHOR_OR_REPLAY
 from tests.evidence.test_hostile import HOSTILE, places, put
 from tests.evidence.test_mutations import EXPECTED, expected, whole_record
 from tests.record import synthetic
