@@ -130,7 +130,7 @@ def failed(path: Path, level: int = 2, trusted: tuple[bytes, ...] = ()) -> set[s
 def noted(whole: Path, work: Path, forge: Any) -> list[str]:
     """Ids that fail for a forged note that was sealed again."""
     shutil.copytree(whole, work)
-    reseal.edit_json(work / "tiny/notes/1/note.json", forge)
+    forge(work / "tiny/notes/1")
     reseal.reseal(work / "tiny/notes/1")
     found = sorted(failed(work / "tiny"))
     shutil.rmtree(work)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.evidence import reseal
+from tests.evidence.forgeries import Forgery, forgery
 from workings.errors import RequestError
 from workings.evidence.notes import parse_facts, write_note
 from workings.evidence.verify import verify
@@ -60,35 +61,17 @@ def test_what_a_note_may_not_say(run: Path, words: list[str], says: str) -> None
     assert not (run / "notes").exists()
 
 
-def contradicts(note: dict) -> dict:
-    return note | {"facts": {"final_loss": "0.1"}}
-
-
-def is_of_another_run(note: dict) -> dict:
-    return note | {"run": "ab" * 32}
-
-
-def is_older_than_the_run(note: dict) -> dict:
-    return note | {"written_at": "2020-01-01T00:00:00.000Z"}
-
-
-def has_no_facts(note: dict) -> dict:
-    return note | {"facts": {}}
-
-
-def has_another_key(note: dict) -> dict:
-    return note | {"score": 1}
-
-
-CAUGHT = {
-    contradicts: "consistency.notes", is_of_another_run: "consistency.notes",
-    is_older_than_the_run: "consistency.notes", has_no_facts: "form.notes", has_another_key: "form.notes"}
+CAUGHT: dict[Forgery, str] = {forgery(name, ("note.json", f"/{key}", value)): check for name, key, value, check in (
+    ("contradicts", "facts", {"final_loss": "0.1"}, "consistency.notes"),
+    ("is of another run", "run", "ab" * 32, "consistency.notes"),
+    ("is older than the run", "written_at", "2020-01-01T00:00:00.000Z", "consistency.notes"),
+    ("has no facts", "facts", {}, "form.notes"), ("has another key", "score", 1, "form.notes"))}
 
 
 @pytest.mark.parametrize(("forge", "check"), CAUGHT.items(), ids=lambda value: getattr(value, "__name__", value))
-def test_a_forged_note_is_caught(run: Path, forge, check: str) -> None:
+def test_a_forged_note_is_caught(run: Path, forge: Forgery, check: str) -> None:
     unit = write_note(run, FACTS)
-    reseal.edit_json(unit / "note.json", forge)
+    forge(unit)
     assert "integrity.sums" in failed(run)
     reseal.reseal(unit)
     assert check in failed(run)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.evaluation.making import items
 from tests.evidence import reseal
+from tests.evidence.forgeries import Forgery, forge, forgery, put
 from tests.evidence.verdicts import failed
 from tests.samples.making import drawing_model, samples_unit
 from workings.data.traces import trace_from_json, traces_bytes
@@ -19,23 +20,23 @@ from workings.samples.pairs import PairRule
 from workings.samples.selection import Selection
 
 Lines = list[dict[str, Any]]
+KEPT, PAIRS, PREDICTIONS = "kept.jsonl", "pairs.jsonl", "predictions.jsonl"
+SELECTION, CONFIG = "selection.json", "eval_config.json"
 
 
-def edit_kept(unit: Path, change: Callable[[Lines], Lines], name: str = "kept.jsonl") -> None:
+def edit_kept(unit: Path, change: Callable[[Lines], Lines], name: str = KEPT) -> None:
     """Change lines of `kept.jsonl` or `pairs.jsonl` and write them in their own form."""
     rows = change([json.loads(line) for line in (unit / name).read_bytes().splitlines()])
     (unit / name).write_bytes(b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows))
 
 
-def edit_counts(unit: Path, change: Callable[[dict[str, Any]], Any]) -> None:
-    def edit(value: dict[str, Any]) -> dict[str, Any]:
-        change(value["counts"])
-        return value
-    reseal.edit_json(unit / "selection.json", edit)
+def kept(pointer: str, value: Any, name: str = KEPT) -> Forgery:
+    """A change of `kept.jsonl` or `pairs.jsonl`."""
+    return lambda unit: edit_kept(unit, lambda rows: put(rows, pointer, value), name)
 
 
 def predictions(unit: Path) -> Lines:
-    return [json.loads(line) for line in (unit / "predictions.jsonl").read_bytes().splitlines()]
+    return [json.loads(line) for line in (unit / PREDICTIONS).read_bytes().splitlines()]
 
 
 def keep_a_wrong_sample(unit: Path) -> None:
@@ -52,10 +53,6 @@ def keep_a_wrong_sample(unit: Path) -> None:
     edit_kept(unit, change)
 
 
-def one_row_more(unit: Path) -> None:
-    edit_kept(unit, lambda rows: [*rows, rows[0] | {"id": rows[0]["id"] + "1"}])
-
-
 def one_row_more_and_its_count(unit: Path) -> None:
     """A right sample in the form that the rule left out, because one of its prompt was enough."""
     from workings.samples.candidates import SampleOrigin
@@ -65,32 +62,7 @@ def one_row_more_and_its_count(unit: Path) -> None:
     config = json.loads((unit / "eval_config.json").read_bytes())
     found = select(by_prompt, Selection(most_per_prompt=2), SampleOrigin.from_config(config))
     (unit / "kept.jsonl").write_bytes(traces_bytes(found.traces))
-    edit_counts(unit, lambda counts: counts.update(json.loads(json.dumps(found.counts.to_json()))))
-
-
-def another_order(unit: Path) -> None:
-    edit_kept(unit, lambda rows: rows[::-1])
-
-
-def a_better_text(unit: Path) -> None:
-    edit_kept(unit, lambda rows: [rows[0] | {"steps": ["it is obvious"]}, *rows[1:]])
-
-
-def another_model(unit: Path) -> None:
-    edit_kept(unit, lambda rows: [row | {"source": "samples of a better one 0123456789abcdef"} for row in rows])
-
-
-def another_seed(unit: Path) -> None:
-    reseal.edit_lines(unit / "predictions.jsonl", lambda rows: [rows[0] | {"seed": rows[0]["seed"] ^ 1}, *rows[1:]])
-
-
-def another_seed_of_all(unit: Path) -> None:
-    reseal.edit_json(unit / "eval_config.json", lambda value: value | {"decoding": value["decoding"] | {"seed": 99}})
-
-
-def no_seeds(unit: Path) -> None:
-    reseal.edit_lines(unit / "predictions.jsonl", lambda rows: [
-        {key: value for key, value in row.items() if key != "seed"} for row in rows])
+    forge(unit, (SELECTION, "/counts", json.loads(json.dumps(found.counts.to_json()))))
 
 
 def leave_out_a_bad_draw(unit: Path) -> None:
@@ -104,57 +76,36 @@ def leave_out_a_bad_draw(unit: Path) -> None:
     write_files(unit, Selection(most_per_prompt=1), PairRule(rule="right-wrong"))
 
 
-def fewer_never_solved(unit: Path) -> None:
-    edit_counts(unit, lambda counts: counts.update(never=counts["never"] + 1, sometimes=counts["sometimes"] - 1))
-
-
-def another_reason(unit: Path) -> None:
-    edit_counts(unit, lambda counts: counts["left_out"].update(wrong=counts["left_out"]["wrong"] - 1))
-
-
-def reasons_exchanged(unit: Path) -> None:
-    edit_counts(unit, lambda counts: counts["left_out"].update({
-        "wrong": counts["left_out"]["another form"], "another form": counts["left_out"]["wrong"]}))
-
-
-def looser_rule(unit: Path) -> None:
-    reseal.edit_json(unit / "selection.json", lambda value: value | {
-        "selection": value["selection"] | {"most_per_prompt": 0}})
-
-
-def turn_a_pair_around(unit: Path) -> None:
-    edit_kept(unit, lambda rows: [rows[0] | {"chosen": rows[0]["rejected"], "rejected": rows[0]["chosen"]},
-                                  *rows[1:]], "pairs.jsonl")
-
-
-def one_pair_less(unit: Path) -> None:
-    edit_kept(unit, lambda rows: rows[1:], "pairs.jsonl")
-
-
-def no_pairs(unit: Path) -> None:
-    reseal.edit_json(unit / "selection.json", lambda value: value | {"pairs": {"absent": "not asked for"}})
-
-
-def completions_from_elsewhere(unit: Path) -> None:
-    reseal.edit_json(unit / "eval_config.json", lambda value: value | {"source": {"kind": "predictions"}})
-
-
 def no_selection(unit: Path) -> None:
-    (unit / "selection.json").unlink()
+    (unit / SELECTION).unlink()
 
 
-FORGERIES: dict[Callable[[Path], None], set[str]] = {
+another_seed = forgery("another seed", (PREDICTIONS, "/0/seed", lambda row: row["seed"] ^ 1))
+no_seeds = forgery("no seeds", (PREDICTIONS, "", lambda rows: [
+    {key: value for key, value in row.items() if key != "seed"} for row in rows]))
+FORGERIES: dict[Forgery, set[str]] = {
     keep_a_wrong_sample: {"consistency.selection", "recompute.selection"},
-    one_row_more: {"consistency.selection", "recompute.selection"},
-    one_row_more_and_its_count: {"recompute.selection"},
-    another_order: {"recompute.selection"}, a_better_text: {"recompute.selection"},
-    another_model: {"recompute.selection"}, another_seed: {"consistency.seeds"},
-    another_seed_of_all: {"consistency.seeds"}, no_seeds: {"consistency.seeds"},
-    leave_out_a_bad_draw: {"consistency.seeds"}, fewer_never_solved: {"consistency.selection"},
-    another_reason: {"consistency.selection"}, reasons_exchanged: {"recompute.selection"},
-    looser_rule: {"recompute.selection"}, turn_a_pair_around: {"recompute.selection"},
-    one_pair_less: {"consistency.selection"}, no_pairs: {"consistency.selection"},
-    completions_from_elsewhere: {"consistency.selection"}, no_selection: {"form.schema", "consistency.selection"},
+    one_row_more_and_its_count: {"recompute.selection"}, leave_out_a_bad_draw: {"consistency.seeds"},
+    another_seed: {"consistency.seeds"}, no_seeds: {"consistency.seeds"},
+    no_selection: {"form.schema", "consistency.selection"},
+    **{forgery(name, *changes): {f"{level}.selection" for level in levels.split()} for name, levels, *changes in (
+        ("one row more", "consistency recompute",
+         kept("", lambda rows: [*rows, rows[0] | {"id": rows[0]["id"] + "1"}])),
+        ("another order", "recompute", kept("", lambda rows: rows[::-1])),
+        ("a better text", "recompute", kept("/0/steps", ["it is obvious"])),
+        ("another model", "recompute", kept("/*/source", "samples of a better one 0123456789abcdef")),
+        ("fewer never solved", "consistency", (SELECTION, "/counts/never", lambda counts: counts["never"] + 1),
+         (SELECTION, "/counts/sometimes", lambda counts: counts["sometimes"] - 1)),
+        ("another reason", "consistency", (SELECTION, "/counts/left_out/wrong", lambda out: out["wrong"] - 1)),
+        ("reasons exchanged", "recompute", (SELECTION, "/counts/left_out", lambda counts: counts["left_out"] | {
+            "wrong": counts["left_out"]["another form"], "another form": counts["left_out"]["wrong"]})),
+        ("a looser rule", "recompute", (SELECTION, "/selection/most_per_prompt", 0)),
+        ("a pair turned around", "recompute", kept("", lambda rows: [
+            rows[0] | {"chosen": rows[0]["rejected"], "rejected": rows[0]["chosen"]}, *rows[1:]], PAIRS)),
+        ("one pair less", "consistency", kept("", lambda rows: rows[1:], PAIRS)),
+        ("no pairs", "consistency", (SELECTION, "/pairs", {"absent": "not asked for"})),
+        ("completions from elsewhere", "consistency", (CONFIG, "/source", {"kind": "predictions"})))},
+    forgery("another seed of all", (CONFIG, "/decoding/seed", 99)): {"consistency.seeds"},
 }
 """What a forger changes, and the checks that have to fail."""
 
@@ -174,12 +125,12 @@ def test_sealed_again_without_a_lie_it_verifies(honest: Path, tmp_path: Path) ->
     assert all(trace_from_json(json.loads(line)) for line in (honest / "kept.jsonl").read_bytes().splitlines())
 
 
-@pytest.mark.parametrize("forge", FORGERIES, ids=lambda forge: forge.__name__)
-def test_caught(honest: Path, tmp_path: Path, forge: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize("lie", FORGERIES, ids=lambda lie: lie.__name__)
+def test_caught(honest: Path, tmp_path: Path, lie: Forgery) -> None:
     shutil.copytree(honest, tmp_path / "unit")
-    forge(tmp_path / "unit")
+    lie(tmp_path / "unit")
     reseal.reseal(tmp_path / "unit")
-    assert FORGERIES[forge] <= failed(tmp_path / "unit")
+    assert FORGERIES[lie] <= failed(tmp_path / "unit")
 
 
 def test_samples_do_not_stand_among_the_evaluations_of_a_run(run: Path, honest: Path) -> None:

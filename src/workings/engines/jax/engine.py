@@ -129,7 +129,8 @@ class JaxEngine(JaxPlanning):
         make = jax.jit(partial(initial_params, self.spec), out_shardings=self.shardings["params"])
         if weights is None:
             return make(np.uint32(seed))
-        params = checkpoint.load_params(weights, self.spec, self.abstract_state["params"], self.shardings["params"], seed)
+        params = checkpoint.load_params(weights, self.spec, self.abstract_state["params"], self.shardings["params"],
+                                        seed)
         # Otherwise the step's memory would come on top: malloc keeps what small programs free.
         return_free_memory()
         return params
