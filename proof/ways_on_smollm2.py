@@ -1,6 +1,7 @@
 """Which way of learning to use: seven ways to teach one real model the same task, three seeds, with intervals.
 
-    python -m proof.ways_on_smollm2 --keep FOLDER [--seeds 17 18 19] [--arms prompt steps grpo ...]
+    python -m proof.ways_on_smollm2 --keep FOLDER [--seeds 17 18 19] [--arms prompt steps grpo ...] [--at-once 1]
+        [key=value ...]
 
 SmolLM2-135M-Instruct answers 200 held-out questions about units (`workings quickstart --rewards` has the same task):
 
@@ -12,22 +13,27 @@ SmolLM2-135M-Instruct answers 200 held-out questions about units (`workings quic
 - `grpo`: rewards for correct answers to those questions;
 - `teacher`: distillation on its own samples, from a model that imitated the steps of all 340 questions.
 
-All runs and evaluations stay in FOLDER, and a second call makes only what is missing. Writes
-`proof.ways_on_smollm2.json` whenever an arm is complete.
+All runs and evaluations stay in FOLDER, and a second call makes only what is missing. With `--at-once 12` so many arms
+run at the same time, each in its own process; on an accelerator that has the memory. Words like `device=gpu` override
+every recipe. Writes `proof.ways_on_smollm2.json` whenever an arm is complete.
 """
 
 import argparse
 import json
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout
+from dataclasses import asdict, replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
 
-from tools.result_file import load_average, write_result
+from tools.result_file import ROOT, load_average, write_result
 from workings.config.load import load_recipe
 from workings.evaluation.comparison.compare import compare
 from workings.evaluation.settings import settings_of
@@ -55,11 +61,12 @@ LEARNING = ["training.schedule=constant", "training.final_share=0", "training.wa
 class Seed:
     """One seed: its data and its arms."""
 
-    def __init__(self, folder: Path, seed: int, words: list[str]) -> None:
-        self.folder, self.seed, self.words = folder, seed, words
+    def __init__(self, asked: argparse.Namespace, seed: int) -> None:
+        self.folder, self.seed, self.words = asked.keep / f"seed-{seed}", seed, asked.words
+        self.size, folder = asked.size, self.folder
         if not (folder / "data" / "manifest.json").is_file():
             shutil.rmtree(folder / "data", ignore_errors=True)
-            make_data(folder / "data", seed, FULL_SIZE)
+            make_data(folder / "data", seed, self.size)
 
     def train(self, name: str, words: list[str], recipe: str = RECIPE) -> Path:
         """Trains and evaluates an arm, or finds it complete; returns the run."""
@@ -119,7 +126,8 @@ class Seed:
         more, data = self.folder / "data" / "all-traces.jsonl", self.folder / "all-data"
         if not more.is_file():
             shutil.rmtree(data, ignore_errors=True)
-            make_data(data, self.seed, replace(FULL_SIZE, traces=FULL_SIZE.traces + FULL_SIZE.prompts, prompts=0))
+            make_data(data, self.seed, replace(
+                self.size, traces=self.size.traces + self.size.prompts, prompts=0))
             shutil.copy(data / "traces.jsonl", more)
         self.train("teacher-model", ["data.traces=../data/all-traces.jsonl", "training.steps=40"])
         algorithm = {"name": "distill", "teacher": "../runs/teacher-model", "group": 1, "max_new_tokens": 48}
@@ -129,6 +137,9 @@ class Seed:
 
 ARMS: dict[str, Callable[[Seed], Path]] = {
     name: getattr(Seed, name) for name in ("prompt", "answers", "steps", "iteration", "dpo", "grpo", "teacher")}
+FIRST = {"prompt", "answers", "steps"}
+"""Arms that need no other; the others go on from `steps`."""
+SMALL = replace(FULL_SIZE, traces=16, prompts=16, items=16)
 
 
 def arm_values(runs: dict[int, Path], steps: dict[int, Path]) -> dict[str, Any]:
@@ -147,28 +158,66 @@ def arm_values(runs: dict[int, Path], steps: dict[int, Path]) -> dict[str, Any]:
     return values
 
 
+def in_process(asked: argparse.Namespace, seed: int, arm: str) -> Path:
+    """The run of an arm, made by a process of its own; its lines go to FOLDER/SEED-ARM.log."""
+    with (asked.keep / f"{seed}-{arm}.log").open("w") as log:
+        done = subprocess.run([sys.executable, "-m", "proof.ways_on_smollm2", "--keep", str(asked.keep), "--only",
+                               str(seed), arm, *(["--small"] if asked.small else []), *asked.words],
+                              stdout=subprocess.PIPE, stderr=log, text=True, check=False, cwd=ROOT)
+    if done.returncode:
+        raise RuntimeError(f"{arm} of seed {seed} failed; {log.name} says how")
+    return Path(done.stdout.splitlines()[-1])
+
+
+def write(asked: argparse.Namespace, found: dict[str, dict[int, Path]], before: float) -> None:
+    """Write the result file, or in a trial show it."""
+    values = asdict(asked.size) | {
+        "words": asked.words,
+        "arms": {name: arm_values(found[name], found.get("steps", {})) for name in ARMS if found.get(name)}}
+    if asked.small:
+        print(json.dumps(values))
+        return
+    words = " ".join(["--seeds", *map(str, asked.seeds), "--at-once", str(asked.at_once), *asked.words])
+    write_result(RESULT, what="Seven ways to teach SmolLM2-135M-Instruct one task, on held-out questions.",
+                 command=f"python -m proof.ways_on_smollm2 --keep FOLDER {words}",
+                 packages=["torch", "transformers", "numpy"], load_before=before, values=values)
+
+
 def main() -> int:
     """Run the arms of every seed and write the result file; 0, whatever they found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keep", type=Path, required=True, help="folder of all runs; what is complete there is used")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS))
-    parser.add_argument("words", nargs="*", help="overrides of every recipe, e.g. model.id=FOLDER")
+    parser.add_argument("--at-once", type=int, default=1)
+    parser.add_argument("--small", action="store_true", help="little data, no result file: tries every line")
+    parser.add_argument("--only", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("words", nargs="*", help="overrides of every recipe, e.g. device=gpu")
     asked = parser.parse_args()
-    before = load_average()
-    found: dict[str, dict[int, Path]] = {name: {} for name in asked.arms}
-    for number in asked.seeds:
-        seed = Seed(asked.keep / f"seed-{number}", number, asked.words)
-        for arm in asked.arms:
-            found[arm][number] = ARMS[arm](seed)
-            print(f"seed {number}, {arm}: {read_scorecard(found[arm][number])['overall']['mean']:.1%}", file=sys.stderr)
-            write_result(
-                RESULT, what="Seven ways to teach SmolLM2-135M-Instruct one task, on held-out questions.",
-                command=f"python -m proof.ways_on_smollm2 --keep FOLDER --seeds {' '.join(map(str, asked.seeds))}",
-                packages=["torch", "transformers", "numpy"], load_before=before,
-                values={"items": FULL_SIZE.items, "traces": FULL_SIZE.traces, "prompts": FULL_SIZE.prompts,
-                        "arms": {name: arm_values(runs, found.get("steps", {}))
-                                 for name, runs in found.items() if runs}})
+    asked.size = SMALL if asked.small else FULL_SIZE
+    asked.keep.mkdir(parents=True, exist_ok=True)
+    if asked.only:
+        seed, arm = asked.only
+        with redirect_stdout(sys.stderr):
+            run = ARMS[arm](Seed(asked, int(seed)))
+        print(run.absolute())
+        return 0
+    before, lock = load_average(), Lock()
+    found: dict[str, dict[int, Path]] = {}
+
+    def make(one: tuple[int, str]) -> None:
+        seed, arm = one
+        run = in_process(asked, seed, arm)
+        with lock:
+            found.setdefault(arm, {})[seed] = run
+            print(f"seed {seed}, {arm}: {read_scorecard(run)['overall']['mean']:.1%}", file=sys.stderr, flush=True)
+            write(asked, found, before)
+
+    for seed in asked.seeds:
+        Seed(asked, seed)  # its data, before several arms read them
+    for arms in (FIRST & set(asked.arms), set(asked.arms) - FIRST):
+        with ThreadPoolExecutor(asked.at_once) as pool:
+            list(pool.map(make, [(seed, arm) for arm in ARMS if arm in arms for seed in asked.seeds]))
     return 0
 
 

@@ -37,6 +37,7 @@ max_grad_norm: 1.0
 max_seq_length: 512
 packing: true
 gradient_checkpointing: true
+fp16: true
 save_steps: 50
 """
 
@@ -49,7 +50,8 @@ def test_a_file_of_trl_becomes_a_recipe(tmp_path):
     assert (recipe.training.schedule, recipe.optimizer.name, recipe.data.packing) == ("constant", "adamw", "best_fit")
     assert (recipe.memory.remat, recipe.optimizer.clip_norm, recipe.data.max_length) == ("layer", 1.0, 512)
     assert "`packing` (TRL, LLaMA-Factory) is `data.packing: best_fit` here" in found.renamed
-    assert len(found.renamed) == 14
+    assert recipe.precision.compute == "fp16"
+    assert len(found.renamed) == 15
 
 
 def test_overrides_come_after_renaming(tmp_path):
@@ -59,7 +61,6 @@ def test_overrides_come_after_renaming(tmp_path):
 @pytest.mark.parametrize(("line", "said"), [
     ("warmup_ratio: 0.1", "training.warmup_steps"),
     ("output_dir: here", "--out DIR"),
-    ("fp16: true", "overflows"),
 ])
 def test_what_has_no_counterpart_is_refused_with_what_to_do(tmp_path, line, said):
     with pytest.raises(RequestError, match=said):
@@ -88,7 +89,7 @@ def test_all_complaints_about_a_file_come_at_once(tmp_path):
     with pytest.raises(RequestError) as caught:
         loaded(tmp_path, TRL + "warmup_ratio: 0.1\nlora_dropout: 0.1\nnonsense: 1\n")
     said = str(caught.value)
-    assert all(word in said for word in ("warmup_ratio", "lora_dropout", "nonsense", "recipe.yaml:19"))
+    assert all(word in said for word in ("warmup_ratio", "lora_dropout", "nonsense", "recipe.yaml:20"))
 
 
 @pytest.mark.parametrize("word", ["num_train_epochs", "num_epochs", "epochs"])

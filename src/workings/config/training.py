@@ -213,13 +213,19 @@ class PrecisionConfig(Section):
 
     parameters: Literal["fp32", "bf16"] = "fp32"
     """Format of stored weights."""
-    compute: Literal["fp32", "bf16"] = "fp32"
-    """Format of matrix products and activations."""
+    compute: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """Format of matrix products and activations; with `fp16` activations are fp32, and the loss is scaled (engine
+    `torch`, for cards whose matrix units know no bf16)."""
     moments: Literal["fp32", "bf16"] = "fp32"
     """Format of optimizer state."""
     # bf16 has 8 significant bits: rounded to the nearest, an update below 1/512 of a weight is lost.
     rounding: Literal["nearest", "stochastic", "master_fp32"] = "nearest"
     """Rounding of an update to bf16 weights; fp32 weights only allow `nearest`."""
+
+    @property
+    def activations(self) -> Literal["fp32", "bf16"]:
+        """Format of what passes from layer to layer."""
+        return "fp32" if self.compute == "fp16" else self.compute
 
     @model_validator(mode="after")
     def fp32_parameters_round_to_nearest(self) -> Self:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from workings.config.training import OPTIMIZERS, MemoryConfig, OptimizerConfig
-from workings.engines.base import Refusal
+from workings.engines.base import EngineRequest, Refusal
 from workings.models.shape import ModelShape
 
 
@@ -50,3 +50,26 @@ def packing_refusal(packed: bool, shape: ModelShape) -> Refusal | None:
     return Refusal(feature="packed rows in layers with a state",
                    given=f"data.packing with a {shape.family} model, whose layers keep a state: the row before would "
                          "be seen", expected="one row a sequence", try_next="data.packing=none")
+
+
+def half_refusal(request: EngineRequest, engine: str) -> Refusal | None:
+    """Refusal of `precision.compute: fp16`; None if it is supported or not asked for."""
+    if request.precision.compute != "fp16":
+        return None
+    shape, given = request.shape, "precision.compute: fp16"
+    if engine != "torch":
+        return Refusal(feature="fp16", given=f"{given} with engine {engine}",
+                       expected="fp32 or bf16: this engine does not scale the loss, which fp16 needs",
+                       try_next="engine=torch, or precision.compute=bf16")
+    if request.memory.optimizer_in_backward:
+        return Refusal(feature="fp16 with the optimizer in backward",
+                       given=f"{given} with memory.optimizer_in_backward: true",
+                       expected="false: only after the whole backward is it known whether a gradient overflowed",
+                       try_next="memory.optimizer_in_backward=false, or precision.compute=fp32")
+    what = ("experts" if shape.experts else "layers that keep a state" if shape.has_state
+            else "" if shape.verified else "a class that is not verified")
+    if what:
+        return Refusal(feature=f"fp16 with {what}", given=f"{given} with a {shape.family} model, which has {what}",
+                       expected="fp32 or bf16: only attention and feed-forward layers have products in fp16",
+                       try_next="precision.compute=fp32")
+    return None

@@ -43,7 +43,7 @@ def traffic_of_an_update(request: EngineRequest, batch: BatchShape, mesh: MeshSh
                  if not tensor.in_layer and tensor.name != PER_LAYER_EMBEDDING)
     # Weights are converted to the format of the computing before they travel, if that is smaller.
     stored, compute = (BYTES_OF_FORMAT[number_format] for number_format in (request.precision.parameters,
-                                                                            request.precision.compute))
+                                                                            request.precision.activations))
     unsharded = weight_bytes(request, 1, tp) - stored * tables
     weights_travel = request.split_frozen or request.method.name == "full"
     # Quantized frozen matrices travel as they are.

@@ -93,7 +93,7 @@ def step_long_numbers_per_token(shape: ModelShape) -> int:
 
 def current_layer_weight_bytes(request: EngineRequest, tokens: int, fsdp: int, tp: int) -> int:
     """Bytes of gathered or converted weights of the layer that is being computed."""
-    number = BYTES_OF_FORMAT[request.precision.compute]
+    number = BYTES_OF_FORMAT[request.precision.activations]
     shapes = [layer_shapes(request.shape, layer) for layer in range(request.shape.layers)]
     if request.method.name == "qlora":
         # Four bits are gathered as they are and are dequantized one matrix at a time; chunks of a feed-forward share
@@ -117,7 +117,7 @@ def attention_score_elements(request: EngineRequest, length: int, platform: str)
 def forward_program_parts(request: EngineRequest, program: ProgramName, size: ProgramShape, fsdp: int, tp: int,
                     platform: str) -> dict[str, int]:
     """Bytes per device of a program other than the step, by formula, with the optimizer's state in memory."""
-    shape, number = request.shape, BYTES_OF_FORMAT[request.precision.compute]
+    shape, number = request.shape, BYTES_OF_FORMAT[request.precision.activations]
     # No gradients, but all state that stays in memory until the next step.
     state = {name: size for name, size in exact_parts(request, BatchShape(1, fsdp, 1), fsdp, tp).items()
              if name in ("parameters", PER_LAYER_TABLE, "moments", "master weights")}

@@ -67,7 +67,7 @@ class _DeviceStep:
     @property
     def compute_bytes(self) -> int:
         """Bytes of a number in matrix products."""
-        return BYTES_OF_FORMAT[self.request.precision.compute]
+        return BYTES_OF_FORMAT[self.request.precision.activations]
 
     @property
     def stored_bytes(self) -> int:

@@ -19,7 +19,7 @@ from workings.engines.base import (
 )
 from workings.engines.gpu_settings import gpu_share
 from workings.engines.jax.target import PACKAGES, CompilerAbsent, Unimplemented, compile_for
-from workings.engines.refusals import host_table_refusal, optimizer_refusal
+from workings.engines.refusals import half_refusal, host_table_refusal, optimizer_refusal
 from workings.engines.source_digest import library_versions, source_digest
 from workings.errors import RequestError
 from workings.hardware.catalog import Target, gpu_config
@@ -52,6 +52,8 @@ class JaxPlanning:
                 expected="false: the compiled step donates its state and frees each gradient as it is used",
                 try_next="leave it out, or engine=torch"))
         if refused := host_table_refusal(request.memory, request.shape, cls.name):
+            refusals.append(refused)
+        if refused := half_refusal(request, cls.name):
             refusals.append(refused)
         try:
             family_of(request.shape).check_engine(cls.name, request.shape)

@@ -20,7 +20,7 @@ from workings.engines.jax.remat import POLICIES
 from workings.engines.jax.rounding import MASTER
 from workings.engines.jax.sharding import Layout
 from workings.engines.jax.step import StepSpec, make_step
-from workings.engines.refusals import host_table_refusal
+from workings.engines.refusals import half_refusal, host_table_refusal
 from workings.errors import RequestError
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
@@ -37,7 +37,7 @@ def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpe
         raise RequestError("memory.optimizer_in_backward: true with engine jax",
                            "false: the compiled step donates its state and frees each gradient as it is used",
                            "leave it out, or engine=torch")
-    if refused := host_table_refusal(memory, request.shape, "jax"):
+    if refused := host_table_refusal(memory, request.shape, "jax") or half_refusal(request, "jax"):
         raise refused.error()
     lora = make_lora(request.method, request.shape, layout.tp, request.frozen_bits)
     return StepSpec(

@@ -174,7 +174,21 @@ def _registered(attention: Attention) -> Callable[..., tuple[Tensor, None]]:
     return attend
 
 
+def in_half(attention: Attention) -> Attention:
+    """A function that multiplies float32 queries, keys and values in float16; scores are added up in float32."""
+    def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, softcap: float) -> Tensor:
+        # Scaled first: a score before the scale can lie beyond float16's range.
+        return attention((q * scale).half(), k.half(), v.half(), mask, 1.0, softcap).float()
+    return attend
+
+
+def registered_name(attention: str, products: torch.dtype) -> str:
+    """Name in transformers of a key of `FUNCTIONS` with products in this format."""
+    return f"workings_{attention}_half" if products == torch.float16 else f"workings_{attention}"
+
+
 def register() -> None:
     """Make the functions known to transformers as ``workings_plain``, ``workings_chunked`` and so on."""
     for name, attention in FUNCTIONS.items():
-        AttentionInterface.register(f"workings_{name}", _registered(attention))
+        AttentionInterface.register(registered_name(name, torch.float32), _registered(attention))
+        AttentionInterface.register(registered_name(name, torch.float16), _registered(in_half(attention)))

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from workings.config.method import FullConfig
 from workings.engines.safetensors_file import TensorFile, write_tensors
+from workings.engines.torch.half import LossScale
 from workings.engines.torch.lora import ADAPTER_FOLDER, LazyTensor, base_weights, merged, store_weight, write_config
 from workings.engines.torch.sharding import as_split, gathered, local, own_part, release_gathered
 from workings.engines.torch.spec import TorchSpec, dtype_name
@@ -23,7 +24,7 @@ from workings.models.shapes import to_hf_config
 from workings.models.weights import tensor_shapes
 
 MODEL_FILE, ADAPTER_FILE, OPTIMIZER_FILE = "model.safetensors", "adapter_model.safetensors", "optimizer.safetensors"
-STEP = "step"
+STEP, LOSS_SCALE = "step", "loss_scale"
 METADATA = {"format": "pt"}
 
 
@@ -69,7 +70,8 @@ def optimizer_tensors(state: State) -> dict[str, Tensor]:
     """Moments and step count as they are stored."""
     slots = {f"{slot}.{name}": as_split(x, slot, state.trained[name])
              for slot, tree in state.moments.items() for name, x in tree.items()}
-    return slots | {STEP: torch.tensor(state.step, dtype=torch.int32)}
+    scale = {LOSS_SCALE: state.loss_scale.tensor()} if state.loss_scale else {}
+    return slots | scale | {STEP: torch.tensor(state.step, dtype=torch.int32)}
 
 
 def weights_file(spec: TorchSpec) -> str:
@@ -134,6 +136,8 @@ def restore(spec: TorchSpec, state: State, directory: Path) -> State:
             # Every process reads the whole moment and keeps its own rows, so any number of processes can resume.
             x.copy_(own_part(read(f"{slot}.{name}", distributed), distributed))
     state.step = int(read(STEP, torch.empty((), dtype=torch.int32)))
+    if state.loss_scale:
+        state.loss_scale = LossScale.of_tensor(read(LOSS_SCALE, state.loss_scale.tensor()))
     return state
 
 

@@ -10,6 +10,7 @@ import torch
 import transformers
 
 from workings.engines.hardware_probe import accelerators, cpu_memory, cpu_name
+from workings.engines.torch.half import multiply
 from workings.errors import DeviceError, first_line
 from workings.hardware.catalog import targets
 from workings.hardware.device import without_alias
@@ -123,26 +124,28 @@ def slow_formats(kind: str, *formats: str) -> list[str]:
         factor = "at a rate that no datasheet names"
         if name in rates:
             factor = f"about {rates[best] / rates[name]:.0f} times below its {best} rate"
-        way_out = "; fp16 is no way out for Gemma, whose activations overflow it" if best == "fp16" else ""
+        way_out = "; precision.compute=fp16 with engine=torch runs at that rate" if best == "fp16" else ""
         said.append(f"{kind} has no matrix units for {name}: products run {factor} (an estimate from the datasheet)"
                     + way_out)
     return said
 
 
 def check_kernels(device: torch.device, dtype: str = "fp32") -> dict[str, Any]:
-    """Multiply two matrices in a number format (``fp32``, ``bf16``) on the device and compare with fp64 on the CPU.
+    """Multiply two matrices in a number format (``fp32``, ``bf16``, ``fp16``) on the device; compare with fp64.
 
     Raises `DeviceError` where it fails or returns wrong numbers.
     """
-    number = {"fp32": torch.float32, "bf16": torch.bfloat16}[dtype]
+    number = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[dtype]
     # Values without a random generator, so that all devices multiply the same.
     left = torch.linspace(-1.0, 1.0, 128 * 64, dtype=torch.float64).reshape(128, 64).to(number)
     right = torch.linspace(1.0, -0.5, 64 * 32, dtype=torch.float64).reshape(64, 32).to(number)
     expected = left.double() @ right.double()
     # Inputs were rounded before the reference product; 2 ** -7 is one unit of bfloat16's last place.
-    allowed = {"fp32": 1e-3, "bf16": 2**-7 * float(expected.abs().max())}[dtype]
+    # Products of fp16 are added up and kept in float32.
+    allowed = {"fp32": 1e-3, "fp16": 1e-3, "bf16": 2**-7 * float(expected.abs().max())}[dtype]
     try:
-        got = (left.to(device) @ right.to(device)).cpu().double()
+        there = left.to(device), right.to(device)
+        got = (multiply(*there) if dtype == "fp16" else there[0] @ there[1]).cpu().double()
     except RuntimeError as error:
         raise DeviceError(f"a 128 x 64 x 32 matrix product in {dtype} on {device} failed: {first_line(error)}",
                           "a device that runs kernels", "workings doctor") from error

@@ -46,6 +46,7 @@ from workings.engines.torch.generate import (
     sampled,
     uniform_numbers,
 )
+from workings.engines.torch.half import LossScale
 from workings.engines.torch.linear_attention import has_linear_state
 from workings.engines.torch.lora import (
     RootWithoutAdapters,
@@ -88,6 +89,18 @@ def _formats(tensors: Iterable[torch.Tensor]) -> str:
 
 inspect_once = lru_cache(maxsize=64)(inspect_step)
 """A trace follows from its arguments, and a command that trains several runs asks for the same one again."""
+
+
+def _rescaled(state: State, used: LossScale, result: StepResult) -> StepResult:
+    """The result with the scale that the step used and the updates skipped so far; the state gets the next scale.
+
+    A skipped update has the gradient norm 0, unless the scale is so small that it cannot be the reason.
+    """
+    state.loss_scale = used.after(result.grad_norm)
+    skipped = state.loss_scale.skipped > used.skipped
+    metrics = {**result.metrics, "loss_scale": used.value, "skipped_updates": float(state.loss_scale.skipped)}
+    return replace(result, metrics=metrics,
+                   grad_norm=0.0 if skipped and not state.loss_scale.is_too_small else result.grad_norm)
 
 
 class TorchEngine(TorchPlanning):
@@ -139,7 +152,7 @@ class TorchEngine(TorchPlanning):
         trained = _formats(state.trained.values())
         moments = _formats(x for tree in state.moments.values() for x in tree.values())
         # Weights in four bits are stored two to a byte; moments in bytes are 8-bit codes.
-        return {"parameters": _formats(held).replace("uint8", "nf4"), "compute": dtype_name(self.spec.compute_dtype),
+        return {"parameters": _formats(held).replace("uint8", "nf4"), "compute": dtype_name(self.spec.product_dtype),
                 "moments": moments, "gradients": trained, "accumulator": trained}
 
     def init(self, seed: int, *, trainable: bool = True) -> State:
@@ -173,8 +186,9 @@ class TorchEngine(TorchPlanning):
         rows = [row for part in parts.batches for row in to_rows(self.spec, part, self.spec.objective.signals)]
         numbers, log_probs = run_step(self.spec, state, rows, batch.divisor, learning_rate, self._tell)
         # On a card `tolist` waits for the whole step; nothing before it reads a result.
-        return state, StepResult.of(numbers.tolist(), self.spec.objective.metrics,
-                                    None if log_probs is None else self._at_positions(parts, rows, log_probs))
+        result = StepResult.of(numbers.tolist(), self.spec.objective.metrics,
+                               None if log_probs is None else self._at_positions(parts, rows, log_probs))
+        return state, result if state.loss_scale is None else _rescaled(state, state.loss_scale, result)
 
     def report_micro_batches_to(self, tell: MicroBatchDone) -> None:
         """Call ``tell`` in each step; a card computes behind the host, which then knows nothing of it."""

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from workings.engines.torch.frozen_linear import FrozenLinear
+from workings.engines.torch.half import half_product
 from workings.errors import DeviceError
 
 BLOCK = 64
@@ -61,9 +62,13 @@ class FourBitLinear(FrozenLinear):
         """``x @ W.T + b`` in x's dtype; backward dequantizes again."""
         from bitsandbytes import matmul_4bit
 
+        out: Tensor
         # The transposed codes are a view, in the form in which bitsandbytes' own layer hands them over.
-        out: Tensor = (matmul_4bit(input, self.codes.t(), quant_state=self._state(input.dtype))
-                       if self._has_whole_blocks else _FourBitProduct.apply(input, self))
+        if self.products == torch.float16:
+            out = half_product(input, None, self)
+        else:
+            out = (matmul_4bit(input, self.codes.t(), quant_state=self._state(input.dtype))
+                   if self._has_whole_blocks else _FourBitProduct.apply(input, self))
         bias = self._parameters["bias"]
         return out if bias is None else out + bias.to(out.dtype)
 

@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from workings.engines.torch.half import half_product
+
 STEPS = 127
 """Codes of eight bits go from minus this to this."""
 
@@ -17,6 +19,8 @@ class FrozenLinear(nn.Linear):
     absmax: Tensor
     rounded_to: torch.dtype
     """Format that a weight is rounded to before it is quantized: that which it would be stored in."""
+    products = torch.float32
+    """float16: products are of that format (`workings.engines.torch.matmul.mix_formats`); else of their input's."""
 
     def rounded(self, weight: Tensor) -> Tensor:
         """A weight in float32 on this layer's device, rounded to the format that it would be stored in.
@@ -54,6 +58,9 @@ class EightBitLinear(FrozenLinear):
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
         """``x @ W.T + b`` in x's dtype."""
         bias = self._parameters["bias"]
+        if self.products == torch.float16:
+            wide = half_product(input, None, self)
+            return wide if bias is None else wide + bias.float()
         return F.linear(input, self.full(input.dtype), None if bias is None else bias.to(input.dtype))
 
 

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from workings.engines.torch.embedding import SharedGradient
+from workings.engines.torch.half import multiply
 from workings.engines.torch.memory_regions import region
 from workings.engines.torch.triton.loss import add_product_, block_loss_
 
@@ -269,8 +270,9 @@ def _gradient_of(weight: Tensor) -> Tensor:
 
 def _logits(hidden_TD: Tensor, part_CD: Tensor, soft_cap: float) -> Tensor:
     """Float32 logits of a block, after the cap."""
-    # In bfloat16 the product is rounded once; cap, exponentials and sums are float32.
-    raw = torch.mm(hidden_TD, part_CD.t()).float()
+    # In bfloat16 the product is rounded once, in float16 not at all; cap, exponentials and sums are float32.
+    half = hidden_TD.dtype == torch.float16
+    raw = multiply(hidden_TD, part_CD.t()) if half else torch.mm(hidden_TD, part_CD.t()).float()
     return raw.div_(soft_cap).tanh_().mul_(soft_cap) if soft_cap else raw
 
 

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from workings.engines.torch.embedding import FixedTable, times_scale
+from workings.engines.torch.frozen_linear import FrozenLinear
+from workings.engines.torch.half import half_product
 from workings.engines.torch.triton.operations import wide_product
 
 
@@ -44,7 +46,13 @@ class _Product(torch.autograd.Function):
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None, compute: torch.dtype, *, transposed: bool,
             unrounded: bool = False) -> Tensor:
-    """``[..., out]`` in the format of computation; ``unrounded``: the weight's gradient is float32 from the start."""
+    """``[..., out]`` in the format of computation, of float16 in float32.
+
+    ``unrounded``: the weight's gradient is float32 from the start.
+    """
+    if compute == torch.float16:
+        wide = half_product(x, weight, transposed=transposed)
+        return wide if bias is None else wide + bias.float()
     y: Tensor = _Product.apply(x.to(compute), weight, transposed, unrounded)
     return y if bias is None else y + bias.to(compute)
 
@@ -111,19 +119,23 @@ def _to_compute(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
     return output.to(module.compute)  # type: ignore[arg-type]
 
 
-def mix_formats(model: nn.Module, compute: torch.dtype, *, unrounded: bool = False) -> None:
+def mix_formats(model: nn.Module, compute: torch.dtype, products: torch.dtype, *, unrounded: bool = False) -> None:
     """Let every layer of a transformers model compute in ``compute`` from weights stored in another format.
 
     Args:
         model: from `allocate`.
-        compute: format of products and of what passes from layer to layer.
+        compute: format of what passes from layer to layer.
+        products: format of products: the same, or float16 beside float32.
         unrounded: gradients of float32 matrices are float32 from the start (`StoredLinear.unrounded`).
     """
     for module in model.modules():
         weight = getattr(module, "weight", None)
         # peft's wrapper shows its base layer's weight as its own; the base layer comes by itself in this walk.
         # A table on the host casts the rows that travel.
-        if not isinstance(weight, Tensor) or weight.dtype == compute \
+        if isinstance(module, FrozenLinear):
+            module.products = products
+        is_product = isinstance(module, nn.Linear | Conv1D)
+        if not isinstance(weight, Tensor) or weight.dtype == (products if is_product else compute) \
                 or isinstance(module, BaseTunerLayer | FixedTable):
             continue
         stored = next((mine for theirs, mine in (
@@ -132,7 +144,7 @@ def mix_formats(model: nn.Module, compute: torch.dtype, *, unrounded: bool = Fal
         if stored is not None:
             # The class is exchanged, not the module: names, weights and ties stay.
             module.__class__ = stored
-            module.compute = compute  # type: ignore[assignment]
+            module.compute = products if is_product else compute  # type: ignore[assignment]
             if stored is StoredLinear:
                 module.unrounded = unrounded and weight.dtype == torch.float32  # type: ignore[assignment]
         elif type(module).__name__.endswith("RMSNorm"):

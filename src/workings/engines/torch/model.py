@@ -40,7 +40,7 @@ def hf_config(shape: ModelShape, attention_name: str) -> Any:
     no_dropout = dict.fromkeys(family_of(shape).dropout, 0.0)  # no run has dropout
     config = (AutoConfig.for_model(values.pop("model_type"), **(values | no_dropout)) if shape.verified
               else unverified_config(shape, values))
-    config._attn_implementation = f"workings_{attention_name}"
+    config._attn_implementation = attention_name
     return config
 
 
@@ -48,7 +48,7 @@ def empty_model(spec: TorchSpec) -> PreTrainedModel:
     """The model with its adapters; parameters are on the device ``meta``, without memory, and buffers are real."""
     attention.register()
     # Buffers such as rotary tables are computed at construction; no file has them.
-    config = hf_config(spec.shape, spec.attention)
+    config = hf_config(spec.shape, attention.registered_name(spec.attention, spec.product_dtype))
     with no_init_weights(), accelerate.init_empty_weights(include_buffers=False), by_own_operations(config.model_type):
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     # `allocate` gives each object memory once, so tied weights must be one object before.
@@ -107,7 +107,7 @@ def build_model(spec: TorchSpec) -> FsdpRoot:
     if by_kernel:
         use_kernels(model)
     # After `allocate`, because formats are read from the weights. A tied embedding's class is replaced again below.
-    mix_formats(model, spec.compute_dtype, unrounded=by_kernel)
+    mix_formats(model, spec.compute_dtype, spec.product_dtype, unrounded=by_kernel)
     # An unverified class may have an embedding that does more than look up rows, which must not be replaced.
     if spec.shape.verified or type(model.get_input_embeddings()) is nn.Embedding:
         share_gradient(model, spec.compute_dtype)

@@ -6,7 +6,7 @@ from typing import Any
 
 from workings.config.training import MeshConfig
 from workings.engines.base import EngineRequest, Inspections, NotInspected, ProgramShapes, Refusal
-from workings.engines.refusals import host_table_refusal, optimizer_refusal, packing_refusal
+from workings.engines.refusals import half_refusal, host_table_refusal, optimizer_refusal, packing_refusal
 from workings.engines.source_digest import library_versions, source_digest
 from workings.engines.torch.trace.target import trace_for
 from workings.hardware.catalog import Target
@@ -43,6 +43,8 @@ class TorchPlanning:
         if refused := host_table_refusal(request.memory, request.shape, cls.name):
             refusals.append(refused)
         if refused := packing_refusal(request.packed, request.shape):
+            refusals.append(refused)
+        if refused := half_refusal(request, cls.name):
             refusals.append(refused)
         if request.device == "tpu":
             refusals.append(Refusal(feature="a TPU", given="device: tpu with engine: torch", try_next="engine=jax",

@@ -8,7 +8,7 @@ import torch
 from workings.config.method import FrozenBits, FullConfig, LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig
 from workings.engines.base import EngineRequest
-from workings.engines.refusals import host_table_refusal, packing_refusal
+from workings.engines.refusals import half_refusal, host_table_refusal, packing_refusal
 from workings.engines.torch.attention import choose
 from workings.engines.torch.optimizers import make_optimizer
 from workings.engines.torch.optimizers.adamw import AdamW
@@ -20,7 +20,7 @@ from workings.errors import RequestError
 from workings.models.shape import ModelShape
 from workings.objectives.base import AnyRowOrder, Objective
 
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +43,9 @@ class TorchSpec:
     """Whether the kernels of `card` compute what they can."""
     parameter_dtype: torch.dtype
     compute_dtype: torch.dtype
+    """Format of what passes from layer to layer."""
+    product_dtype: torch.dtype
+    """Format of the factors of products: that of computation, or float16 beside float32."""
     rounding: str
     seed: int
     optimizer: Optimizer
@@ -62,7 +65,8 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
     if memory.remat not in ("none", "layer"):
         raise RequestError(f"memory.remat: {memory.remat} with engine torch", "none or layer",
                            "memory.remat=layer, or engine=jax")
-    if refused := host_table_refusal(memory, shape, "torch") or packing_refusal(request.packed, shape):
+    if refused := (host_table_refusal(memory, shape, "torch") or packing_refusal(request.packed, shape)
+                   or half_refusal(request, "torch")):
         raise refused.error()
     _refuse_with_experts(request)
     refuse_request(request)
@@ -72,7 +76,8 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
                            "a function that caps scores; PyTorch's fused kernels do not", "memory.attention=chunked")
     # By the device that is there: a trace for a card replaces it afterwards.
     attention = choose(memory.attention, device.type, shape.attention_softcap)
-    on_cpu, kernels = device.type == "cpu" and memory.cpu_optimizations, kernels_run_on(device)
+    on_cpu = device.type == "cpu" and memory.cpu_optimizations
+    kernels = kernels_run_on(device) and precision.compute != "fp16"
     # Several processes share each micro batch by rows, which would have to be of like length, too.
     rows_move = on_cpu and (mesh or ProcessMesh()).fsdp == 1
     return with_kernels(kernels, TorchSpec(
@@ -83,7 +88,8 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
         share_prefixes=rows_move and shape.verified and not shape.has_state,
         checkpointing=memory.remat == "layer", loss_chunk=memory.loss_chunk,
         card_kernels=False,
-        parameter_dtype=DTYPES[precision.parameters], compute_dtype=DTYPES[precision.compute],
+        parameter_dtype=DTYPES[precision.parameters], compute_dtype=DTYPES[precision.activations],
+        product_dtype=DTYPES[precision.compute],
         rounding=precision.rounding, seed=request.seed,
         optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments]), objective=request.objective,
         clip_norm=request.optimizer.clip_norm, optimizer_in_backward=memory.optimizer_in_backward,

@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import is_fake
 from transformers import PreTrainedModel
 
 from workings.engines.prefix_sharing import PrefixSharing
@@ -19,6 +20,7 @@ from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.backward_optimizer import BackwardOptimizer
 from workings.engines.torch.distinct_positions import DistinctPositions
 from workings.engines.torch.embedding import shared_gradient
+from workings.engines.torch.half import LossScale
 from workings.engines.torch.lora import trainable_parameters
 from workings.engines.torch.loss import linear_cross_entropy, linear_log_probs, linear_most_likely
 from workings.engines.torch.model import build_model, hidden_states, unembedding
@@ -43,6 +45,8 @@ class State:
     moments: dict[str, dict[str, Tensor]]
     """Slot -> name -> tensor; the float32 master is one of the slots."""
     step: int = 0
+    loss_scale: LossScale | None = None
+    """With products in float16."""
     in_backward: BackwardOptimizer | None = field(default=None, repr=False)
     """Hooks of the optimizer in backward, from the first step on."""
 
@@ -135,7 +139,8 @@ def empty_state(spec: TorchSpec, *, trainable: bool = True) -> State:
             own[MASTER] = torch.empty_like(local(param), dtype=torch.float32)
         for slot, x in own.items():
             moments.setdefault(slot, {})[name] = x
-    return State(root=root, trained=params, moments=moments)
+    scaled = trainable and spec.product_dtype == torch.float16
+    return State(root=root, trained=params, moments=moments, loss_scale=LossScale() if scaled else None)
 
 
 @torch.no_grad()
@@ -146,8 +151,8 @@ def fill_masters(state: State) -> State:
     return state
 
 
-def supervised(model: PreTrainedModel, rows: Rows) -> Tensor:
-    """``[N, D]`` normed hidden states of the supervised positions of one micro batch."""
+def supervised(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
+    """``[N, D]`` normed hidden states of the supervised positions of one micro batch, in the format of products."""
     tokens, positions, visible, index = rows.tokens, rows.positions, rows.visible, rows.index
     if rows.distinct is not None:
         tokens, positions = (rows.distinct.to_distinct(x) for x in (tokens, positions))
@@ -155,12 +160,12 @@ def supervised(model: PreTrainedModel, rows: Rows) -> Tensor:
     hidden = hidden_states(model, tokens, positions, visible)
     # The loss computes N rows only, however many positions are prompt or padding.
     # `index_select` and no mask: the number of rows is known without asking the device.
-    return hidden.reshape(-1, hidden.shape[-1]).index_select(0, index)
+    return hidden.reshape(-1, hidden.shape[-1]).index_select(0, index).to(spec.product_dtype)
 
 
 def micro_batch_loss(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
     """Sum of the negative log likelihoods of one micro batch, whatever the objective, a float32 scalar."""
-    hidden, head = supervised(model, rows), unembedding(model)
+    hidden, head = supervised(spec, model, rows), unembedding(model)
     return linear_cross_entropy(hidden, head, rows.targets, torch.ones(rows.targets.shape, device=hidden.device),
                                 chunk=spec.loss_chunk, soft_cap=spec.shape.final_softcap, kernel=spec.card_kernels)
 
@@ -175,7 +180,7 @@ def with_temperature(spec: TorchSpec, hidden: Tensor) -> tuple[Tensor, float]:
 @torch.no_grad()
 def micro_batch_log_probs(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
     """``[N]`` float32 log probabilities of the targets of one micro batch."""
-    hidden, soft_cap = with_temperature(spec, supervised(model, rows))
+    hidden, soft_cap = with_temperature(spec, supervised(spec, model, rows))
     return linear_log_probs(hidden, unembedding(model), rows.targets, chunk=spec.loss_chunk, soft_cap=soft_cap,
                             kernel=spec.card_kernels)
 
@@ -184,31 +189,31 @@ def micro_batch_log_probs(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -
 def micro_batch_most_likely(spec: TorchSpec, model: PreTrainedModel, rows: Rows, count: int,
                             below: int) -> tuple[Tensor, Tensor]:
     """``[N, count]`` most likely tokens of one micro batch's supervised positions, and their log probabilities."""
-    return linear_most_likely(supervised(model, rows), unembedding(model), count, below, chunk=spec.loss_chunk,
+    return linear_most_likely(supervised(spec, model, rows), unembedding(model), count, below, chunk=spec.loss_chunk,
                               soft_cap=spec.shape.final_softcap)
 
 
-def micro_batch_objective(spec: TorchSpec, model: PreTrainedModel, rows: Rows,
-                          divisor: float) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+def micro_batch_objective(spec: TorchSpec, model: PreTrainedModel, rows: Rows, divisor: float,
+                          scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """The objective of one micro batch divided by ``divisor``; logits exist at supervised positions only.
 
     Returns:
-        A scalar that has the objective's gradient; the objective's value; ``[K, 2]`` sums and counts of its metrics;
-        and ``[N]`` log probabilities, or None for cross entropy and for several targets.
+        A scalar that has the objective's gradient times ``scale``; the objective's value; ``[K, 2]`` sums and counts
+        of its metrics; and ``[N]`` log probabilities, or None for cross entropy and for several targets.
     """
     head = unembedding(model)
-    hidden, soft_cap = with_temperature(spec, supervised(model, rows))
+    hidden, soft_cap = with_temperature(spec, supervised(spec, model, rows))
     weights, value, metrics, log_probs = token_weights(spec.objective, hidden, head, rows, chunk=spec.loss_chunk,
                                                        soft_cap=soft_cap, kernel=spec.card_kernels)
     if rows.index.shape[0] == 0:  # a share without supervised tokens still takes part in communication
         # Sums of empty tensors: backward then runs through every layer, and with it FSDP's collective calls.
         loss = hidden.float().sum() + head[:0].float().sum()
     else:
-        # The weights are divided and not the gradient, so that the head's gradient is rounded once.
-        loss = linear_cross_entropy(hidden, head, targets_of(spec.objective, rows), weights / divisor,
+        # The weights are divided and scaled, not the gradient: the head's gradient is rounded once, in its own range.
+        loss = linear_cross_entropy(hidden, head, targets_of(spec.objective, rows), weights / divisor * scale,
                                     chunk=spec.loss_chunk, soft_cap=soft_cap, kernel=spec.card_kernels,
                                     shared=shared_gradient(model))
-    return loss, loss.detach() if value is None else value / divisor, metrics, log_probs
+    return loss, loss.detach() / scale if value is None else value / divisor, metrics, log_probs
 
 
 LogProbs = list[Tensor] | None
@@ -219,7 +224,7 @@ MicroBatchDone = Callable[[int, int], None]
 """Called with the number of micro batches that are computed, and of all."""
 
 
-def _backward(spec: TorchSpec, root: FsdpRoot, micro_batches: list[Rows], divisor: float,
+def _backward(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: float,
               tell: MicroBatchDone) -> tuple[Tensor, Tensor, LogProbs]:
     """Add up the gradients of all micro batches in the parameters.
 
@@ -231,8 +236,10 @@ def _backward(spec: TorchSpec, root: FsdpRoot, micro_batches: list[Rows], diviso
     total = torch.zeros((), device=spec.device)
     metrics = torch.zeros((len(spec.objective.metrics), 2), device=spec.device)
     all_log_probs: list[Tensor] = []
+    scale = state.loss_scale.value if state.loss_scale else 1.0
     for number, rows in enumerate(micro_batches, start=1):
-        loss, value, more_metrics, log_probs = root(partial(micro_batch_objective, spec, rows=rows, divisor=divisor))
+        loss, value, more_metrics, log_probs = state.root(partial(
+            micro_batch_objective, spec, rows=rows, divisor=divisor, scale=scale))
         # Frees this micro batch's activations before the forward of the next one; only gradients stay.
         loss.backward()
         total += value
@@ -259,11 +266,11 @@ def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: 
         hooks = state.in_backward or BackwardOptimizer(state.trained, spec.optimizer, state.moments)
         state.in_backward = hooks
         with hooks.armed(context):
-            value, metrics, log_probs = _backward(spec, state.root, micro_batches, divisor, tell)
+            value, metrics, log_probs = _backward(spec, state, micro_batches, divisor, tell)
         # Of gradients as they were when used; nothing is clipped here.
         norm, changed = hooks.squares.sqrt(), hooks.changed
     else:
-        value, metrics, log_probs = _backward(spec, state.root, micro_batches, divisor, tell)
+        value, metrics, log_probs = _backward(spec, state, micro_batches, divisor, tell)
         norm, changed = _update(spec, state, context)
     state.step += 1
     # `numel` of a split parameter is that of the whole tensor; `changed` is already summed over processes.
@@ -283,13 +290,24 @@ def _gradient(param: nn.Parameter) -> Tensor:
 
 @torch.no_grad()
 def _update(spec: TorchSpec, state: State, context: UpdateContext) -> tuple[Tensor, Tensor]:
-    """Update all parameters; returns the gradient norm and the number of stored weights that changed."""
+    """Update all parameters; returns the gradient norm and the number of stored weights that changed.
+
+    With a scaled loss and a gradient that is not finite nothing is updated.
+    """
     # The clip factor needs every gradient, so no tensor is updated before the squares of all processes are summed.
     norm = spec.mesh.sum(sum_of_squares(*(_gradient(param) for param in state.trained.values()))).sqrt()
     if spec.mesh.fsdp > 1:
         context = replace(context, reduce=spec.mesh.sum)
+    if state.loss_scale:
+        norm = norm / state.loss_scale.value
+        # A trace knows no numbers, and sees the update that needs the memory.
+        if not is_fake(norm) and not bool(norm.isfinite()):
+            for param in state.trained.values():
+                param.grad = None
+            return norm, torch.zeros((), dtype=torch.int64, device=norm.device)
+        context = replace(context, scale=context.scale / state.loss_scale.value)
     if spec.clip_norm:
-        context = replace(context, scale=clip_factor(norm, spec.clip_norm))
+        context = replace(context, scale=context.scale * clip_factor(norm, spec.clip_norm))
     # int64: a model has more weights than float32 or int32 can count.
     changed = torch.zeros((), dtype=torch.int64, device=norm.device)
     # A generator: zeros for a missing gradient are made only when the tensor's turn comes.

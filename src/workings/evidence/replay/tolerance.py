@@ -56,4 +56,4 @@ def tolerance_for(dtypes: Mapping[str, str], recorded: Mapping[str, str],
 
 MEASURED_STEPS = 10
 """Steps over which the tolerances were measured: differences grow from step to step."""
-_LONG_NAMES = {"fp32": "float32", "bf16": "bfloat16"}
+_LONG_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}

@@ -46,12 +46,12 @@ BITS = {"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "I64": 64, "I32": 32, "U32"
 """Bits of one number, by the names of safetensors."""
 LONG_NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "U8": "uint8", "I8": "int8"}
 """Names of these formats in a manifest."""
-CODES = {"fp32": "F32", "bf16": "BF16", "uint8": "U8"}
+CODES = {"fp32": "F32", "bf16": "BF16", "fp16": "F16", "uint8": "U8"}
 """Codes of the formats in a recipe."""
 # Written by this package and by the library itself; anything else in a header is a place to hide something.
 METADATA: tuple[dict[str, str], ...] = ({}, {"format": "pt"}, {"format": "np"}, {"format": "flax"}, {"format": "tf"})
 WEIGHTS, ADAPTERS, OPTIMIZER = "model.safetensors", "adapter_model.safetensors", "optimizer.safetensors"
-MASTER, STEP = "master", "step"
+MASTER, STEP, LOSS_SCALE = "master", "step", "loss_scale"
 MAX_LAYERS, MAX_SIZE = 10_000, 1 << 40
 _Sizes = dict[str, tuple[int, ...]]
 
@@ -231,7 +231,8 @@ class Expected:
             formats["parameters"] = dtypes["parameters"] if dtypes.get("parameters") in stored else stored[0]
         else:
             sizes = {tensor: size for tensor, (size, _) in self.moments.items()}
-            problems = _differing(name, header.shapes, sizes | {STEP: ()})
+            scale = {LOSS_SCALE: (3,)} if dtypes.get("compute") == LONG_NAMES["F16"] else {}
+            problems = _differing(name, header.shapes, sizes | scale | {STEP: ()})
             if problems:
                 return problems
             problems += [f"{name}: {tensor[:60]} is {header.dtypes[tensor]}, expected {code}"
