@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers
 
-from tests.engines.tiny import BF16, losses, packed_batch, random_batch, request, tiny_shape
+from tests.engines.tiny import BF16, losses, random_batch, request, tiny_shape
 from tests.engines.torch_oracle import gradients, our_logits, plain, roughened, same, their_loss, with_adapter
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, MemoryConfig, PrecisionConfig
@@ -19,16 +19,12 @@ from workings.engines.base import program_shape
 from workings.engines.safetensors_file import TensorFile
 from workings.engines.torch import embedding
 from workings.engines.torch.engine import TorchEngine
-from workings.engines.torch.four_bit import FourBitLinear
 from workings.engines.torch.lora import base_weights
-from workings.engines.torch.spec import build_spec
-from workings.engines.torch.step import State, empty_state
-from workings.engines.torch.trace.events import live_peak
-from workings.engines.torch.trace.inspect import PER_LAYER_TABLE, TracedCard, follow, inspect_program, trace
-from workings.engines.torch.trace.programs import PROGRAMS
+from workings.engines.torch.step import State
+from workings.engines.torch.trace.inspect import PER_LAYER_TABLE, TracedCard, inspect_program
 from workings.engines.torch.trace.tracker import LiveStorages
 from workings.errors import RequestError
-from workings.models.batch import Batch, BatchShape
+from workings.models.batch import BatchShape
 from workings.models.weights import PER_LAYER_EMBEDDING, is_frozen, tensor_shapes
 
 LARGE = {"shared_kv_layers": 0, "shared_mlp_width": 0, "per_layer_width": 0, "keys_as_values": True,
@@ -54,53 +50,6 @@ def rough(engine: TorchEngine) -> State:
                 assert isinstance(x, torch.Tensor)
                 x.copy_(0.5 + torch.rand(x.shape, generator=draw))
     return state
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_logits_loss_and_every_gradient_equal_transformers(form: str, tmp_path: Path) -> None:
-    """Weights, layer scalars among them, go out by our export and come back by theirs and by ours."""
-    engine = opened(form)
-    state, batch = rough(engine), random_batch(engine.spec.shape)
-    engine.export(state, tmp_path)
-    model = plain(tmp_path)
-    tokens = np.random.default_rng(5).integers(0, 61, (2, 14)).astype(np.int32)
-    ours = our_logits(engine, state, tokens)
-    with torch.no_grad():
-        theirs = model(torch.from_numpy(tokens).long()).logits.numpy()
-    assert np.abs(theirs).max() > 0.5
-    assert np.abs(ours - theirs).max() < 1e-5 * np.abs(theirs).max()
-    np.testing.assert_array_equal(our_logits(engine, engine.load(tmp_path), tokens), ours)
-    loss = their_loss(model, batch)
-    loss.backward()
-    found = gradients(engine, state, batch)
-    torch.testing.assert_close(found.pop("loss"), loss.detach(), rtol=1e-5, atol=1e-6)
-    expected = {name: x.grad for name, x in model.named_parameters() if not is_frozen(name, engine.spec.shape)}
-    assert found.keys() == expected.keys()
-    largest = max(float(x.abs().max()) for x in expected.values())
-    for name, x in expected.items():
-        torch.testing.assert_close(found[name], x, rtol=2e-4, atol=5e-5 * largest, msg=name)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_shared_keys_without_a_cache(form: str, tmp_path: Path) -> None:
-    """transformers #45242, #45312: without a cache (as in training) shared layers had no keys and gave garbage.
-
-    Greedy text comes from the cache; every token of it has to be the likeliest of one whole forward without one.
-    """
-    engine = opened(form)
-    state = rough(engine)
-    prompts = [[3, 1, 4, 1, 5, 9, 2, 6], [2, 7]]
-    answers = engine.generate(state, prompts, max_new_tokens=12, stop_ids=[])
-    for prompt, answer in zip(prompts, answers, strict=True):
-        row = np.array([prompt + answer.tokens], np.int32)
-        whole = our_logits(engine, state, row)[0, len(prompt) - 1:-1].argmax(-1)
-        assert answer.tokens == whole.tolist()
-    engine.export(state, tmp_path)
-    model, row = plain(tmp_path), torch.tensor([prompts[0] + answers[0].tokens])
-    with torch.no_grad():
-        with_cache, without = (model(row, use_cache=use).logits for use in (True, False))
-    torch.testing.assert_close(with_cache, without, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(our_logits(engine, state, row.numpy().astype(np.int32)), without.numpy(), atol=1e-4)
 
 
 @pytest.mark.parametrize("method", ["full", "lora"])
@@ -273,40 +222,11 @@ def test_adapters_leave_everything_else_as_it_was(form: str, tmp_path: Path) -> 
     assert np.abs(ours - beside).max() < 2e-5 * np.abs(ours).max()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("form", FORMS)
-def test_four_bits_hold_projections_alone(form: str) -> None:
-    """The table, what brings it into the layers, routers and experts keep their format, and the loss falls."""
-    wide = {"width": 64, "mlp_width": 64, "head_dim": 16, "global_head_dim": 32}
-    if form == "E2B":
-        wide["shared_mlp_width"] = 128
-    engine = opened(form, shape=wide, method=QloraConfig(name="qlora", rank=2))
-    state = engine.init(0)
-    four_bit = {name for name, place in base_weights(state.model).items() if isinstance(place, FourBitLinear)}
-    kept = {name for name in tensor_shapes(engine.spec.shape) if name not in four_bit}
-    assert all(".self_attn." in name or ".mlp." in name for name in four_bit)
-    assert not [name for name in kept if name.endswith("_proj.weight") and (".self_attn." in name or ".mlp." in name)]
-    state, found = losses(engine, state, 6)
-    assert found[-1] < found[0]
-
-
 def test_four_bits_look_at_every_layer() -> None:
     """Layer 0, which slides, comes out even; the global layer after it does not."""
     shape = {"width": 40, "mlp_width": 64, "head_dim": 8, "global_head_dim": 14, "shared_mlp_width": 128}
     with pytest.raises(RequestError, match="k_proj of layer 1 is 28 x 40"):
         opened(shape=shape, method=QloraConfig(name="qlora", rank=2))
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_packed_rows_have_the_loss_and_gradient_of_separate_rows(form: str) -> None:
-    draw = np.random.default_rng(0)
-    packed = packed_batch(*(draw.integers(1, 61, n).astype(np.int32) for n in (7, 9)))
-    separate = Batch(**{name: np.stack([x[0, 0, :7].tolist() + [0] * 9, x[0, 0, 7:16].tolist() + [0] * 7])[None]
-                        .astype(x.dtype) for name, x in packed.arrays.items()})
-    engine = opened(form)
-    _, one = engine.step(rough(engine), packed, 1e-3)
-    _, two = engine.step(rough(engine), separate, 1e-3)
-    np.testing.assert_allclose([one.loss, one.grad_norm], [two.loss, two.grad_norm], rtol=2e-5)
 
 
 @pytest.mark.parametrize("memory", [{"attention": "chunked", "loss_chunk": 5}, {"attention": "plain"}])
@@ -362,16 +282,6 @@ def test_experts_are_refused_what_they_do_not_do() -> None:
         opened("26B-A4B", optimizer=AdafactorConfig(name="adafactor"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("form", [form if form == "26B-A4B" else pytest.param(form, marks=pytest.mark.full)
-                                  for form in FORMS])
-def test_bfloat16_trains(form: str) -> None:
-    engine = opened(form, precision=BF16)
-    _, found = losses(engine, engine.init(0), 9)
-    assert np.isfinite(found).all()
-    assert found[-1] < found[0]
-
-
 @pytest.mark.parametrize("memory", [MemoryConfig(), HOST], ids=["device", "host"])
 def test_a_step_makes_no_second_table(memory: MemoryConfig) -> None:
     """Stored in bf16 and computed in fp32, where a careless cast would take twice the table's memory."""
@@ -399,21 +309,6 @@ def test_a_trace_names_the_table_and_leaves_it_out_on_the_host() -> None:
     assert size <= parts["device"][PER_LAYER_TABLE] < size + 512
     assert PER_LAYER_TABLE not in parts["host"]
     assert parts["host"]["parameters"] == parts["device"]["parameters"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("form", [pytest.param(form, marks=pytest.mark.full) for form in ("26B-A4B", "E2B", "31B")])
-def test_a_trace_sees_what_a_real_step_allocates(form: str) -> None:
-    """The same counter on real tensors and on fake ones, shared keys and grouped products of experts included."""
-    asked = request(tiny_shape("gemma4", vocab=3000, **FORMS[form]))
-    spec = build_spec(asked, torch.device("cpu"))
-    fake = live_peak(trace(spec, "step", BatchShape(1, 2, 32), "cpu", asked).events, 512)
-    state = empty_state(spec)
-    with torch.no_grad():
-        for x in state.model.parameters():
-            x.normal_(std=0.02)
-    real = live_peak(follow(state, lambda: PROGRAMS["step"](spec, state, BatchShape(1, 2, 32), asked), {}).events, 512)
-    assert abs(fake.size - real.size) < 0.03 * real.size
 
 
 @pytest.mark.full
