@@ -75,7 +75,7 @@ def watched(folder: Path) -> dict[str, Any]:
     from workings.training.display import Display
     from workings.training.observer import HeldOutObserver
     from workings.training.tensorboard import TensorBoardFiles
-    from workings.ways.experience import TraceExperience
+    from workings.ways.parts.experience import TraceExperience
 
     jax.config.update("jax_enable_compilation_cache", False)  # nothing was compiled by an earlier run
     clocks, compiled = Clocks(), JaxEngine.compiled_step

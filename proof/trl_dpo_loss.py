@@ -24,8 +24,8 @@ import numpy as np
 
 from proof.trl_grpo_loss import PEERS, TOLERANCE
 from tools.result_file import write_result
-from workings.config.algorithms.dpo import Dpo
 from workings.objectives.policy_gradient import REFERENCE
+from workings.ways.dpo import Dpo
 
 RESULT = Path(__file__).parent / "trl_dpo_loss.json"
 LENGTH = 12

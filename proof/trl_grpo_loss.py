@@ -21,9 +21,8 @@ from typing import Any
 import numpy as np
 
 from tools.result_file import ROOT, write_result
-from workings.config.algorithms import RewardAlgorithm
-from workings.config.algorithms.grpo import Cispo, Dapo, DrGrpo, Grpo, Gspo
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, REFERENCE, PolicyGradient
+from workings.ways.rewards import Cispo, Dapo, DrGrpo, Grpo, Gspo, RewardWay
 
 RESULT = Path(__file__).parent / "trl_grpo_loss.json"
 PEERS = ROOT / "build" / "peers" / "bin" / "python"
@@ -38,7 +37,7 @@ class Pair:
     """TRL's settings, and ours for the same."""
 
     options: dict[str, Any]
-    algorithm: RewardAlgorithm
+    algorithm: RewardWay
     kl_beta: float = 0.0
 
     @property

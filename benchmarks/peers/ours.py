@@ -22,7 +22,7 @@ from workings.data.batches import Position  # noqa: E402
 from workings.engines.registry import find_engine  # noqa: E402
 from workings.training.loop import LoopParts, Progress, train  # noqa: E402
 from workings.training.schedule import Schedule  # noqa: E402
-from workings.ways.experience import TraceExperience  # noqa: E402
+from workings.ways.parts.experience import TraceExperience  # noqa: E402
 
 PACKAGES = {"jax": ("jax", "jaxlib"), "torch": ("torch", "transformers")}
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks.peers.case import SIZES, quantiles, read_shape, request_for
-from workings.config.algorithms.dpo import Dpo
 from workings.config.data import DataConfig
 from workings.data.generators import addition
 from workings.data.pair_rows import PairRows, build_pair_rows
@@ -20,6 +19,7 @@ from workings.engines.base import EngineRequest
 from workings.models.chat import ChatTemplate
 from workings.models.shapes import shape_from_config
 from workings.models.tokenizer_training import train_tokenizer
+from workings.ways.dpo import Dpo
 
 MAX_LENGTH, VOCABULARY, PROGRAMS = 64, 512, 8
 PAIRS = 16

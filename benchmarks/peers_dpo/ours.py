@@ -25,7 +25,7 @@ from workings.data.batches import Batches, Position  # noqa: E402
 from workings.engines.registry import find_engine  # noqa: E402
 from workings.training.loop import LoopParts, Progress, train  # noqa: E402
 from workings.training.schedule import Schedule  # noqa: E402
-from workings.ways.preference_experience import (  # noqa: E402
+from workings.ways.parts.preference_experience import (  # noqa: E402
     PreferenceExperience,
     reference_log_probs_by_row,
     with_log_probs,

@@ -21,7 +21,7 @@ def recipe(tmp_path: Any, *words: str) -> Recipe:
 
 def test_its_objective_is_what_an_engine_is_asked_for(tmp_path: Any) -> None:
     asked = recipe(tmp_path, "batch.micro_batch=2", "algorithm.beta=0.5", "algorithm.label_smoothing=0.1")
-    assert (asked.uses_pairs, asked.uses_rollouts, asked.uses_rewards) == (True, False, False)
+    assert (asked.algorithm.examples, asked.algorithm.rows_per_example) == ("pairs", 2)
     request = EngineRequest.of(asked, published_shape("gemma-2b"))
     assert request.objective == Preference(beta=0.5, label_smoothing=0.1)
     assert EngineRequest.from_json(request.to_json()) == request

@@ -14,12 +14,11 @@ import numpy as np
 import pytest
 import torch
 
-from workings.config.algorithms import RewardAlgorithm
-from workings.config.algorithms.grpo import Cispo, Dapo, DrGrpo, Grpo, Gspo, Rloo
 from workings.engines.jax.objective import ARRAY as JAX
 from workings.engines.torch.objective import ARRAY as TORCH
 from workings.objectives.base import ArrayFunctions
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, REFERENCE, PolicyGradient
+from workings.ways.rewards import Cispo, Dapo, DrGrpo, Grpo, Gspo, RewardWay, Rloo
 
 NUMPY = ArrayFunctions(exp=np.exp, log=np.log, minimum=np.minimum, clip=np.clip,
                        log_sigmoid=lambda x: -np.logaddexp(0, -x), stop_gradient=np.asarray,
@@ -70,7 +69,7 @@ FIRST, SECOND = 0.825 ** (1 / 3), sqrt(0.78)
 class Case:
     """An algorithm, its loss, and the derivative of the loss in the log probability of each token."""
 
-    algorithm: RewardAlgorithm
+    algorithm: RewardWay
     loss: float
     derivative: tuple[tuple[float, float, float], tuple[float, float]]
 

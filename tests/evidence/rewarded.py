@@ -27,8 +27,8 @@ from workings.rollouts.prompts import PromptSet, build_prompts
 from workings.rollouts.rollout import RolloutShape
 from workings.scoring.items import item_from_json
 from workings.scoring.rewards import RewardProcess, RewardSettings
-from workings.ways.rollout_experience import RolloutExperience, RolloutSampler
-from workings.ways.stall_detector import StallDetector
+from workings.ways.parts.rollout_experience import RolloutExperience, RolloutSampler
+from workings.ways.parts.stall_detector import StallDetector
 
 STEPS = 4
 NEW_TOKENS = 48

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from workings.config.algorithms import Dpo
 from workings.evidence.verify.checks.pair_margins import loss_bounds, margin_problems, pair_loss
+from workings.ways.dpo import Dpo
 
 SIGMOID = Dpo(name="dpo")
 

@@ -12,7 +12,7 @@ from workings.hardware.catalog import find_target
 from workings.planning import search
 from workings.planning.planned_run import programs_of
 from workings.planning.run_time import estimate_run_time
-from workings.runs.plan_time import count_pairs
+from workings.runs.plan_time import count_rows
 
 
 def pairs(**changes: Any) -> Recipe:
@@ -53,7 +53,7 @@ def test_pairs_are_counted_where_the_file_is_here(tmp_path: Any) -> None:
         "data": {"traces": "pairs.jsonl", "max_length": 64}, "batch": {"micro_batch": 4},
         "algorithm": {"name": "dpo"}, "training": {"steps": 2, "learning_rate": 1e-3},
         "optimizer": {"name": "adamw"}}))
-    assert count_pairs(load_recipe(str(path))) == 0
+    assert count_rows(load_recipe(str(path))) == 0
     (tmp_path / "pairs.jsonl").write_text('{"id": 1}\n\n{"id": 2}\n')
-    assert count_pairs(load_recipe(str(path))) == 2
-    assert count_pairs(load_recipe(str(path), ("algorithm={name: sft}",))) == 0
+    assert count_rows(load_recipe(str(path))) == 4
+    assert count_rows(load_recipe(str(path), ("algorithm={name: sft}",))) == 2

@@ -14,7 +14,6 @@ from workings.errors import RequestError
 from workings.hardware.catalog import find_target, targets
 from workings.hardware.compile_target import HostTarget
 from workings.models.shapes import shape_from_config
-from workings.planning.generation_candidates import shorter_completions, smaller_rollouts
 from workings.planning.memory_formulas import exact_parts, forward_program_parts
 from workings.planning.plan import make_plan
 from workings.planning.planned_run import PlannedRun, engine_request, programs_of
@@ -22,6 +21,7 @@ from workings.planning.recipe_changes import overrides_between, with_changes
 from workings.planning.run_time import estimate_run_time, generation_seconds, step_operations
 from workings.planning.search import plan_with_nearest
 from workings.runs.plan import plan
+from workings.ways.base import way_of
 
 BF16 = {"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"}
 
@@ -34,7 +34,7 @@ def test_programs_of_a_run_that_learns_from_rewards():
     one = rewarded(algorithm={"name": "grpo", "group": 4, "max_new_tokens": 16}, evaluation={
         "traces": "held.jsonl", "items": "eval", "max_new_tokens": 16, "batch_size": 4})
     assert set(programs_of(one, 1)) == {"step", "drawing", "evaluation", "generation"}
-    assert recipe().completions_of_a_rollout(8) == 0
+    assert way_of(recipe()).rollouts(8) == 0
 
 
 @pytest.mark.parametrize(("engine", "drawn"), [("jax", 128), ("torch", 256)])
@@ -136,21 +136,21 @@ def test_where_drawing_does_not_fit_fewer_are_drawn_first(no_compiler):
 def test_rollouts_get_smaller_by_whole_groups():
     asked = rewarded(algorithm={"name": "grpo", "group": 8, "max_new_tokens": 16, "updates": 8},
                      batch={"micro_batch": 2})
-    assert [each.algorithm.updates for each in smaller_rollouts(asked, 1)] == [4]
-    assert [each.algorithm.updates for each in smaller_rollouts(asked, 8)] == [4, 2, 1]
-    assert list(smaller_rollouts(recipe(), 1)) == []
+    assert [each["algorithm.updates"] for each in asked.algorithm.smaller_rollouts(asked, 1)] == [4]
+    assert [each["algorithm.updates"] for each in asked.algorithm.smaller_rollouts(asked, 8)] == [4, 2, 1]
+    assert list(way_of(recipe()).smaller_rollouts(recipe(), 1)) == []
 
 
 def test_completions_get_shorter_and_prompts_keep_their_room():
     asked = rewarded(algorithm={"name": "grpo", "group": 4, "max_new_tokens": 96}, data={
         "traces": "addition", "max_length": 128, "buckets": [64, 128]})
-    found = list(shorter_completions(asked))
+    found = [with_changes(asked, each) for each in asked.algorithm.shorter_completions(asked)]
     assert overrides_between(asked, found[0]) == ("data.max_length=80", "data.buckets=[64]",
                                                   "algorithm.max_new_tokens=48")
     assert len(found) == 1
     punished = with_changes(asked, {"rewards": [{"scorer": "answer"}, {"scorer": "overlong", "buffer": 64}]})
-    assert list(shorter_completions(punished)) == []
-    assert list(shorter_completions(recipe())) == []
+    assert list(punished.algorithm.shorter_completions(punished)) == []
+    assert list(way_of(recipe()).shorter_completions(recipe())) == []
 
 
 @pytest.mark.slow
@@ -163,7 +163,7 @@ def test_what_the_search_leaves_out_is_said(no_compiler):
     assert any("not searched: fewer completions an update" in reason for reason in found.reasons)
 
 
-@pytest.mark.parametrize("name", [name for name in shipped_recipes() if load_recipe(name).recipe.uses_rewards
+@pytest.mark.parametrize("name", [name for name in shipped_recipes() if load_recipe(name).recipe.rewards
                                   and not name.endswith("-cpu")])
 def test_shipped_recipes_that_learn_from_rewards(no_compiler, name):
     target = {"v5e8": "v5e-8"}.get(name.rpartition("-")[2], name.rpartition("-")[2])

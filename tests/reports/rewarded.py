@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from tests.record import synthetic
-from workings.config.algorithms.grpo import DrGrpo
 from workings.data.batches import Position
 from workings.engines.base import Completion
 from workings.record.layout import PROMPTS, REWARDS, rollout_file
@@ -20,6 +19,7 @@ from workings.rollouts.prompts import Prompt, PromptSet
 from workings.rollouts.rollout import Group, Rollout, Sample
 from workings.rollouts.rollout_json import to_json
 from workings.scoring.items import Item
+from workings.ways.rewards import DrGrpo
 
 STEPS = 3
 ALGORITHM = DrGrpo(name="dr_grpo", group=2, max_new_tokens=400)

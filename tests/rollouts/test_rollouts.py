@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 
 from tests.record import synthetic
 from tests.rollouts.making import PROMPTS, TWO, rollout, sample
-from workings.config.algorithms import AlgorithmConfig, RewardAlgorithm
-from workings.config.algorithms.distill import Distill
-from workings.config.algorithms.grpo import Cispo, Dapo, DrGrpo, Grpo, Gspo, Rloo
+from workings.config.algorithm import algorithms
 from workings.data.batches import Position
 from workings.engines.base import Completion
 from workings.errors import RecordError, RequestError
@@ -33,6 +31,8 @@ from workings.rollouts.rollout import (
 )
 from workings.rollouts.rollout_json import from_json, to_json
 from workings.scoring.items import Item, item_from_json
+from workings.ways.distill import Distill
+from workings.ways.rewards import Cispo, Dapo, DrGrpo, Grpo, Gspo, RewardWay, Rloo
 
 SHAPE = RolloutShape(micro_batches=1, rows=4, updates=1, buckets=(8, 12), pad_id=0)
 
@@ -133,17 +133,15 @@ def test_the_digest_sees_every_number_but_not_the_padding() -> None:
     (DrGrpo(name="dr_grpo"), [0.75, -0.25, -0.25, -0.25]),
     (Rloo(name="rloo"), [1.0, -1 / 3, -1 / 3, -1 / 3]),  # minus the mean of the three others
 ])
-def test_advantages_by_hand(algorithm: RewardAlgorithm, expected: list[float]) -> None:
+def test_advantages_by_hand(algorithm: RewardWay, expected: list[float]) -> None:
     assert algorithm.advantages([1.0, 0.0, 0.0, 0.0]) == pytest.approx(expected, rel=1e-12)
     # 0.1 has no exact double: without care its differences from the mean would be rounding, divided by rounding.
     assert algorithm.advantages([0.1] * 8) == [0.0] * 8
 
 
 def test_every_algorithm_has_a_file_and_a_name() -> None:
-    union = AlgorithmConfig.__origin__.__args__  # type: ignore[attr-defined]
-    names = [member.model_fields["name"].annotation.__args__[0] for member in union]
-    assert names == ["sft", "grpo", "dr_grpo", "rloo", "dapo", "gspo", "cispo", "distill", "distill_traces",
-                     "dpo"]
+    names = [member.model_fields["name"].annotation.__args__[0] for member in algorithms()]  # type: ignore[union-attr]
+    assert names == ["sft", "distill", "distill_traces", "dpo", "grpo", "dr_grpo", "rloo", "dapo", "gspo", "cispo"]
 
 
 def test_a_line_gives_back_every_bit() -> None:

@@ -59,7 +59,7 @@ class Killer:
 
     def install_drawing(self) -> None:
         """Count what draws: before the completions of some prompts, and behind them, before they are rewarded."""
-        from workings.ways.rollout_experience import RolloutSampler
+        from workings.ways.parts.rollout_experience import RolloutSampler
 
         rollout, drawn = RolloutSampler.rollout, RolloutSampler.sample_groups
 

@@ -25,7 +25,7 @@ from workings.runs.python_api.python_rows import rows_of
 from workings.runs.python_api.python_words import python_words
 from workings.scoring.rewards import CompletionToReward, RewardProcess
 from workings.training.schedule import Schedule
-from workings.ways.training_data import reward_settings
+from workings.ways.parts.training_data import reward_settings
 
 SHAPE = {"source": "scratch", "shape": {"layers": 1, "width": 8, "mlp_width": 8, "heads": 1, "kv_heads": 1,
                                         "head_dim": 8}}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workings.evaluation.comparison.preference_change import preference_change
+from workings.ways.parts.preference_change import preference_change
 
 
 def test_the_last_tenth_is_compared_with_the_first() -> None:

@@ -31,7 +31,7 @@ def test_smoke(workings, tmp_path, name):
     assert manifest["requested_dtypes"]["parameters"] == stored
     # Adapters in float32 lie beside weights in bfloat16.
     assert {"bf16": "bfloat16", "fp32": "float32"}[stored] in manifest["actual_dtypes"]["parameters"]
-    if asked.uses_rewards:
+    if asked.rewards:
         # Completions of random weights are all wrong alike, so that nothing is learned from them.
         assert list((tmp_path / "run" / "train" / "rollouts").iterdir())
         return

@@ -18,7 +18,7 @@ from workings.models.tokenizer import Tokenizer
 from workings.publish.export import export_run
 from workings.runs.replay.replay import ReplayRequest, replay_run
 from workings.runs.train import train
-from workings.ways.find_teacher import find_teacher, refuse_other_vocabulary, refuse_processes
+from workings.ways.parts.find_teacher import find_teacher, refuse_other_vocabulary, refuse_processes
 
 
 @pytest.fixture(scope="module")

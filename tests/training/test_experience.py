@@ -8,7 +8,7 @@ import pytest
 from tests.data.making import batches
 from workings.data.batches import Position
 from workings.errors import RecordError
-from workings.ways.experience import TraceExperience
+from workings.ways.parts.experience import TraceExperience
 
 
 @pytest.fixture

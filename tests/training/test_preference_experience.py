@@ -14,7 +14,7 @@ from workings.data.pair_rows import PairRows, log_prob_lines, read_log_prob_line
 from workings.data.rows import Row, RowSet
 from workings.errors import RecordError, TrainingFailed
 from workings.objectives.policy_gradient import REFERENCE
-from workings.ways.preference_experience import PreferenceExperience, reference_log_probs_by_row, with_log_probs
+from workings.ways.parts.preference_experience import PreferenceExperience, reference_log_probs_by_row, with_log_probs
 
 # Tokens of the chosen and the rejected row of each pair; the longer one decides the bucket.
 LENGTHS = {"a": (4, 6), "b": (7, 3), "c": (12, 5), "d": (5, 5), "e": (9, 3)}

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from tests.rollouts.making import TWO, sample
-from workings.config.algorithms.distill import Distill
-from workings.config.algorithms.grpo import Grpo
 from workings.data.batches import Position
 from workings.engines.base import StepResult
 from workings.errors import TrainingFailed
 from workings.rollouts.rollout import Rollout, RolloutShape, batch_of
-from workings.ways.rollout_experience import RolloutExperience
-from workings.ways.stall_detector import StallDetector
+from workings.ways.distill import Distill
+from workings.ways.parts.rollout_experience import RolloutExperience
+from workings.ways.parts.stall_detector import StallDetector
+from workings.ways.rewards import Grpo
 
 ALGORITHM = Grpo(name="grpo", patience=3, max_mismatch=0.05)
 CHANGED = StepResult(loss=0.0, grad_norm=1.0, share_of_weights_changed=0.5)

@@ -146,16 +146,15 @@ def preview_command(
 ) -> None:
     """Rows as the model will see them: what is learned in colour (or between « and »), control tokens visible."""
     from workings.data.batches import Batches
-    from workings.data.pair_rows import build_pair_rows
     from workings.data.preview import entries_by_row, marked, pieces, summarize, turns_of, unread_columns
-    from workings.data.rows import build_rows
     from workings.inputs.resolve import find_stop_tokens, find_weights
+    from workings.ways.base import way_of
 
     loaded, entries, tokenizer, template = _open_recipe(recipe, overrides or [])
     resolved = loaded.recipe
-    built: Any = (build_pair_rows if resolved.uses_pairs else build_rows)(entries, tokenizer, template, resolved.data)
-    rows = built.rows if resolved.uses_pairs else built
-    batches = Batches(built, seed=resolved.seed, rows_per_micro_batch=resolved.batch.micro_batch,
+    way = way_of(resolved)
+    rows = way.build_rows(entries, tokenizer, template, resolved.data)
+    batches = Batches(way.grouped(rows), seed=resolved.seed, rows_per_micro_batch=resolved.batch.micro_batch,
                       accumulation=resolved.batch.accumulation, data_config=resolved.data)
     summary = summarize(rows, batches, entries, resolved.data.learn)
     chosen = [shown_row for shown_row in rows.rows if shown_row.id == row] if row else list(rows.rows[:n])
@@ -214,10 +213,10 @@ def _open_recipe(name: str, overrides: list[str]) -> Any:
     """Recipe, traces or pairs, tokenizer and template, found as a run finds them; no device is opened."""
     from workings.config.load import load_recipe
     from workings.inputs.datasets import find_data
+    from workings.ways.base import way_of
 
     loaded = load_recipe(name, overrides)
-    data = find_data(loaded)
-    entries = data.pairs if loaded.recipe.uses_pairs else data.traces
+    entries = way_of(loaded.recipe).entries(find_data(loaded))
     return loaded, entries, *_tokenizer_and_template(loaded, entries)
 
 

@@ -118,7 +118,8 @@ class EngineRequest:
         return cls(shape=shape, device=without_alias(device or recipe.device), optimizer=recipe.optimizer,
                    precision=recipe.precision, memory=recipe.memory, mesh=mesh or recipe.mesh, seed=recipe.seed,
                    method=recipe.method, weights=weights, packed=recipe.data.packing != "none",
-                   objective=recipe.algorithm.objective, completions_of_a_prompt=recipe.completions_of_a_prompt)
+                   objective=recipe.algorithm.objective,
+                   completions_of_a_prompt=recipe.algorithm.completions_of_a_prompt)
 
     def to_json(self) -> dict[str, Any]:
         """JSON values for digests, and for a child process that compiles or traces.

@@ -8,11 +8,11 @@ from typing import Any
 from workings.config.explain import GIVEN
 from workings.config.overrides import flow
 from workings.config.recipe_paths import with_changed_paths
-from workings.evaluation.comparison.preference_change import preference_change
 from workings.models.unverified import said_of_recipe
 from workings.record.layout import DATA_DIGESTS, RECIPE, SUMS
 from workings.record.manifest import CONVERTED_FROM, RunManifest
 from workings.record.memory_use import excess_sentence, memory_sentence
+from workings.ways.parts.preference_change import preference_change
 
 NEAR = 3
 """Largest number of folders between a run and a recipe that is named by its relative path."""

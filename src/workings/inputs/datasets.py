@@ -71,17 +71,18 @@ def find_data(loaded: LoadedRecipe) -> RunData:
     digests: dict[str, str] = {}
     # Objects of a store are copied first; from here on all names are local.
     names = [local_name(name) for name in (recipe.data.traces, recipe.evaluation.traces, recipe.evaluation.items)]
-    prompts_are_items = recipe.uses_rollouts and holds_items(names[0], loaded.base)
+    examples = recipe.algorithm.examples
+    prompts_are_items = examples == "prompts" and holds_items(names[0], loaded.base)
     # Generated in one call, in which no pair of numbers is in both training and evaluation.
     generated = addition.make(ADDITION_TRACES, ADDITION_ITEMS, recipe.seed) if ADDITION in names else ([], [])
-    pairs = _pairs(loaded, names[0], digests) if recipe.uses_pairs else []
+    pairs = _pairs(loaded, names[0], digests) if examples == "pairs" else []
     traces = [] if prompts_are_items or pairs else _traces(loaded, names[0], generated[0], "traces", digests)
     held_out = [] if names[1] == "none" else _traces(
         loaded, names[1], addition.held_out_traces(generated[1], recipe.seed), "evaluation_traces", digests)
     prompts: list[Item] = []
     if prompts_are_items:
         prompts = _items(loaded, names[0], [], "traces", digests)
-    elif recipe.uses_rollouts:
+    elif examples == "prompts":
         prompts = [question_of(trace) for trace in traces]
     return RunData(traces=traces, held_out=held_out, items=_items(loaded, names[2], generated[1], "items", digests),
                    prompts=prompts, pairs=pairs, digests=digests)

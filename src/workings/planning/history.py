@@ -12,7 +12,6 @@ from pathlib import Path
 from statistics import median
 
 from workings.config.load import check_recipe
-from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest
 from workings.errors import RecordError, RequestError
 from workings.hardware.catalog import Target
@@ -22,6 +21,7 @@ from workings.planning.planned_run import longest_batch
 from workings.planning.run_time import Throughput, step_operations
 from workings.record.layout import MANIFEST, MODEL_SHAPE
 from workings.record.reader import RunRecord
+from workings.ways.base import way_of
 
 MIN_STEPS = 5
 """Shorter runs are ignored: the first step compiles and warms up."""
@@ -77,7 +77,7 @@ def finished_runs(directory: Path, target: Target, engine: str) -> Iterator[Fini
                 continue
             shape = ModelShape(**json.loads((path.parent / MODEL_SHAPE).read_text(encoding="utf-8")))
             recipe = check_recipe(dict(manifest.config_snapshot), str(path))
-            seconds = _update_seconds(run, recipe)
+            seconds = way_of(recipe).update_seconds(run)
         except (RecordError, RequestError, OSError, TypeError, ValueError):
             continue  # a run of another version, or an incomplete one, is ignored
         request = EngineRequest.of(recipe, shape, device=target.platform)
@@ -85,15 +85,5 @@ def finished_runs(directory: Path, target: Target, engine: str) -> Iterator[Fini
         operations = step_operations(request, longest_batch(recipe, manifest.mesh.get("fsdp", 1)))
         if seconds > 0:
             yield FinishedRun(
-                name=path.parent.name, from_rewards=recipe.uses_rewards, step_operations=operations,
+                name=path.parent.name, from_rewards=bool(recipe.rewards), step_operations=operations,
                 operations_a_second=operations * manifest.completed_steps / (seconds * manifest.actual_device.count))
-
-
-def _update_seconds(run: RunRecord, recipe: Recipe) -> float:
-    """Seconds of all steps without the drawing of completions; 0 where they are not known."""
-    if not recipe.uses_rollouts:
-        return run.manifest.training_seconds
-    drawing = [float(line["drawing_seconds"]) for line in run.metrics() if "drawing_seconds" in line]
-    # Other rollouts ask a teacher, whose seconds are recorded nowhere by themselves.
-    return run.manifest.training_seconds - sum(drawing) if drawing and recipe.uses_rewards else 0.0
-

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 
-from workings.config.algorithms import RolloutAlgorithm
 from workings.config.recipe import Recipe
 from workings.engines.base import (
     EngineRequest,
@@ -17,6 +16,7 @@ from workings.errors import RequestError
 from workings.hardware.catalog import Target
 from workings.models.batch import BatchShape
 from workings.models.shape import ModelShape
+from workings.ways.base import way_of
 
 MAX_PROMPTS = 128
 """Prompts that an engine answers at a time, however many it is given; see `prompts_at_a_time`."""
@@ -95,28 +95,18 @@ def prompts_at_a_time(engine: PlanningEngine | None, fsdp: int) -> int:
 def programs_of(recipe: Recipe, fsdp: int, most_prompts: int = MAX_PROMPTS) -> ProgramShapes:
     """Programs of this run, each of which may need the most memory, with their largest shapes over all devices.
 
-    The longest prompt is not known without data: in a rollout the longest row holds prompt and completion; an item has
-    at most the tokens of that row. ``most_prompts``: see `prompts_at_a_time`.
+    ``most_prompts``: see `prompts_at_a_time`.
     """
     step = longest_batch(recipe, fsdp)
-    programs: dict[ProgramName, ProgramShape] = {"step": step}
-    algorithm, evaluation = recipe.algorithm, recipe.evaluation
-    if isinstance(algorithm, RolloutAlgorithm):
-        programs["drawing"] = GenerationShape(min(recipe.completions_of_a_rollout(fsdp), most_prompts),
-                                              recipe.data.max_length - algorithm.max_new_tokens,
-                                              algorithm.max_new_tokens)
-        if algorithm.updates > 1:
-            # The first update computes the log probabilities of the completions itself; later ones need them before.
-            programs["log_probs"] = step
-    if recipe.uses_pairs:
-        # The reference computes log probabilities of the same batches before the first step, next to the whole state.
-        programs["log_probs"] = step
+    evaluation = recipe.evaluation
+    programs: dict[ProgramName, ProgramShape] = {"step": step, **way_of(recipe).programs(recipe, step, most_prompts)}
     if evaluation.traces != "none":
         # Held-out batches are single: only updates accumulate.
         programs["evaluation"] = step._replace(accumulation=1)
     if evaluation.items != "none":
         # The samples of one item are answered together, however many they are.
         prompts = max(evaluation.samples, min(evaluation.batch_size, most_prompts))
+        # The longest prompt is not known without data: an item has at most the tokens of the longest row.
         programs["generation"] = GenerationShape(prompts, recipe.data.max_length, evaluation.max_new_tokens)
     return programs
 
@@ -142,5 +132,5 @@ def engine_request(recipe: Recipe, shape: ModelShape, target: Target) -> EngineR
                            "mesh.tp=1")
     fsdp, _ = mesh_of(recipe, target)
     # Asked here, because the number of devices decides how many rows an update has.
-    recipe.require_complete_groups(fsdp, f"on {target.name}")
+    recipe.algorithm.check_devices(recipe, fsdp, f"on {target.name}")
     return EngineRequest.of(recipe, shape, device=target.platform)

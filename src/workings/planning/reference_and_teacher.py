@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from workings.config.algorithms import Distill, TeacherAlgorithm
 from workings.engines.base import EngineRequest, Inspection, Inspections, MeshShape, ProgramName
 from workings.models.batch import BatchShape
 from workings.planning.memory_formulas import FORMULA_VERSIONS, exact_parts, forward_program_parts
 from workings.planning.planned_run import PlannedRun
 from workings.planning.tensors import PER_LAYER_TABLE
-from workings.ways.teacher_request import TeacherModel, teacher_request
+from workings.ways.base import way_of
+from workings.ways.parts.teacher_request import TeacherModel, teacher_request
 
 REFERENCE = "reference model"
 """Part of the memory: the first weights."""
@@ -30,14 +30,14 @@ def with_frozen_models(run: PlannedRun, inspections: Inspections, teacher: Teach
         inspect: inspects ``log_probs``, the only program of the run that it gets, whose request is the teacher's.
     """
     inspections = with_reference(run.request, run.mesh, inspections)
-    algorithm = run.recipe.algorithm
+    way = way_of(run.recipe)
     # A refused step is the answer already.
-    if teacher is None or not isinstance(algorithm, TeacherAlgorithm) or inspections["step"].refused:
+    if teacher is None or way.teacher_keys is None or inspections["step"].refused:
         return inspections
-    request = teacher_request(run.request, teacher, algorithm.teacher_precision)
+    request = teacher_request(run.request, teacher, way.teacher_keys.teacher_precision)
     teacher_inspection = inspect(replace(run, request=request, programs={"log_probs": run.step}))
     return with_teacher(run.request, request, run.mesh, inspections, teacher_inspection,
-                        stays_loaded=isinstance(algorithm, Distill))
+                        stays_loaded=way.asks_teacher_in_every_step)
 
 
 def with_reference(request: EngineRequest, mesh: MeshShape, inspections: Inspections) -> Inspections:

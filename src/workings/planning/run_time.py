@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from math import log10
 from typing import Any
 
-from workings.config.algorithms import Distill, RolloutAlgorithm, TeacherAlgorithm
 from workings.config.method import FULL
 from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest, MeshShape, ProgramShape
@@ -23,6 +22,8 @@ from workings.planning.memory_formulas import checkpoint_bytes, exact_parts, pro
 from workings.planning.planned_run import PlannedRun
 from workings.planning.tensors import local_tensors
 from workings.record.number_text import duration, percent
+from workings.ways.base import way_of
+from workings.ways.parts.rollout_way import rollout_way
 
 EFFICIENCY = 0.4
 """Share of the peak rate that a tuned training step reaches (published: Levanter 35 to 54 %, MaxText 39.8 %)."""
@@ -199,7 +200,7 @@ def estimate_run_time(run: PlannedRun, step: float, *, items: int, held_out: int
         held_out: number of rows of held-out traces; 0 likewise.
         teacher: the request to the teacher's engine; None without one, and its time is then not counted.
     """
-    recipe, programs = run.recipe, run.programs
+    recipe, programs, way = run.recipe, run.programs, way_of(run.recipe)
     # The speed of the steps is the only one that is known, so all computing is timed by it.
     per_operation = step / step_operations(run.request, run.step)
     steps, every = recipe.training.steps, recipe.checkpoint.every_steps
@@ -210,13 +211,14 @@ def estimate_run_time(run: PlannedRun, step: float, *, items: int, held_out: int
     missing = [*evaluation_gaps]
     if run.mesh.fsdp > 1 and not run.target.interconnect_gb_s and {"generation", "drawing"} & set(programs):
         missing.append("weights that devices gather for every new token")
-    sampling, rollouts, rollout_gaps = _rollout_time(run, per_operation)
-    missing += rollout_gaps
+    rollouts = way.rollouts(steps)
+    sampling = rollout_sampling_seconds(run, per_operation) if rollouts else 0.0
+    missing += way.not_counted()
     teaching = 0.0
     if teacher is not None:
         # Every batch of a rollout is read once. For traces each row is, so that this is the most it can be.
         teaching = steps * per_operation * _forward_operations(teacher, run.step)
-    elif isinstance(recipe.algorithm, TeacherAlgorithm):
+    elif way.teacher_keys is not None:
         missing.append("the teacher's log probabilities")
     return RunTime(
         step_seconds=step, steps=steps, checkpoint_bytes=checkpoint, checkpoints=checkpoints,
@@ -225,7 +227,7 @@ def estimate_run_time(run: PlannedRun, step: float, *, items: int, held_out: int
         checkpoint_every_seconds=every * (step + sampling * rollouts / steps), evaluation_seconds=evaluation,
         rollout_sampling_seconds=sampling, rollouts=rollouts,
         # A third of a step, because backward costs about twice as much as forward.
-        reference_seconds=steps * step / 3 if recipe.uses_pairs else 0.0, teacher_seconds=teaching,
+        reference_seconds=steps * step / 3 if way.reads_reference_first else 0.0, teacher_seconds=teaching,
         not_counted=("reading data and weights, compiling", *missing))
 
 
@@ -252,31 +254,18 @@ def _evaluation_time(run: PlannedRun, per_operation: float, *, items: int, held_
     return seconds, missing
 
 
-def _rollout_time(run: PlannedRun, per_operation: float) -> tuple[float, int, list[str]]:
-    """Seconds of one rollout, the number of rollouts, and what of them is not counted."""
-    algorithm = run.recipe.algorithm
-    if not isinstance(algorithm, RolloutAlgorithm):
-        return 0.0, 0, []
-    missing = [] if isinstance(algorithm, Distill) else ["rewards"]
-    if algorithm.max_sampling_rounds > 1:
-        missing.append("further samples in place of groups with equal rewards")
-    return rollout_sampling_seconds(run, per_operation), -(-run.recipe.training.steps // algorithm.updates), missing
-
-
 def rollout_sampling_seconds(run: PlannedRun, per_operation: float) -> float:
     """Seconds to sample the completions of one rollout, as many at a time as an engine samples.
 
     If several updates use them, the log probabilities under the sampling model are computed first.
     """
-    recipe, request, mesh, shape = run.recipe, run.request, run.mesh, run.programs["drawing"]
+    request, mesh, shape, way = run.request, run.mesh, run.programs["drawing"], rollout_way(run.recipe)
     rows, *_ = shape
-    batches = -(-recipe.completions_of_a_rollout(mesh.fsdp) // rows)
+    batches = -(-way.completions_of_a_rollout(run.recipe.batch, mesh.fsdp) // rows)
     # Each device reads its own prompts, so the number is rounded by device.
     read = prompts_to_read(request, "drawing", -(-rows // mesh.fsdp)) * mesh.fsdp
     seconds = batches * generation_seconds(request, shape, run.target, mesh, per_operation, read=read)
-    if "log_probs" in run.programs and isinstance(recipe.algorithm, RolloutAlgorithm):
-        seconds += recipe.algorithm.updates * per_operation * step_operations(request, run.programs["log_probs"]) / 3
-    return seconds
+    return seconds + way.rollout_passes() * per_operation * step_operations(request, run.step) / 3
 
 
 def generation_seconds(request: EngineRequest, prompts: ProgramShape, target: Target, mesh: MeshShape,

@@ -7,25 +7,23 @@ compiled. If the compiler refuses it, the search continues with the next one.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain
 from math import gcd
-from typing import get_args
 
-from workings.config.algorithms import TeacherAlgorithm
-from workings.config.algorithms.base import TeacherPrecision
 from workings.config.load import load_recipe, shipped_recipes
 from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest, PlanningEngine, ProgramName
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import Target, target_in_name
 from workings.models.shape import ModelShape
-from workings.planning.generation_candidates import fewer_answers, shorter_completions, smaller_rollouts
+from workings.planning.generation_candidates import fewer_answers
 from workings.planning.plan import Nearest, Plan, estimate, make_plan
 from workings.planning.planned_run import PlannedRun, mesh_of, planned_mesh
 from workings.planning.recipe_changes import KeyValues, overrides_between, with_changes
 from workings.planning.reference_and_teacher import with_frozen_models
 from workings.planning.verdict import MARGINAL_SHARE
-from workings.ways.teacher_request import TeacherModel
+from workings.ways.base import way_of
+from workings.ways.parts.teacher_request import TeacherModel
 
 # Each may take from seconds to minutes.
 MAX_COMPILATIONS = 4
@@ -46,7 +44,7 @@ def on_all_devices(recipe: Recipe, target: Target) -> KeyValues:
         return {"mesh.fsdp": "auto"}
     # Accumulation is given up before rows are: it keeps a second copy of the gradients.
     fewer = gcd(batch.accumulation, factor)
-    if recipe.uses_pairs and batch.micro_batch * fewer // factor % 2:
+    if batch.micro_batch * fewer // factor % recipe.algorithm.rows_per_example:
         return {"mesh.fsdp": "auto"}
     return {"mesh.fsdp": "auto", "batch.accumulation": batch.accumulation // fewer,
             "batch.micro_batch": batch.micro_batch * fewer // factor}
@@ -71,8 +69,8 @@ def _remat(recipe: Recipe, target: Target) -> KeyValues:
 def halved_micro_batch(recipe: Recipe, target: Target) -> KeyValues:
     """The global batch stays: half the rows at a time, twice as often."""
     rows = recipe.batch.micro_batch
-    # Half of it holds whole pairs, too.
-    if rows % (4 if recipe.uses_pairs else 2):
+    # Half of it holds whole examples, too.
+    if rows % (2 * recipe.algorithm.rows_per_example):
         return {}
     return {"batch.micro_batch": rows // 2, "batch.accumulation": recipe.batch.accumulation * 2}
 
@@ -97,10 +95,7 @@ def _rounding(recipe: Recipe, target: Target) -> KeyValues:
 
 def smaller_teacher(recipe: Recipe, target: Target) -> KeyValues:
     """The teacher in the next smaller format."""
-    if not isinstance(recipe.algorithm, TeacherAlgorithm):
-        return {}
-    fewer = dict(pairwise(get_args(TeacherPrecision))).get(recipe.algorithm.teacher_precision)
-    return {"algorithm.teacher_precision": fewer} if fewer else {}
+    return way_of(recipe).smaller_teacher()
 
 
 def _optimizer(recipe: Recipe, target: Target) -> KeyValues:
@@ -185,8 +180,9 @@ def rollout_candidates(recipe: Recipe, target: Target, shape: ModelShape) -> Ite
 
     The ladder's changes help as far as they shrink what stays in memory during a rollout.
     """
-    fsdp, _ = planned_mesh(recipe, target)
-    return chain(smaller_rollouts(recipe, fsdp), candidates(recipe, target, shape), shorter_completions(recipe))
+    way, change = way_of(recipe), partial(with_changes, recipe)
+    return chain(map(change, way.smaller_rollouts(recipe, planned_mesh(recipe, target).fsdp)),
+                 candidates(recipe, target, shape), map(change, way.shorter_completions(recipe)))
 
 
 def plan_with_nearest(recipe: Recipe, shape: ModelShape, target: Target, *, search: bool = True,
@@ -199,9 +195,7 @@ def plan_with_nearest(recipe: Recipe, shape: ModelShape, target: Target, *, sear
     if nearest is None:
         remarks = ["no plan of the search fits: a smaller model, shorter rows or a larger machine are left"]
         remarks += shipped_for(recipe, target)
-        if recipe.uses_rollouts:
-            remarks.append("not searched: fewer completions an update, smaller groups, and shorter completions "
-                           "together with another change")
+        remarks += filter(None, [way_of(recipe).not_searched])
         return replace(requested, remarks=(*requested.remarks, *remarks))
     return replace(requested, nearest=nearest,
                    remarks=(*requested.remarks, *nearest_remarks(nearest, requested.batch.all_rows)))

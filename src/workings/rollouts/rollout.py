@@ -6,10 +6,10 @@ Everything that follows from tokens and rewards is computed here by pure functio
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
-from workings.config.algorithms import RolloutAlgorithm
 from workings.config.recipe import Recipe
 from workings.data.batches import Position, make_batch
 from workings.data.buckets import bucket_lengths_before_rows
@@ -17,6 +17,7 @@ from workings.data.rows import Row
 from workings.engines.base import Completion
 from workings.models.batch import Batch, BatchShape
 from workings.models.tokenizer import Tokenizer
+from workings.objectives.base import Objective
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, REFERENCE
 from workings.record.digest import bytes_digest
 from workings.rollouts.prompts import Prompt
@@ -26,6 +27,33 @@ SIGNALS = (ADVANTAGE, BEHAVIOR, REFERENCE)
 """Signals in the order in which they enter a batch's digest."""
 Rewards = Mapping[str, float]
 """Value of each reward of one completion by name, without its weight."""
+
+
+class RolloutRules(Protocol):
+    """What a way of learning decides about the batches of a rollout (`workings.ways.parts.rollout_way.RolloutWay`)."""
+
+    @property
+    def updates(self) -> int:
+        """Updates from one rollout."""
+        ...
+
+    @property
+    def max_new_tokens(self) -> int:
+        """Longest completion, in tokens."""
+        ...
+
+    @property
+    def objective(self) -> Objective:
+        """The loss of an update."""
+        ...
+
+    def token_advantages(self, advantage: float, sampler: Sequence[float], reference: Sequence[float]) -> list[float]:
+        """Advantages of a completion's tokens."""
+        ...
+
+    def divisor(self, *, rows: int, tokens: int) -> float:
+        """Divisor of the sum over an update."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +178,7 @@ class RolloutShape:
     pad_id: int
 
     @classmethod
-    def from_recipe(cls, recipe: Recipe, algorithm: RolloutAlgorithm, *, fsdp: int, pad_id: int) -> "RolloutShape":
+    def from_recipe(cls, recipe: Recipe, algorithm: RolloutRules, *, fsdp: int, pad_id: int) -> "RolloutShape":
         """The sizes of a recipe with its algorithm; ``fsdp``: number of devices that share its rows."""
         return cls(micro_batches=recipe.batch.accumulation, rows=recipe.batch.micro_batch * fsdp, pad_id=pad_id,
                    updates=algorithm.updates, buckets=bucket_lengths_before_rows(recipe.data))
@@ -170,7 +198,7 @@ class RolloutShape:
         return BatchShape(self.micro_batches, self.rows, next(size for size in self.buckets if size >= length))
 
 
-def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: RolloutAlgorithm) -> Batch:
+def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: RolloutRules) -> Batch:
     """The batch of one of a rollout's updates.
 
     Args:

@@ -8,12 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from workings.config.algorithms import Dpo
-from workings.data.traces import completion_form
 from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import MicroBatchEngine, State
 from workings.evaluation.comparison.held_out_change import BEFORE, HeldOutChange, held_out_change
-from workings.evaluation.comparison.preference_change import PreferenceChange, preference_change
 from workings.evidence.run_readme import run_readme
 from workings.hardware.memory import byte_text
 from workings.models.weights import parameter_count
@@ -56,6 +53,7 @@ from workings.training.loop import train as run_loop
 from workings.training.observer import HeldOutObserver, LoggedSample
 from workings.training.stopping import StopRequest
 from workings.training.tensorboard import TensorBoardFiles
+from workings.ways.base import Closing, way_of
 
 Callback = Callable[[Mapping[str, Any]], bool | None]
 """Called with a step's metrics when the step is done; `False` asks for a stop."""
@@ -193,8 +191,8 @@ class Attempt:
             # Said inside of the display's block: it is part of the run's log.
             if (held_out := self._held_out_change()) is not None:
                 display.say(f"held out   {held_out.sentence}")
-            if (preferences := self._preference_change()) is not None:
-                display.say(f"pairs      {preferences.sentence}")
+            if (closing := self._closing()) is not None:
+                display.say(f"{closing.label:<10} {closing.sentence}")
             return outcome
 
     def seal(self, outcome: Outcome, facts: Mapping[str, Any], watch: MemoryWatch) -> TrainResult:
@@ -219,11 +217,10 @@ class Attempt:
         facts = dict(facts)
         if (held_out := self._held_out_change()) is not None:
             facts["held_out"] = held_out.facts() | {"scorer": setup.recipe.evaluation.scorer}
-        if (preferences := self._preference_change()) is not None:
-            facts["preferences"] = preferences.facts()
-            # An event and not a failure: preference losses often lower both completions.
-            if preferences.chosen_fell:
-                writer.event("chosen_completions_fell", **preferences.facts())
+        if (closing := self._closing()) is not None:
+            facts |= closing.facts
+            if closing.event:
+                writer.event(closing.event, **closing.event_facts)
         manifest = build_manifest(setup, start, outcome, metrics, memory, facts)
         if outcome.status == "failed":
             writer.event("failed", reason=outcome.reason)
@@ -284,10 +281,8 @@ class Attempt:
     def _learned_form(self) -> str:
         """Form of the completions that are learned, with the stop token; empty for sampled completions."""
         recipe = self.setup.recipe
-        if recipe.uses_rollouts:
-            return ""
-        form = "…" if recipe.uses_pairs else completion_form(recipe.data.reasoning)
-        return (f"{json.dumps(form + self.setup.template.stop_text, ensure_ascii=False)} after the prompt "
+        form = way_of(recipe).learned_form(recipe)
+        return form and (f"{json.dumps(form + self.setup.template.stop_text, ensure_ascii=False)} after the prompt "
                 f"(data.reasoning: {recipe.data.reasoning}, data.template: {recipe.data.template})")
 
     def _first_state(self, held_out_items: HeldOutItems | None, display: Display) -> State:
@@ -340,7 +335,6 @@ class Attempt:
         return held_out_change([item.cluster for item in items], self.start.writer.metrics(),
                                jsonl.read(self.start.writer.path(EVENTS))[0])
 
-    def _preference_change(self) -> PreferenceChange | None:
-        """The change of preferences, from the file as in `_held_out_change`."""
-        algorithm = self.setup.recipe.algorithm
-        return preference_change(self.start.writer.metrics(), algorithm.beta) if isinstance(algorithm, Dpo) else None
+    def _closing(self) -> Closing | None:
+        """What the way of learning says at the end, from the file as in `_held_out_change`."""
+        return way_of(self.setup.recipe).closing(self.start.writer.metrics())

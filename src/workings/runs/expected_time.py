@@ -5,7 +5,6 @@ from workings.planning.run_time import step_operations
 from workings.record.number_text import about, duration
 from workings.record.progress import slow_operation
 from workings.runs.prepare import TrainSetup
-from workings.ways.row_data import TraceData
 
 LONG_SECONDS = 3600.0
 """A run that takes longer is warned of."""
@@ -19,10 +18,11 @@ def expected_time(setup: TrainSetup) -> str:
     Raises:
         WorkingsError: the speed of the machine could not be measured.
     """
-    data, device, steps = setup.training_data, setup.device, setup.schedule.steps
-    if device.platform != "cpu" or device.count > 1 or not isinstance(data, TraceData):
+    device, steps = setup.device, setup.schedule.steps
+    shape = setup.training_data.typical_shape() if device.platform == "cpu" and device.count == 1 else None
+    if shape is None:
         return ""
-    typical, supervised = data.batches.typical_shape()
+    typical, supervised = shape
     operations = step_operations(setup.request, typical)
     if operations * steps < LEAST_OPERATIONS:
         return ""

@@ -19,7 +19,7 @@ from workings.planning.verdict import MARGINAL_SHARE, Verdict
 from workings.record.memory_use import growth
 from workings.record.values import absent
 from workings.runs.prepare import TrainSetup
-from workings.ways.find_teacher import teacher_model
+from workings.ways.parts.find_teacher import teacher_model
 
 MAX_MACHINES_SHOWN = 3
 """Machines that are proposed if no change of the recipe makes it fit."""

@@ -32,7 +32,7 @@ from workings.record.checkpoints import Checkpoint
 from workings.record.layout import MANIFEST, MODEL_SHAPE, TOKENIZER
 from workings.record.reader import RunRecord
 from workings.record.values import Absent
-from workings.ways.teacher import recorded_name
+from workings.ways.parts.teacher import recorded_name
 
 AS_RECORDED = "as recorded"
 """Stands for the device of the run's recipe."""

@@ -20,7 +20,8 @@ from workings.planning.search import estimated_programs, plan_with_nearest
 from workings.runs.create_or_resume import RUNS
 from workings.runs.plan_time import with_deadline, with_steps, with_time
 from workings.runs.select_engine import with_engine
-from workings.ways.find_teacher import teacher_model
+from workings.ways.base import way_of
+from workings.ways.parts.find_teacher import teacher_model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,4 +108,4 @@ def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True, r
 
 def _is_long(recipe: Recipe, operations: float) -> bool:
     """Whether a run of so many operations a step is worth ten seconds of measuring."""
-    return (recipe.training.steps or 1) * operations >= LEAST_OPERATIONS and not recipe.uses_rollouts
+    return (recipe.training.steps or 1) * operations >= LEAST_OPERATIONS and way_of(recipe).is_timed_by_steps

@@ -5,7 +5,6 @@ from math import ceil
 from pathlib import Path
 from typing import Literal
 
-from workings.config.algorithms import TeacherAlgorithm, TraceDistill
 from workings.config.load import LoadedRecipe
 from workings.config.recipe import Recipe
 from workings.data.named_sets import shipped_sets
@@ -18,7 +17,8 @@ from workings.planning.planned_run import PlannedRun, engine_request
 from workings.planning.recipe_changes import with_changes, with_counted_steps
 from workings.planning.run_time import Throughput, estimate_run_time, step_operations, step_seconds
 from workings.record.number_text import duration, percent
-from workings.ways.teacher_request import TeacherModel, teacher_request
+from workings.ways.base import way_of
+from workings.ways.parts.teacher_request import TeacherModel, teacher_request
 
 
 def with_time(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, own: Throughput | None = None,
@@ -33,17 +33,16 @@ def with_time(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Targe
         unknown = (f"how many steps training.epochs: {recipe.training.epochs:g} are follows from the data, which are "
                    "not here: nothing about the time of the run")
         return replace(plan, step_seconds=seconds, step_time=how, remarks=(*plan.remarks, unknown))
-    request_of_teacher = (teacher_request(run.request, teacher, recipe.algorithm.teacher_precision)
-                          if teacher is not None and isinstance(recipe.algorithm, TeacherAlgorithm) else None)
+    way = way_of(recipe)
+    request_of_teacher = (teacher_request(run.request, teacher, way.teacher_keys.teacher_precision)
+                          if teacher is not None and way.teacher_keys is not None else None)
     spent = estimate_run_time(run, seconds, items=count_items(loaded), held_out=0, teacher=request_of_teacher)
-    if (pairs := count_pairs(loaded)) and spent.reference_seconds:
-        # Two rows a pair. `estimate_run_time` counts a batch for every step, but the reference reads each pair once.
-        batches = -(-2 * pairs // plan.batch.all_rows)
-        spent = replace(spent, reference_seconds=min(1.0, batches / spent.steps) * spent.reference_seconds)
-    if isinstance(recipe.algorithm, TraceDistill) and (rows := count_rows(loaded)):
-        # Likewise of the first epoch's rows, whatever the number of steps.
+    once = spent.reference_seconds + (0.0 if way.asks_teacher_in_every_step else spent.teacher_seconds)
+    if once and (rows := count_rows(loaded)):
+        # `estimate_run_time` counts a batch for every step, but each row is read once, in the first epoch.
         share = min(1.0, -(-rows // plan.batch.all_rows) / spent.steps)
-        spent = replace(spent, teacher_seconds=share * spent.teacher_seconds)
+        spent = replace(spent, reference_seconds=share * spent.reference_seconds, teacher_seconds=spent.teacher_seconds
+                        * (1.0 if way.asks_teacher_in_every_step else share))
     return replace(plan, step_seconds=seconds, time=spent, step_time=how)
 
 
@@ -55,7 +54,7 @@ def with_steps(loaded: LoadedRecipe, fsdp: int) -> LoadedRecipe:
     recipe = loaded.recipe
     if recipe.training.steps:  # first, because counting reads the whole file
         return loaded
-    rows = count_rows(loaded) * (2 if recipe.uses_pairs else 1)
+    rows = count_rows(loaded)
     if not rows:
         return loaded
     steps = ceil(recipe.training.epochs * rows / (recipe.batch.micro_batch * recipe.batch.accumulation * fsdp))
@@ -65,14 +64,8 @@ def with_steps(loaded: LoadedRecipe, fsdp: int) -> LoadedRecipe:
 
 
 def count_rows(loaded: LoadedRecipe) -> int:
-    """Number of traces or pairs of the recipe; 0 if they are not on this machine."""
-    return _count(loaded, loaded.recipe.data.traces, "traces")
-
-
-def count_pairs(loaded: LoadedRecipe) -> int:
-    """Number of preference pairs of the recipe; 0 without pairs, or if they are not on this machine."""
-    path = loaded.path(loaded.recipe.data.traces)
-    return _lines(path) if loaded.recipe.uses_pairs and path.is_file() else 0
+    """Number of rows of the recipe's traces or pairs; 0 if they are not on this machine."""
+    return loaded.recipe.algorithm.rows_per_example * _count(loaded, loaded.recipe.data.traces, "traces")
 
 
 def _lines(path: Path) -> int:

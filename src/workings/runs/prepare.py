@@ -21,9 +21,9 @@ from workings.planning.reference_and_teacher import TEACHER, estimated_teacher, 
 from workings.planning.verdict import Verdict, memory_verdict
 from workings.record.progress import slow_operation
 from workings.training.schedule import Schedule
-from workings.ways.distillation_data import DistillationData
-from workings.ways.teacher_request import teacher_request
-from workings.ways.training_data import PromptData, TrainingData, read_training_data, trained_item_ids
+from workings.ways.base import way_of
+from workings.ways.parts.teacher_request import teacher_request
+from workings.ways.parts.training_data import TrainingData, trained_item_ids
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,6 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
         # Without tensors: gigabytes are downloaded only for a run that fits.
         resolved = resolve(loaded, data, tensors=False)
         check_context(recipe, resolved.shape)
-        make_training_data = read_training_data(resolved)
 
     request = EngineRequest.of(recipe, resolved.shape, weights=resolved.weights.directory)
     with slow_operation(f"opening the device with the engine {recipe.engine}"):
@@ -91,10 +90,9 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
         device = engine.describe()
         # A listed device may still not work: one kernel runs before anything is built on it.
         device_check = engine.check_device()
-    # The number of devices over which rows are split (`mesh.fsdp: auto`) is known once the engine is open.
-    training_data = make_training_data(device.mesh["fsdp"])
-    # Before the compiler, which takes minutes for a large model.
-    training_data.check(engine)
+    with slow_operation("preparing the training data"):
+        # The number of devices over which rows are split (`mesh.fsdp: auto`) is known once the engine is open.
+        training_data = way_of(recipe).prepare(resolved, engine)
     loaded = _with_steps(loaded, training_data.steps)
     held_out: list[Batch] = []
     if resolved.data.held_out:
@@ -140,11 +138,9 @@ def _with_frozen_models(data: TrainingData, request: EngineRequest, device: Devi
     """
     mesh = MeshShape(device.mesh["fsdp"], device.mesh["tp"])
     inspections = with_reference(request, mesh, {"step": step})
-    teacher = data.teacher if isinstance(data, PromptData | DistillationData) else None
-    if teacher is None:
+    if (teacher := data.teacher) is None:
         return inspections
     request_of_teacher = teacher_request(request, teacher.model, teacher.algorithm.teacher_precision)
     of_teacher = estimated_teacher(request_of_teacher, data.shapes()[0], mesh, device.platform)
     return with_teacher(request, request_of_teacher, mesh, inspections, of_teacher,
-                        # With rewards the teacher is asked in every step; for traces it is asked before and put away.
-                        stays_loaded=isinstance(data, PromptData))
+                        stays_loaded=teacher.algorithm.asks_teacher_in_every_step)

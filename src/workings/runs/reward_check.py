@@ -27,7 +27,7 @@ from workings.scoring.probes import probes, right_answer
 from workings.scoring.rewards import CompletionToReward, RewardProcess, RewardSettings, total
 from workings.scoring.settings import ScoringSettings
 from workings.scoring.worker_pool import ScoringProcess
-from workings.ways.training_data import PromptData, prompts_of, read_training_data, reward_settings
+from workings.ways.parts.training_data import PromptData, prompts_of, reward_settings
 
 PROMPTS = 8
 """Default number of prompts."""
@@ -106,7 +106,7 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
         RewardError: a reward failed, or did not return numbers.
     """
     loaded = load_recipe(recipe, overrides)
-    if not loaded.recipe.uses_rewards:
+    if not loaded.recipe.rewards:
         raise RequestError(f"algorithm.name: {loaded.recipe.algorithm.name}, which has no rewards to check",
                            "an algorithm that learns from rewards",
                            "algorithm='{name: grpo}' rewards='[{scorer: answer}]'")
@@ -160,9 +160,7 @@ def _sampled_groups(resolved: ResolvedRun, rewarder: RewardProcess, turns: Seque
     with slow_operation(f"opening the model with the engine {recipe.engine}"):
         engine = find_engine(recipe.engine).engine.open(
             EngineRequest.of(recipe, resolved.shape, weights=resolved.weights.directory))
-        data = read_training_data(resolved)(engine.describe().mesh["fsdp"])
-        # Narrows the type for the checker.
-        assert isinstance(data, PromptData)  # the recipe has rewards
+        data = PromptData.of(resolved, prompts_of(resolved), engine, rewards=reward_settings(resolved.loaded))
         sampler = data.rollout_sampler(engine, rewarder)
         state = resolved.initial_state(engine, recipe.seed, trainable=False)
     groups: list[Group] = []

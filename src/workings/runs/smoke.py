@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workings.config.algorithms import TeacherAlgorithm
 from workings.config.families import TEMPLATES
 from workings.config.load import LoadedRecipe, check_recipe
 from workings.errors import RequestError
@@ -11,6 +10,7 @@ from workings.inputs.datasets import RunData
 from workings.inputs.resolve import TRAINED_VOCABULARY, find_shape, is_verified
 from workings.models.registry import find_family
 from workings.models.tokenizer_training import CONTROL_TOKENS
+from workings.ways.base import way_of
 
 # Fewer key heads than query heads, so that grouped attention is tried as well.
 TINY = {"layers": 2, "width": 32, "mlp_width": 64, "heads": 2, "kv_heads": 1, "head_dim": 16}
@@ -31,7 +31,7 @@ class Smoke:
 
         Raises `RequestError` for a recipe with a teacher, and for a model that no family stands for.
         """
-        if isinstance(loaded.recipe.algorithm, TeacherAlgorithm):
+        if not way_of(loaded.recipe).smoke:
             raise RequestError(f"--smoke with algorithm.name: {loaded.recipe.algorithm.name}",
                                "the vocabulary that the teacher has: a tiny model would have another one",
                                "training.steps=2, without --smoke")
@@ -59,14 +59,7 @@ class Smoke:
         values.pop("device", None)
         values.pop("mesh", None)
         values["batch"]["micro_batch"] = min(ROWS, loaded.recipe.batch.micro_batch)
-        if loaded.recipe.uses_rollouts:
-            # Whole groups on any number of devices.
-            values["batch"]["micro_batch"] = values["algorithm"]["group"] = ROWS
-            room = min(NEW_TOKENS, values["algorithm"].get("max_new_tokens", NEW_TOKENS))
-            values["algorithm"]["max_new_tokens"] = room
-            # The punishment of long completions cannot begin before their first token.
-            for reward in values["rewards"]:
-                reward |= {"buffer": min(room, reward["buffer"])} if "buffer" in reward else {}
+        way_of(loaded.recipe).shrink(values, ROWS, NEW_TOKENS)
         # A recipe gives steps or epochs, never both.
         values["training"].pop("epochs", None)
         values["training"]["steps"] = self.steps

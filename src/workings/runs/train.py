@@ -40,7 +40,7 @@ from workings.runs.smoke import Smoke
 from workings.runs.train_result import LoopSettings, TrainResult, first_and_last_reward
 from workings.training.learned_nothing import learned_nothing
 from workings.training.stopping import StopRequest
-from workings.ways.find_teacher import refuse_processes
+from workings.ways.parts.find_teacher import refuse_processes
 
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 """Beginning of an address such as ``s3://bucket``; one letter would be a drive of Windows."""

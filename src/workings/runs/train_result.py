@@ -10,6 +10,7 @@ from workings.evaluation.settings import EvaluationSettings, settings_of
 from workings.runs.prepare import TrainSetup
 from workings.scoring.items import Item
 from workings.scoring.scorers import scorer_version
+from workings.ways.base import way_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +48,7 @@ class LoopSettings:
             settings = replace(settings, questions=tuple(items[:recipe.evaluation.samples]),
                                max_new_tokens=evaluation.max_new_tokens, evaluation=evaluation,
                                base=recipe.evaluation.base)
-            if recipe.uses_rollouts:
-                settings = replace(settings, held_out_items=min(recipe.evaluation.items_during_training, len(items)))
+            settings = replace(settings, held_out_items=min(way_of(recipe).watched_items(recipe), len(items)))
         return settings
 
 

@@ -15,7 +15,7 @@ from workings.record.manifest import REASONS
 from workings.record.metrics import padding_share
 from workings.training.background_writers import AsyncMetricsWriter
 from workings.training.schedule import Schedule
-from workings.ways.experience import Experience, PreparedBatch
+from workings.ways.parts.experience import Experience, PreparedBatch
 
 
 @dataclass(frozen=True, kw_only=True)

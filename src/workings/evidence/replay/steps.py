@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
-from workings.data.batches import Batches, Position
+from workings.data.batches import Position
 from workings.engines.base import Engine, State, StepResult
 from workings.evidence.replay.comparison import Facts, is_outside, line_differences
 from workings.evidence.replay.tolerance import Tolerance
 from workings.models.batch import Batch
 from workings.training.schedule import Schedule
+from workings.ways.parts.replay_source import BatchSource, StepInputs
 
 CONTROL_RATE_FACTOR = 1.1
 """Factor of the learning rate in the control with another learning rate."""
@@ -21,38 +22,6 @@ class InitialState:
 
     make: Callable[[], State]
     words: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepInputs:
-    """Inputs of a step that is recomputed."""
-
-    batch: Batch
-    after: Position
-    digest: str
-    completion_counts: Mapping[str, int] | None = None
-    """If completions were sampled before the step: how many were recorded, and how many are the same again."""
-
-
-class BatchSource(Protocol):
-    """Gives the batches of recorded steps."""
-
-    def take(self, state: State, position: Position, step: int) -> StepInputs:
-        """The batch of a step; ``state`` is read, not consumed."""
-        ...
-
-
-@dataclass(frozen=True)
-class TraceSource:
-    """Batches of traces, which follow from the data position alone."""
-
-    batches: Batches
-
-    def take(self, state: State, position: Position, step: int) -> StepInputs:
-        """The batch of a step."""
-        del state, step
-        batch, after = self.batches.at(position)
-        return StepInputs(batch=batch, after=after, digest=self.batches.digest(batch))
 
 
 @dataclass(frozen=True, kw_only=True)

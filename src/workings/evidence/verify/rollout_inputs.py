@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workings.config.algorithms import RolloutAlgorithm
 from workings.config.load import check_recipe
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify.record import Unit
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from workings.rollouts.prompts import PromptSet
     from workings.rollouts.rollout import Rollout, RolloutShape
     from workings.scoring.rewards import RewardSettings
+    from workings.ways.parts.rollout_way import RolloutWay
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class RolloutInputs:
     """Inputs that decide the rollouts of a run."""
 
     recipe: "Recipe"
-    algorithm: RolloutAlgorithm
+    algorithm: "RolloutWay"
     prompts: "PromptSet"
     shape: "RolloutShape"
     settings: "RewardSettings | None"
@@ -39,17 +39,6 @@ class RolloutInputs:
     def reward_names(self) -> tuple[str, ...]:
         """Names of the rewards in their order."""
         return () if self.settings is None else self.settings.names
-
-
-def uses_rollouts(unit: Unit) -> bool:
-    """Whether the recorded recipe uses rollouts: its algorithm has the key `group`."""
-    algorithm = unit.manifest.config_snapshot.get("algorithm")
-    return isinstance(algorithm, dict) and "group" in algorithm
-
-
-def has_rewards(unit: Unit) -> bool:
-    """Whether a run with rollouts had rewards, and not a teacher."""
-    return uses_rollouts(unit) and unit.manifest.config_snapshot["algorithm"].get("name") != "distill"
 
 
 def rollout_inputs_of(unit: Unit) -> RolloutInputs:
@@ -91,14 +80,13 @@ def _read(unit: Unit) -> RolloutInputs:
     from workings.rollouts.prompts import read_recorded_prompts
     from workings.rollouts.rollout import RolloutShape
     from workings.scoring.rewards import RewardSettings
+    from workings.ways.parts.rollout_way import rollout_way
 
     try:
         recipe = check_recipe(unit.manifest.config_snapshot, unit.title)
-        algorithm = recipe.algorithm
-        if not isinstance(algorithm, RolloutAlgorithm):
-            raise RecordError("its recipe draws nothing to learn from")
+        algorithm = rollout_way(recipe)
         settings = RewardSettings(rewards=recipe.rewards, form=recipe.data.reasoning,
-                                  max_new_tokens=algorithm.max_new_tokens) if recipe.uses_rewards else None
+                                  max_new_tokens=algorithm.max_new_tokens) if recipe.rewards else None
     except RequestError as error:
         raise RecordError(f"config_snapshot cannot be read: {error.given[:120]}") from None
     fsdp = unit.manifest.mesh.get("fsdp", 1)

@@ -130,7 +130,7 @@ def keyword_recipe(keywords: Keywords) -> Iterator[LoadedRecipe]:
             kept += [f"{config.name}/{name}" for name in written]
         # Absolute, because a recipe's paths start from its own folder, which is a temporary one here.
         loaded = load_recipe(values, [moved_override(word, _absolute) for word in override_words(keywords.overrides)])
-        if form == QUESTIONS and not loaded.recipe.uses_rollouts:
+        if form == QUESTIONS and loaded.recipe.algorithm.examples != "prompts":
             raise RequestError("data: rows with expected_answer, of which nothing can be imitated",
                                "rows with steps and answer, or an algorithm that rewards answers",
                                'rewards=["answer"]')

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from workings.config.algorithms import TeacherAlgorithm
 from workings.data.batches import Position
 from workings.engines.registry import find_engine
 from workings.errors import RequestError
@@ -25,15 +24,8 @@ from workings.evidence.replay.conditions import (
 )
 from workings.evidence.replay.coverage import DEFAULT_TAMPERED_SHARE, share_of
 from workings.evidence.replay.outcomes import RecordedEvaluation, compare_weights
-from workings.evidence.replay.rollout_source import with_another_advantage, with_another_reward, with_another_teacher
-from workings.evidence.replay.row_source import (
-    RowSource,
-    with_a_pair_swapped,
-    with_another_reference,
-    with_another_top_token,
-)
 from workings.evidence.replay.step_selection import StepRange, StepSelection
-from workings.evidence.replay.steps import BatchSource, InitialState, ReplayPlan, replay_steps, run_controls
+from workings.evidence.replay.steps import InitialState, ReplayPlan, replay_steps, run_controls
 from workings.evidence.replay.tolerance import BITWISE, MEASURED_STEPS, Tolerance, number_format, tolerance_for
 from workings.evidence.replay.unit import unit_path, write_unit
 from workings.record import environment
@@ -42,11 +34,13 @@ from workings.record.checkpoints import Checkpoint
 from workings.record.layout import ENVIRONMENT
 from workings.record.reader import RunRecord
 from workings.record.values import Absent
-from workings.runs.replay.reopen_run import ReopenedRun, ReplayInputs, reopen_run
+from workings.runs.replay.reopen_run import ReplayInputs, reopen_run
 from workings.runs.replay.replay_answers import answered_units, ask_again, counted
 from workings.runs.run_metadata import code_version
 from workings.training.schedule import Schedule
-from workings.ways.teacher import Teacher
+from workings.ways.base import way_of
+from workings.ways.parts.replay_source import BatchSource, ReopenedRun
+from workings.ways.parts.teacher import Teacher
 
 STEPS, ITEMS = 10, 8
 """Default numbers of steps and items of a replay."""
@@ -126,7 +120,7 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     exact = criteria.mode == "bitwise"
     selection = _select_steps(opened, request, len(metrics), criteria, seed)
     # One for all ranges: it may read the reference's log probabilities of every pair.
-    source = opened.source(opened.recipe.seed, exact=exact)
+    source = way_of(opened.recipe).replay(opened, opened.recipe.seed, exact=exact)
     plans = [_plan(opened, source, step_range, metrics[step_range.start:step_range.end])
              for step_range in selection.selected]
     say(f"steps to replay: {selection.replayed}, in parts of the run: {len(plans)}; judged by {criteria.mode}")
@@ -149,7 +143,7 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
         "controls": controls, "predictions": counted(predictions, request.predictions)}
     if request.drawn or request.confidence is not None:
         facts["coverage"] = _coverage(selection, answers, request, seed)
-    if isinstance(opened.recipe.algorithm, TeacherAlgorithm):
+    if way_of(opened.recipe).teacher_keys is not None:
         facts["teacher"] = opened.teacher.model_dump() if isinstance(opened.teacher, Absent) else opened.teacher.facts
         say("the teacher is queried again" if isinstance(opened.teacher, Teacher) else
             f"the recorded log probabilities of the teacher are used: {opened.teacher.absent}")
@@ -264,23 +258,8 @@ def _initial_state(opened: ReopenedRun, checkpoint: Checkpoint | None) -> Initia
 
 def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, criteria: _ReplayCriteria,
               say: Say) -> dict[str, Facts]:
-    exact = criteria.mode == "bitwise"
-    changed_sources: dict[str, tuple[str, BatchSource]] = {}
-    if opened.recipe.uses_rewards:
-        changes = {"reward": ("one reward flipped", with_another_reward),
-                   "advantage": ("one advantage moved", with_another_advantage)}
-        changed_sources = {name: (words, opened.source(opened.recipe.seed, exact=exact, change=change))
-                           for name, (words, change) in changes.items()}
-    elif opened.recipe.uses_rollouts:
-        changed_sources = {"teacher": ("one log probability of the teacher moved",
-                                       opened.source(opened.recipe.seed, exact=exact, change=with_another_teacher))}
-    elif isinstance(plan.source, RowSource):
-        wrong = {"pair": ("one pair of every step swapped", with_a_pair_swapped),
-                 "reference": ("one log probability of the reference moved", with_another_reference)}
-        if not opened.recipe.uses_pairs:
-            wrong = {"teacher": ("one log probability of the teacher moved", with_another_top_token)}
-        changed_sources = {name: (words, replace(plan.source, change=change))
-                           for name, (words, change) in wrong.items()}
+    exact, way = criteria.mode == "bitwise", way_of(opened.recipe)
+    changed_sources = way.wrong_replays(opened, plan.source, exact=exact)
     say(", ".join(["controls: another seed, another learning rate, a row left out, another checkpoint",
                    *(words for words, _ in changed_sources.values())]))
     other_seed = opened.recipe.seed + 1
@@ -291,7 +270,8 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, criteria: _
     # After a checkpoint a seed decides the order of rows only; at step 0 it may decide the first weights as well.
     begun = plan.start if from_step else InitialState(
         make=lambda: opened.initial_state(opened.engine, other_seed), words="another seed")
-    return run_controls(plan, opened.source(other_seed, exact=exact), other, begun, criteria.tolerance, changed_sources)
+    return run_controls(plan, way.replay(opened, other_seed, exact=exact), other, begun, criteria.tolerance,
+                        changed_sources)
 
 
 def _criteria(opened: ReopenedRun, collected: Mapping[str, Any]) -> _ReplayCriteria:

@@ -13,8 +13,8 @@ from workings.record import jsonl
 from workings.record.canonical import loads
 from workings.record.layout import EVALUATION_CONFIG, PREDICTIONS, SAMPLED
 from workings.record.reader import RunRecord
-from workings.runs.replay.reopen_run import ReopenedRun
 from workings.samples.unit import SampleUnit
+from workings.ways.parts.replay_source import ReopenedRun
 
 
 def answered_units(opened: ReopenedRun, samples: Sequence[Path]) -> list[RecordedEvaluation]:

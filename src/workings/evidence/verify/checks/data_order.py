@@ -12,10 +12,10 @@ from pydantic import ValidationError
 
 from workings.config.data import DataConfig
 from workings.errors import RecordError
+from workings.evidence.verify.learning import algorithm_of, records
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from, join_first, not_checked
 from workings.evidence.verify.result import CheckFinding
-from workings.evidence.verify.rollout_inputs import uses_rollouts
 from workings.record.digest import bytes_digest
 from workings.record.layout import (
     CHECKPOINTS,
@@ -43,7 +43,7 @@ MAX_LENGTH = 10_000_000
 
 def trains_on_rows(unit: Unit) -> bool:
     """Whether a run has a row index; a run with rollouts has prompts, which have checks of their own."""
-    return not uses_rollouts(unit)
+    return records(ROWS)(unit)
 
 
 def only_if_few_sequences(unit: Unit) -> CheckFinding | None:
@@ -155,7 +155,7 @@ def disjoint(unit: Unit) -> Iterator[CheckFinding]:
         return
     from workings.data.rows import learned_questions, prompt_digest
     # Digests of the normalised questions stand in the row index, so that nobody needs the data to look for leaks.
-    trained = learned_questions(run.lines(PROMPTS) if uses_rollouts(run) else kept_rows(run))
+    trained = learned_questions(run.lines(PROMPTS) if records(PROMPTS)(run) else kept_rows(run))
     if None in trained:
         yield not_checked(f"the index of {run.title} has no digests of questions", unit)
         return
@@ -173,12 +173,6 @@ def visible(text: str) -> str:
     normalized = unicodedata.normalize("NFKC", text)
     # Cf: zero-width letters and marks of direction; Mn and Me: marks on a letter that no letter of its own stands for.
     return "".join(letter for letter in normalized if unicodedata.category(letter) not in ("Cf", "Mn", "Me"))
-
-
-def uses_pairs(unit: Unit) -> bool:
-    """Whether the recorded recipe trains on preference pairs."""
-    algorithm = unit.manifest.config_snapshot.get("algorithm")
-    return isinstance(algorithm, dict) and algorithm.get("name") == "dpo"
 
 
 def learns_every_turn(unit: Unit) -> bool:
@@ -290,7 +284,8 @@ def _batches(unit: Unit) -> "Batches":
     devices = mesh.get("fsdp", 1)
     if any(type(value) is not int or value < 1 for value in (micro_batch, accumulation, devices)):
         raise RecordError("config_snapshot: micro_batch, accumulation and fsdp are no counts")
-    if uses_pairs(unit) and (data_config.packing != "none" or micro_batch % 2):
+    rows_together = algorithm_of(unit).rows_per_example
+    if micro_batch % rows_together or (rows_together > 1 and data_config.packing != "none"):
         raise RecordError("config_snapshot: pairs that are packed, or micro batches of half a pair")
     # Checked before planning: an invented batch size would plan other batches, and blame every step for it.
     if micro_batch * accumulation * devices != unit.manifest.global_batch:
@@ -306,7 +301,8 @@ def _batches(unit: Unit) -> "Batches":
     # Lengths without memory: a view of one zero, as long as the row says.
     rows = tuple(Row(row["id"], np.broadcast_to(zero, (row["tokens"],)), zero, "") for row in kept)
     row_set = RowSet(rows, (), 0, data_config.max_length)
-    return Batches(PairRows(row_set) if uses_pairs(unit) else row_set, seed=unit.manifest.seed,
+    grouped = PairRows(row_set) if rows_together > 1 else row_set
+    return Batches(grouped, seed=unit.manifest.seed,
                    rows_per_micro_batch=micro_batch * devices, accumulation=accumulation, data_config=data_config)
 
 

@@ -7,7 +7,7 @@ is convex in it, so that mean margin and accuracy together bound the mean loss.
 import math
 from collections.abc import Mapping
 
-from workings.config.algorithms import Dpo
+from workings.ways.dpo import Dpo
 
 
 def margin_problems(algorithm: Dpo, numbers: Mapping[str, float], pairs: int, slack: float) -> list[str]:

@@ -10,22 +10,22 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from workings.config.algorithms import Dpo
 from workings.errors import RecordError
 from workings.evidence.verify.checks.data_order import (
     batches_of,
     kept_rows,
     only_if_few_sequences,
     planned_steps,
-    uses_pairs,
 )
 from workings.evidence.verify.checks.pair_margins import margin_problems
+from workings.evidence.verify.learning import records
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from, same_json
 from workings.evidence.verify.result import CheckFinding
 from workings.objectives.preference import Preference
 from workings.record.coverage import REPLAYED, partly, record_file
 from workings.record.layout import MANIFEST, REFERENCE_LOG_PROBS, ROWS
+from workings.ways.dpo import Dpo
 
 TOLERANCE = 1e-5
 """Tolerance for sums of float32 numbers, as a share of the numbers that are added up."""
@@ -38,7 +38,7 @@ record_file("run", "train/metrics.jsonl",
 
 
 @check("consistency.pairs", level=1, title="rows are pairs: a chosen and a rejected one of the same prompt",
-       units=every_run, when=uses_pairs, precondition=only_if_few_sequences,
+       units=every_run, when=records(REFERENCE_LOG_PROBS), precondition=only_if_few_sequences,
        example="a pair with the same completion on both sides")
 def pairs(unit: Unit) -> Iterator[CheckFinding]:
     """Ids side by side; the same question and as many tokens of prompt; two completions that differ."""
@@ -59,7 +59,7 @@ def pairs(unit: Unit) -> Iterator[CheckFinding]:
 
 
 @check("consistency.reference", level=1, title="the reference was asked about the rows that were learned from",
-       units=every_run, when=uses_pairs, precondition=only_if_few_sequences,
+       units=every_run, when=records(REFERENCE_LOG_PROBS), precondition=only_if_few_sequences,
        example="a row that the reference said nothing of")
 def reference(unit: Unit) -> Iterator[CheckFinding]:
     """One log probability for each row of the first epoch, as far as the planned steps reach; none above 0."""
@@ -80,7 +80,7 @@ def reference(unit: Unit) -> Iterator[CheckFinding]:
 
 
 @check("consistency.preferences", level=1, title="accuracies are shares of pairs, margins differences of rewards",
-       units=every_run, when=uses_pairs, precondition=only_if_few_sequences,
+       units=every_run, when=records(REFERENCE_LOG_PROBS), precondition=only_if_few_sequences,
        example="an accuracy that is no share of the step's pairs")
 def preferences(unit: Unit) -> Iterator[CheckFinding]:
     """Accuracy and margin of each step against pairs and rewards; the loss is none that margin and accuracy forbid."""
@@ -105,7 +105,7 @@ def preferences(unit: Unit) -> Iterator[CheckFinding]:
 
 
 @check("recompute.implied_rewards", level=2, title="implied rewards follow from log probabilities and reference",
-       units=every_run, when=uses_pairs, precondition=only_if_few_sequences,
+       units=every_run, when=records(REFERENCE_LOG_PROBS), precondition=only_if_few_sequences,
        example="another beta in the recipe than the rewards follow from")
 def implied_rewards(unit: Unit) -> Iterator[CheckFinding]:
     """Log probability minus reward over beta is what the reference said; the first rewards are 0."""

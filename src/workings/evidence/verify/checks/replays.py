@@ -8,9 +8,8 @@ from workings.evidence.replay.comparison import SCHEMA, compare_replay, is_outsi
 from workings.evidence.replay.conditions import PACKAGE, conditions, conditions_of_run, differing_conditions, on_cpu
 from workings.evidence.replay.coverage import is_enough, sentences
 from workings.evidence.replay.tolerance import BITWISE, tolerance_for
-from workings.evidence.verify.checks.data_order import uses_pairs
-from workings.evidence.verify.checks.teacher_top_tokens import distills_traces
 from workings.evidence.verify.checks.tensors import read_header
+from workings.evidence.verify.learning import algorithm_of
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import (
     check,
@@ -24,7 +23,6 @@ from workings.evidence.verify.registry import (
     record_check,
 )
 from workings.evidence.verify.result import CheckFinding
-from workings.evidence.verify.rollout_inputs import has_rewards, uses_rollouts
 from workings.evidence.verify.tree import FolderTree
 from workings.record.digest import bytes_digest
 from workings.record.layout import CHECKPOINTS, ENVIRONMENT, PREDICTIONS, REPLAY, REPLAY_ENVIRONMENT, SAMPLED
@@ -32,10 +30,7 @@ from workings.record.number_text import percent
 from workings.record.values import is_absent
 
 CONTROLS = frozenset({"seed", "learning_rate", "rows", "checkpoint"})
-REWARD_CONTROLS, TEACHER_CONTROLS = CONTROLS | {"reward", "advantage"}, CONTROLS | {"teacher"}
-"""Controls of a run with rewards, and of one with distillation."""
-PAIR_CONTROLS = CONTROLS | {"pair", "reference"}
-"""Controls of a run with preference pairs."""
+"""Wrong replays of every run; each way of learning may have more."""
 COVERAGE = "replay.coverage"
 """Id of the check that names the recomputed parts, and what that would have missed: shown whatever its verdict."""
 OWN_MACHINE = ("cpu_model", "architecture", "usable_cores", "threads", "variables")
@@ -203,7 +198,7 @@ def _conclusion_problems(facts: Mapping[str, Any], run: Unit) -> list[str]:
     # The sentence is what people read and quote, so it is made again as well.
     if facts["sentence"] != replay_sentence(dict(facts)):
         problems.append(f"{REPLAY}: its sentence is not the one that its numbers give")
-    expected = _expected_controls(run)
+    expected = CONTROLS | algorithm_of(run).controls
     if set(facts["controls"]) != expected:
         problems.append(f"controls {sorted(facts['controls'])}, expected {sorted(expected)}")
     for name, control in facts["controls"].items():
@@ -211,14 +206,6 @@ def _conclusion_problems(facts: Mapping[str, Any], run: Unit) -> list[str]:
         if outside is not control["outside"]:
             problems.append(f"control {name[:20]}: outside is {control['outside']}, its differences say {outside}")
     return problems
-
-
-def _expected_controls(run: Unit) -> frozenset[str]:
-    if has_rewards(run):
-        return REWARD_CONTROLS
-    if uses_rollouts(run) or distills_traces(run):
-        return TEACHER_CONTROLS
-    return PAIR_CONTROLS if uses_pairs(run) else CONTROLS
 
 
 def _line_problems(facts: Mapping[str, Any], run: Unit) -> list[str]:

@@ -11,22 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 from workings.config.rewards import FileReward, JudgeReward, RewardConfig, reward_name
 from workings.errors import RecordError, RequestError, RewardError
+from workings.evidence.verify.learning import records
 from workings.evidence.verify.limits import CHUNK_COMPLETIONS, ScoringTime
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, failed, finding_from, not_checked
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.rollout_inputs import (
     RolloutInputs,
-    has_rewards,
     rollout_inputs_of,
     rollouts_of,
     template_of,
-    uses_rollouts,
 )
 from workings.evidence.verify.tree import shown
 from workings.record.coverage import checked, partly, record_file
 from workings.record.digest import bytes_digest, json_digest
-from workings.record.layout import DATA_DIGESTS, PROMPTS, RECIPE, REWARDS
+from workings.record.layout import DATA_DIGESTS, PROMPTS, RECIPE, REWARDS, ROLLOUTS
 from workings.record.untrusted_files import refuse_too_large
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ record_file("run", "data/prompts.jsonl",
 
 
 @check("consistency.prompts", level=1, title="prompts and rewards are those that the manifest names", units=every_run,
-       when=uses_rollouts, example="a reward of another weight than the recipe gives it")
+       when=records(ROLLOUTS), example="a reward of another weight than the recipe gives it")
 def prompts(unit: Unit) -> Iterator[CheckFinding]:
     """Digests of prompts and rewards; the rewards against those of the recipe, with their weights and limits."""
     from workings.data.rows import prompt_digest
@@ -73,7 +72,7 @@ def prompts(unit: Unit) -> Iterator[CheckFinding]:
 
 
 @check("recompute.prompts", level=2, title="prompts are the chat template's tokens, and completions end as they say",
-       units=every_run, when=uses_rollouts, example="a completion that ended by itself, said to be cut off")
+       units=every_run, when=records(ROLLOUTS), example="a completion that ended by itself, said to be cut off")
 def prompt_tokens(unit: Unit) -> Iterator[CheckFinding]:
     """Tokens against the record's tokenizer; a completion ends with a stop token or at the limit and nowhere else."""
     inputs, template = rollout_inputs_of(unit), template_of(unit)
@@ -85,7 +84,8 @@ def prompt_tokens(unit: Unit) -> Iterator[CheckFinding]:
 
 
 @check("recompute.rewards", level=2, title="every completion, rewarded again, gets the recorded rewards",
-       units=every_run, when=has_rewards, example="a reward flipped, and advantages and log made again to match it")
+       units=every_run, when=records(REWARDS),
+       example="a reward flipped, and advantages and log made again to match it")
 def rewards(unit: Unit) -> Iterator[CheckFinding]:
     """Rewards of each completion against this project's, in a process with limits. A person's function is not run."""
     result, settings = _recomputed(unit), _settings(rollout_inputs_of(unit))
@@ -109,7 +109,7 @@ def rewards(unit: Unit) -> Iterator[CheckFinding]:
 
 
 @check("recompute.advantages", level=2, title="every advantage follows from the rewards of its group", units=every_run,
-       when=has_rewards, example="one advantage, moved")
+       when=records(REWARDS), example="one advantage, moved")
 def advantages(unit: Unit) -> Iterator[CheckFinding]:
     """Sums of weights times values, and the algorithm's advantages of each group; equal to the bit."""
     result = _recomputed(unit)

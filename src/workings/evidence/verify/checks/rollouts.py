@@ -10,11 +10,13 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from workings.evidence.verify.checks.update_metrics import bound_problems, objective_problems
+from workings.evidence.verify.learning import records
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from
 from workings.evidence.verify.result import CheckFinding
-from workings.evidence.verify.rollout_inputs import RolloutInputs, rollout_inputs_of, rollouts_of, uses_rollouts
+from workings.evidence.verify.rollout_inputs import RolloutInputs, rollout_inputs_of, rollouts_of
 from workings.record.coverage import REPLAYED, checked, partly, record_file
+from workings.record.layout import ROLLOUTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +44,7 @@ record_file("run", "train/metrics.jsonl",
 
 
 @check("consistency.rollouts", level=1, title="what was drawn is what seed and prompts imply: prompts, seeds, groups",
-       units=every_run, when=uses_rollouts, example="two prompts exchanged, or the seed of one completion changed")
+       units=every_run, when=records(ROLLOUTS), example="two prompts exchanged, or the seed of one completion changed")
 def rollouts(unit: Unit) -> Iterator[CheckFinding]:
     """One rollout before every first update; prompts in order; a seed for each sample; groups chosen by the rule."""
     findings = _findings_of(unit)
@@ -51,14 +53,14 @@ def rollouts(unit: Unit) -> Iterator[CheckFinding]:
 
 
 @check("consistency.rollout_batches", level=1, title="every update learned from the rollout that is recorded",
-       units=every_run, when=uses_rollouts, example="the log probability of a token, changed")
+       units=every_run, when=records(ROLLOUTS), example="the log probability of a token, changed")
 def batches(unit: Unit) -> Iterator[CheckFinding]:
     """The batch of each step made again from tokens, advantages and log probabilities: digest and counts."""
     yield finding_from(_findings_of(unit).batches, f"{len(unit.steps)} batches", unit)
 
 
 @check("consistency.rollout_metrics", level=1, title="the log says of the rollouts what they are", units=every_run,
-       when=uses_rollouts, example="a better mean reward in the log than the rollouts have")
+       when=records(ROLLOUTS), example="a better mean reward in the log than the rollouts have")
 def metrics(unit: Unit) -> Iterator[CheckFinding]:
     """Rewards, groups, lengths, ends, the divergence from a teacher, how far sampler and trainer disagree, the loss."""
     findings = _findings_of(unit)

@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from workings.evaluation.comparison.preference_change import preference_change
-from workings.evidence.verify.checks.data_order import uses_pairs
+from workings.evidence.verify.learning import records
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from, only_if_written_by_train, same_json
 from workings.evidence.verify.result import CheckFinding
 from workings.record.digest import json_digest
-from workings.record.layout import DEVICE_CHECKS, EVALUATION_CONFIG, MANIFEST, METRICS, PREDICTIONS
+from workings.record.layout import DEVICE_CHECKS, EVALUATION_CONFIG, MANIFEST, METRICS, PREDICTIONS, REFERENCE_LOG_PROBS
 from workings.record.metrics import RIGHT, WRONG
 from workings.record.values import Absent
+from workings.ways.parts.preference_change import preference_change
 
 HELD_OUT, PREFERENCES, PROCESSES = "held_out", "preferences", "processes"
 """Facts that this check computes again."""
@@ -41,7 +41,7 @@ def facts(unit: Unit) -> Iterator[CheckFinding]:
         if type(processes) is int and processes > devices:
             problems.append(f"{processes} processes, {devices} devices were used")
         problems += _other_weights(unit)
-    if uses_pairs(unit):
+    if records(REFERENCE_LOG_PROBS)(unit):
         compared.append(PREFERENCES)
         beta = manifest.config_snapshot["algorithm"]["beta"]
         preferred = preference_change(unit.metrics, beta)

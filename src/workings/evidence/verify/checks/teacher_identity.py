@@ -8,11 +8,10 @@ teacher's log probability minus the student's, and the batches have the recorded
 from collections.abc import Iterator
 from typing import Any
 
-from workings.evidence.verify.checks.teacher_top_tokens import distills_traces
+from workings.evidence.verify.learning import records
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from, join_first, not_checked
 from workings.evidence.verify.result import CheckFinding
-from workings.evidence.verify.rollout_inputs import has_rewards, uses_rollouts
 from workings.record.coverage import partly, record_file
 from workings.record.digest import is_digest, json_digest
 from workings.record.layout import CHECKPOINTS, SUMS, TEACHER
@@ -22,11 +21,9 @@ record_file("run", "config/teacher.json",
 
 
 @check("consistency.teacher", level=1, title="the teacher is the one that the manifest names", units=every_run,
-       example="another root digest of the teacher")
+       when=records(TEACHER), example="another root digest of the teacher")
 def teacher(unit: Unit) -> Iterator[CheckFinding]:
     """Digest and precision of the teacher; its root, if a run of its name is verified as well."""
-    if not distills_traces(unit) and (not uses_rollouts(unit) or has_rewards(unit)):
-        return
     recorded_digest, facts = unit.manifest.data_digests.get("teacher"), unit.json(TEACHER)
     problems = []
     if recorded_digest != json_digest(facts):

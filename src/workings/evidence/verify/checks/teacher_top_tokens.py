@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from workings.errors import RecordError
 from workings.evidence.verify.checks.data_order import batches_of, kept_rows, only_if_few_sequences, planned_steps
 from workings.evidence.verify.checks.tensors import read_header
+from workings.evidence.verify.learning import records
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from
 from workings.evidence.verify.result import CheckFinding
@@ -39,10 +40,6 @@ class _RowSummary:
     problems: tuple[str, ...]
 
 
-def distills_traces(unit: Unit) -> bool:
-    """Whether the recorded recipe distills on traces."""
-    algorithm = unit.manifest.config_snapshot.get("algorithm")
-    return isinstance(algorithm, dict) and algorithm.get("name") == "distill_traces"
 record_file("run", "train/top_tokens/*.safetensors",
             checked("header", "consistency.top_tokens", "the rows, the recipe, the model's vocabulary"),
             partly("numbers", "consistency.top_tokens", "they are distributions, with the log's means; " + REPLAYED))
@@ -51,7 +48,7 @@ record_file("run", "train/metrics.jsonl",
 
 
 @check("consistency.top_tokens", level=1, title="the teacher's top tokens are a distribution, for every learned row",
-       units=every_run, when=distills_traces, precondition=only_if_few_sequences,
+       units=every_run, when=records(TOP_TOKENS), precondition=only_if_few_sequences,
        example="two probabilities of a position that are larger than 1 together")
 def top_tokens(unit: Unit) -> Iterator[CheckFinding]:
     """Number of positions of the planned rows; different tokens of the vocabulary, in order; sums of at most 1."""
@@ -67,7 +64,7 @@ def top_tokens(unit: Unit) -> Iterator[CheckFinding]:
 
 
 @check("recompute.top_tokens", level=2, title="the log's teacher is the one that was recorded", units=every_run,
-       when=distills_traces, precondition=only_if_few_sequences,
+       when=records(TOP_TOKENS), precondition=only_if_few_sequences,
        example="another mass of the teacher's top tokens in a step's line")
 def logged_teacher(unit: Unit) -> Iterator[CheckFinding]:
     """Mean probability of the top tokens and mean entropy of each step again; no divergence is below 0."""

@@ -8,10 +8,11 @@ import numpy as np
 from workings.data.batches import Position
 from workings.engines.base import State
 from workings.errors import RecordError
-from workings.evidence.replay.steps import StepInputs
 from workings.rollouts.rollout import Group, Rollout, Sample, digest_of
-from workings.scoring.rewards import CompletionToReward, total
-from workings.ways.rollout_experience import RolloutSampler
+from workings.scoring.rewards import CompletionToReward, RewardSettings, total
+from workings.ways.parts.replay_source import ReopenedRun, StepInputs
+from workings.ways.parts.rollout_experience import RolloutSampler
+from workings.ways.parts.training_data import prompt_data
 
 MAX_LOG_PROB_DIFFERENCE = 0.25
 """Largest difference, in nats, of a token's log probability under a frozen model and other conditions."""
@@ -139,3 +140,25 @@ def _rewarded(group: Group, sampler: RolloutSampler) -> Group:
         replace(sample, rewards=rewards, reward=reward, advantage=advantage) for sample, rewards, reward, advantage in
         zip(group.samples, values, totals, sampler.algorithm.advantages(totals), strict=True)]
     return replace(group, samples=tuple(samples))
+
+
+def replayed_rollouts(opened: ReopenedRun, seed: int, *, exact: bool, rewards: RewardSettings | None = None,
+                      change: Change | None = None) -> RolloutSource:
+    """The rollouts of a run with prompts and completions of a seed.
+
+    Args:
+        opened: the run.
+        seed: decides the order of prompts and sampling.
+        exact: train on completions that are sampled here instead of the recorded ones (see `RolloutSource`).
+        rewards: None if completions were not rewarded.
+        change: modifies rollouts, for the negative controls.
+    """
+    prompts = replace(opened.prompts, seed=seed)
+    data = prompt_data(opened, prompts, opened.fsdp, rewards=rewards)
+    first = opened.rollout(1)
+    if first is None:
+        raise RecordError(f"{opened.run.path}: no rollout of step 1")
+    # Its rewards come from the record: nothing is rewarded here.
+    sampler = data.rollout_sampler(opened.engine, RecordedRewards(recorded=first), opened.teacher_log_probs)
+    source = RolloutSource(sampler=sampler, recorded=opened.rollout, exact=exact)
+    return source if change is None else replace(source, change=change)

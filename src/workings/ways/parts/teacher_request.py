@@ -3,13 +3,13 @@
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from workings.config.algorithms.base import TeacherPrecision
 from workings.config.method import FULL, FrozenBits, FullConfig, LoraConfig, QloraConfig
 from workings.config.training import AdamWConfig, PrecisionConfig
 from workings.engines.base import EngineRequest
 from workings.models.shape import ModelShape
 from workings.objectives.base import SeveralTargets
 from workings.objectives.cross_entropy import CROSS_ENTROPY
+from workings.ways.parts.teacher_way import TeacherPrecision
 
 Method = FullConfig | LoraConfig | QloraConfig
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workings.config.algorithms import RewardAlgorithm, RolloutAlgorithm
 from workings.engines.base import StepResult
 from workings.errors import TrainingFailed
 from workings.models.batch import Batch
 from workings.rollouts.rollout import Rollout
+from workings.ways.parts.rollout_way import RolloutWay
 
 
 @dataclass
@@ -18,7 +18,7 @@ class StallDetector:
     Its counts follow from the metrics lines alone, so that a resumed run stops where the uninterrupted one would.
     """
 
-    algorithm: RolloutAlgorithm
+    algorithm: RolloutWay
     equal_reward_rollouts: int = 0
     """Rollouts in a row in which the rewards of every group were equal."""
     truncated_rollouts: int = 0
@@ -27,7 +27,7 @@ class StallDetector:
     """Updates in a row that changed no weight."""
 
     @classmethod
-    def from_lines(cls, algorithm: RolloutAlgorithm, lines: Sequence[Mapping[str, Any]]) -> "StallDetector":
+    def from_lines(cls, algorithm: RolloutWay, lines: Sequence[Mapping[str, Any]]) -> "StallDetector":
         """The detector after these metrics lines."""
         detector = cls(algorithm)
         for line in lines:
@@ -41,7 +41,7 @@ class StallDetector:
 
     def check_rollout(self, rollout: Rollout) -> None:
         """Raises `TrainingFailed` if too many rollouts in a row had equal rewards or no completion that ended."""
-        if not isinstance(self.algorithm, RewardAlgorithm):
+        if not rollout.groups[0].is_rewarded:
             return  # a teacher judges every token, also those of completions that were cut off
         samples = [sample for _, sample in rollout.all_samples]
         self._count_rollout(not any(group.has_spread for group in rollout.groups),

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from time import perf_counter
 
-from workings.config.algorithms import TraceDistill
 from workings.data.top_tokens import StoredTopTokens, TopTokenFiles, TopTokensOfRow, to_bytes
 from workings.engines.base import Engine, TeachingEngine
 from workings.errors import RequestError
@@ -14,10 +13,11 @@ from workings.inputs.resolve import ResolvedRun
 from workings.record import atomic
 from workings.record.layout import TEACHER, top_tokens_file
 from workings.record.writer import RunWriter
-from workings.ways.distillation_experience import DistillationExperience
-from workings.ways.experience import Experience
-from workings.ways.row_data import TraceData
-from workings.ways.teacher import Teacher
+from workings.ways.distill import TraceDistill
+from workings.ways.parts.distillation_experience import DistillationExperience
+from workings.ways.parts.experience import Experience
+from workings.ways.parts.row_data import TraceData
+from workings.ways.parts.teacher import Teacher
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class DistillationData(TraceData):
 
     resolved: ResolvedRun
     algorithm: TraceDistill
-    teacher: Teacher
+    teacher: Teacher = field()
 
     @property
     def digests(self) -> dict[str, str]:
@@ -70,11 +70,3 @@ class DistillationData(TraceData):
         return nullcontext(DistillationExperience(
             self.batches, self.algorithm.objective, parts=self.files.parts, load_part=load_part, save_part=save_part,
             open_teacher=lambda: self.teacher.open_for_tokens(engine, self.resolved, self.algorithm.top_k)))
-
-
-def distillation_data(resolved: ResolvedRun, data: TraceData, teacher: Teacher) -> DistillationData:
-    """Rows of a recipe's traces with its teacher."""
-    algorithm = resolved.recipe.algorithm
-    assert isinstance(algorithm, TraceDistill)  # the caller has checked
-    return DistillationData(rows=data.rows, batches=data.batches, steps=data.steps, resolved=resolved,
-                      algorithm=algorithm, teacher=teacher)

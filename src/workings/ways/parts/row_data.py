@@ -1,18 +1,17 @@
 """Training data that exists before the run: tokenized rows of traces or of preference pairs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import Any, Self
 
 from workings.config.recipe import Recipe
 from workings.data.batches import Batches, even_accumulation
-from workings.data.pair_rows import LogProbs, PairRows, build_pair_rows, log_prob_lines, read_log_prob_lines
+from workings.data.pair_rows import LogProbs, log_prob_lines, read_log_prob_lines
 from workings.data.row_cache import MIN_CACHED_ROWS, cache_key, cached_rows
 from workings.data.row_fields import NUMBERED
-from workings.data.rows import RowSet, build_rows
+from workings.data.rows import RowSet
 from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State
 from workings.errors import RequestError
 from workings.hardware.machine import cache_directory
@@ -23,8 +22,10 @@ from workings.record.digest import bytes_digest
 from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
 from workings.record.number_text import percent
 from workings.record.writer import RunWriter
-from workings.ways.experience import Experience, TraceExperience
-from workings.ways.preference_experience import PreferenceExperience, reference_log_probs_by_row
+from workings.ways.base import way_of
+from workings.ways.parts.experience import Experience, TraceExperience
+from workings.ways.parts.preference_experience import PreferenceExperience, reference_log_probs_by_row
+from workings.ways.parts.teacher import Teacher
 
 FEW_ROWS = 100
 """Rows below which the log gives advice: a model learns so few by heart."""
@@ -36,18 +37,42 @@ MANY_EMPTY = 1 / 3
 class TraceData:
     """Rows of traces, in batches whose order is known before the first step."""
 
+    recipe: Recipe
     rows: RowSet
     batches: Batches
     steps: int
     """Steps of the run: the recipe's number, or counted from its epochs."""
+    teacher: Teacher | None = None
+
+    @classmethod
+    def of(cls, recipe: Recipe, rows: RowSet, fsdp: int, **own: Any) -> Self:
+        """Rows in a recipe's batches.
+
+        Args:
+            recipe: of the run.
+            rows: made from its examples.
+            fsdp: number of devices over which rows are split.
+            own: further fields.
+        """
+        batches = Batches(way_of(recipe).grouped(rows), seed=recipe.seed,
+                          rows_per_micro_batch=recipe.batch.micro_batch * fsdp, accumulation=recipe.batch.accumulation,
+                          data_config=recipe.data)
+        steps = recipe.training.steps or batches.steps_in(recipe.training.epochs)
+        return cls(recipe=recipe, rows=rows, batches=batches, steps=steps, **own)
 
     @property
     def digests(self) -> dict[str, str]:
         """Digest of the rows."""
         return {"rows": self.rows.digest}
 
-    def check(self, engine: Engine) -> None:
-        """Every engine learns from traces."""
+    @property
+    def rewards(self) -> None:
+        """None: nothing is sampled."""
+        return None
+
+    def typical_shape(self) -> tuple[BatchShape, float]:
+        """As `Batches.typical_shape`."""
+        return self.batches.typical_shape()
 
     def shapes(self) -> list[BatchShape]:
         """All shapes (A, B, S), longest first."""
@@ -98,6 +123,10 @@ class TraceData:
         try_next = f"batch.accumulation={fewer}" if fewer < accumulation else "a smaller batch.micro_batch"
         return [f"empty      {empty:,} of {total:,} rows of an epoch's updates are empty; try: {try_next}"]
 
+    def question_digests(self) -> set[str]:
+        """Digests of all questions of the rows, those of earlier turns included."""
+        return {digest for row in self.rows.rows for digest in (row.prompt_digest, *row.earlier_prompt_digests)}
+
     def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
         """Batches by their position in the data."""
         del engine, writer
@@ -108,8 +137,6 @@ class TraceData:
 @dataclass(frozen=True, kw_only=True)
 class PairData(TraceData):
     """Rows of preference pairs; the reference's log probabilities are computed before the first step and recorded."""
-
-    recipe: Recipe
 
     def check(self, engine: Engine) -> None:
         """Raises `RequestError` if the engine computes no log probabilities, or cannot switch adapters off."""
@@ -162,36 +189,19 @@ class PairData(TraceData):
         return engine.without_adapters(state)
 
 
-def read_row_data(resolved: ResolvedRun) -> Callable[[int], TraceData]:
-    """Checked rows of a recipe's traces or pairs; those of a large data set are cached between runs.
-
-    Returns:
-        A function of the number of devices over which rows are split.
+def read_rows(resolved: ResolvedRun) -> RowSet:
+    """Checked rows of a recipe's examples; those of a large data set are cached between runs.
 
     Raises:
-        RequestError: a trace or a pair that must not be learned from.
+        RequestError: an example that must not be learned from.
     """
-    data, settings = resolved.data, (resolved.tokenizer, resolved.template, resolved.recipe.data)
+    data, way = resolved.data, way_of(resolved.recipe)
+    entries, settings = way.entries(data), (resolved.tokenizer, resolved.template, resolved.recipe.data)
 
     def make() -> RowSet:
-        if resolved.recipe.uses_pairs:
-            return build_pair_rows(data.pairs, *settings).rows
-        return build_rows(data.traces, *settings)
+        return way.build_rows(entries, *settings)
 
     # A truncated data set is not the one whose digest is the key of the cache.
-    if len(data.traces) + len(data.pairs) < MIN_CACHED_ROWS or not data.is_full:
-        rows = make()
-    else:
-        rows = cached_rows(cache_directory() / "rows", cache_key(data.digests["traces"], *settings), make)
-    return partial(row_data, resolved.recipe, rows)
-
-
-def row_data(recipe: Recipe, rows: RowSet, fsdp: int) -> TraceData:
-    """Rows in a recipe's batches; ``fsdp``: number of devices over which rows are split."""
-    batches = Batches(PairRows(rows) if recipe.uses_pairs else rows, seed=recipe.seed,
-                      rows_per_micro_batch=recipe.batch.micro_batch * fsdp, accumulation=recipe.batch.accumulation,
-                      data_config=recipe.data)
-    steps = recipe.training.steps or batches.steps_in(recipe.training.epochs)
-    if recipe.uses_pairs:
-        return PairData(rows=rows, batches=batches, steps=steps, recipe=recipe)
-    return TraceData(rows=rows, batches=batches, steps=steps)
+    if len(entries) < MIN_CACHED_ROWS or not data.is_full:
+        return make()
+    return cached_rows(cache_directory() / "rows", cache_key(data.digests["traces"], *settings), make)

@@ -14,7 +14,7 @@ from workings.engines.base import State
 from workings.errors import RecordError, TrainingFailed
 from workings.models.batch import Batch
 from workings.objectives.top_tokens import TopTokens
-from workings.ways.experience import PreparedBatch, TraceExperience
+from workings.ways.parts.experience import PreparedBatch, TraceExperience
 
 TopTokensFunction = Callable[[Batch], tuple[np.ndarray, np.ndarray]]
 """A teacher's most likely tokens at a batch's positions: ``[A, B, S, K]`` tokens and their log probabilities, as

@@ -14,7 +14,7 @@ from workings.engines.base import LikelihoodEngine, State
 from workings.errors import RecordError, TrainingFailed
 from workings.models.batch import Batch
 from workings.objectives.policy_gradient import REFERENCE
-from workings.ways.experience import PreparedBatch, TraceExperience
+from workings.ways.parts.experience import PreparedBatch, TraceExperience
 
 
 def reference_log_probs_by_row(engine: LikelihoodEngine, state: State, batches: Batches,

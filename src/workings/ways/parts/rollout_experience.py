@@ -9,7 +9,6 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from workings.config.algorithms import RolloutAlgorithm
 from workings.data.batches import Position
 from workings.engines.base import Completion, LikelihoodEngine, SamplingEngine, State, StepResult
 from workings.errors import RequestError
@@ -30,8 +29,9 @@ from workings.rollouts.rollout import (
     to_reward,
 )
 from workings.scoring.rewards import CompletionToReward, RewardSettings, total
-from workings.ways.experience import PreparedBatch
-from workings.ways.stall_detector import StallDetector
+from workings.ways.parts.experience import PreparedBatch
+from workings.ways.parts.rollout_way import RolloutWay
+from workings.ways.parts.stall_detector import StallDetector
 
 
 @runtime_checkable
@@ -58,7 +58,7 @@ class RolloutSampler:
 
     engine: RolloutEngine
     prompts: PromptSet
-    algorithm: RolloutAlgorithm
+    algorithm: RolloutWay
     shape: RolloutShape
     rewarder: Rewarder | None = None
     """None if the algorithm has no rewards; ``reward_settings`` likewise."""

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 
-from workings.config.algorithms import TeacherAlgorithm
 from workings.config.load import LoadedRecipe, check_recipe
 from workings.config.model import FromPretrained
 from workings.config.recipe import Recipe
@@ -20,8 +19,10 @@ from workings.record.canonical import loads
 from workings.record.layout import MODEL_SHAPE, SEAL, TOKENIZER
 from workings.record.reader import RunRecord
 from workings.record.values import Absent
-from workings.ways.teacher import Base, Teacher, sealed_digests
-from workings.ways.teacher_request import TeacherModel
+from workings.ways.base import way_of
+from workings.ways.parts.teacher import Base, Teacher, sealed_digests
+from workings.ways.parts.teacher_request import TeacherModel
+from workings.ways.parts.teacher_way import TeacherWay
 
 
 def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape, bases: Sequence[Path] = ()) -> Teacher:
@@ -38,8 +39,8 @@ def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape, 
             below them are missing.
         RecordError: a sealed run whose files differ from the sealed ones.
     """
-    algorithm = loaded.recipe.algorithm
-    assert isinstance(algorithm, TeacherAlgorithm)  # no other recipe has a teacher
+    algorithm = way_of(loaded.recipe).teacher_keys
+    assert algorithm is not None  # only a way with a teacher calls this
     folders = [loaded.base, *bases]
     folder = local_folder(algorithm.teacher, folders)
     if folder is not None and (folder / SEAL).is_file():
@@ -62,7 +63,7 @@ def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape, 
 
 def refuse_processes(recipe: Recipe) -> None:
     """Raises `RequestError` for a teacher in several processes, which only share the calls of one engine."""
-    if isinstance(recipe.algorithm, TeacherAlgorithm):
+    if way_of(recipe).teacher_keys is not None:
         raise RequestError(f"algorithm.name: {recipe.algorithm.name} in several processes",
                            "one process: the teacher is an engine of its own, and only one engine's calls reach the "
                            "other processes",
@@ -75,8 +76,8 @@ def teacher_model(loaded: LoadedRecipe) -> TeacherModel | None:
     Raises:
         RequestError: neither a folder on this machine nor a published model that the catalog has.
     """
-    algorithm = loaded.recipe.algorithm
-    if not isinstance(algorithm, TeacherAlgorithm):
+    algorithm = way_of(loaded.recipe).teacher_keys
+    if algorithm is None:
         return None
     folder = local_folder(algorithm.teacher, [loaded.base])
     if folder is None and is_stored(algorithm.teacher):
@@ -93,7 +94,7 @@ def _recipe_of(run: RunRecord) -> Recipe:
     return check_recipe(run.manifest.config_snapshot, str(run.path))
 
 
-def _of_run(path: Path, algorithm: TeacherAlgorithm, engine: str) -> Teacher:
+def _of_run(path: Path, algorithm: TeacherWay, engine: str) -> Teacher:
     run = RunRecord.open(path)
     recipe = _recipe_of(run)
     folders = run.checkpoints.folders()
@@ -106,7 +107,7 @@ def _of_run(path: Path, algorithm: TeacherAlgorithm, engine: str) -> Teacher:
                    weights=Weights(directory=folders[-1], id=run.manifest.name, revision=folders[-1].name))
 
 
-def _base(run: RunRecord, recipe: Recipe, algorithm: TeacherAlgorithm, engine: str) -> Base | None:
+def _base(run: RunRecord, recipe: Recipe, algorithm: TeacherWay, engine: str) -> Base | None:
     """The model below a run's adapters; None if it has none."""
     if recipe.method.trains_all_weights:
         return None

@@ -3,21 +3,15 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 
-from workings.config.algorithms import Distill, RewardAlgorithm, RolloutAlgorithm, TraceDistill
 from workings.config.load import LoadedRecipe
 from workings.config.rewards import FileReward
 from workings.data.rows import prompt_digest
-from workings.engines.base import (
-    AdapterEngine,
-    Engine,
-    LikelihoodEngine,
-    State,
-)
+from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State
 from workings.errors import RequestError
 from workings.inputs.resolve import ResolvedRun
 from workings.models.batch import Batch, BatchShape
@@ -29,13 +23,11 @@ from workings.rollouts.prompts import PromptSet, build_prompts, refuse_evaluatio
 from workings.rollouts.rollout import Rollout, RolloutShape
 from workings.scoring.items import Item
 from workings.scoring.rewards import RewardProcess, RewardSettings
-from workings.ways.distillation_data import distillation_data
-from workings.ways.experience import Experience
-from workings.ways.find_teacher import find_teacher
-from workings.ways.rollout_experience import Rewarder, RolloutEngine, RolloutExperience, RolloutSampler
-from workings.ways.row_data import TraceData, read_row_data
-from workings.ways.stall_detector import StallDetector
-from workings.ways.teacher import LogProbFunction, Teacher
+from workings.ways.parts.experience import Experience
+from workings.ways.parts.rollout_experience import Rewarder, RolloutEngine, RolloutExperience, RolloutSampler
+from workings.ways.parts.rollout_way import RolloutWay, rollout_way
+from workings.ways.parts.stall_detector import StallDetector
+from workings.ways.parts.teacher import LogProbFunction, Teacher
 
 
 class TrainingData(Protocol):
@@ -51,12 +43,22 @@ class TrainingData(Protocol):
         """Digests by their name in the record."""
         ...
 
-    def check(self, engine: Engine) -> None:
-        """Raises `RequestError` if this engine cannot be trained on them."""
+    @property
+    def teacher(self) -> Teacher | None:
+        """None without one."""
+        ...
+
+    @property
+    def rewards(self) -> RewardSettings | None:
+        """None if completions are not rewarded."""
         ...
 
     def shapes(self) -> list[BatchShape]:
         """All shapes (A, B, S) that batches can have, longest first."""
+        ...
+
+    def typical_shape(self) -> tuple[BatchShape, float] | None:
+        """A common shape and its share of supervised positions; None if most of the time is not that of steps."""
         ...
 
     def blank(self, shape: BatchShape) -> Batch:
@@ -79,6 +81,10 @@ class TrainingData(Protocol):
         """Lines of the log about what could be better."""
         ...
 
+    def question_digests(self) -> set[str]:
+        """Digests of all questions that are trained on, of their normalized text."""
+        ...
+
     def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
         """Source of the loop's batches, as long as the context lasts."""
         ...
@@ -89,13 +95,25 @@ class PromptData:
     """Prompts; their completions are sampled when an update needs them."""
 
     resolved: ResolvedRun
-    algorithm: RolloutAlgorithm
+    algorithm: RolloutWay
     prompts: PromptSet
     rewards: RewardSettings | None
     """None if completions are not rewarded."""
     shape: RolloutShape
     teacher: Teacher | None = None
     """None if no teacher judges the completions."""
+
+    @classmethod
+    def of(cls, resolved: ResolvedRun, prompts: PromptSet, engine: Engine, *, rewards: RewardSettings | None = None,
+           teacher: Teacher | None = None) -> "PromptData":
+        """Prompts with the sizes of their rollouts on the devices of an engine.
+
+        Raises:
+            RequestError: rows do not make whole groups, or the engine cannot sample.
+        """
+        data = prompt_data(resolved, prompts, engine.describe().mesh["fsdp"], rewards=rewards, teacher=teacher)
+        data.check(engine)
+        return data
 
     @property
     def steps(self) -> int:
@@ -124,6 +142,10 @@ class PromptData:
             writer.write_json(REWARDS, self.rewards.recorded())
         if self.teacher is not None:
             writer.write_json(TEACHER, self.teacher.facts)
+
+    def typical_shape(self) -> None:
+        """None: sampling takes most of the time."""
+        return
 
     def facts(self) -> dict[str, Any]:
         """Number of prompts of a rollout."""
@@ -158,7 +180,7 @@ class PromptData:
     @property
     def _has_first_model(self) -> bool:
         """Whether the reference is the model before training."""
-        return self.algorithm.has_reference and not isinstance(self.algorithm, Distill)
+        return self.algorithm.has_reference and self.algorithm.teacher_keys is None
 
     def rollout_sampler(self, engine: Engine, rewarder: Rewarder | None,
                         teacher: LogProbFunction | None = None) -> RolloutSampler:
@@ -189,6 +211,10 @@ class PromptData:
         frozen = cache(lambda: self.resolved.initial_state(engine, self.resolved.recipe.seed, trainable=False))
         return lambda state, batch: engine.log_probs(frozen(), batch)
 
+    def question_digests(self) -> set[str]:
+        """Digests of the questions of all prompts."""
+        return {prompt_digest(prompt.item.prompt) for prompt in self.prompts.prompts}
+
     def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
         """Rollouts, recorded after their first update; the process that gives rewards lives as long as the context."""
         return _rollouts(self, engine, writer)
@@ -213,58 +239,36 @@ def _rollouts(data: PromptData, engine: Engine, writer: RunWriter) -> Iterator[E
 
 
 def reward_settings(loaded: LoadedRecipe) -> RewardSettings:
-    """Reward settings of a recipe."""
+    """Reward settings of a recipe with rewards."""
     recipe = loaded.recipe
-    assert isinstance(recipe.algorithm, RewardAlgorithm)  # no other recipe has rewards
     return RewardSettings(rewards=recipe.rewards, form=recipe.data.reasoning, base=loaded.base,
-                          max_new_tokens=recipe.algorithm.max_new_tokens)
+                          max_new_tokens=rollout_way(recipe).max_new_tokens)
+
+
+def try_rewards(settings: RewardSettings) -> None:
+    """Raises `RequestError` for missing or broken files of rewards."""
+    settings.recorded()
+    if any(isinstance(reward, FileReward) for reward in settings.rewards):
+        with RewardProcess(settings):
+            pass
 
 
 def prompts_of(resolved: ResolvedRun) -> PromptSet:
     """The prompts of a recipe with rollouts. Raises `RequestError` for one that must not be trained on."""
     recipe = resolved.recipe
-    assert isinstance(recipe.algorithm, RolloutAlgorithm)  # no other recipe has prompts
     prompts = build_prompts(resolved.data.prompts, resolved.template, seed=recipe.seed,
-                            longest=recipe.data.max_length - recipe.algorithm.max_new_tokens,
+                            longest=recipe.data.max_length - rollout_way(recipe).max_new_tokens,
                             drop=recipe.data.over_length == "drop")
     refuse_evaluation_items(prompts.prompts, resolved.data.items)
     return prompts
 
 
-def read_training_data(resolved: ResolvedRun) -> Callable[[int], TrainingData]:
-    """Reads and checks a recipe's training data, row by row or prompt by prompt.
-
-    Returns:
-        A function of the number of devices over which rows are split, which is not known before they are opened.
-
-    Raises:
-        RequestError: a row or a prompt that must not be trained on; or rows that do not make whole groups.
-    """
-    recipe = resolved.recipe
-    if isinstance(recipe.algorithm, Distill):
-        teacher = find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)
-        return partial(prompt_data, resolved, prompts_of(resolved), teacher=teacher)
-    if isinstance(recipe.algorithm, TraceDistill):
-        teacher, rows = find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape), read_row_data(resolved)
-        return lambda fsdp: distillation_data(resolved, rows(fsdp), teacher)
-    if not isinstance(recipe.algorithm, RewardAlgorithm):
-        return read_row_data(resolved)
-    # Missing or broken files of rewards are found before a device is opened.
-    settings = reward_settings(resolved.loaded)
-    settings.recorded()
-    if any(isinstance(reward, FileReward) for reward in settings.rewards):
-        with RewardProcess(settings):
-            pass
-    return partial(prompt_data, resolved, prompts_of(resolved))
-
-
-def prompt_data(resolved: ResolvedRun, prompts: PromptSet, fsdp: int, teacher: Teacher | None = None) -> PromptData:
+def prompt_data(resolved: ResolvedRun, prompts: PromptSet, fsdp: int, *, rewards: RewardSettings | None = None,
+                teacher: Teacher | None = None) -> PromptData:
     """Prompts with the sizes of their rollouts. Raises `RequestError` if rows do not make whole groups."""
-    recipe, algorithm = resolved.recipe, resolved.recipe.algorithm
-    assert isinstance(algorithm, RolloutAlgorithm)  # no other recipe has prompts
-    recipe.require_complete_groups(fsdp)
-    return PromptData(resolved=resolved, algorithm=algorithm, prompts=prompts, teacher=teacher,
-                      rewards=reward_settings(resolved.loaded) if recipe.uses_rewards else None,
+    recipe, algorithm = resolved.recipe, rollout_way(resolved.recipe)
+    algorithm.check_devices(recipe, fsdp)
+    return PromptData(resolved=resolved, algorithm=algorithm, prompts=prompts, teacher=teacher, rewards=rewards,
                       shape=RolloutShape.from_recipe(recipe, algorithm, fsdp=fsdp, pad_id=resolved.tokenizer.pad_id))
 
 
@@ -273,9 +277,5 @@ def trained_item_ids(items: Sequence[Item], data: TrainingData) -> list[str]:
 
     Questions are compared as `workings verify` compares them, which fails such a run.
     """
-    if isinstance(data, PromptData):
-        digests = {prompt_digest(prompt.item.prompt) for prompt in data.prompts.prompts}
-    else:
-        assert isinstance(data, TraceData)  # the only other kind
-        digests = {digest for row in data.rows.rows for digest in (row.prompt_digest, *row.earlier_prompt_digests)}
+    digests = data.question_digests()
     return [item.id for item in items if prompt_digest(item.prompt) in digests]

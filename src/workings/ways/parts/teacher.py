@@ -12,7 +12,6 @@ from typing import Any, get_args
 
 import numpy as np
 
-from workings.config.algorithms import TeacherAlgorithm
 from workings.config.method import FULL, FrozenBits, FullConfig, LoraConfig, QloraConfig
 from workings.config.training import MeshConfig
 from workings.engines.base import AdapterReadingEngine, Engine, EngineRequest, LikelihoodEngine, State, TeachingEngine
@@ -28,8 +27,9 @@ from workings.record.digest import file_digest, json_digest
 from workings.record.layout import CHECKPOINTS, SEAL, SUMS
 from workings.record.reader import RunRecord
 from workings.record.seal import parse_seal, parse_sums
-from workings.ways.distillation_experience import TopTokensFunction
-from workings.ways.teacher_request import TeacherModel, teacher_request
+from workings.ways.parts.distillation_experience import TopTokensFunction
+from workings.ways.parts.teacher_request import TeacherModel, teacher_request
+from workings.ways.parts.teacher_way import TeacherWay
 
 MODEL_FILE, ADAPTER_FILE = "model.safetensors", "adapter_model.safetensors"
 """Files of a checkpoint: all weights, under the name by which an engine loads them, or the adapters alone."""
@@ -68,7 +68,7 @@ class Base:
 class Teacher:
     """A frozen model, found and not yet opened."""
 
-    algorithm: TeacherAlgorithm
+    algorithm: TeacherWay
     shape: ModelShape
     tokenizer: Tokenizer
     weights: Weights

@@ -1,0 +1,77 @@
+"""What a recipe knows of its way of learning. The ways are files of `workings.ways`, found by name."""
+
+from abc import abstractmethod
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, ClassVar, Literal, get_args
+
+from pydantic import ValidationInfo
+
+from workings.config.section import Section
+from workings.objectives.base import Objective
+
+WAYS = "workings.ways"
+"""Each module of this package, except `base`, lists its sections in ``WAYS``. This room cannot import it by a
+statement, because ways import the rooms between."""
+DEFAULT = "sft"
+
+
+class Algorithm(Section):
+    """The section `algorithm`: the keys of a way of learning, and what it needs of the rest of a recipe."""
+
+    name: str
+    """The algorithm; first here, so that it comes first in every list of keys."""
+    examples: ClassVar[Literal["traces", "pairs", "prompts"]] = "traces"
+    """What `data.traces` holds."""
+    rows_per_example: ClassVar[int] = 1
+    """Rows that one example becomes; they stay in one micro batch."""
+    learns_earlier_turns: ClassVar[bool] = False
+    """Whether `data.learn: all` is possible."""
+    records: ClassVar[tuple[str, ...]] = ()
+    """Files and folders that only some ways write into a run directory (`workings.record.layout`)."""
+    controls: ClassVar[frozenset[str]] = frozenset()
+    """Names of the wrong replays that only some ways have, which a replay must tell from the right one."""
+
+    @property
+    @abstractmethod
+    def objective(self) -> Objective:
+        """The loss of an update."""
+
+    @property
+    def completions_of_a_prompt(self) -> int:
+        """Completions that are sampled of each prompt; 1 without rollouts."""
+        # Plans read it, because a prompt is computed once for its whole group.
+        return 1
+
+    @abstractmethod
+    def check(self, recipe: Any, info: ValidationInfo) -> None:
+        """Refuses what the recipe says elsewhere and this way cannot do.
+
+        Args:
+            recipe: the whole recipe.
+            info: context of the validation (`workings.config.section.refused`, `written_keys`).
+        """
+
+    def check_devices(self, recipe: Any, fsdp: int, where: str = "") -> None:
+        """Raises `RequestError` if the rows of an update cannot be split over devices.
+
+        Args:
+            recipe: the whole recipe.
+            fsdp: number of devices over which rows are split.
+            where: the machine, for the message, such as ``on v5e-8``.
+        """
+
+
+def algorithms() -> tuple[type[Algorithm], ...]:
+    """The sections of all ways of learning, the default first."""
+    ways = import_module(WAYS)
+    names = {module.name for module in iter_modules(ways.__path__) if not module.ispkg} - {"base"}
+    ordered = sorted(names, key=lambda name: (name != DEFAULT, name))
+    return tuple(section for name in ordered for section in import_module(f"{WAYS}.{name}").WAYS)
+
+
+def find_algorithm(name: object) -> type[Algorithm]:
+    """The section of the algorithm of this name; the default's for any other name."""
+    sections = algorithms()
+    return next((section for section in sections if name in get_args(section.model_fields["name"].annotation)),
+                sections[0])

@@ -1,0 +1,17 @@
+"""What the way of learning of a recorded run says about its record."""
+
+from collections.abc import Callable
+
+from workings.config.algorithm import Algorithm, find_algorithm
+from workings.evidence.verify.record import Unit
+
+
+def algorithm_of(unit: Unit) -> type[Algorithm]:
+    """The way of a run's recipe; imitation if the recipe names none that is known, which another check reports."""
+    section = unit.manifest.config_snapshot.get("algorithm")
+    return find_algorithm(section.get("name") if isinstance(section, dict) else None)
+
+
+def records(name: str) -> Callable[[Unit], bool]:
+    """A function that says whether a run's way of learning records this file or folder."""
+    return lambda unit: name in algorithm_of(unit).records

@@ -1,0 +1,220 @@
+"""The interface of a way of learning: everything that differs between imitation, preferences, rewards and a teacher.
+
+A way is a section of the recipe, so that a recipe's `algorithm` is the object that everything else asks. Its module is
+read with every recipe, and therefore imports what makes batches only inside of methods.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import ValidationInfo
+
+from workings.config.algorithm import Algorithm
+from workings.config.section import refused, written_keys
+
+if TYPE_CHECKING:
+    from workings.config.data import DataConfig
+    from workings.config.recipe import Recipe
+    from workings.data.pair_rows import PairRows
+    from workings.data.rows import RowSet
+    from workings.engines.base import Engine, ProgramName, ProgramShape
+    from workings.inputs.datasets import RunData
+    from workings.inputs.resolve import ResolvedRun
+    from workings.models.batch import BatchShape
+    from workings.models.chat import ChatTemplate
+    from workings.models.tokenizer import Tokenizer
+    from workings.record.reader import RunRecord
+    from workings.ways.parts.replay_source import BatchSource, ReopenedRun
+    from workings.ways.parts.teacher_way import TeacherWay
+    from workings.ways.parts.training_data import TrainingData
+
+KeyValues = dict[str, Any]
+"""Changes of a recipe: values by dotted key."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Closing:
+    """What a way says about a finished run, from its metrics."""
+
+    label: str
+    """First word of the line in the log."""
+    sentence: str
+    facts: Mapping[str, Any]
+    """Fields of the manifest."""
+    event: str = ""
+    """Kind of an event for the record; empty for none."""
+    event_facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Way(Algorithm):
+    """A way of learning. What is defined here fits a way that learns from rows of traces."""
+
+    smoke: ClassVar[bool] = True
+    """Whether `--smoke` can train a tiny model in place of the recipe's; one with a teacher needs its vocabulary."""
+    not_searched: ClassVar[str] = ""
+    """Changes that the search for a plan that fits leaves out, as a remark."""
+    asks_teacher_in_every_step: ClassVar[bool] = False
+    """Whether a teacher stays loaded during training; otherwise it is asked before the first step."""
+    reads_reference_first: ClassVar[bool] = False
+    """Whether a reference reads each row of the first epoch before the first step."""
+    is_timed_by_steps: ClassVar[bool] = True
+    """Whether most of a run's time is its steps."""
+
+    # What it needs of a recipe.
+
+    def check(self, recipe: Recipe, info: ValidationInfo) -> None:
+        """Refuses rewards, and held-out items during training: the run has its evaluation loss."""
+        if recipe.rewards:
+            raise refused(f"rewards with algorithm.name: {self.name}", "an algorithm that learns from rewards",
+                          "algorithm.name=grpo, or rewards=[]")
+        self._check_watched_items(recipe, info)
+        self._check_learned_turns(recipe)
+
+    def _check_watched_items(self, recipe: Recipe, info: ValidationInfo) -> None:
+        if given := written_keys(recipe.evaluation, info, {"items_during_training"}, name="evaluation"):
+            raise refused(f"{given} with algorithm.name: {self.name}",
+                          "no `evaluation.items_during_training`: it is for runs with rollouts",
+                          "leave it out, or algorithm.name=grpo")
+
+    def _check_learned_turns(self, recipe: Recipe) -> None:
+        if recipe.data.learn == "all" and not self.learns_earlier_turns:
+            raise refused(f"data.learn: all with algorithm.name: {self.name}",
+                          "last: only completions are trained on, not the turns before them", "data.learn=last")
+
+    def watched_items(self, recipe: Recipe) -> int:
+        """Most held-out items that are answered and scored at each evaluation during training."""
+        del recipe
+        return 0
+
+    def shrink(self, values: KeyValues, rows: int, new_tokens: int) -> None:
+        """Makes the sections of a recipe small for `--smoke`, in place.
+
+        Args:
+            values: the sections.
+            rows: of a micro batch.
+            new_tokens: most tokens of a completion.
+        """
+
+    # What a plan must know.
+
+    def programs(self, recipe: Recipe, step: BatchShape, most_prompts: int) -> dict[ProgramName, ProgramShape]:
+        """Programs of a run beside the step and the evaluation, with their largest shapes over all devices.
+
+        Args:
+            recipe: of the run.
+            step: the largest batch of an update.
+            most_prompts: prompts that all devices together answer at a time.
+        """
+        del recipe, step, most_prompts
+        return {}
+
+    @property
+    def teacher_keys(self) -> TeacherWay | None:
+        """Keys of its teacher; None without one."""
+        return None
+
+    def rollouts(self, steps: int) -> int:
+        """Rollouts of so many steps."""
+        del steps
+        return 0
+
+    def rollout_passes(self) -> int:
+        """Passes over a batch that a rollout needs beside the sampling."""
+        return 0
+
+    def not_counted(self) -> list[str]:
+        """What the estimated time of a run leaves out, a clause each."""
+        return []
+
+    def smaller_teacher(self) -> KeyValues:
+        """The next format of a teacher with fewer bits; empty without one."""
+        return {}
+
+    def smaller_rollouts(self, recipe: Recipe, fsdp: int) -> Iterator[KeyValues]:
+        """Changes to smaller rollouts, the least first."""
+        del recipe, fsdp
+        yield from ()
+
+    def shorter_completions(self, recipe: Recipe) -> Iterator[KeyValues]:
+        """Changes to shorter completions, the least first."""
+        del recipe
+        yield from ()
+
+    def update_seconds(self, run: RunRecord) -> float:
+        """Seconds of all updates of a finished run, without sampling; 0 where they are not known."""
+        return run.manifest.training_seconds
+
+    def closing(self, metrics: Sequence[Mapping[str, Any]]) -> Closing | None:
+        """What the metrics lines of a run show beside the loss; None if nothing."""
+        del metrics
+        return None
+
+    # What it is trained on.
+
+    def entries(self, data: RunData) -> Sequence[Any]:
+        """The examples of a run's data that become rows."""
+        return data.traces
+
+    def build_rows(self, entries: Sequence[Any], tokenizer: Tokenizer, template: ChatTemplate,
+                   config: DataConfig) -> RowSet:
+        """Checked rows. Raises `RequestError` for an example that must not be learned from."""
+        from workings.data.rows import build_rows
+        return build_rows(entries, tokenizer, template, config)
+
+    @classmethod
+    def grouped(cls, rows: RowSet) -> RowSet | PairRows:
+        """Rows as batches take them, with those of one example together."""
+        return rows
+
+    def learned_form(self, recipe: Recipe) -> str:
+        """Form of the completions that are learned; empty for sampled ones."""
+        from workings.data.traces import completion_form
+        return completion_form(recipe.data.reasoning)
+
+    def ids_of_examples(self, row_ids: Sequence[str]) -> set[str]:
+        """Ids of the examples that became these rows."""
+        return {*row_ids}
+
+    @abstractmethod
+    def prepare(self, resolved: ResolvedRun, engine: Engine) -> TrainingData:
+        """Reads, checks and orders what a run is trained on. No weight is read.
+
+        Raises:
+            RequestError: data that must not be trained on, or an engine that cannot.
+        """
+
+
+    # What is repeated of a finished run.
+
+    @abstractmethod
+    def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
+        """The batches of a run's steps once more, with the recorded number of rows.
+
+        Args:
+            opened: the run.
+            seed: decides the order of the data, and sampling.
+            exact: compute again what was computed before or between the steps; otherwise recorded values are used.
+        """
+
+    def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
+                      exact: bool) -> dict[str, tuple[str, BatchSource]]:
+        """For each of the `controls` its description and wrong batches.
+
+        Args:
+            opened: the run.
+            source: from `replay`, of the run's own seed.
+            exact: as in `replay`.
+        """
+        del opened, source, exact
+        return {}
+
+
+def way_of(recipe: Recipe) -> Way:
+    """The way of learning that a recipe names."""
+    way = recipe.algorithm
+    assert isinstance(way, Way)  # every section of `workings.ways` is one
+    return way

@@ -1,0 +1,142 @@
+"""Distillation: a teacher judges every token that the student writes (`distill`), or of a trace (`distill_traces`).
+
+On-policy distillation (arXiv 2306.13649) is done as in https://thinkingmachines.ai/blog/on-policy-distillation: the
+policy gradient of the reverse divergence, with an advantage for each token and without a discount.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field
+
+from workings.config.section import refused
+from workings.objectives.policy_gradient import PolicyGradient
+from workings.objectives.top_tokens import MAX_TOKENS, TopTokens
+from workings.record.layout import PROMPTS, ROLLOUTS, ROWS, TEACHER, TOP_TOKENS
+from workings.ways.parts.rollout_way import RolloutWay
+from workings.ways.parts.teacher_way import TeacherWay
+
+if TYPE_CHECKING:
+    from workings.config.recipe import Recipe
+    from workings.engines.base import Engine
+    from workings.inputs.resolve import ResolvedRun
+    from workings.record.reader import RunRecord
+    from workings.ways.parts.distillation_data import DistillationData
+    from workings.ways.parts.replay_source import BatchSource, ReopenedRun
+    from workings.ways.parts.training_data import PromptData
+
+
+class Distill(TeacherWay, RolloutWay):
+    """Each token's advantage is its log probability under the teacher minus that when it was sampled; no rewards."""
+
+    name: Literal["distill"]
+    """On-policy distillation."""
+    asks_teacher_in_every_step: ClassVar[bool] = True
+    records: ClassVar[tuple[str, ...]] = (PROMPTS, TEACHER, ROLLOUTS)
+    controls: ClassVar[frozenset[str]] = frozenset({"teacher"})
+    group: int = Field(default=4, ge=1)
+    """Completions sampled for each prompt; they are not compared, so 1 is enough."""
+
+    patience: int = Field(default=10, ge=1)
+    """Training stops after this many updates in a row that changed no weight."""
+
+    @property
+    def objective(self) -> PolicyGradient:
+        """Clipped ratios of tokens, averaged over all tokens of the update."""
+        # Without a divergence from a reference: the teacher's log probabilities are in the advantages already.
+        return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, normalize="tokens")
+
+    @property
+    def has_reference(self) -> bool:
+        """True: the teacher."""
+        return True
+
+    def token_advantages(self, advantage: float, sampler: Sequence[float], reference: Sequence[float]) -> list[float]:
+        """Each token's log probability under the teacher minus that when it was sampled; 0 without ``reference``."""
+        if not reference:
+            return [advantage] * len(sampler)
+        # The completion's own advantage is 0 here, because nothing is compared within a group.
+        return [advantage + teacher - student for teacher, student in zip(reference, sampler, strict=True)]
+
+    def _check_rewards(self, recipe: Recipe) -> None:
+        if recipe.rewards:
+            raise refused(f"rewards with algorithm.name: {self.name}", "an algorithm that learns from rewards",
+                          "algorithm.name=grpo, or rewards=[]")
+
+    def update_seconds(self, run: RunRecord) -> float:
+        """Not known: the seconds of the teacher are recorded nowhere by themselves."""
+        del run
+        return 0.0
+
+    def prepare(self, resolved: ResolvedRun, engine: Engine) -> PromptData:
+        """Prompts; completions are sampled, and judged by the teacher, when an update needs them."""
+        from workings.ways.parts.find_teacher import find_teacher
+        from workings.ways.parts.training_data import PromptData, prompts_of
+        teacher = find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)
+        return PromptData.of(resolved, prompts_of(resolved), engine, teacher=teacher)
+
+    def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
+        """Rollouts; the teacher judges them again where it can be opened."""
+        from workings.ways.parts.rollout_replay import replayed_rollouts
+        return replayed_rollouts(opened, seed, exact=exact)
+
+    def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
+                      exact: bool) -> dict[str, tuple[str, BatchSource]]:
+        """Another log probability of the teacher."""
+        from workings.ways.parts.rollout_replay import replayed_rollouts, with_another_teacher
+        del source
+        return {"teacher": ("one log probability of the teacher moved", replayed_rollouts(
+            opened, opened.recipe.seed, exact=exact, change=with_another_teacher))}
+
+
+class TraceDistill(TeacherWay):
+    """At each learned position of a trace the student's distribution becomes the teacher's.
+
+    The teacher computes its most likely tokens once, before the first step, and is not in memory after that. The traces
+    are its input: they decide the context of each position, and the teacher alone decides what is learned there.
+    """
+
+    name: Literal["distill_traces"]
+    """Off-policy distillation on traces."""
+    learns_earlier_turns: ClassVar[bool] = True
+    records: ClassVar[tuple[str, ...]] = (ROWS, TEACHER, TOP_TOKENS)
+    controls: ClassVar[frozenset[str]] = frozenset({"teacher"})
+    top_k: int = Field(default=16, ge=1, le=MAX_TOKENS)
+    """Number of the teacher's most likely tokens at each position; the rest of the vocabulary counts as one further
+    token. Each takes 8 bytes per position on the disk and in memory."""
+
+    @property
+    def objective(self) -> TopTokens:
+        """The loss of an update."""
+        return TopTokens(top_k=self.top_k)
+
+    def prepare(self, resolved: ResolvedRun, engine: Engine) -> DistillationData:
+        """Rows of traces; the teacher's most likely tokens are computed before the first step."""
+        from workings.ways.parts.distillation_data import DistillationData
+        from workings.ways.parts.find_teacher import find_teacher
+        from workings.ways.parts.row_data import read_rows
+        teacher = find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)
+        data = DistillationData.of(resolved.recipe, read_rows(resolved), engine.describe().mesh["fsdp"],
+                                   resolved=resolved, algorithm=self, teacher=teacher)
+        data.check(engine)
+        return data
+
+    def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
+        """Traces with the teacher's top tokens."""
+        from workings.ways.parts.row_data import TraceData
+        from workings.ways.parts.row_replay import replayed_top_tokens
+        del exact
+        recipe = opened.recipe.model_copy(update={"seed": seed})
+        return replayed_top_tokens(opened, self, TraceData.of(recipe, opened.rows, opened.fsdp).batches)
+
+    def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
+                      exact: bool) -> dict[str, tuple[str, BatchSource]]:
+        """Another probability of the teacher's most likely token."""
+        from workings.ways.parts.row_replay import with_another_top_token, wrong_rows
+        del opened, exact
+        return wrong_rows(source, {"teacher": ("one log probability of the teacher moved", with_another_top_token)})
+
+
+WAYS = (Distill, TraceDistill)

@@ -1,0 +1,1 @@
+"""Ways of learning: each makes the batches of its updates."""

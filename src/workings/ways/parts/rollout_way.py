@@ -1,0 +1,237 @@
+"""What ways with rollouts share: the model is trained on completions that it samples itself.
+
+Everything here is plain arithmetic on a few numbers per completion: a verifier repeats it without a model.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field, ValidationInfo
+
+from workings.config.rewards import OverlongReward
+from workings.config.section import refused
+from workings.errors import RequestError
+from workings.objectives.policy_gradient import PolicyGradient
+from workings.ways.base import KeyValues, Way
+
+if TYPE_CHECKING:
+    from workings.config.recipe import Recipe
+    from workings.config.training import BatchConfig
+    from workings.engines.base import ProgramName, ProgramShape
+    from workings.models.batch import BatchShape
+    from workings.record.reader import RunRecord
+
+SHORTEST_COMPLETION = 32
+"""Minimum tokens of a shortened completion."""
+
+
+class RolloutWay(Way):
+    """The model is trained on completions that it samples itself, from the whole vocabulary.
+
+    Top-k or top-p would sample from another distribution than the one that the update improves.
+    """
+
+    examples: ClassVar[Literal["traces", "pairs", "prompts"]] = "prompts"
+    is_timed_by_steps: ClassVar[bool] = False
+    not_searched: ClassVar[str] = ("not searched: fewer completions an update, smaller groups, and shorter completions "
+                                   "together with another change")
+
+    group: int = Field(default=8, ge=2)
+    """Completions sampled for each prompt (TRL: `num_generations`)."""
+    max_new_tokens: int = Field(default=256, ge=1)
+    """Longest completion, in tokens; it is cut off there (TRL: `max_completion_length`)."""
+    updates: int = Field(default=1, ge=1)
+    """Updates from one rollout, each with its own part of the completions (TRL: `steps_per_generation`)."""
+    clip_low: float = Field(default=0.2, gt=0, le=1, strict=False)
+    """Lower clipping bound: the ratio of a token's probability to that when it was sampled counts from `1 - clip_low`
+    on (TRL: `epsilon`)."""
+    clip_high: float = Field(default=0.2, gt=0, strict=False)
+    """Upper clipping bound: the ratio counts up to `1 + clip_high` (TRL: `epsilon_high`)."""
+    max_mismatch: float = Field(default=0.1, gt=0, strict=False)
+    """Training stops if the log probabilities of the sampled tokens under the sampler and under the trained model
+    differ by more than this on average (nats per token): the completions would then come from another model."""
+    patience: int = Field(default=10, ge=1)
+    """Training stops after this many rollouts in a row in which nothing can be learned: no group whose rewards differ,
+    no completion that ends by itself, or weights that do not change."""
+
+    @property
+    @abstractmethod
+    def objective(self) -> PolicyGradient:
+        """The loss of an update."""
+
+    @property
+    def sampling_temperature(self) -> float:
+        """Sampling temperature of completions."""
+        return self.objective.temperature
+
+    def divisor(self, *, rows: int, tokens: int) -> float:
+        """Divisor of the sum over an update.
+
+        Args:
+            rows: number of completions of the update, without left-out ones.
+            tokens: number of tokens of these completions, stop tokens included.
+        """
+        # The objective has already divided each row by its own length.
+        return float(rows if self.objective.normalize == "sequences" else tokens)
+
+    @property
+    def max_sampling_rounds(self) -> int:
+        """Maximum number of times that a rollout's prompts are sampled; 1: no group is left out."""
+        return 1
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether the log probabilities of a frozen model are needed."""
+        return False
+
+    def advantages(self, rewards: Sequence[float]) -> list[float]:
+        """Advantages of one group's completions; here 0: they are not compared."""
+        # Where a teacher judges, tokens have advantages and completions none.
+        return [0.0] * len(rewards)
+
+    def token_advantages(self, advantage: float, sampler: Sequence[float], reference: Sequence[float]) -> list[float]:
+        """Advantages of a completion's tokens; here that of the completion.
+
+        Args:
+            advantage: advantage of the completion.
+            sampler: log probability of each token when it was sampled.
+            reference: log probability of each token under the frozen model; empty if there is none, or if it was not
+                computed yet.
+        """
+        del reference
+        return [advantage] * len(sampler)
+
+    @property
+    def completions_of_a_prompt(self) -> int:
+        """Its group."""
+        return self.group
+
+    def completions_of_a_rollout(self, batch: BatchConfig, fsdp: int) -> int:
+        """Completions of a rollout over all devices, before any are left out.
+
+        Args:
+            batch: rows per update.
+            fsdp: number of devices over which rows are split.
+        """
+        return batch.micro_batch * batch.accumulation * fsdp * self.updates
+
+    def check(self, recipe: Recipe, info: ValidationInfo) -> None:
+        """Checks that prompt and completion fit a row, and that rows make whole groups."""
+        self._check_rewards(recipe)
+        data = recipe.data
+        if data.packing != "none":
+            raise refused(f"data.packing: {data.packing} with algorithm.name: {self.name}",
+                          "one completion per row: its length is not known before it is sampled", "data.packing=none")
+        if self.max_new_tokens >= data.max_length:
+            raise refused(f"algorithm.max_new_tokens: {self.max_new_tokens} in rows of data.max_length: "
+                          f"{data.max_length}", "room for the prompt beside the longest completion",
+                          f"data.max_length={2 * self.max_new_tokens}")
+        # The punished part must lie within what a completion may have.
+        for reward in recipe.rewards:
+            if isinstance(reward, OverlongReward) and reward.buffer > self.max_new_tokens:
+                raise refused(f"rewards, overlong: buffer {reward.buffer}",
+                              f"at most algorithm.max_new_tokens ({self.max_new_tokens})", "a smaller buffer")
+        # With `auto` it is checked once the devices are open and can be counted.
+        if recipe.mesh.fsdp != "auto":
+            try:
+                self.check_devices(recipe, recipe.mesh.fsdp)
+            except RequestError as error:
+                # Inside of a validator pydantic expects an error of its own kind.
+                raise refused(error.given, error.expected, error.try_next) from None
+        if recipe.training.epochs:
+            raise refused(f"training.epochs: {recipe.training.epochs:g} with algorithm.name: {self.name}",
+                          "`training.steps`: completions are sampled, so there is no fixed number of rows",
+                          "training.steps=100")
+        self._check_learned_turns(recipe)
+
+    @abstractmethod
+    def _check_rewards(self, recipe: Recipe) -> None:
+        """Refuses rewards that are not used, and a missing list of rewards."""
+
+    def check_devices(self, recipe: Recipe, fsdp: int, where: str = "") -> None:
+        """Raises `RequestError` if the completions of a rollout do not make whole groups."""
+        # An advantage compares the completions of one prompt, so no group may be cut by the end of a rollout.
+        completions = self.completions_of_a_rollout(recipe.batch, fsdp)
+        if completions % self.group:
+            raise RequestError(
+                f"{completions} completions per rollout {where}".rstrip() + f" in groups of {self.group}",
+                "whole groups: micro_batch x accumulation x devices x updates divides by algorithm.group",
+                f"batch.micro_batch={self.group}")
+
+    def watched_items(self, recipe: Recipe) -> int:
+        """The recipe's number."""
+        return recipe.evaluation.items_during_training
+
+    def shrink(self, values: KeyValues, rows: int, new_tokens: int) -> None:
+        """Whole groups on any number of devices, and short completions."""
+        values["batch"]["micro_batch"] = values["algorithm"]["group"] = rows
+        room = min(new_tokens, values["algorithm"].get("max_new_tokens", new_tokens))
+        values["algorithm"]["max_new_tokens"] = room
+        # The punishment of long completions cannot begin before their first token.
+        for reward in values.get("rewards", ()):
+            reward |= {"buffer": min(room, reward["buffer"])} if "buffer" in reward else {}
+
+    def programs(self, recipe: Recipe, step: BatchShape, most_prompts: int) -> dict[ProgramName, ProgramShape]:
+        """Sampling and, where several updates share a rollout, the log probabilities of its completions."""
+        from workings.engines.base import GenerationShape
+        # The longest prompt is not known without data: the longest row holds prompt and completion.
+        completions = step.accumulation * step.rows * self.updates
+        programs: dict[ProgramName, ProgramShape] = {"drawing": GenerationShape(
+            min(completions, most_prompts), recipe.data.max_length - self.max_new_tokens, self.max_new_tokens)}
+        # The first update computes the log probabilities of the completions itself; later ones need them before.
+        return programs | ({"log_probs": step} if self.updates > 1 else {})
+
+    def rollouts(self, steps: int) -> int:
+        """One for every `updates` steps."""
+        return -(-steps // self.updates)
+
+    def rollout_passes(self) -> int:
+        """Log probabilities under the sampling model, if several updates use them."""
+        return self.updates if self.updates > 1 else 0
+
+    def smaller_rollouts(self, recipe: Recipe, fsdp: int) -> Iterator[KeyValues]:
+        """Fewer updates from one rollout, each with as many completions as before.
+
+        Only a rollout of fewer completions than an engine samples at a time needs less memory.
+        """
+        updates, rows = self.updates // 2, recipe.batch.micro_batch * recipe.batch.accumulation * fsdp
+        while updates >= 1:
+            # A rollout has whole groups: an advantage compares the completions of one prompt.
+            if rows * updates % self.group == 0:
+                yield {"algorithm.updates": updates}
+            updates //= 2
+
+    def shorter_completions(self, recipe: Recipe) -> Iterator[KeyValues]:
+        """Half the new tokens, then a quarter, and so on; rows lose as many, so that prompts keep their length."""
+        # The penalty of long completions begins at the first token at the earliest.
+        buffers = [reward.buffer for reward in recipe.rewards if isinstance(reward, OverlongReward)]
+        shortest = max([SHORTEST_COMPLETION, *buffers])
+        prompt_tokens, new_tokens = recipe.data.max_length - self.max_new_tokens, self.max_new_tokens // 2
+        while new_tokens >= shortest:
+            words: KeyValues = {"algorithm.max_new_tokens": new_tokens, "data.max_length": prompt_tokens + new_tokens}
+            if buckets := recipe.data.named_buckets:
+                words["data.buckets"] = [length for length in buckets if length <= prompt_tokens + new_tokens]
+            yield words
+            new_tokens //= 2
+
+    def update_seconds(self, run: RunRecord) -> float:
+        """Without the seconds of sampling, which the metrics have."""
+        drawing = [float(line["drawing_seconds"]) for line in run.metrics() if "drawing_seconds" in line]
+        return run.manifest.training_seconds - sum(drawing) if drawing else 0.0
+
+    def learned_form(self, recipe: Recipe) -> str:
+        """Empty: completions are sampled."""
+        del recipe
+        return ""
+
+
+def rollout_way(recipe: Recipe) -> RolloutWay:
+    """The way of a recipe with rollouts. Raises `RequestError` for any other recipe."""
+    way = recipe.algorithm
+    if not isinstance(way, RolloutWay):
+        raise RequestError(f"algorithm.name: {way.name}, which samples nothing to learn from",
+                           "an algorithm that learns from completions of its own", "algorithm.name=grpo")
+    return way

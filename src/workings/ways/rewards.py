@@ -1,0 +1,243 @@
+"""GRPO, group relative policy optimization (arXiv 2402.03300), and five algorithms that change a line or two of it.
+
+Dr. GRPO: GRPO without its two biases (arXiv 2503.20783). RLOO: REINFORCE with the other completions of a group as the
+baseline (arXiv 2402.14740). DAPO: decoupled clipping and dynamic sampling (arXiv 2503.14476). GSPO: group sequence
+policy optimization (arXiv 2507.18071). CISPO: clipped importance sampling weights (MiniMax-M1, arXiv 2506.13585).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import fsum, sqrt
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from workings.config.rewards import refuse_repeated
+from workings.config.section import refused
+from workings.objectives.policy_gradient import PolicyGradient
+from workings.record.layout import PROMPTS, REWARDS, ROLLOUTS
+from workings.ways.parts.rollout_way import RolloutWay
+
+if TYPE_CHECKING:
+    from workings.config.recipe import Recipe
+    from workings.engines.base import Engine
+    from workings.inputs.resolve import ResolvedRun
+    from workings.ways.parts.replay_source import BatchSource, ReopenedRun
+    from workings.ways.parts.rollout_replay import Change
+    from workings.ways.parts.training_data import PromptData
+
+
+class RewardWay(RolloutWay):
+    """Each completion is rewarded and compared with the others of its prompt."""
+
+    records: ClassVar[tuple[str, ...]] = (PROMPTS, REWARDS, ROLLOUTS)
+    controls: ClassVar[frozenset[str]] = frozenset({"reward", "advantage"})
+
+    kl_beta: float = Field(default=0.0, ge=0, strict=False)
+    """Weight of the divergence from the model before training, the reference (TRL: `beta`); 0: no reference. With
+    adapters the reference is the model with adapters switched off; otherwise it is a second, frozen copy of the weights
+    without moments."""
+    temperature: float = Field(default=1.0, ge=0.1, le=10, strict=False)
+    """Sampling temperature of completions (TRL: `temperature`). Above 1 they differ more, below 1 less. The update uses
+    the same distribution (logits divided by the temperature), so the model learns to write at this temperature.
+    Held-out items are answered greedily."""
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether the model before training is kept as a reference."""
+        return self.kl_beta > 0
+
+    def clipped_policy_gradient(self, **form: Any) -> PolicyGradient:
+        """Policy gradient with this recipe's bounds and divergence; ``form``: the other fields of `PolicyGradient`."""
+        return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, kl_beta=self.kl_beta,
+                              temperature=self.temperature, **form)
+
+    def advantages(self, rewards: Sequence[float]) -> list[float]:
+        """Advantages of one group's completions: distances from its mean in units of its standard deviation."""
+        return normalized(rewards)
+
+    def _check_rewards(self, recipe: Recipe) -> None:
+        if not recipe.rewards:
+            raise refused(f"algorithm.name: {self.name} without rewards", "at least one reward function",
+                          "rewards='[{scorer: answer}]'")
+        # Values are recorded by the name of their reward, so no name may come twice.
+        refuse_repeated(recipe.rewards)
+
+    def not_counted(self) -> list[str]:
+        """The rewards, and groups that are sampled once more."""
+        again = ["further samples in place of groups with equal rewards"] if self.max_sampling_rounds > 1 else []
+        return ["rewards", *again]
+
+    def prepare(self, resolved: ResolvedRun, engine: Engine) -> PromptData:
+        """Prompts; completions are sampled and rewarded when an update needs them."""
+        from workings.ways.parts.training_data import PromptData, prompts_of, reward_settings, try_rewards
+        settings = reward_settings(resolved.loaded)
+        try_rewards(settings)
+        return PromptData.of(resolved, prompts_of(resolved), engine, rewards=settings)
+
+    def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
+        """Rollouts with the recorded rewards."""
+        return self._replay(opened, seed, exact=exact)
+
+    def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
+                      exact: bool) -> dict[str, tuple[str, BatchSource]]:
+        """Another reward, and another advantage."""
+        from workings.ways.parts.rollout_replay import with_another_advantage, with_another_reward
+        del source
+        return {name: (words, self._replay(opened, opened.recipe.seed, exact=exact, change=change))
+                for name, words, change in (("reward", "one reward flipped", with_another_reward),
+                                            ("advantage", "one advantage moved", with_another_advantage))}
+
+    def _replay(self, opened: ReopenedRun, seed: int, *, exact: bool, change: Change | None = None) -> BatchSource:
+        from workings.ways.parts.rollout_replay import replayed_rollouts
+        from workings.ways.parts.training_data import reward_settings
+        return replayed_rollouts(opened, seed, exact=exact, rewards=reward_settings(opened.loaded), change=change)
+
+
+class Grpo(RewardWay):
+    """A group's rewards minus their mean over their spread; every completion counts alike, however long."""
+
+    name: Literal["grpo"]
+    """Group relative policy optimization."""
+
+    @property
+    def objective(self) -> PolicyGradient:
+        """Clipped ratios of tokens, averaged within each completion."""
+        # A mean within each completion: in a long one each token weighs less.
+        return self.clipped_policy_gradient(normalize="sequences")
+
+
+class DrGrpo(RewardWay):
+    """Rewards minus the group's mean; the sum over tokens is divided by a constant.
+
+    Neither easy and hard prompts (whose rewards spread little) nor short completions weigh more than others.
+    """
+
+    name: Literal["dr_grpo"]
+    """GRPO done right: no division by spread or length."""
+
+    @property
+    def objective(self) -> PolicyGradient:
+        """Clipped ratios of tokens, added up."""
+        return self.clipped_policy_gradient(normalize="tokens")
+
+    def advantages(self, rewards: Sequence[float]) -> list[float]:
+        """Rewards minus their mean."""
+        # Division by the spread would lift groups in which one answer differs from all others.
+        return centered(rewards)
+
+    def divisor(self, *, rows: int, tokens: int) -> float:
+        """Maximum number of tokens of the completions."""
+        del tokens
+        # Independent of lengths: a token weighs the same in a short completion and in a long one.
+        return float(rows * self.max_new_tokens)
+
+
+class Rloo(RewardWay):
+    """Each reward minus the mean of the others in its group; every completion counts alike, however long."""
+
+    name: Literal["rloo"]
+    """REINFORCE, leave one out."""
+
+    @property
+    def objective(self) -> PolicyGradient:
+        """Clipped ratios of tokens, averaged within each completion, as Tunix has it."""
+        return self.clipped_policy_gradient(normalize="sequences")
+
+    def advantages(self, rewards: Sequence[float]) -> list[float]:
+        """Reward minus the mean of the others: the distance from the whole group's mean, a little larger."""
+        count = len(rewards)
+        # With m the mean of all n: r - (n m - r) / (n - 1) = (r - m) n / (n - 1).
+        return [distance * count / (count - 1) for distance in centered(rewards)]
+
+
+class Dapo(RewardWay):
+    """GRPO with equal weight for every token, a higher upper clipping bound, and dynamic sampling.
+
+    A group whose rewards are all equal teaches nothing: it is left out, and another prompt is sampled in its place. The
+    paper's penalty for long completions is the reward `overlong`.
+    """
+
+    name: Literal["dapo"]
+    """Decoupled clip and dynamic sampling policy optimization."""
+    # The paper's 0.28 above and 0.2 below.
+    clip_high: float = Field(default=0.28, gt=0, strict=False)
+    """Upper clipping bound: the ratio counts up to `1 + clip_high`, so unlikely tokens may become likely faster than
+    likely ones unlikely."""
+    max_resamples: int = Field(default=10, ge=1)
+    """Upper limit on dynamic sampling: groups with equal rewards are replaced until each rollout's prompts were sampled
+    this many times. If there are still too few groups, the remaining rows of the batch stay empty."""
+
+    @property
+    def objective(self) -> PolicyGradient:
+        """Clipped ratios of tokens, averaged over all tokens of the update."""
+        return self.clipped_policy_gradient(normalize="tokens")
+
+    @property
+    def max_sampling_rounds(self) -> int:
+        """The recipe's key `max_resamples`."""
+        return self.max_resamples
+
+
+class Gspo(RewardWay):
+    """GRPO with one ratio for each completion: the geometric mean of its tokens' ratios."""
+
+    name: Literal["gspo"]
+    """Group sequence policy optimization."""
+    # Both bounds are those of the paper's experiments.
+    clip_low: float = Field(default=3e-4, gt=0, le=1, strict=False)
+    """Lower clipping bound: the ratio of a completion counts from `1 - clip_low` on; it moves far less than that of a
+    token."""
+    clip_high: float = Field(default=4e-4, gt=0, strict=False)
+    """Upper clipping bound: the ratio counts up to `1 + clip_high`."""
+
+    @property
+    def objective(self) -> PolicyGradient:
+        """Clipped ratios of completions."""
+        # A product of hundreds of ratios would explode; its geometric mean stays near 1, so the bounds are narrow.
+        return self.clipped_policy_gradient(ratio="sequence", normalize="sequences")
+
+
+class Cispo(RewardWay):
+    """The clipped ratio is a constant weight of the log probability: every token teaches, also beyond the bound."""
+
+    name: Literal["cispo"]
+    """Clipped importance sampling policy optimization."""
+    clip_low: float = Field(default=1.0, gt=0, le=1, strict=False)
+    """Lower clipping bound: the ratio counts from `1 - clip_low` on; 1: no lower bound."""
+    clip_high: float = Field(default=4.0, gt=0, strict=False)
+    """Upper clipping bound: the ratio counts up to `1 + clip_high` (TRL's `epsilon_high` is this plus one)."""
+
+    @property
+    def objective(self) -> PolicyGradient:
+        """Log probabilities weighted by their clipped ratios, averaged over all tokens of the update."""
+        # Detached: the gradient goes through the log probability alone, so clipping never makes it zero.
+        return self.clipped_policy_gradient(bound="detached", normalize="tokens")
+
+
+def standard_deviation(values: Sequence[float]) -> float:
+    """Sample standard deviation (divided by one less than the count), as in TRL and Tunix."""
+    center = fmean(values)
+    # A group has two completions at least, so nothing is divided by zero.
+    return sqrt(fsum((value - center) ** 2 for value in values) / (len(values) - 1))
+
+
+def normalized(rewards: Sequence[float]) -> list[float]:
+    """Rewards minus their mean, divided by their standard deviation; zeros where all are equal."""
+    # Above 0 unless all rewards are equal, and then every distance is 0.
+    spread = standard_deviation(rewards)
+    # As in TRL: the addend keeps a group of nearly equal rewards from becoming large advantages.
+    return [distance / (spread + 1e-4) for distance in centered(rewards)]
+
+
+def centered(rewards: Sequence[float]) -> list[float]:
+    """Rewards minus their mean; zeros where all are equal, without the rounding of a mean."""
+    # The mean of n equal numbers may differ from them in its last bit, and a distance of 1e-17 would be divided by a
+    # tiny spread.
+    center = rewards[0] if len(set(rewards)) == 1 else fmean(rewards)
+    return [reward - center for reward in rewards]
+
+
+WAYS = (Grpo, DrGrpo, Rloo, Dapo, Gspo, Cispo)
