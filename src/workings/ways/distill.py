@@ -34,6 +34,7 @@ class Distill(TeacherWay, RolloutWay):
     name: Literal["distill"]
     """On-policy distillation."""
     asks_teacher_in_every_step: ClassVar[bool] = True
+    compares_completions: ClassVar[bool] = False
     records: ClassVar[tuple[str, ...]] = (PROMPTS, TEACHER, ROLLOUTS)
     controls: ClassVar[frozenset[str]] = frozenset({"teacher"})
     group: int = Field(default=4, ge=1)

@@ -36,6 +36,8 @@ class RolloutWay(Way):
 
     examples: ClassVar[Literal["traces", "pairs", "prompts"]] = "prompts"
     is_timed_by_steps: ClassVar[bool] = False
+    compares_completions: ClassVar[bool] = True
+    """Whether the completions of a prompt are compared, so that equal rewards teach nothing."""
     not_searched: ClassVar[str] = ("not searched: fewer completions an update, smaller groups, and shorter completions "
                                    "together with another change")
 

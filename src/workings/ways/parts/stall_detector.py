@@ -41,7 +41,7 @@ class StallDetector:
 
     def check_rollout(self, rollout: Rollout) -> None:
         """Raises `TrainingFailed` if too many rollouts in a row had equal rewards or no completion that ended."""
-        if not rollout.groups[0].is_rewarded:
+        if not self.algorithm.compares_completions:
             return  # a teacher judges every token, also those of completions that were cut off
         samples = [sample for _, sample in rollout.all_samples]
         self._count_rollout(not any(group.has_spread for group in rollout.groups),
