@@ -69,10 +69,10 @@ def watched(folder: Path) -> dict[str, Any]:
     from workings.models.batch import Batch
     from workings.record.checkpoints import CheckpointStore
     from workings.record.writer import RunWriter
-    from workings.runs import attempt
     from workings.runs.train import train
     from workings.training.background_writers import AsyncMetricsWriter
     from workings.training.display import Display
+    from workings.training.loop import TrainingLoop
     from workings.training.observer import HeldOutObserver
     from workings.training.tensorboard import TensorBoardFiles
     from workings.ways.parts.experience import TraceExperience
@@ -106,26 +106,18 @@ def watched(folder: Path) -> dict[str, Any]:
             (AsyncMetricsWriter, "add", "wait_for_line"),
             (Display, "show", "display"), (TensorBoardFiles, "line", "beside_tensorboard"),
             (HeldOutObserver, "evaluate", "looks"),
-            (CheckpointStore, "save", "checkpoints"), (JaxEngine, "step", "step"), (JaxEngine, "init", "first_state")):
+            (CheckpointStore, "save", "checkpoints"), (TrainingLoop, "run", "loop"),
+            (JaxEngine, "step", "step"), (JaxEngine, "init", "first_state")):
         clocks.around(owner, method, name)
-    loop, times = attempt.run_loop, []
-
-    def run_loop(*arguments: Any) -> Any:
-        started = time.perf_counter()
-        try:
-            return loop(*arguments)
-        finally:
-            times.append(time.perf_counter() - started)
-
-    attempt.run_loop = run_loop
     train(load_recipe("quickstart"), folder / "run")
     seconds = clocks.seconds
     aside = sum(seconds.get(name, 0.0) for name in ("looks", "checkpoints", "compile", "first_state"))
-    stepping, inside = times[0] - aside, seconds["compiled_step"]
+    whole = seconds.pop("loop")
+    stepping, inside = whole - aside, seconds["compiled_step"]
     record = seconds["wait_for_batch"] + seconds["wait_for_line"]
     steps = clocks.calls["beside_record"]
     return {
-        "steps": steps, "loop_seconds": round(times[0], 3),
+        "steps": steps, "loop_seconds": round(whole, 3),
         "seconds": {name: round(value, 3) for name, value in sorted(seconds.items())},
         "milliseconds_a_step": {name: round(seconds[name] / steps * 1e3, 3) for name in (
             "compiled_step", "step", "wait_for_batch", "wait_for_line", "display", "beside_record",

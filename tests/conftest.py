@@ -115,7 +115,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 if os.environ.get("TESTS_QUICK") == "1":
     collect_ignore_glob = ["*test_tunix_*", "*test_browser*"]  # every test of these is slow, and their imports are too
-WHOLE_RUNS = ("workings.runs.train.train_in", "workings.runs.train_and_evaluate.train_in")
+WHOLE_RUNS = ("workings.runs.train.prepare_to_train",)
 """Where a run begins to train."""
 STARTS_CHILDREN = {"run_python", "start_forked"}
 """Fixtures that start processes; others that do are built on them."""

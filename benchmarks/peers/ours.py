@@ -20,7 +20,7 @@ from importlib.metadata import version  # noqa: E402
 from benchmarks.peers.case import batches_by_position, read_shape, request_for  # noqa: E402
 from workings.data.batches import Position  # noqa: E402
 from workings.engines.registry import find_engine  # noqa: E402
-from workings.training.loop import LoopParts, Progress, train  # noqa: E402
+from workings.training.loop import Progress, TrainingLoop  # noqa: E402
 from workings.training.schedule import Schedule  # noqa: E402
 from workings.ways.parts.experience import TraceExperience  # noqa: E402
 
@@ -71,13 +71,13 @@ def main(folder: Path, settings: dict[str, Any]) -> None:
                 meter.first_step()
 
     with tempfile.TemporaryFile("w") as file:
-        parts = LoopParts(
+        loop = TrainingLoop(
             engine=engine, experience=TraceExperience(batches), schedule=Schedule(
                 kind="constant", steps=batches.batches_in_epoch(0), peak=settings["learning_rate"], warmup_steps=0,
                 final_share=1.0),
-            observer=None, hooks=MeterHooks(meter, file))
+            observer=None, hooks=MeterHooks(meter, file), progress=Progress(step=0, position=Position()))
         meter.start()
-        outcome = train(parts, lambda: first, Progress(step=0, position=Position()))
+        outcome = loop.run(lambda: first)
         meter.stop()
         meter.more["device_peak_bytes"] = engine.memory().peak_bytes
     assert outcome.status == "complete", outcome.reason

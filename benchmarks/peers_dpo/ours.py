@@ -23,7 +23,7 @@ from benchmarks.peers_dpo.case import MAX_LENGTH, PAIRS, RATE, read_pairs, reque
 from workings.config.data import DataConfig  # noqa: E402
 from workings.data.batches import Batches, Position  # noqa: E402
 from workings.engines.registry import find_engine  # noqa: E402
-from workings.training.loop import LoopParts, Progress, train  # noqa: E402
+from workings.training.loop import Progress, TrainingLoop  # noqa: E402
 from workings.training.schedule import Schedule  # noqa: E402
 from workings.ways.parts.preference_experience import (  # noqa: E402
     PreferenceExperience,
@@ -54,13 +54,13 @@ def main(folder: Path, settings: dict[str, Any]) -> None:
     log_probs = reference_log_probs_by_row(engine, first, batches, steps)
     meter.more["reference_seconds"] = time.perf_counter() - started
     with tempfile.TemporaryFile("w") as file:
-        parts = LoopParts(
+        loop = TrainingLoop(
             engine=engine, experience=PreferenceExperience(
                 batches, compute=lambda state: log_probs, load=lambda: log_probs, save=lambda log_probs: None),
             schedule=Schedule(kind="constant", steps=steps, peak=RATE, warmup_steps=0, final_share=1.0),
-            observer=None, hooks=MeterHooks(meter, file))
+            observer=None, hooks=MeterHooks(meter, file), progress=Progress(step=0, position=Position()))
         meter.start()
-        outcome = train(parts, lambda: first, Progress(step=0, position=Position()))
+        outcome = loop.run(lambda: first)
         meter.stop()
     assert outcome.status == "complete", outcome.reason
     meter.more["mean_loss"] = fmean(meter.losses)

@@ -102,7 +102,8 @@ def rewarded_run(final: Path, **changes: Any) -> Path:
     with RewardProcess(settings) as rewarder:
         experience = RolloutExperience(
             RolloutSampler(
-                engine=engine, prompts=prompts, algorithm=algorithm, rewarder=rewarder, reward_settings=settings,
+                sampler=engine, engine=engine, prompts=prompts, algorithm=algorithm, rewarder=rewarder,
+                reward_settings=settings,
                 shape=RolloutShape(micro_batches=2, rows=2, updates=algorithm.updates, buckets=(96,), pad_id=0),
                 tokenizer=synthetic.tokenizer(), stop_ids=synthetic.template().stop_ids, seed=7),
             load_rollout=lambda step: None,

@@ -23,7 +23,7 @@ class Judge:
 
 def held_out_items(scorer, **changes):
     model = adding_model(wrong_every=4)
-    values = {"engine": model.engine, "items": ITEMS, "tokenizer": model.tokenizer, "template": model.template,
+    values = {"sampler": model.engine, "items": ITEMS, "tokenizer": model.tokenizer, "template": model.template,
               "max_new_tokens": 100, "batch_size": 4, "scorer": scorer}
     return HeldOutItems(**(values | changes))
 
@@ -32,7 +32,7 @@ def test_every_item_has_its_mark():
     # The model is wrong where the first number is a multiple of 4.
     items = held_out_items(Judge())
     assert items.evaluate(object()) == {"held_out_score": 4 / 6, "held_out_items": 6, "held_out_right": "011101"}
-    assert [len(call["prompts"]) for call in items.engine.calls] == [4, 2]
+    assert [len(call["prompts"]) for call in items.sampler.calls] == [4, 2]
 
 
 @pytest.mark.children
@@ -44,9 +44,9 @@ def test_the_scoring_process_says_the_same():
 def test_the_observer_puts_it_into_the_line_of_a_step():
     said = []
     items = held_out_items(Judge())
-    observer = HeldOutObserver(engine=items.engine, batches=[], questions=[], tokenizer=items.tokenizer,
-                               template=items.template, max_new_tokens=100, every_steps=2, last_step=3,
-                               log_sample=said.append, held_out_items=items)
+    observer = HeldOutObserver(engine=items.sampler, sampler=items.sampler, batches=[], questions=[],
+                               tokenizer=items.tokenizer, template=items.template, max_new_tokens=100,
+                               every_steps=2, last_step=3, log_sample=said.append, held_out_items=items)
     assert [observer.is_due(step) for step in (1, 2, 3)] == [False, True, True]
     assert observer.evaluate(object(), 2)["held_out_right"] == "011101"
     assert said == []

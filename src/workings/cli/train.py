@@ -40,7 +40,7 @@ def train_command(
     from workings.reports.live.listeners import RunListeners
     from workings.runs.create_or_resume import load_to_resume, run_directory, what_is_left
     from workings.runs.smoke import Smoke
-    from workings.runs.train_and_evaluate import train_with_listeners
+    from workings.runs.train_and_evaluate import train_and_evaluate
 
     listeners = RunListeners(track or (), notify, say)
     small = Smoke(steps=smoke_steps or 2) if smoke or smoke_steps is not None else None
@@ -57,7 +57,7 @@ def train_command(
         resume = left == "resume"
     run_path = out or run_directory(loaded.recipe.name + "-smoke" * (small is not None), resume=resume)
     try:
-        result = train_with_listeners(loaded, run_path, listeners, resume=resume, smoke=small, force=force)
+        result = train_and_evaluate(loaded, run_path, resume=resume, smoke=small, force=force, listeners=listeners)
     except KeyboardInterrupt as stop:
         raise Interrupted(_cut_short(run_path, str(stop) or "Ctrl-C")) from None
     # Not an error of this program: the plan that refused is the answer, with its own exit code.

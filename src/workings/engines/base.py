@@ -427,12 +427,20 @@ class AdapterReadingEngine(Protocol):
 
 
 @runtime_checkable
-class SamplingEngine(Protocol):
-    """Optional: completions that are sampled at a temperature."""
+class Sampler(Protocol):
+    """The role next to an engine: to write completions with the weights that the engine trains. Most engines play it.
+
+    ``state`` is the engine's; it is read, not consumed.
+    """
+
+    def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
+                 stop_ids: Sequence[int]) -> list[Completion]:
+        """Greedy completions of token prompts, in the order of the prompts."""
+        ...
 
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float, seeds: Sequence[int]) -> list[Completion]:
-        """One sampled completion per prompt, in the order of the prompts.
+        """One sampled completion per prompt, in the order of the prompts, with the log probability of each token.
 
         ``seeds`` holds one number below 2**32 per prompt: a prompt's completion depends on its own seed, not on the
         other prompts of its batch (as far as the device computes rows independently).
@@ -586,7 +594,7 @@ class JoiningEngine(Protocol):
 
 
 @runtime_checkable
-class DistributedEngine(Engine, SamplingEngine, LikelihoodEngine, AdapterEngine, JoiningEngine, Protocol):
+class DistributedEngine(Engine, Sampler, LikelihoodEngine, AdapterEngine, JoiningEngine, Protocol):
     """Optional: a step that several processes take together, each with its share of the rows.
 
     Every process must make the same calls with the same arguments in the same order, except for those about itself

@@ -10,7 +10,7 @@ from workings.record.digest import bytes_digest
 from workings.scoring.items import Item
 
 if TYPE_CHECKING:
-    from workings.engines.base import Completion, Engine, SamplingEngine
+    from workings.engines.base import Completion, Engine, Sampler
     from workings.engines.session import ModelSession
 
 
@@ -43,22 +43,22 @@ def generate_batch(session: "ModelSession", items: Sequence[Item],
 
 def _complete(session: "ModelSession", prompts: Sequence[Sequence[int]], seeds: Sequence[int],
               settings: EvaluationSettings) -> "Sequence[Completion]":
-    engine, stop_ids = session.engine, session.template.stop_ids
+    sampler, stop_ids = session.sampler or session.engine, session.template.stop_ids
     if settings.temperature == 0:
-        return engine.generate(session.state, prompts, max_new_tokens=settings.max_new_tokens, stop_ids=stop_ids)
-    return sampling_engine(engine, settings.temperature).sample(
+        return sampler.generate(session.state, prompts, max_new_tokens=settings.max_new_tokens, stop_ids=stop_ids)
+    return that_samples(sampler, settings.temperature).sample(
         session.state, prompts, max_new_tokens=settings.max_new_tokens, stop_ids=stop_ids,
         temperature=settings.temperature, seeds=seeds)
 
 
-def sampling_engine(engine: "Engine", temperature: float) -> "SamplingEngine":
-    """The engine, as one that draws. Raises `RequestError` where it only answers greedily."""
-    from workings.engines.base import SamplingEngine
+def that_samples(writer: "Engine | Sampler", temperature: float) -> "Sampler":
+    """The engine or sampler, as a sampler. Raises `RequestError` for an engine that only answers greedily."""
+    from workings.engines.base import Sampler
 
-    if not isinstance(engine, SamplingEngine):
-        raise RequestError(f"temperature {temperature:g} with engine {engine.name}, which does not sample",
+    if not isinstance(writer, Sampler):
+        raise RequestError(f"temperature {temperature:g} with engine {writer.name}, which does not sample",
                            "an engine that samples, or greedy decoding", "--temperature 0 --samples 1")
-    return engine
+    return writer
 
 
 def sample_seed(seed: int, item_id: str, sample: int) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from workings.errors import RequestError
 from workings.evaluation.external import ExternalPredictions
-from workings.evaluation.generate import generate_batch, sampling_engine
+from workings.evaluation.generate import generate_batch, that_samples
 from workings.evaluation.predictions import UnscoredCompletion, prediction_line, sanitised
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings, is_aggregate
@@ -86,7 +86,7 @@ def generation_job(session: "ModelSession", items: Sequence[Item], *, settings: 
     """The job that generates a model's completions of all items. Arguments and errors are those of `evaluate`."""
     engine, template = session.engine, session.template
     if settings.temperature > 0:
-        sampling_engine(engine, settings.temperature)  # refused before anything is written
+        that_samples(session.sampler or engine, settings.temperature)  # refused before anything is written
     _check_samples(settings.aggregate, settings.samples)
     config = _config(items, settings, source={"kind": "generated"}, made_from=made_from)
     device = engine.describe()

@@ -13,6 +13,7 @@ from workings.config.recipe import Recipe
 from workings.data.preferences import PreferencePair
 from workings.data.traces import Trace, completion_text
 from workings.engines.base import Engine, State
+from workings.engines.sampler import sampler_of
 from workings.engines.session import ModelSession, tokens_at_a_time
 from workings.engines.weight_files import read_shape
 from workings.errors import RequestError
@@ -94,6 +95,7 @@ class ResolvedRun:
     def session(self, engine: Engine, state: State) -> ModelSession:
         """A session to generate with a state of this model in the run's chat template."""
         return ModelSession(engine=engine, state=state, tokenizer=self.tokenizer, template=self.template,
+                            sampler=sampler_of(self.recipe, engine),
                             tokens_at_a_time=tokens_at_a_time(self.shape, engine.describe().platform))
 
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -48,59 +48,24 @@ from workings.training.background_writers import MachineLog
 from workings.training.display import Display
 from workings.training.held_out_items import HeldOutItems
 from workings.training.learned_nothing import learned_nothing
-from workings.training.loop import LoopParts, Observer, Outcome, Progress
-from workings.training.loop import train as run_loop
+from workings.training.listener import StepListener
+from workings.training.loop import Outcome, Progress, TrainingLoop
 from workings.training.observer import HeldOutObserver, LoggedSample
 from workings.training.stopping import StopRequest
 from workings.training.tensorboard import TensorBoardFiles
 from workings.ways.base import Closing, way_of
 
-Callback = Callable[[Mapping[str, Any]], bool | None]
-"""Called with a step's metrics when the step is done; `False` asks for a stop."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunCallbacks:
-    """Functions that a run calls. Only process 0 calls them."""
-
-    steps: Sequence[Callback] = ()
-    """Called after every step, in this order."""
-    accepted: Callable[[], None] = lambda: None
-    """Called once, when nothing of the request can be refused any more and the run begins."""
-
-
-NO_CALLBACKS = RunCallbacks()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Listeners:
-    """The caller's callbacks, and every source of a request to stop: signals, callbacks and other processes."""
-
-    callbacks: Sequence[Callback]
-    stop: StopRequest
-    processes: ProcessGroup
-
-    def step_done(self, line: Mapping[str, Any]) -> None:
-        """Calls the callbacks with the metrics of a step."""
-        for callback in self.callbacks:
-            # A copy: the line itself goes into the record.
-            # `is`: a callback that returns nothing asks for nothing.
-            if callback(dict(line)) is False:
-                self.stop.requested = True
-
-    def stop_requested(self) -> bool:
-        """Whether anybody asks for a stop."""
-        return self.processes.stop_requested(self.stop.requested)
-
 
 @dataclass(kw_only=True)
 class _Hooks:
-    """Connects the training loop (`workings.training.loop.RunHooks`) to the record, the display and the listeners."""
+    """Connects the training loop (`workings.training.loop.RunHooks`) to the record, the display and the listener."""
 
     attempt: "Attempt"
     display: Display
     curves: TensorBoardFiles
-    listeners: Listeners
+    listener: StepListener
+    stop: StopRequest
+    processes: ProcessGroup
     progress: Progress
 
     def write_metrics(self, line: dict[str, Any]) -> None:
@@ -109,8 +74,8 @@ class _Hooks:
         self.curves.line(line)
 
     def stop_requested(self) -> bool:
-        """Whether anybody asks for a stop."""
-        return self.listeners.stop_requested()
+        """Whether a signal, the listener or another process asks for a stop."""
+        return self.processes.stop_requested(self.stop.requested)
 
     def checkpoint_is_due(self, step: int) -> bool:
         """Whether the recipe asks for a checkpoint after this step."""
@@ -122,10 +87,11 @@ class _Hooks:
             progress.step, lambda directory: self.attempt.setup.engine.save(state, directory), progress_facts(progress))
 
     def step_done(self, line: dict[str, Any], progress: Progress) -> None:
-        """Shows a finished step and calls the callbacks."""
+        """Shows a finished step and tells the listener."""
         self.progress = progress
         self.display.show(line, progress)
-        self.listeners.step_done(line)
+        if not self.listener.step(line):
+            self.stop.requested = True
 
     def log_sample(self, sample: LoggedSample) -> None:
         """Shows and logs an answer of the model."""
@@ -163,8 +129,16 @@ class Attempt:
                                items={"count": len(setup.data.items), "digest": items_digest(setup.data.items)})
         return cls(start=start, setup=setup, settings=settings, out=out, doctor=doctor)
 
-    def take_steps(self, listeners: Listeners, planned: Mapping[str, Any]) -> Outcome:
-        """Runs the training loop; ``planned``: `plan/measured.json` before the first step."""
+    def take_steps(self, listener: StepListener, stop: StopRequest, processes: ProcessGroup,
+                   planned: Mapping[str, Any]) -> Outcome:
+        """Runs the training loop.
+
+        Args:
+            listener: is told of every step.
+            stop: signals that ask for a stop.
+            processes: that train together.
+            planned: `plan/measured.json` before the first step.
+        """
         start, setup, writer = self.start, self.setup, self.start.writer
         # Set here, because a resumed run may keep another number than the one before it.
         writer.checkpoints.keep_last = self.settings.keep_last
@@ -175,16 +149,18 @@ class Attempt:
                 display.say(line)
             curves = TensorBoardFiles(self.out, display.say, after_step=start.progress.step)
             curves.recipe(setup.loaded.written(), setup.config)
-            hooks = _Hooks(attempt=self, display=display, curves=curves, listeners=listeners, progress=start.progress)
+            hooks = _Hooks(attempt=self, display=display, curves=curves, listener=listener, stop=stop,
+                           processes=processes, progress=start.progress)
             try:
                 # The first two may start a process that scores; neither outlives the training.
                 with (setup.training_data.experience(setup.engine, writer) as experience,
                       self._held_out_items() as held_out_items,
                       MachineLog(writer.machine, lambda: hooks.progress.step, display.say)):
-                    parts = LoopParts(engine=setup.engine, experience=experience, schedule=setup.schedule,
-                                      observer=self._observer(held_out_items, hooks.log_sample), hooks=hooks)
+                    loop = TrainingLoop(engine=setup.engine, experience=experience, schedule=setup.schedule,
+                                        observer=self._observer(held_out_items, hooks.log_sample), hooks=hooks,
+                                        progress=start.progress)
                     # The loop makes the first state: memory may run out there, too, and that end is recorded.
-                    outcome = run_loop(parts, lambda: self._first_state(held_out_items, display), start.progress)
+                    outcome = loop.run(lambda: self._first_state(held_out_items, display))
             finally:
                 # Also after an error, so that the last lines of the curves are on the disk.
                 curves.close()
@@ -313,17 +289,18 @@ class Attempt:
         # A process of its own, because a person's scorer may hang or take memory that training needs.
         with ScoringProcess(settings.evaluation) as scorer:
             yield HeldOutItems(
-                engine=setup.engine, items=setup.data.items[:settings.held_out_items], tokenizer=setup.tokenizer,
-                template=setup.template, max_new_tokens=settings.max_new_tokens,
+                sampler=setup.sampler or setup.engine, items=setup.data.items[:settings.held_out_items],
+                tokenizer=setup.tokenizer, template=setup.template, max_new_tokens=settings.max_new_tokens,
                 batch_size=settings.evaluation.batch_size, scorer=scorer)
 
     def _observer(self, held_out_items: HeldOutItems | None,
-                  log_sample: Callable[[LoggedSample], None]) -> Observer | None:
+                  log_sample: Callable[[LoggedSample], None]) -> HeldOutObserver | None:
         setup, settings = self.setup, self.settings
         if not setup.held_out and not settings.questions and held_out_items is None:
             return None
         return HeldOutObserver(
-            engine=setup.engine, batches=setup.held_out, questions=settings.questions, tokenizer=setup.tokenizer,
+            engine=setup.engine, sampler=setup.sampler or setup.engine, batches=setup.held_out,
+            questions=settings.questions, tokenizer=setup.tokenizer,
             template=setup.template, max_new_tokens=settings.max_new_tokens, every_steps=settings.evaluate_every,
             last_step=setup.schedule.steps, log_sample=log_sample, held_out_items=held_out_items)
 

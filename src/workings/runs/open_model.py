@@ -11,6 +11,7 @@ from workings.config.recipe import DEFAULT_ENGINE, Recipe
 from workings.config.training import MeshConfig, PrecisionConfig
 from workings.engines.base import Engine, EngineRequest, State
 from workings.engines.registry import engine_names, find_engine
+from workings.engines.sampler import sampler_of
 from workings.engines.session import ModelSession, tokens_at_a_time
 from workings.engines.weight_files import read_shape
 from workings.errors import RecordError, RequestError
@@ -113,6 +114,7 @@ class SealedRun:
     def session(self, engine: Engine, state: State) -> ModelSession:
         """A session to generate with a state of this model."""
         return ModelSession(engine=engine, state=state, tokenizer=self.tokenizer, template=self.template,
+                            sampler=sampler_of(self.loaded.recipe, engine),
                             tokens_at_a_time=tokens_at_a_time(self.shape, engine.describe().platform))
 
     def open_engine(self, device: str, weights: Path | None, fsdp: int = 0) -> Engine:

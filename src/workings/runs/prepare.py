@@ -8,9 +8,10 @@ from typing import Any
 from workings.config.load import LoadedRecipe
 from workings.data.batches import fixed_batches
 from workings.data.rows import build_rows
-from workings.engines.base import Engine, EngineRequest, Inspection, Inspections, MeshShape, ProgramName
+from workings.engines.base import Engine, EngineRequest, Inspection, Inspections, MeshShape, ProgramName, Sampler
 from workings.engines.multimodal_weights import NonTextWeights, find_non_text_weights
 from workings.engines.registry import RegisteredEngine, find_engine
+from workings.engines.sampler import sampler_of
 from workings.hardware.device import DeviceFacts
 from workings.inputs.datasets import RunData
 from workings.inputs.resolve import ResolvedRun, resolve
@@ -54,6 +55,11 @@ class TrainSetup(ResolvedRun):
         """Rows per update."""
         batch = self.recipe.batch
         return batch.micro_batch * batch.accumulation * self.device.mesh["fsdp"]
+
+    @property
+    def sampler(self) -> Sampler | None:
+        """What writes completions; None if the engine only answers greedily."""
+        return sampler_of(self.recipe, self.engine)
 
     @cached_property
     def non_text_weights(self) -> NonTextWeights | None:

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from workings.record.manifest import CONVERTED_FROM, DRAWN_FROM, LEFT_ASIDE, UNV
 from workings.record.progress import slow_operation
 from workings.record.recovery import sealed_to_resume
 from workings.record.writer import refuse_taken
-from workings.runs.attempt import NO_CALLBACKS, Attempt, Listeners, RunCallbacks
+from workings.runs.attempt import Attempt
 from workings.runs.create_or_resume import has_checkpoint, same_request
 from workings.runs.doctor import doctor
 from workings.runs.memory_check import MemoryWatch, refusal
@@ -39,16 +40,22 @@ from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.train_result import LoopSettings, TrainResult, first_and_last_reward
 from workings.training.learned_nothing import learned_nothing
+from workings.training.listener import StepListener
 from workings.training.stopping import StopRequest
 from workings.ways.parts.find_teacher import refuse_processes
 
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 """Beginning of an address such as ``s3://bucket``; one letter would be a drive of Windows."""
 
+SILENT = StepListener()
+
 
 def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, resume: bool = False,
-          smoke: Smoke | None = None, force: bool = False) -> TrainResult:
-    """Trains a recipe and seals the record.
+          smoke: Smoke | None = None, force: bool = False, listener: StepListener = SILENT,
+          group: ProcessGroup | None = None) -> TrainResult:
+    """Trains a recipe and seals the record. The result keeps the final state for an evaluation.
+
+    Only process 0 uses the run directory. The others return when process 0 has left the group.
 
     Args:
         recipe: a file, a shipped recipe's name, or a loaded recipe.
@@ -57,22 +64,56 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
         resume: continue a killed, interrupted or failed run after its last checkpoint.
         smoke: make the model tiny and the run short.
         force: run although the plan says that it does not fit; the record says so.
+        listener: is told of every step.
+        group: processes that train together and stay together afterwards; None: those that a launcher started.
 
     Raises:
         RequestError: the request is wrong; nothing was changed.
         DoesNotFit: the compiled step needs more memory than there is; the message names the nearest plan that fits.
     """
     loaded = with_engine(load_recipe(recipe, overrides))
-    with ProcessGroup.of(loaded.recipe.engine, loaded.recipe.device) as processes:
-        return train_in(processes, loaded, out, resume=resume, smoke=smoke, force=force)
+    # A group that is given is left by the one who gives it.
+    opened = nullcontext(group) if group else ProcessGroup.of(loaded.recipe.engine, loaded.recipe.device)
+    with opened as processes:
+        setup, settings = prepare_to_train(processes, loaded, out, resume=resume, smoke=smoke, force=force)
+        facts = _manifest_facts(setup, processes, smoke)
+        checks = _agree(processes, setup)
+        # From here on a signal is a request. Before, it ends the process at once, and there is nothing yet to save.
+        with StopRequest() as stop:
+            if not processes.is_coordinator:
+                shared = processes.work(setup.engine, setup.weights.directory, lambda: stop.requested)
+                return TrainResult.of_worker(shared, run=out, setup=setup, settings=settings, process=processes.index)
+            setup = replace(setup, engine=processes.coordinate(setup.engine), device_check=_all_checks(checks))
+            listener.accepted()
+            # The engine has run a kernel already and compared it with NumPy, so the doctor runs none.
+            with slow_operation("looking at this machine"):
+                examination = doctor(setup.loaded, out=out.parent, kernels=False)
+            attempt = Attempt.begin(setup, settings, out, resume, examination)
+            writer = attempt.start.writer
+            # After compiling and before the first weight: memory that is resident now belongs to compiler and
+            # libraries.
+            watch = MemoryWatch()
+            planned = watch.before(setup)
+            writer.write_json(MEASURED, planned)
+            try:
+                outcome = attempt.take_steps(listener, stop, processes, planned)
+                # Also of a run that failed or was stopped: what happened is recorded in any case.
+                result = attempt.seal(outcome, facts, watch)
+            except RequestError:
+                # Broken weights, a reward that cannot be loaded: once repaired, the same command is typed again.
+                if not attempt.start.resumed:
+                    writer.discard()
+                raise
+            finally:
+                writer.close()  # harmless after sealing; after an error the folder stays and can be resumed
+        # Sent with the last call, when the group is left: workers have no record to read it from.
+        processes.outcome = result.shared_fields()
+        return result
 
 
-def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume: bool, smoke: Smoke | None,
-             force: bool, callbacks: RunCallbacks = NO_CALLBACKS) -> TrainResult:
-    """`train` for a process group that is already set up. The result keeps the final state for an evaluation.
-
-    Only process 0 uses the run directory. The others return when process 0 has left the group.
-    """
+def prepare_to_train(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume: bool, smoke: Smoke | None,
+                     force: bool) -> tuple[TrainSetup, LoopSettings]:
+    """The prepared run, which fits and whose tensors are here. Raises as `train`."""
     if processes.is_coordinator:
         _check_out(out, resume)
     if processes.count > 1:
@@ -83,38 +124,7 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
         raise refusal(setup) if processes.is_coordinator else DoesNotFit("; ".join(setup.verdict.reasons))
     # Only now: a run that does not fit has downloaded descriptions, and none of the gigabytes of tensors.
     fetch_tensors(setup.weights)
-    facts = _manifest_facts(setup, processes, smoke)
-    checks = _agree(processes, setup)
-    # From here on a signal is a request. Before, it ends the process at once, and there is nothing yet to save.
-    with StopRequest() as stop:
-        if not processes.is_coordinator:
-            shared = processes.work(setup.engine, setup.weights.directory, lambda: stop.requested)
-            return TrainResult.of_worker(shared, run=out, setup=setup, settings=settings, process=processes.index)
-        setup = replace(setup, engine=processes.coordinate(setup.engine), device_check=_all_checks(checks))
-        callbacks.accepted()
-        # The engine has run a kernel already and compared it with NumPy, so the doctor runs none.
-        with slow_operation("looking at this machine"):
-            examination = doctor(setup.loaded, out=out.parent, kernels=False)
-        attempt = Attempt.begin(setup, settings, out, resume, examination)
-        writer = attempt.start.writer
-        # After compiling and before the first weight: memory that is resident now belongs to compiler and libraries.
-        watch = MemoryWatch()
-        planned = watch.before(setup)
-        writer.write_json(MEASURED, planned)
-        try:
-            outcome = attempt.take_steps(Listeners(callbacks=callbacks.steps, stop=stop, processes=processes), planned)
-            # Also of a run that failed or was stopped: what happened is recorded in any case.
-            result = attempt.seal(outcome, facts, watch)
-        except RequestError:
-            # Broken weights, a reward that cannot be loaded: once repaired, the same command is typed again.
-            if not attempt.start.resumed:
-                writer.discard()
-            raise
-        finally:
-            writer.close()  # harmless after sealing; after an error the folder stays and can be resumed
-    # Sent with the last call, when the group is left: workers have no record to read it from.
-    processes.outcome = result.shared_fields()
-    return result
+    return setup, settings
 
 
 def _agree(processes: ProcessGroup, setup: TrainSetup) -> list[dict[str, Any]]:
@@ -133,7 +143,7 @@ def _agree(processes: ProcessGroup, setup: TrainSetup) -> list[dict[str, Any]]:
 def trained_before(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, smoke: Smoke | None) -> TrainResult:
     """A sealed run whose evaluation was cut off; with its final state if that is still to be evaluated.
 
-    Nothing is written. For process 0: the others make its calls, as in `train_in`.
+    Nothing is written. For process 0: the others make its calls, as in `train`.
 
     Raises:
         RequestError: the request differs from that of the run.

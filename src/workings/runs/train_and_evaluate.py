@@ -25,12 +25,11 @@ from workings.record.reader import RunRecord
 from workings.record.values import Absent
 from workings.reports.live.listeners import RunListeners
 from workings.reports.tracked import flat
-from workings.runs.attempt import NO_CALLBACKS, Callback, RunCallbacks
 from workings.runs.create_or_resume import begin_with_weights, evaluation_is_missing, has_checkpoint
 from workings.runs.prepare import TrainSetup
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
-from workings.runs.train import train_in, trained_before
+from workings.runs.train import train, trained_before
 from workings.runs.train_result import TrainResult
 
 ALERTED = ("steps", "final_loss", "first_reward", "final_reward", "items", "accuracy", "base_accuracy", "verdict")
@@ -132,22 +131,33 @@ class TrainAndEvaluateResult:
 
 def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, resume: bool = False,
                        smoke: Smoke | None = None, force: bool = False,
-                       callbacks: RunCallbacks = NO_CALLBACKS) -> TrainAndEvaluateResult:
+                       listeners: RunListeners | None = None) -> TrainAndEvaluateResult:
     """`train`, then evaluates the final state and, unless the recipe says no, the untrained model.
 
-    Arguments and errors are those of `workings.runs.train.train`, ``callbacks`` those of `train_in`.
-    With ``resume``, a run that is sealed without its evaluation, or without the untrained model's, is only evaluated.
-    The result has no state if the base was evaluated: two models do not fit where one was planned for.
+    Arguments and errors are those of `workings.runs.train.train`; ``listeners`` are also told of the end, whatever ends
+    it. With ``resume``, a run that is sealed without its evaluation, or without the untrained model's, is only
+    evaluated. The result has no state if the base was evaluated: two models do not fit where one was planned for.
     """
-    loaded = with_engine(load_recipe(recipe, overrides))
-    with ProcessGroup.of(loaded.recipe.engine, loaded.recipe.device) as group, (
-            phases(out, loaded.recipe.name, loaded.recipe.training.steps) if group.is_coordinator else nullcontext()):
-        if resume and group.is_coordinator and evaluation_is_missing(out):
-            callbacks.accepted()
-            return _evaluated(trained_before(group, loaded, out, smoke), keep_base=smoke is None)
-        # Passed on at once: a variable here would keep the trained model beside the untrained one.
-        return _evaluated(train_in(group, loaded, out, resume=resume, smoke=smoke, force=force, callbacks=callbacks),
-                          keep_base=smoke is None)
+    listeners = listeners or RunListeners((), "", lambda text: None)
+    loaded = load_recipe(recipe, overrides)
+    listeners.about(out, dict(flat(loaded.resolved())))
+    loaded = with_engine(loaded)
+    with listeners:
+        name, steps = loaded.recipe.name, loaded.recipe.training.steps
+        with ProcessGroup.of(loaded.recipe.engine, loaded.recipe.device) as group, (
+                phases(out, name, steps) if group.is_coordinator else nullcontext()):
+            # The training is passed on at once: a variable here would keep the trained model beside the untrained one.
+            if resume and group.is_coordinator and evaluation_is_missing(out):
+                listeners.accepted()
+                result = _evaluated(trained_before(group, loaded, out, smoke), keep_base=smoke is None)
+            else:
+                result = _evaluated(train(loaded, out, resume=resume, smoke=smoke, force=force, listener=listeners,
+                                          group=group), keep_base=smoke is None)
+        # Only process 0 reports.
+        if not result.training.process:
+            listeners.ended(result.training.status, _outcome(result),
+                            {key: value for key, value in result.to_json().items() if key in ALERTED})
+    return result
 
 
 def _evaluated(training: TrainResult, *, keep_base: bool) -> TrainAndEvaluateResult:
@@ -196,22 +206,6 @@ def _model(setup: TrainSetup, run: RunRecord) -> dict[str, Any]:
                               if isinstance(digests, Absent) else {"weights": dict(digests)})
     return {"id": setup.weights.id, "revision": setup.weights.revision, "step": 0,
             "dtypes": dict(setup.engine.dtypes()), **origin}
-
-
-def train_with_listeners(loaded: LoadedRecipe, out: Path, listeners: RunListeners, *, resume: bool = False,
-                         smoke: Smoke | None = None, force: bool = False,
-                         callbacks: Sequence[Callback] = ()) -> TrainAndEvaluateResult:
-    """`train_and_evaluate` with ``listeners`` for every step and for the end, whatever ends it."""
-    listeners.about(out, dict(flat(loaded.resolved())))
-    with listeners:
-        result = train_and_evaluate(loaded, out, resume=resume, smoke=smoke, force=force,
-                                    callbacks=RunCallbacks(steps=(*callbacks, listeners.step),
-                                                           accepted=listeners.accepted))
-        # Only process 0 reports.
-        if not result.training.process:
-            listeners.ended(result.training.status, _outcome(result),
-                            {key: value for key, value in result.to_json().items() if key in ALERTED})
-    return result
 
 
 def _outcome(result: TrainAndEvaluateResult) -> str:

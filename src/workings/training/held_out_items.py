@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from workings.engines.base import Engine, State
+from workings.engines.base import Engine, Sampler, State
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
 from workings.record.metrics import RIGHT, WRONG
@@ -28,7 +28,7 @@ class CompletionScorer(Protocol):
 class HeldOutItems:
     """Items, and how they are answered and scored: a function of the weights alone, so resumed runs agree."""
 
-    engine: Engine
+    sampler: Engine | Sampler
     items: Sequence[Item]
     tokenizer: Tokenizer
     template: ChatTemplate
@@ -47,7 +47,7 @@ class HeldOutItems:
         # As many at a time as after training: the plan counted this batch size.
         for start in range(0, len(self.items), self.batch_size):
             items = self.items[start:start + self.batch_size]
-            completions = self.engine.generate(
+            completions = self.sampler.generate(
                 state, [self.template.prompt_ids(item.prompt, item.history) for item in items],
                 max_new_tokens=self.max_new_tokens, stop_ids=self.template.stop_ids)
             judgements = self.scorer.judge([

@@ -1,4 +1,4 @@
-"""The training loop: one function for every engine, whose order of operations has reasons."""
+"""The training loop: one for every engine, whose order of operations has reasons."""
 
 import math
 import time
@@ -14,6 +14,7 @@ from workings.errors import TrainingFailed, first_line, is_out_of_memory
 from workings.record.manifest import REASONS
 from workings.record.metrics import padding_share
 from workings.training.background_writers import AsyncMetricsWriter
+from workings.training.observer import HeldOutObserver
 from workings.training.schedule import Schedule
 from workings.ways.parts.experience import Experience, PreparedBatch
 
@@ -60,18 +61,6 @@ class TakenStep:
         return math.isfinite(self.result.loss) and math.isfinite(self.result.grad_norm)
 
 
-class Observer(Protocol):
-    """Measures the model during training: evaluation loss, samples."""
-
-    def is_due(self, step: int) -> bool:
-        """Whether the model is measured after this step."""
-        ...
-
-    def evaluate(self, state: State, step: int) -> dict[str, Any]:
-        """Measurements as fields of that step's metrics line."""
-        ...
-
-
 class RunHooks(Protocol):
     """The run around the loop: its record, its display, its checkpoints, and requests to stop."""
 
@@ -97,18 +86,6 @@ class RunHooks(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoopParts:
-    """Everything that the loop works with."""
-
-    engine: Engine
-    experience: Experience
-    schedule: Schedule
-    observer: Observer | None
-    """None for a run without held-out data."""
-    hooks: RunHooks
-
-
-@dataclass(frozen=True, kw_only=True)
 class Outcome:
     """How the loop ended."""
 
@@ -120,13 +97,9 @@ class Outcome:
     """The library's message if memory ran out, else empty."""
 
 
-def train(parts: LoopParts, make_state: Callable[[], State], progress: Progress) -> Outcome:
+@dataclass(kw_only=True)
+class TrainingLoop:
     """Takes steps until the last one, a request to stop, a step that is not finite, or the end of the memory.
-
-    Args:
-        parts: engine, batches, schedule, observer and the run's hooks.
-        make_state: makes or restores the first state; memory may run out in it, too.
-        progress: progress of that state.
 
     The order within a step matters:
 
@@ -140,95 +113,95 @@ def train(parts: LoopParts, make_state: Callable[[], State], progress: Progress)
     A batch that follows from its position alone is made during the step before; nothing above depends on when. A
     step's line is written during the step after: before a checkpoint, and before the end, all lines are waited for.
     """
-    loop = _Loop(parts, progress)
-    try:
-        return loop.run(make_state)
-    # Going on would be of no use. The step that showed it is not counted: the last checkpoint is the last good state.
-    except TrainingFailed as error:
-        return Outcome(status="failed", state=None, progress=loop.progress, reason=str(error))
-    # XLA and PyTorch report a lack of memory as a RuntimeError, and much else as well.
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        message = first_line(error)
-    # Outside of the handler nothing holds the state any more: writing the end needs memory, too.
-    return Outcome(status="failed", state=None, progress=loop.progress, out_of_memory=message,
-                   reason=f"out of memory after step {loop.progress.step}")
 
-
-class _Loop:
-    """The loop with its progress. The state is only in the frames of its methods, so that it is freed with them."""
-
-    def __init__(self, parts: LoopParts, progress: Progress) -> None:
-        self.progress = progress
-        self._parts, self._hooks = parts, parts.hooks
-        # The whole run's, of which earlier attempts may have taken some.
-        self._steps = parts.schedule.steps
-        self._saved_step: int | None = None
+    engine: Engine
+    experience: Experience
+    schedule: Schedule
+    observer: HeldOutObserver | None
+    """None for a run without held-out data."""
+    hooks: RunHooks
+    progress: Progress
+    """Of the first state; later that of the last step."""
+    saved_step: int | None = None
+    """Step of the last checkpoint."""
 
     def run(self, make_state: Callable[[], State]) -> Outcome:
-        """Takes all steps; `train` explains their order."""
-        # One thread: lines are written in order, and a batch is made in between.
-        with _background_thread() as thread, AsyncMetricsWriter(self._hooks.write_metrics, thread) as lines:
-            if self.progress.step < self._steps:
-                # Before the state is made, which may read gigabytes: both go on at once.
-                self._parts.experience.prefetch(self.progress.position, thread)
-            state = make_state()
-            # Before the clock of the first step starts: this is no part of it.
-            self._parts.experience.prepare(state, self.progress.step)
-            while self.progress.step < self._steps:
-                if self._hooks.stop_requested():
-                    self._save(state, lines)
-                    return self._outcome("interrupted", state, REASONS["interrupted"])
-                # The old state is consumed: from here on nothing but the new one may be used.
-                state, taken = self._take_step(state, thread)
-                if not taken.is_finite:
-                    return self._outcome("failed", None, f"step {taken.step}: loss {taken.result.loss}, gradient norm "
-                                                         f"{taken.result.grad_norm}")
-                line = self._metrics_line(state, taken)
-                lines.add(line)
-                # Only now does the step count: where something above fails, `progress` does not have it.
-                self.progress = self.progress.after(taken)
-                if self._hooks.checkpoint_is_due(taken.step) or taken.step == self._steps:
-                    self._save(state, lines)
-                # Last, because callbacks of the caller run in it: whatever they raise, the step counts and its
-                # checkpoint is there.
-                self._hooks.step_done(line, self.progress)
-            return self._outcome("complete", state)
+        """Takes all steps; ``make_state`` makes or restores the first state, in which memory may run out, too."""
+        try:
+            # One thread: lines are written in order, and a batch is made in between.
+            with _background_thread() as thread, AsyncMetricsWriter(self.hooks.write_metrics, thread) as lines:
+                if self.progress.step < self.schedule.steps:
+                    # Before the state is made, which may read gigabytes: both go on at once.
+                    self.experience.prefetch(self.progress.position, thread)
+                state = make_state()
+                # Before the clock of the first step starts: this is no part of it.
+                self.experience.prepare(state, self.progress.step)
+                while self.progress.step < self.schedule.steps:
+                    if self.hooks.stop_requested():
+                        self._save(state, lines)
+                        return self._outcome("interrupted", state, REASONS["interrupted"])
+                    # The old state is consumed: from here on nothing but the new one may be used.
+                    state, taken = self._take_step(state, thread)
+                    if not taken.is_finite:
+                        return self._outcome("failed", None, f"step {taken.step}: loss {taken.result.loss}, gradient "
+                                                             f"norm {taken.result.grad_norm}")
+                    self._finish_step(state, taken, lines)
+                return self._outcome("complete", state)
+        # Going on would be of no use. The step that showed it does not count: the last checkpoint is the last good
+        # state.
+        except TrainingFailed as error:
+            return self._outcome("failed", None, str(error))
+        # XLA and PyTorch report a lack of memory as a RuntimeError, and much else as well.
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            return self._outcome("failed", None, f"out of memory after step {self.progress.step}", first_line(error))
+
+    def _finish_step(self, state: State, taken: TakenStep, lines: AsyncMetricsWriter) -> None:
+        """Writes and shows a step that was taken."""
+        line = self._metrics_line(state, taken)
+        lines.add(line)
+        # Only now does the step count: where something above fails, `progress` does not have it.
+        self.progress = self.progress.after(taken)
+        if self.hooks.checkpoint_is_due(taken.step) or taken.step == self.schedule.steps:
+            self._save(state, lines)
+        # Last, because callbacks of the caller run in it: whatever they raise, the step counts and its checkpoint is
+        # there.
+        self.hooks.step_done(line, self.progress)
 
     def _take_step(self, state: State, thread: Executor) -> tuple[State, TakenStep]:
         step = self.progress.step + 1
         # Waiting for the batch counts as time of the step; evaluation and saving do not.
         # A clock that no correction of the time of day moves.
         started = time.perf_counter()
-        prepared = self._parts.experience.next_batch(state, self.progress.position, step)
-        if step < self._steps:
+        prepared = self.experience.next_batch(state, self.progress.position, step)
+        if step < self.schedule.steps:
             # Before the step, which returns only when the device is done: the next batch is made meanwhile.
-            self._parts.experience.prefetch(prepared.after, thread)
-        learning_rate = self._parts.schedule.at(step)
-        state, result = self._parts.engine.step(state, prepared.batch, learning_rate)
+            self.experience.prefetch(prepared.after, thread)
+        learning_rate = self.schedule.at(step)
+        state, result = self.engine.step(state, prepared.batch, learning_rate)
         return state, TakenStep(step=step, prepared=prepared, learning_rate=learning_rate, result=result,
                                 seconds=time.perf_counter() - started)
 
     def _metrics_line(self, state: State, taken: TakenStep) -> dict[str, Any]:
-        line = _step_metrics(self._parts.engine, taken)
+        line = _step_metrics(self.engine, taken)
         # Before the observer: it raises where the run cannot be learning, and then neither evaluation nor line is
         # wanted.
-        line |= self._parts.experience.after_step(taken.step, taken.prepared, taken.result)
-        observer = self._parts.observer
-        if observer is not None and observer.is_due(taken.step):
-            line |= observer.evaluate(state, taken.step)
+        line |= self.experience.after_step(taken.step, taken.prepared, taken.result)
+        if self.observer is not None and self.observer.is_due(taken.step):
+            line |= self.observer.evaluate(state, taken.step)
         return line
 
     def _save(self, state: State, lines: AsyncMetricsWriter) -> None:
         # A checkpoint of this very step may be there already, and costs as much the second time.
-        if self._saved_step != self.progress.step:
+        if self.saved_step != self.progress.step:
             lines.wait()
-            self._hooks.save_checkpoint(state, self.progress)
-            self._saved_step = self.progress.step
+            self.hooks.save_checkpoint(state, self.progress)
+            self.saved_step = self.progress.step
 
-    def _outcome(self, status: Literal["complete", "interrupted", "failed"], state: State, reason: str = "") -> Outcome:
-        return Outcome(status=status, state=state, progress=self.progress, reason=reason)
+    def _outcome(self, status: Literal["complete", "interrupted", "failed"], state: State, reason: str = "",
+                 out_of_memory: str = "") -> Outcome:
+        return Outcome(status=status, state=state, progress=self.progress, reason=reason, out_of_memory=out_of_memory)
 
 
 @contextmanager

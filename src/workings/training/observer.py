@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workings.engines.base import Engine, State
+from workings.engines.base import Engine, Sampler, State
 from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
@@ -37,6 +37,8 @@ class HeldOutObserver:
     """
 
     engine: Engine
+    sampler: Engine | Sampler
+    """Writes the samples: often the engine itself."""
     batches: Sequence[Batch]
     questions: Sequence[Item]
     tokenizer: Tokenizer
@@ -73,7 +75,7 @@ class HeldOutObserver:
     def _log_samples(self, state: State, step: int) -> None:
         if not self.questions:
             return
-        completions = self.engine.generate(
+        completions = self.sampler.generate(
             state, [self.template.prompt_ids(item.prompt, item.history) for item in self.questions],
             max_new_tokens=self.max_new_tokens, stop_ids=self.template.stop_ids)
         for item, completion in zip(self.questions, completions, strict=True):

@@ -13,21 +13,26 @@ from urllib.parse import urlsplit
 from workings.errors import RequestError
 from workings.record.page_address import page_address
 from workings.reports.live.watching import Tracker, check_trackers
+from workings.training.listener import Callback, StepListener
 
 ALERT_SECONDS = 10.0
 """Seconds that the end of a run waits for the webhook's answer."""
 
 
-class RunListeners:
-    """Hands steps to trackers, and the end to them and to a webhook. A run that took no step starts no tracker."""
+class RunListeners(StepListener):
+    """Hands steps to a caller's functions and to trackers, and the end to trackers and a webhook.
 
-    def __init__(self, trackers: Sequence[str], notify: str, say: Callable[[str], None]) -> None:
+    A run that took no step starts no tracker.
+    """
+
+    def __init__(self, trackers: Sequence[str], notify: str, say: Callable[[str], None],
+                 callbacks: Sequence[Callback] = ()) -> None:
         """Raises `RequestError` for an unknown tracker, one that is not installed, or an invalid address."""
         # Here and not at the first step, so that a missing package stops nothing that has begun.
         check_trackers(trackers)
         if notify:
             check_address(notify)
-        self._names, self._notify, self._say = trackers, notify, say
+        self._names, self._notify, self._say, self._callbacks = trackers, notify, say, callbacks
         self._trackers: list[Tracker] = []
         self._first: dict[str, Any] = {}
         self._run = Path()
@@ -43,13 +48,16 @@ class RunListeners:
         if link := page_address(self._run):
             self._say(f"page       {link}")
 
-    def step(self, line: Mapping[str, Any]) -> None:
-        """Hand over a step's line; it is not waited for."""
+    def step(self, line: Mapping[str, Any]) -> bool:
+        """Hands over a step's line; trackers are not waited for. False if a function asked for a stop."""
+        # Copies: the line itself goes into the record. `is`: a function that returns nothing asks for nothing.
+        answers = [callback(dict(line)) for callback in self._callbacks]
         # Not before: no one wants a run in a tracker whose plan does not fit.
         if len(self._trackers) < len(self._names):
             self._trackers = [Tracker(name, self._first, self._say) for name in self._names]
         for tracker in self._trackers:
             tracker.step(line)
+        return not any(answer is False for answer in answers)
 
     def __enter__(self) -> "RunListeners":
         return self

@@ -10,14 +10,14 @@ from workings.config.load import LoadedRecipe, RecipeLike, load_recipe
 from workings.config.overrides import Overrides
 from workings.errors import RequestError
 from workings.reports.live.listeners import RunListeners
-from workings.runs.attempt import Callback
 from workings.runs.create_or_resume import load_to_resume, run_directory
 from workings.runs.python_api.keyword_recipe import Keywords, keyword_recipe, refuse_unknown
 from workings.runs.python_api.python_rewards import Reward
 from workings.runs.python_api.python_rows import Rows
 from workings.runs.python_api.run_object import Run
 from workings.runs.smoke import Smoke
-from workings.runs.train_and_evaluate import train_with_listeners
+from workings.runs.train_and_evaluate import train_and_evaluate
+from workings.training.listener import Callback
 
 
 def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overrides: Overrides = (), *,
@@ -68,14 +68,13 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
         DoesNotFit: the step needs more memory than there is; the message names the nearest plan that fits.
     """
     refuse_unknown(unknown)
-    listeners = RunListeners([track] if isinstance(track, str) else track, notify, _say)
+    listeners = RunListeners([track] if isinstance(track, str) else track, notify, _say, callbacks)
     small = smoke if isinstance(smoke, Smoke) else Smoke() if smoke else None
 
     def run(loaded: LoadedRecipe) -> Run:
         name = loaded.recipe.name + "-smoke" * (small is not None)
         path = Path(out) if out is not None else run_directory(name, resume=resume)
-        result = train_with_listeners(loaded, path, listeners, resume=resume, smoke=small, force=force,
-                                      callbacks=callbacks)
+        result = train_and_evaluate(loaded, path, resume=resume, smoke=small, force=force, listeners=listeners)
         return Run(path=path, result=result)
 
     if recipe is not None:

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 
 from workings.data.batches import Position
-from workings.engines.base import Completion, LikelihoodEngine, SamplingEngine, State, StepResult
+from workings.engines.base import Completion, LikelihoodEngine, Sampler, State, StepResult
 from workings.errors import RequestError
 from workings.models.batch import Batch
 from workings.models.tokenizer import Tokenizer
@@ -34,11 +34,6 @@ from workings.ways.parts.rollout_way import RolloutWay
 from workings.ways.parts.stall_detector import StallDetector
 
 
-@runtime_checkable
-class RolloutEngine(SamplingEngine, LikelihoodEngine, Protocol):
-    """An engine that samples completions and computes log probabilities."""
-
-
 class Rewarder(Protocol):
     """Gives completions their rewards."""
 
@@ -56,7 +51,10 @@ class Rewarder(Protocol):
 class RolloutSampler:
     """Samples rollouts: a pure function of weights, step and position."""
 
-    engine: RolloutEngine
+    sampler: Sampler
+    """Writes the completions: the engine itself, or a program beside it."""
+    engine: LikelihoodEngine
+    """Computes log probabilities with the weights that are trained."""
     prompts: PromptSet
     algorithm: RolloutWay
     shape: RolloutShape
@@ -124,7 +122,7 @@ class RolloutSampler:
                  for turn in turns for number in range(size)]
         # Copies of a prompt are neighbors, so that an engine reads it once.
         prompts = [turn.prompt for turn in turns for _ in range(size)]
-        completions = self.engine.sample(
+        completions = self.sampler.sample(
             state, [prompt.tokens for prompt in prompts], max_new_tokens=self.algorithm.max_new_tokens,
             stop_ids=self.stop_ids, temperature=self.algorithm.sampling_temperature, seeds=seeds)
         values, rewards = self._rewards(prompts, completions)

@@ -12,6 +12,7 @@ from workings.config.load import LoadedRecipe
 from workings.config.rewards import FileReward
 from workings.data.rows import prompt_digest
 from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State
+from workings.engines.sampler import sampler_of
 from workings.errors import RequestError
 from workings.inputs.resolve import ResolvedRun
 from workings.models.batch import Batch, BatchShape
@@ -24,7 +25,7 @@ from workings.rollouts.rollout import Rollout, RolloutShape
 from workings.scoring.items import Item
 from workings.scoring.rewards import RewardProcess, RewardSettings
 from workings.ways.parts.experience import Experience
-from workings.ways.parts.rollout_experience import Rewarder, RolloutEngine, RolloutExperience, RolloutSampler
+from workings.ways.parts.rollout_experience import Rewarder, RolloutExperience, RolloutSampler
 from workings.ways.parts.rollout_way import RolloutWay, rollout_way
 from workings.ways.parts.stall_detector import StallDetector
 from workings.ways.parts.teacher import LogProbFunction, Teacher
@@ -163,7 +164,7 @@ class PromptData:
 
     def check(self, engine: Engine) -> None:
         """Raises `RequestError` if the engine cannot sample, switch adapters off, or open the teacher."""
-        if not isinstance(engine, RolloutEngine):
+        if not isinstance(engine, LikelihoodEngine) or sampler_of(self.resolved.recipe, engine) is None:
             raise RequestError(f"algorithm.name: {self.resolved.recipe.algorithm.name} with engine {engine.name}",
                                "an engine that samples completions", "engine=jax")
         if self._reference_is_below_adapters and not isinstance(engine, AdapterEngine):
@@ -192,12 +193,14 @@ class PromptData:
             teacher: log probabilities under the teacher; None without one.
         """
         self.check(engine)
-        assert isinstance(engine, RolloutEngine)  # `check` has refused others
-        return RolloutSampler(engine=engine, prompts=self.prompts, algorithm=self.algorithm, shape=self.shape,
-                       rewarder=None if self.rewards is None else rewarder, reward_settings=self.rewards,
-                       tokenizer=self.resolved.tokenizer,
-                       stop_ids=self.resolved.template.stop_ids, seed=self.prompts.seed,
-                       reference=self._first_model(engine) if teacher is None else lambda state, batch: teacher(batch))
+        sampler = sampler_of(self.resolved.recipe, engine)
+        assert isinstance(engine, LikelihoodEngine)  # `check` has refused others
+        assert sampler is not None  # likewise
+        return RolloutSampler(
+            sampler=sampler, engine=engine, prompts=self.prompts, algorithm=self.algorithm, shape=self.shape,
+            rewarder=None if self.rewards is None else rewarder, reward_settings=self.rewards,
+            tokenizer=self.resolved.tokenizer, stop_ids=self.resolved.template.stop_ids, seed=self.prompts.seed,
+            reference=self._first_model(engine) if teacher is None else lambda state, batch: teacher(batch))
 
     def _first_model(self, engine: Engine) -> Callable[[State, Batch], np.ndarray] | None:
         """Log probabilities under the model before training; None if the recipe has no such reference."""

@@ -1,0 +1,19 @@
+"""What is told of a run while it goes on."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Callback = Callable[[Mapping[str, Any]], bool | None]
+"""Called with a step's metrics when the step is done; `False` asks for a stop."""
+
+
+class StepListener:
+    """Is told that a run begins, and of every step, by process 0 alone. This one does nothing."""
+
+    def accepted(self) -> None:
+        """Called once, when nothing of the request can be refused any more and the run begins."""
+
+    def step(self, line: Mapping[str, Any]) -> bool:
+        """Called with a step's metrics when the step is done; False asks for a stop."""
+        del line
+        return True
