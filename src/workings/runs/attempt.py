@@ -34,6 +34,7 @@ from workings.record.layout import (
 )
 from workings.record.memory_use import excess_sentence, memory_sentence
 from workings.record.progress import slow_operation
+from workings.record.step_listener import StepListener
 from workings.record.storage import storage
 from workings.runs.create_or_resume import Start, create_run, progress_facts, resume_run
 from workings.runs.doctor import Examination
@@ -48,7 +49,6 @@ from workings.training.background_writers import MachineLog
 from workings.training.display import Display
 from workings.training.held_out_items import HeldOutItems
 from workings.training.learned_nothing import learned_nothing
-from workings.training.listener import StepListener
 from workings.training.loop import Outcome, Progress, TrainingLoop
 from workings.training.observer import HeldOutObserver, LoggedSample
 from workings.training.stopping import StopRequest

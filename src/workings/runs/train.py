@@ -29,6 +29,7 @@ from workings.record.layout import (
 from workings.record.manifest import CONVERTED_FROM, DRAWN_FROM, LEFT_ASIDE, UNVERIFIED_MODEL
 from workings.record.progress import slow_operation
 from workings.record.recovery import sealed_to_resume
+from workings.record.step_listener import StepListener
 from workings.record.writer import refuse_taken
 from workings.runs.attempt import Attempt
 from workings.runs.create_or_resume import has_checkpoint, same_request
@@ -40,7 +41,6 @@ from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.train_result import LoopSettings, TrainResult, first_and_last_reward
 from workings.training.learned_nothing import learned_nothing
-from workings.training.listener import StepListener
 from workings.training.stopping import StopRequest
 from workings.ways.parts.find_teacher import refuse_processes
 

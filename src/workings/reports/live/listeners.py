@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 from workings.errors import RequestError
 from workings.record.page_address import page_address
+from workings.record.step_listener import Callback, StepListener
 from workings.reports.live.watching import Tracker, check_trackers
-from workings.training.listener import Callback, StepListener
 
 ALERT_SECONDS = 10.0
 """Seconds that the end of a run waits for the webhook's answer."""

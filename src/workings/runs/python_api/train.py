@@ -9,6 +9,7 @@ from typing import Any, Literal
 from workings.config.load import LoadedRecipe, RecipeLike, load_recipe
 from workings.config.overrides import Overrides
 from workings.errors import RequestError
+from workings.record.step_listener import Callback
 from workings.reports.live.listeners import RunListeners
 from workings.runs.create_or_resume import load_to_resume, run_directory
 from workings.runs.python_api.keyword_recipe import Keywords, keyword_recipe, refuse_unknown
@@ -17,7 +18,6 @@ from workings.runs.python_api.python_rows import Rows
 from workings.runs.python_api.run_object import Run
 from workings.runs.smoke import Smoke
 from workings.runs.train_and_evaluate import train_and_evaluate
-from workings.training.listener import Callback
 
 
 def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overrides: Overrides = (), *,
