@@ -11,7 +11,7 @@ import numpy as np
 from proof.chip.model import FROZEN, METHODS, Configuration
 from proof.chip.part import Absent, Chip, Part
 from workings.config.training import MeshConfig, PrecisionConfig
-from workings.engines.base import EngineRequest, GenerationShape, SamplingEngine
+from workings.engines.base import EngineRequest, GenerationShape, Sampler
 from workings.engines.registry import find_engine, find_planning_engine
 from workings.errors import RequestError
 from workings.hardware.catalog import targets
@@ -58,7 +58,7 @@ def compare_graphs(chip: Chip) -> dict[str, Any]:
         engine = find_engine("torch").engine.open(EngineRequest(
             shape=tiny_shape(family), device=chip.platform, precision=PrecisionConfig(compute=compute),
             mesh=MeshConfig(fsdp=1, tp=1), method=METHODS[method]))
-        assert isinstance(engine, SamplingEngine)
+        assert isinstance(engine, Sampler)
         try:
             state = engine.init(0, trainable=False)
         except RequestError as refused:  # a family that the version of transformers here does not have
@@ -89,7 +89,7 @@ def compare_memory(row: str, chip: Chip) -> dict[str, Any]:
     target = next((target for target in targets().values() if target.kind == chip.kind), None)
     if target is None or planner is None:
         raise Absent(f"no target of the kind {chip.kind!r} to plan for")
-    assert isinstance(engine, SamplingEngine)
+    assert isinstance(engine, Sampler)
     predicted = planner.inspect_for(asked.request(chip), {"drawing": size}, target)["drawing"]
     expected = predicted.peak_bytes - sum(predicted.breakdown[name] for name in predicted.assumed)
     state = engine.init(0)
@@ -111,7 +111,7 @@ def measure_speed(row: str, chip: Chip) -> dict[str, Any]:
     opened = asked.open(engine, chip)
     state = opened.init(0, trainable=False)
     drawn = np.random.default_rng(0).integers(1, asked.model(chip).vocab_size, size=(prompts, length)).tolist()
-    if kind == "drawn" and not isinstance(opened, SamplingEngine):
+    if kind == "drawn" and not isinstance(opened, Sampler):
         raise Absent(f"engine {engine} draws nothing")
     seconds, written = [], 0
     for _ in range(2):

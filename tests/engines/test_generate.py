@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import chisquare
 
 from tests.engines.tiny import request, tiny_shape
-from workings.engines.base import Completion, SamplingEngine, StreamingEngine
+from workings.engines.base import Completion, Sampler, StreamingEngine
 from workings.engines.jax import cache
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.generate import bucket, prompt_batches
@@ -135,7 +135,7 @@ def test_finish_reasons_of_drawn_completions(engine: JaxEngine, state: dict) -> 
 
 
 def test_what_cannot_be_drawn_is_refused(engine: JaxEngine, state: dict) -> None:
-    assert isinstance(engine, SamplingEngine)
+    assert isinstance(engine, Sampler)
     for temperature, seeds, said in ((0.0, [1], "above 0"), (1.0, [], "one per prompt"), (1.0, [2 ** 32], "below 2")):
         with pytest.raises(RequestError, match=said):
             engine.sample(state, [[1]], max_new_tokens=2, stop_ids=[], temperature=temperature, seeds=seeds)

@@ -10,7 +10,7 @@ import transformers
 from tests.engines.tiny import random_batch, request, tiny_shape
 from tests.engines.torch_oracle import our_logits, roughened
 from workings.config.training import AdamW8bitConfig, AdamWConfig, MemoryConfig, PrecisionConfig
-from workings.engines.base import ReportingEngine, SamplingEngine, StreamingEngine
+from workings.engines.base import ReportingEngine, Sampler, StreamingEngine
 from workings.engines.torch import attention
 from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.engine import TorchEngine
@@ -168,7 +168,7 @@ def test_generation_stops_keeps_order_and_drawing_depends_on_the_own_seed() -> N
     assert isinstance(engine, StreamingEngine)
     assert engine.stream(state, prompts[4], max_new_tokens=5, stop_ids=[stop], tell=told.append) == stopped[4]
     assert told == stopped[4].tokens
-    assert isinstance(engine, SamplingEngine)
+    assert isinstance(engine, Sampler)
     options = {"max_new_tokens": 5, "stop_ids": [], "temperature": 1.5}
     drawn = engine.sample(state, prompts, seeds=range(6), **options)
     assert drawn[3:4] == engine.sample(state, prompts[3:4], seeds=[3], **options)

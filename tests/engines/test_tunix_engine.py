@@ -11,7 +11,7 @@ import pytest
 from tests.engines.tiny import PROMPTS, plain_batch, request, tiny_shape
 from workings.config.method import LoraConfig
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
-from workings.engines.base import SamplingEngine
+from workings.engines.base import Sampler
 from workings.engines.jax.engine import JaxEngine
 from workings.errors import RequestError
 
@@ -41,7 +41,7 @@ def test_twenty_steps_a_checkpoint_and_an_answer_are_those_of_the_jax_engine(tmp
     asked: dict[str, Any] = {"max_new_tokens": 8, "stop_ids": [stop]}
     answers = theirs.generate(their_state, PROMPTS, **asked)  # Tunix does not say which token ended an answer
     assert answers == [replace(each, stop_token=None) for each in ours.generate(state, PROMPTS, **asked)]
-    assert not isinstance(theirs, SamplingEngine)
+    assert not isinstance(theirs, Sampler)
 
     theirs.save(their_state, tmp_path)
     batch = plain_batch(ASKED.shape, 7)

@@ -12,7 +12,7 @@ from workings.data.rows import Row
 from workings.engines.base import Completion, LikelihoodEngine, StreamingEngine
 from workings.engines.session import ModelSession
 from workings.errors import RequestError
-from workings.evaluation.generate import sample_seed, sampling_engine
+from workings.evaluation.generate import sample_seed, that_samples
 from workings.serving.requests import ChatRequest, TextRequest
 
 LENGTH_STEP = 128
@@ -69,11 +69,12 @@ class Answerer:
                     for prompt, completion in zip(asked, completions, strict=True)]
 
     def _complete(self, prompts: Sequence[list[int]], request: ChatRequest | TextRequest) -> Sequence[Completion]:
-        engine, state, stop_ids = self._session.engine, self._session.state, self._session.template.stop_ids
+        sampler, state = self._session.sampler or self._session.engine, self._session.state
+        stop_ids = self._session.template.stop_ids
         if request.temperature == 0:
-            return engine.generate(state, prompts, max_new_tokens=request.longest, stop_ids=stop_ids)
+            return sampler.generate(state, prompts, max_new_tokens=request.longest, stop_ids=stop_ids)
         seed = secrets.randbelow(2**32) if request.seed is None else request.seed
-        return sampling_engine(engine, request.temperature).sample(
+        return that_samples(sampler, request.temperature).sample(
             state, prompts, max_new_tokens=request.longest, stop_ids=stop_ids, temperature=request.temperature,
             seeds=[sample_seed(seed, "request", index) for index in range(len(prompts))])
 
