@@ -57,7 +57,7 @@ def test_scoring_that_takes_too_long(run: Path, monkeypatch) -> None:
     found = verify(run)
     scores = {one.id: one for one in found.checks}["recompute.scores"]
     assert (scores.verdict, found.level) == ("not_checked", 1)
-    assert "longer than the 0 s that it may take for a record; WORKINGS_VERIFY_SECONDS=" in scores.text
+    assert "more than 0 s of processor time and 0.02 s for each completion; WORKINGS_VERIFY_SECONDS=" in scores.text
 
     monkeypatch.setattr(limits.ScoringTime, "reason_over", property(lambda clock: "enough" if clock.seconds else ""))
     scores = {one.id: one for one in verify(run).checks}["recompute.scores"]

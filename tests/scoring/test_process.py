@@ -33,6 +33,30 @@ def test_a_process_that_died_between_two_requests_is_replaced() -> None:
             assert scoring.judge([(ITEM, "#### 2", False)])[0].score == 1
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say how long another process computed")
+def test_a_busy_machine_changes_no_judgement(tmp_path: Path) -> None:
+    """Four processes share one processor, so that what computes for 0.6 s takes longer than a second of the clock."""
+    (tmp_path / "slow.py").write_text("import time\ndef score(answer, item):\n    begun = time.process_time()\n"
+                                      "    while time.process_time() - begun < 0.6: pass\n    return 1.0\n")
+    (tmp_path / "waits.py").write_text("import time\ndef score(answer, item):\n    time.sleep(10 ** 6)\n")
+    processors = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(processors)})
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3)]
+    try:
+        with ScoringProcess(ScoringSettings(scorer=f"{tmp_path / 'slow.py'}:score", item_seconds=1)) as scoring:
+            begun = time.monotonic()
+            assert scoring.judge([(ITEM, "#### 2", False)])[0].score == 1
+            assert time.monotonic() - begun > 1
+            assert 0.6 < scoring.processor_seconds < time.monotonic() - begun + 5
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+        os.sched_setaffinity(0, processors)
+    with ScoringProcess(ScoringSettings(scorer=f"{tmp_path / 'waits.py'}:score", item_seconds=0.2)) as scoring:
+        assert scoring.judge([(ITEM, "#### 2", False)])[0].error == "time limit: not scored within 0.2 s"
+
+
 def test_nothing_is_printed_where_the_parent_ended_first() -> None:
     """As after Ctrl-C while answers are scored: a traceback of the child would follow the parent's last sentence."""
     unread, answers = os.pipe()

@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from workings.errors import RequestError
+from workings.scoring.child_time import is_computing, processor_seconds
 from workings.scoring.items import Item
 from workings.scoring.judge import Judgement, judgement_from_json
 from workings.scoring.settings import ScoringSettings
@@ -63,6 +64,12 @@ class Worker:
         self._answers: queue.Queue[bytes] = queue.Queue(MAX_QUEUED_CHUNKS)
         self._rest, self._tag = bytearray(), ""
         self._cancelled = False
+        self._ended_seconds = 0.0
+
+    @property
+    def processor_seconds(self) -> float:
+        """Processor seconds of all children so far; 0 where the system does not say."""
+        return self._ended_seconds + ((processor_seconds(self.child.pid) or 0.0) if self.child else 0.0)
 
     def __enter__(self) -> Self:
         # At once: a scorer that cannot be loaded is to be known before the first completion has cost anything.
@@ -124,19 +131,28 @@ class Worker:
     def _next(self, seconds: float) -> list[dict[str, Any]]:
         """The next answers of the process, at least one.
 
+        A process that computes has ``seconds`` of processor time, so that a busy machine changes no result; one that
+        waits has as much time of the clock.
+
         Raises:
             TimeoutError: none came in time.
             EOFError: the process ended.
             UnexpectedOutput: a line is not one of the child's own; nothing that comes after it can be trusted.
         """
-        deadline = time.monotonic() + seconds
+        process_id = self.child.pid if self.child else 0
+        begun, deadline = processor_seconds(process_id), time.monotonic() + seconds
         # Only what is new is looked through: a long answer comes in many pieces.
         piece = bytes(self._rest)
         while b"\n" not in piece:
             try:
                 piece = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
-                raise TimeoutError from None
+                used = processor_seconds(process_id)
+                left = 0.0 if begun is None or used is None else seconds - (used - begun)
+                if left <= 0 or not is_computing(process_id):
+                    raise TimeoutError from None
+                deadline, piece = time.monotonic() + left, b""
+                continue
             if not piece:
                 raise EOFError
             self._rest += piece
@@ -159,6 +175,7 @@ class Worker:
         child, self.child = self.child, None
         if child is None:
             return
+        self._ended_seconds += processor_seconds(child.pid) or 0.0
         child.kill()
         # Without it the killed child would stay in the process table.
         child.wait()

@@ -320,7 +320,7 @@ def _scored_again(unit: Unit, process: "ScoringProcess", scoring: _Scoring) -> t
         if reason := unit.tree.scoring.reason_over:
             return problems, start, limited, reason
         chunk = rows[start:start + CHUNK_COMPLETIONS]
-        with unit.tree.scoring.measured():
+        with unit.tree.scoring.measured(process, len(chunk)):
             judgements = process.judge([(by_id[str(row["id"])], row["completion"], row.get("truncated") is True)
                                         for row in chunk])
         if _judge_of(unit) is not None:

@@ -212,7 +212,7 @@ def _reward_again(result: _Recomputed, process: "RewardProcess", template: "Chat
         if result.stopped_because:
             return
         part = drawn[start:start + CHUNK_COMPLETIONS]
-        with clock.measured():
+        with clock.measured(process, len(part)):
             # The record's own vocabulary may make pages of one token, and texts are there four times while they are
             # sent.
             used = Counter[int]()
