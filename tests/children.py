@@ -110,6 +110,8 @@ def become(arguments: list[str], cwd: str, environment: dict[str, str], streams:
         os.close(stream)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 - `multiprocessing` has closed the one there was
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for name in ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1"):  # whatever the shell gave to the suite
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
     os.chdir(cwd)
     # Set by imports of JAX and PyTorch: without it an absent TPU is looked for in the network for minutes.
     by_import = {name: value for name, value in os.environ.items() if name.startswith(("TPU_", "KMP_"))}
