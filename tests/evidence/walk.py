@@ -177,6 +177,9 @@ def _put(value: Any, place: Place) -> None:
 class ScoringHere:
     """The scoring process's work done in this one: the walk scores a record many times, and trusts its texts."""
 
+    processor_seconds = 0.0
+    """Of children: there is none."""
+
     def __init__(self, settings: Any) -> None:
         self.settings, self.scorer = settings, load_scorer(settings.scorer)
 
