@@ -10,7 +10,7 @@ from workings.data import order
 from workings.data.order import PACKINGS, best_fit, epoch_order, first_fit, order_keys
 
 Fit = Callable[[list[int], int], list[list[int]]]
-PAGE = Path(__file__).parents[2] / "docs" / "data-order.md"
+PAGE = Path(__file__).parents[2] / "docs" / "format.md"
 
 
 def _table(width: int, *headings: str) -> list[list[str]]:
