@@ -51,7 +51,10 @@ def write_modelfile(file: Path, weights: str, template: ChatTemplate, stop: Stop
 def _fixed_texts(template: ChatTemplate) -> _Turns | None:
     """What a template writes around turns; None if that depends on the turns themselves."""
     once = template.prompt_text(_USER)
-    twice = template.prompt_text(_MORE, [("user", _USER), ("assistant", _ANSWER)])
+    try:
+        twice = template.prompt_text(_MORE, [("user", _USER), ("assistant", _ANSWER)])
+    except RequestError:  # it drops or changes earlier turns
+        return None
     first, _, answer = once.partition(_USER)
     between = twice.removeprefix(once + _ANSWER).partition(_MORE)[0]
     if twice != f"{once}{_ANSWER}{between}{_MORE}{answer}":

@@ -13,7 +13,7 @@ LOOKS, PAUSE_SECONDS = 10, 0.02
 
 def processor_seconds(process_id: int) -> float | None:
     """Processor seconds of a process and all its threads so far; None where the system does not say."""
-    fields = _fields(Path(f"/proc/{process_id}/stat"))
+    fields = _fields(Path(f"/proc/{process_id}/stat")) if hasattr(os, "sysconf") else []
     # The 14th and 15th field: ticks in user and in kernel mode.
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else None
 
