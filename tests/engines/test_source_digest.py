@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from workings.engines.source_digest import source_digest
-from workings.hardware.catalog import find_target
 
 CODE = 'LIMIT = 4\n\n\ndef double(number: int) -> int:\n    return 2 * number\n'
 
@@ -58,14 +57,10 @@ def test_a_file_has_its_name_in_the_digest(tmp_path, monkeypatch):
     assert source_digest("measured") != first
 
 
-@pytest.mark.parametrize("of_modules", [
-    pytest.param(lambda: source_digest(beside="measured"), id="of a package beside, no folder below counts"),
-    pytest.param(lambda: source_digest("measured", without="inner"), id="a folder is left out by its name"),
-])
-def test_a_folder_that_does_not_count(of_modules, tmp_path, monkeypatch):
+def test_of_a_package_next_to_it_no_folder_below_counts(tmp_path, monkeypatch):
     def digest() -> str:
         source_digest.cache_clear()
-        return of_modules()
+        return source_digest(beside="measured")
 
     digest_of(CODE, tmp_path, monkeypatch)
     first = digest()
@@ -73,11 +68,3 @@ def test_a_folder_that_does_not_count(of_modules, tmp_path, monkeypatch):
     assert digest() == first
     (tmp_path / "measured" / "shared.py").write_text(CODE)
     assert digest() != first
-
-
-def test_what_only_a_cpu_computes_leaves_plans_for_accelerators_valid():
-    jax_engine = pytest.importorskip("workings.engines.jax.planning").JaxPlanning
-    of_cpu, of_tpu = (jax_engine.inspection_key(find_target(name))["engine"] for name in ("cpu", "v5e-8"))
-    everything = source_digest("workings.engines.jax", "workings.models", "workings.objectives",
-                               beside="workings.engines")
-    assert of_cpu == everything != of_tpu
