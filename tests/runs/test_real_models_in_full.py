@@ -38,7 +38,6 @@ data: {{traces: rows.jsonl, template: tokenizer, reasoning: hashes, max_length: 
 batch: {{micro_batch: 4, accumulation: 2}}
 training: {{steps: 2, learning_rate: 1e-3, schedule: constant}}
 optimizer: {{name: adamw}}
-evaluation: {{every_steps: 1000}}
 """
 REWARDS = "rewards: [{scorer: length}, {scorer: answer}]\n"
 TEACHER = f'teacher: "{SMOLLM2}", teacher_precision: fp32'

@@ -199,7 +199,7 @@ def test_a_run_says_everywhere_that_nothing_was_proven(folder: Path, tmp_path: P
     page = write_report(tmp_path / "page.html", [run]).read_text()
     assert "is not verified by this project" in page
     sealed = RunRecord.open(run)
-    assert said in model_card("card.md", "runs/straight", sealed.manifest, sealed.root, {}).text
+    assert said in model_card("runs/straight", sealed.manifest, sealed.root, {})
     planned = plan(str(folder / "recipe.yaml"), "t4", [word for word in WORDS if not word.startswith("device")])
     assert said in planned.reasons
     assert planned.verdict.source == "traced"
