@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from workings.engines.session import ModelSession
-from workings.serving.server import listen, make_server
+from workings.serving.server import make_server
+from workings.ui.loopback import listen
 
 TOKEN = "a-token"
 

@@ -14,8 +14,8 @@ from openai import OpenAI
 from tests.serving.serving_helpers import TOKEN, served
 from workings.errors import RequestError
 from workings.scoring.judge_endpoint import KEY, Endpoint
-from workings.serving.server import listen
 from workings.testing import adding_model
+from workings.ui.loopback import listen
 
 QUESTION = {"model": "adder", "messages": [{"role": "user", "content": "What is 1+7?"}], "temperature": 0}
 SUM = "<reasoning>1+7=8</reasoning><answer>8</answer>"

@@ -41,7 +41,8 @@ def serve_command(
     serve it with vLLM.
     """
     try:
-        from workings.serving.server import HOST, listen, make_server
+        from workings.serving.server import make_server
+        from workings.ui.loopback import HOST, listen
     # A web server is an extra, so that training machines need none.
     except ModuleNotFoundError as error:
         raise RequestError(f"workings serve needs {error.name}, which is not installed", "the libraries of the page",

@@ -3,7 +3,6 @@
 import hmac
 import json
 import secrets
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -19,8 +18,7 @@ from workings.engines.session import ModelSession
 from workings.errors import RequestError, WorkingsError
 from workings.serving.answering import Answer, Answerer
 from workings.serving.requests import ChatRequest, TextRequest
-
-HOST = "127.0.0.1"
+from workings.ui.loopback import HOST
 
 
 def make_app(session: ModelSession, name: str, *, token: str) -> FastAPI:
@@ -166,19 +164,6 @@ def events(answerer: Answerer, request: ChatRequest | TextRequest, head: dict[st
 def event(value: dict[str, Any]) -> str:
     """One server-sent event."""
     return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
-
-
-def listen(port: int) -> socket.socket:
-    """A socket that listens on this machine only; port 0 takes a free one. Raises `RequestError`: it is taken."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((HOST, port))
-    except OSError as error:
-        listener.close()
-        raise RequestError(f"another program listens on port {port}", "a free port", "--port 0") from error
-    listener.listen(128)
-    return listener
 
 
 def make_server(session: ModelSession, name: str, *, token: str) -> uvicorn.Server:

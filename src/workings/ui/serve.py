@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import socket
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
@@ -10,12 +9,10 @@ from types import FrameType
 
 import uvicorn
 
-from workings.errors import RequestError
 from workings.record.page_address import open_page
 from workings.ui.app import make_app
+from workings.ui.loopback import HOST, listen
 from workings.ui.site import page_directory
-
-HOST = "127.0.0.1"
 
 
 class PageServer(uvicorn.Server):
@@ -53,14 +50,7 @@ def serve(root: Path, port: int, *, open_browser: bool, say: Callable[[str], Non
     Raises:
         RequestError: something else listens on the port.
     """
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # Without it the port stays taken for about a minute after the page was stopped.
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((HOST, port))
-    except OSError as error:
-        raise RequestError(f"--port {port}, on which something listens already", "a free port", "--port 0") from error
-    listener.listen(128)  # before the link is out: anyone who is quicker than the server waits instead of being refused
+    listener = listen(port)  # before the link is out: anyone who is quicker than the server waits
     # With port 0 the system has chosen one, and the guard has to know it: `Host` names it.
     port = listener.getsockname()[1]
     token = kept_token(root, new=new_token)
