@@ -122,18 +122,10 @@ STARTS_CHILDREN = {"run_python", "start_forked"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that uses a fixture that starts processes is marked so; where lines are counted, some tests are not."""
-    functions = set[str]()
+    """A test that uses a fixture that starts processes is marked so."""
     for item in items:
         if STARTS_CHILDREN & set(getattr(item, "fixturenames", ())):
             item.add_marker("children")
-        # Counting lines takes a third of the tests' time again, and the first case of each quick test reaches more of
-        # them than are asked for.
-        function, marks = item.nodeid.partition("[")[0], {mark.name for mark in item.iter_markers()}
-        if {"slow", "children"} & marks or function in functions:
-            item.add_marker("no_cover")
-        if "full" not in marks:  # which is left out after this
-            functions.add(function)
     # What is imported stays; looking through it for unreachable cycles takes a thirteenth of the tests' time.
     gc.freeze()
 
@@ -188,10 +180,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="session")
 def child_environment() -> Callable[..., dict[str, str]]:
-    """Environment for a child process: the clean one, plus ``changes``, plus as many fake CPU devices as asked for.
-
-    Coverage's own variables stay in it, so that children are counted.
-    """
+    """Environment for a child process: the clean one, plus ``changes``, plus as many fake CPU devices as asked for."""
     def make(*, devices: int = 1, **changes: str) -> dict[str, str]:
         environment = _clean(os.environ)
         if devices > 1:

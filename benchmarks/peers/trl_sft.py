@@ -14,7 +14,7 @@ STARTED = time.time()
 ON_CPU = prepare()
 
 import datasets  # noqa: E402
-import tokenizers  # noqa: E402
+import peft  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
 import trl  # noqa: E402
@@ -63,9 +63,8 @@ def main(folder: Path, settings: dict[str, object]) -> None:
     """Train and report."""
     meter = Meter(STARTED)
     rows = datasets.Dataset.from_list(read_rows(folder, "warm") + read_rows(folder, settings["order"]))
-    backend = tokenizers.Tokenizer.from_file(str(folder / "weights" / "tokenizer.json"))
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend, **{f"{name}_token": f"<{name}>" for name in ("pad", "eos", "bos")})
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "weights")
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     warm, steps = settings["warm"], settings["steps"]
     config = trl.SFTConfig(
         output_dir=str(folder / "trl"), per_device_train_batch_size=settings["rows"], max_steps=warm + steps,
@@ -74,8 +73,10 @@ def main(folder: Path, settings: dict[str, object]) -> None:
         max_length=settings["max_length"], **settings["options"])
     model = transformers.AutoModelForCausalLM.from_pretrained(folder / "weights", dtype=torch.float32)
     clock = Clock(meter, warm)
+    rank = settings.get("lora_rank", 0)
+    adapters = peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear") if rank else None
     trainer = trl.SFTTrainer(model=model, args=config, train_dataset=rows, processing_class=tokenizer,
-                             callbacks=[clock])
+                             peft_config=adapters, callbacks=[clock])
     collate = trainer.data_collator
 
     def counted(examples: list[dict[str, object]]) -> dict[str, torch.Tensor]:
@@ -93,7 +94,7 @@ def main(folder: Path, settings: dict[str, object]) -> None:
     if not ON_CPU:
         meter.more["device_peak_bytes"] = torch.cuda.max_memory_reserved()
     meter.report({name: module.__version__ for name, module in
-                  (("trl", trl), ("transformers", transformers), ("torch", torch))})
+                  (("trl", trl), ("peft", peft), ("transformers", transformers), ("torch", torch))})
 
 
 if __name__ == "__main__":

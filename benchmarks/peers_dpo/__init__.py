@@ -1,1 +1,0 @@
-"""Learning from preference pairs beside TRL."""
