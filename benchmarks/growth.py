@@ -29,7 +29,7 @@ from tools.other_load import Load
 from tools.result_file import ROOT, load_average, measured, write_result
 from workings.config.data import DataConfig
 from workings.data.batches import Batches, Position
-from workings.data.named_sets import make_kinds
+from workings.data.named_sets import make_kind
 from workings.data.rows import Row, RowSet, build_rows
 from workings.data.traces import completion_text, traces_bytes
 from workings.models.chat import ChatTemplate
@@ -46,7 +46,7 @@ SLACK = 1.25
 
 def tokenised(counts: tuple[int, ...]) -> tuple[dict[str, Any], list[Row]]:
     """Microseconds a token to render, encode and prove rows, read as a stream of pieces; and one piece of rows."""
-    traces = make_kinds(["addition"], PIECE, 10, 3)[0]
+    traces = make_kind("addition", PIECE, 10, 3)[0]
     tokenizer = train_tokenizer(
         (text for trace in traces for text in (trace.prompt, completion_text(trace, "tags"))), 512)
     template, found, done, spent, tokens = ChatTemplate.for_config("gemma", tokenizer), {}, 0, 0.0, 0
@@ -92,7 +92,7 @@ def first_step(folder: Path, count: int) -> dict[str, float]:
 
     With nothing kept by an earlier run, with its rows kept, and with rows and compiled programs.
     """
-    traces = make_kinds(["addition"], PIECE, 10, 3)[0]
+    traces = make_kind("addition", PIECE, 10, 3)[0]
     path = folder / "traces.jsonl"
     with path.open("wb") as file:
         for start in range(0, count, PIECE):

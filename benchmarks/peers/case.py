@@ -13,10 +13,9 @@ from workings.config.method import FullConfig, LoraConfig
 from workings.config.model import ShapeConfig
 from workings.config.training import AdamWConfig, MemoryConfig, PrecisionConfig
 from workings.data.batches import Batches, Position
-from workings.data.generators import mixed
 from workings.data.importing.run import ImportRequest, import_records
 from workings.data.importing.sources import open_file
-from workings.data.named_sets import make_kinds
+from workings.data.named_sets import make_kind
 from workings.data.rows import Row, RowSet, build_rows
 from workings.data.traces import Trace, completion_text, read_traces
 from workings.engines.base import EngineRequest
@@ -54,14 +53,15 @@ class Data:
 
 DATA = {"short": Data(vocabulary=512, max_length=64, rows=32), "gsm8k": Data(vocabulary=4096, max_length=384, rows=8),
         "mixed": Data(vocabulary=512, max_length=60, rows=32)}
-"""``short``: sums of two numbers, 20 to 46 tokens; ``mixed``: problems of six kinds, those that 60 tokens hold. Half of
+"""``short``: sums of two numbers, 20 to 46 tokens; ``mixed``: unit conversions, those that 60 tokens hold. Half of
 each with their steps, half with the answer alone."""
 
 
 def _traces(data: str, gsm8k: Path, folder: Path) -> Iterable[tuple[Trace, str]]:
     """Traces, and the form in which each is written."""
     if data in ("short", "mixed"):
-        traces = make_kinds(["addition"] if data == "short" else list(mixed.KINDS), TRACES, 10, 5)[0]
+        kind, count = ("addition", TRACES) if data == "short" else ("unit_conversion", 800)
+        traces = make_kind(kind, count, 10, 5)[0]
         return [(trace, "tags" if number % 2 else "answer_only") for number, trace in enumerate(traces)]
     out = folder / "gsm8k.jsonl"
     import_records(open_file(gsm8k), out, ImportRequest(format="gsm8k", labels={}))

@@ -59,7 +59,7 @@ def test_a_mistake_is_told_without_traceback_and_changes_nothing(gsm: Path, tmp_
 @pytest.mark.parametrize(("words", "reason"), [
     (["import", "--format", "gsm8k", "absent.jsonl", "--out", "t.jsonl"], "a file of JSON lines"),
     (["import", "--format", "gsm8k", "x", "--out", "t.jsonl", "--on-error", "ignore"], "one of fail, skip"),
-    (["make", "algebra", "--out", "x"], "kinds: algebra"),
+    (["make", "algebra", "--out", "x"], "data make algebra"),
     (["make", "eval", "--out", "absent/x.jsonl"], "mkdir -p absent"),
     (["show", "nothing"], "one of dev-reasoning"),
     (["show", "nothing.jsonl"], "a file of traces"),
@@ -78,16 +78,15 @@ def test_mistakes(words: list[str], reason: str, monkeypatch: pytest.MonkeyPatch
 
 
 def test_make_writes_traces_items_and_a_manifest(tmp_path: Path) -> None:
-    words = ("make", "geometry", "comparison", "--n", 20, "--items", 6, "--seed", 4, "--out", tmp_path / "d")
+    words = ("make", "unit_conversion", "--n", 20, "--items", 6, "--seed", 4, "--out", tmp_path / "d")
     code, values, _ = run(*words)
     assert (code, values["traces"], values["items"]) == (0, 20, 6)
     manifest = json.loads((tmp_path / "d" / "manifest.json").read_text())
-    assert manifest["made_by"] == {"generator": "geometry+comparison", "version": 1, "seed": 4, "traces": 20,
-                                   "items": 6}
+    assert manifest["made_by"] == {"generator": "unit_conversion", "seed": 4, "traces": 20, "items": 6}
     assert {name: facts["sha256"] for name, facts in manifest["files"].items()} == {
         Path(name).name: digest for name, digest in values["files"].items()}
     with pytest.raises(RequestError, match="which exists"):
-        run("make", "geometry", "--out", tmp_path / "d")
+        run("make", "unit_conversion", "--out", tmp_path / "d")
     _, again, _ = run(*words, "--force")
     assert again == values
 
@@ -112,7 +111,7 @@ def test_shipped_names_can_be_written_shown_and_compared(tmp_path: Path) -> None
     assert (shown["records"], len(shown["first"]), shown["recipe"]["seed"]) == (100, 2, 2026)
     _, shown, _ = run("show", tmp_path / "dev.jsonl", "--n", 0)
     assert (shown["records"], shown["first"], shown["sha256"]) == (550, [], listed["sets"]["dev-reasoning"]["sha256"])
-    assert "made by: workings data make arithmetic" in text("show", "eval", "--n", 0)
+    assert "made by: workings data make unit_conversion" in text("show", "eval", "--n", 0)
     assert "kinds of `data make`:" in text("list")
     assert {"gsm8k", "traces"} <= set(listed["formats"])
     assert {"hh", "kto", "preferences"} <= set(listed["pair_formats"])

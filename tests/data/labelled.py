@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workings.data.equations.check import find_equations
-from workings.data.generators import addition, mixed
+from workings.data.generators import addition, everyday
 
 FOLDER = Path(__file__).parent / "equations"
 _RIGHT_SIDE = re.compile(r"=(-?\d+)(?![\d.])")
@@ -44,7 +44,7 @@ def written(name: str) -> list[Labelled]:
 def taught(count: int, seed: int) -> Iterator[Labelled]:
     """Generated chains of every kind that is taught in several notations, each once right and once with one error."""
     draw = random.Random(seed)
-    traces = [*mixed.make(list(mixed.KINDS), count - count // 4, 1, seed)[0], *addition.make(count // 4, 1, seed)[0]]
+    traces = [*everyday.make_units(count // 2, 1, seed)[0], *addition.make(count // 2, 1, seed)[0]]
     for number, trace in enumerate(traces):
         text = "\n".join(trace.steps)
         places = [match for match in _RIGHT_SIDE.finditer(text) if _calculates(text[:match.start()])]

@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 
 from workings.data.generators import addition
-from workings.data.generators.base import items_bytes
-from workings.data.manifest import prompts_in_both, write_data_set
-from workings.data.traces import traces_bytes
+from workings.data.generators.base import items_bytes, write_items
+from workings.data.manifest import prompts_in_both, write_manifest
+from workings.data.traces import traces_bytes, write_traces
 from workings.errors import RequestError
 from workings.record.digest import file_digest
 
@@ -83,7 +83,9 @@ def test_manifest_holds_the_files_digests(tmp_path) -> None:
     traces, items = addition.make(40, 20, seed=5)
     (tmp_path / "new" / "tokenizer").mkdir(parents=True)
     (tmp_path / "new" / "tokenizer" / "tokenizer.json").write_text("{}")
-    manifest = write_data_set(tmp_path / "new", traces, items, {"generator": "addition", "seed": 5})
+    write_traces(tmp_path / "new" / "traces.jsonl", traces)
+    write_items(tmp_path / "new" / "items.jsonl", items)
+    manifest = write_manifest(tmp_path / "new", generator="addition", seed=5)
     assert json.loads((tmp_path / "new" / "manifest.json").read_text()) == manifest
     assert manifest["made_by"] == {"generator": "addition", "seed": 5}
     assert set(manifest["files"]) == {"traces.jsonl", "items.jsonl", "tokenizer/tokenizer.json"}

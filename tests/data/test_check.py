@@ -13,7 +13,7 @@ from workings.data.checking.findings import KINDS, CheckReport
 from workings.data.checking.overlap import Question, near_duplicates, numbers, read_questions, words
 from workings.data.checking.reading import read_tolerantly, write_clean
 from workings.data.checking.run import check
-from workings.data.generators import addition, mixed
+from workings.data.generators import addition, everyday
 from workings.data.rows import row_problems
 from workings.data.traces import read_traces, trace_from_json, write_traces
 from workings.errors import RequestError
@@ -102,7 +102,7 @@ def test_the_conversation_before_a_question_belongs_to_it(tmp_path: Path) -> Non
 
 
 def test_problems_of_one_template_are_no_duplicates(tmp_path: Path) -> None:
-    traces, items = mixed.make(list(mixed.KINDS), 200, 60, seed=1)
+    traces, items = everyday.make_units(200, 60, seed=1)
     path = tmp_path / "made.jsonl"
     write_traces(path, traces)
     report = check(read_tolerantly(path, trace_from_json), [Question(item.id, item.prompt) for item in items])

@@ -11,7 +11,7 @@ from workings.config.data import DataConfig
 from workings.data import lazy_sequence, row_cache
 from workings.data.batches import Batches, Position
 from workings.data.lazy_sequence import TraceFile
-from workings.data.named_sets import make_kinds
+from workings.data.named_sets import make_kind
 from workings.data.row_cache import MAX_CACHED_SETS, cache_key, cached_rows
 from workings.data.rows import build_rows
 from workings.data.traces import completion_text, write_traces
@@ -25,7 +25,7 @@ CONFIG = DataConfig(traces="", max_length=44, over_length="drop")
 
 @pytest.fixture(scope="module")
 def made():
-    traces = make_kinds(["addition"], 60, 10, 1)[0]
+    traces = make_kind("addition", 60, 10, 1)[0]
     texts = (text for trace in traces for text in (trace.prompt, completion_text(trace, "tags")))
     tokenizer = train_tokenizer(texts, 400)
     template = ChatTemplate.for_config("gemma", tokenizer)
@@ -69,7 +69,7 @@ def test_kept_rows_give_the_same_batches(made, tmp_path):
 
 def test_traces_are_not_read_where_their_rows_are_kept(made, tmp_path, monkeypatch):
     tokenizer, template, _ = made
-    write_traces(tmp_path / "traces.jsonl", make_kinds(["addition"], 60, 10, 1)[0])
+    write_traces(tmp_path / "traces.jsonl", make_kind("addition", 60, 10, 1)[0])
 
     def rows():
         file = TraceFile(tmp_path / "traces.jsonl")

@@ -93,24 +93,24 @@ def import_command(
 
 @data_app.command("make")
 def make_command(
-    kinds: Annotated[list[str], typer.Argument(metavar="KIND...", help="Kinds of problems, or one shipped name; see "
-                                               "`workings data list`.")],
+    kind: Annotated[str, typer.Argument(help="addition, unit_conversion, a task of the library reasoning-gym, or a "
+                                        "shipped name; see `workings data list`.")],
     out: Annotated[Path, typer.Option("--out", help="Directory, or a .jsonl file for the traces.")],
-    n: Annotated[int, typer.Option("--n", min=0, help="Training traces.")] = 1000,
-    items: Annotated[int, typer.Option("--items", min=0, help="Held-out items: other templates and problems.")] = 200,
+    n: Annotated[int, typer.Option("--n", min=0, help="Training traces.")] = 500,
+    items: Annotated[int, typer.Option("--items", min=0, help="Held-out items: other problems.")] = 100,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Equal seeds give equal data.")] = 0,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Generate problems whose steps are right by construction, and items that share nothing with them."""
+    """Generate problems whose answers are right by construction, and items that share none with them."""
     from workings.data.generate import make_files, make_named
     from workings.data.named_sets import shipped_sets
 
     # A shipped name is a whole recipe with a recorded digest, so counts and seed on the command line do not apply.
-    if len(kinds) == 1 and kinds[0] in shipped_sets():
-        files_made = make_named(kinds[0], out, force=force)
+    if kind in shipped_sets():
+        files_made = make_named(kind, out, force=force)
     else:
-        files_made = make_files(kinds, n, items, seed, out, force=force)
+        files_made = make_files(kind, n, items, seed, out, force=force)
     files = "\n".join(f"{digest[:16]}…  {path}" for path, digest in files_made.files.items())
     answer(files_made.to_json(), as_json=as_json, text=f"{files_made.traces} traces, {files_made.items} items\n{files}")
 
@@ -124,18 +124,18 @@ data_app.command("select")(sample.select_command)
 @data_app.command("list")
 def list_command(as_json: JsonFlag = False) -> None:
     """Shipped data sets, kinds of problems that can be made, formats that can be imported."""
-    from workings.data.generators.mixed import KINDS
     from workings.data.importing.formats import FORMATS
     from workings.data.importing.run import ALL_PAIR_FORMATS
-    from workings.data.named_sets import shipped_sets
+    from workings.data.named_sets import KINDS, shipped_sets
 
     sets = {name: {"summary": recipe.summary, "holds": recipe.holds, "sha256": recipe.sha256}
             for name, recipe in shipped_sets().items()}
-    kinds, formats, pair_formats = ["addition", *KINDS], list(FORMATS), list(ALL_PAIR_FORMATS)
+    kinds, formats, pair_formats = list(KINDS), list(FORMATS), list(ALL_PAIR_FORMATS)
     lines = [f"{name:<16}{facts['summary']}  ({facts['sha256'][:12]}…)" for name, facts in sets.items()]
     values = {"sets": sets, "kinds": kinds, "formats": formats, "pair_formats": pair_formats}
     answer(values, as_json=as_json, text="\n".join(
-        ["data sets:", *(f"  {line}" for line in lines), "kinds of `data make`:", f"  {', '.join(kinds)}",
+        ["data sets:", *(f"  {line}" for line in lines), "kinds of `data make`:",
+         f"  {', '.join(kinds)}, and the tasks of the library reasoning-gym",
          "formats of `data import` that give traces:", f"  {', '.join(formats)}",
          "and that give preference pairs:", f"  {', '.join(pair_formats)}"]))
 
@@ -157,8 +157,8 @@ def show_command(
     shipped = shipped_sets()
     # A file of the person's own goes before a shipped set of the same name.
     if name in shipped and not Path(name).is_file():
-        data_set = make_set(name)
-        records = [vars(item) for item in data_set.items] or [trace.to_json() for trace in data_set.traces]
+        traces, items = make_set(name)
+        records = [vars(item) for item in items] or [trace.to_json() for trace in traces]
         facts |= {"recipe": asdict(shipped[name]), "sha256": shipped[name].sha256}
     else:
         entries, facts["sha256"] = _open_entries(name)
@@ -167,7 +167,7 @@ def show_command(
     counts = [f"{label}: " + ", ".join(f"{key} {count}" for key, count in values.items())
               for label, values in facts["counts"].items()]
     recipe = facts.get("recipe")
-    made_by = [f"made by: workings data make {' '.join(recipe['kinds'])} --n {recipe['traces']} --items "
+    made_by = [f"made by: workings data make {recipe['kind']} --n {recipe['traces']} --items "
                f"{recipe['items']} --seed {recipe['seed']} ({recipe['holds']})"] if recipe else []
     # Letters beyond ASCII as they are: these lines are for humans, and the answer for programs is another one.
     shown = [json.dumps(record, ensure_ascii=False, indent=2) for record in records[:n]]

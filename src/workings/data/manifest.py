@@ -6,48 +6,38 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workings.data.generators.base import ItemRecord, write_items
-from workings.data.traces import Trace, write_traces
 from workings.record import atomic
 from workings.record.digest import file_digest
 
 SCHEMA = 1
 """Version of the manifest's keys."""
-_TRACES, _ITEMS, _MANIFEST = "traces.jsonl", "items.jsonl", "manifest.json"
-
-
-def write_data_set(directory: Path, traces: Sequence[Trace], items: Sequence[ItemRecord],
-                   made_by: Mapping[str, Any]) -> dict[str, Any]:
-    """Write `traces.jsonl`, `items.jsonl` and `manifest.json` into a directory, and return the manifest.
-
-    Args:
-        directory: made when absent; files of these names are replaced.
-        traces: for training.
-        items: for evaluation.
-        made_by: generator, version, seed and counts asked for: all that is needed to make it again.
-    """
-    directory.mkdir(parents=True, exist_ok=True)
-    write_traces(directory / _TRACES, traces)
-    write_items(directory / _ITEMS, items)
-    # Last, because it holds the digests of the files as they lie on the disk.
-    return write_manifest(directory, **made_by)
+TRACES, ITEMS, MANIFEST = "traces.jsonl", "items.jsonl", "manifest.json"
+"""Names of the files of a made data set in its folder."""
 
 
 def write_manifest(directory: Path, **made_by: Any) -> dict[str, Any]:
-    """Write `manifest.json` about the files that lie in a directory (and below it), and return it.
-
-    JSON lines are counted by section, category and difficulty; every file has its size and digest.
+    """Write `manifest.json` about all files in a directory and below it, and return it.
 
     Args:
         directory: holds `traces.jsonl` and `items.jsonl`, and whatever else was made with them.
         made_by: generator, version, seed and counts asked for: all that is needed to make it again.
     """
     # The manifest itself is left out: it cannot hold its own digest, and an old one may still lie there.
-    files = {path.relative_to(directory).as_posix(): file_facts(path)
-             for path in sorted(directory.rglob("*")) if path.is_file() and path.name != _MANIFEST}
-    manifest = {"schema": SCHEMA, "made_by": made_by, "files": files, "split": {
-        "prompts_in_both": prompts_in_both(_records(directory / _TRACES), _records(directory / _ITEMS))}}
-    atomic.write_json(directory / _MANIFEST, manifest)
+    files = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != MANIFEST)
+    return write_manifest_of(directory / MANIFEST, files, directory / TRACES, directory / ITEMS, made_by)
+
+
+def write_manifest_of(path: Path, files: Sequence[Path], traces: Path, items: Path, made_by: Mapping[str, Any]
+                      ) -> dict[str, Any]:
+    """Write the manifest of these files, which are in its folder or below it, and return it.
+
+    JSON lines are counted by section, category and difficulty; every file has its size and digest.
+    """
+    # Read back from the disk, so that the manifest describes files and not intentions.
+    manifest = {"schema": SCHEMA, "made_by": made_by,
+                "files": {file.relative_to(path.parent).as_posix(): file_facts(file) for file in files},
+                "split": {"prompts_in_both": prompts_in_both(_records(traces), _records(items))}}
+    atomic.write_json(path, manifest)
     return manifest
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 from workings.data.generators.base import ItemRecord, items_bytes
 from workings.data.lazy_sequence import TraceFile
 from workings.data.named_sets import make_set, shipped_sets
-from workings.data.traces import Trace, traces_bytes
+from workings.data.traces import Trace
 from workings.errors import RequestError
 from workings.hints import no_file
-from workings.record.digest import bytes_digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,12 +39,11 @@ def open_traces(name: str, base: Path = Path(), more: str = "") -> OpenedTraces:
     if name not in shipped:
         raise RequestError(f"traces: {name}; {no_file(path)}", f"a file of traces{more}, or one of {_names('traces')}",
                            "workings data list")
-    data_set = make_set(name)
-    if not data_set.traces:
+    if shipped[name].holds != "traces":
         raise RequestError(f"traces: {name}, which is a set of items", f"one of {_names('traces')}",
                            "workings data list")
     # The digest is of the bytes that a file of these traces would have, so both are known as the same data.
-    return OpenedTraces(name=name, traces=data_set.traces, sha256=bytes_digest(traces_bytes(data_set.traces)))
+    return OpenedTraces(name=name, traces=make_set(name)[0], sha256=shipped[name].sha256)
 
 
 def open_items_file(name: str, into: Path) -> Path:
@@ -75,7 +73,7 @@ def shipped_items(name: str, path: Path, more: str = "") -> list[ItemRecord]:
     if name not in shipped or shipped[name].holds != "items":
         raise RequestError(f"items: {name}; {no_file(path)}", f"a file of items{more}, or one of {_names('items')}",
                            "workings data list")
-    return make_set(name).items
+    return make_set(name)[1]
 
 
 def _names(holds: str) -> str:

@@ -1,73 +1,23 @@
-"""Shared by all generators: choices that are the same on every machine, problems, and evaluation items.
+"""Shared by all generators: an order that is the same on every machine, and evaluation items.
 
-`random.Random` promises its stream only for `random()`; generators draw from SHA-256 instead, so that a seed names the
+`random.Random` promises its stream only for `random()`; generators sort by SHA-256 instead, so that a seed names the
 same data for good, on every machine and in every version of Python. Items are JSON lines with exactly the keys that
 `workings eval --items` reads.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from workings.data.row_fields import lines_bytes
+from workings.data.traces import Trace
 from workings.record import atomic
-
-Choice = TypeVar("Choice")
 
 
 def rank(*parts: object) -> bytes:
     """SHA-256 of the parts joined by `/`, as 32 bytes: sorting by it shuffles."""
     return hashlib.sha256("/".join(str(part) for part in parts).encode()).digest()
-
-
-class Draw:
-    """A stream of choices named by its parts; equal parts give equal streams."""
-
-    def __init__(self, *parts: object) -> None:
-        self._name = "/".join(str(part) for part in parts)
-        self._count = 0
-
-    def integer(self, low: int, high: int) -> int:
-        """A whole number from ``low`` to ``high``, both included (bias below 2 ** -64 for any range of int32)."""
-        # The counter makes every choice a hash of its own: a stream has no state but its name and a number.
-        number = int.from_bytes(rank(self._name, self._count)[:16], "big")
-        self._count += 1
-        return low + number % (high - low + 1)
-
-    def choice(self, options: Sequence[Choice]) -> Choice:
-        """One of the options."""
-        return options[self.integer(0, len(options) - 1)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Problem:
-    """One generated problem, right by construction: every number in it was computed, none was typed."""
-
-    prompt: str
-    steps: tuple[str, ...]
-    answer: str
-    key: tuple[object, ...]
-    """Identity of the problem, whatever its words: operation and operands in a fixed order. Training
-    and evaluation never share a key."""
-    category: str
-    section: str = "core"
-    """`core`, `trace_sensitive` (wrong without its intermediate results) or `edge_case`."""
-    difficulty: str = "medium"
-    """`easy`, `medium` or `hard`."""
-
-
-Template = Callable[[Draw], Problem]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Kind:
-    """A kind of problem: templates for training, and others for evaluation."""
-
-    name: str
-    trained: tuple[Template, ...]
-    asked: tuple[Template, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +30,12 @@ class ItemRecord:
     section: str
     category: str
     difficulty: str
+
+
+def as_item(trace: Trace) -> ItemRecord:
+    """The question of a trace with its answer as the expected one; the steps stay hidden."""
+    return ItemRecord(id=trace.id, prompt=trace.prompt, expected_answer=trace.answer, section=trace.section,
+                      category=trace.category, difficulty=trace.difficulty)
 
 
 def items_bytes(items: Iterable[ItemRecord]) -> bytes:

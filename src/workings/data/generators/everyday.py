@@ -8,8 +8,9 @@ Traces and items never share a question.
 import json
 from importlib.resources import files
 
-from workings.data.generators.base import ItemRecord, rank
+from workings.data.generators.base import ItemRecord, as_item, rank
 from workings.data.traces import Trace
+from workings.errors import RequestError
 
 VERSION = 1
 """Raised whenever the same seed would give other questions or other texts."""
@@ -26,9 +27,16 @@ _NUMBERS = [number for number in range(11, 100) if number % 10]
 
 
 def make_units(n_traces: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemRecord]]:
-    """Traces and items about units; no pair of a number and a question is in both, of 810."""
+    """Traces and items about units; no pair of a number and a question is in both.
+
+    Raises:
+        RequestError: more are asked for than the 810 that there are.
+    """
     pairs = sorted(((number, question) for number in _NUMBERS for question in UNITS),
                    key=lambda pair: rank(seed, "units", VERSION, *pair))
+    if not 0 < n_traces + n_items <= len(pairs):
+        raise RequestError(f"unit_conversion has {len(pairs)} problems, and {n_traces + n_items} were asked for",
+                           f"1 to {len(pairs)} traces and items together", "another --n and --items")
     traces = [_trace(number, question, seed) for number, question in pairs[:n_items + n_traces]]
     return traces[n_items:], [as_item(trace) for trace in traces[:n_items]]
 
@@ -44,12 +52,6 @@ def make_facts(n_items: int, seed: int) -> tuple[list[Trace], list[ItemRecord]]:
                     licence="CC0-1.0", source=_source("facts", seed))
               for number, (question, sentence, about, answer) in enumerate(facts)]
     return traces[n_items:], [as_item(trace) for trace in traces[:n_items]]
-
-
-def as_item(trace: Trace) -> ItemRecord:
-    """The question of a trace with its answer as the expected one; the steps stay hidden."""
-    return ItemRecord(id=trace.id, prompt=trace.prompt, expected_answer=trace.answer, section=trace.section,
-                      category=trace.category, difficulty=trace.difficulty)
 
 
 def _trace(number: int, question: str, seed: int) -> Trace:
