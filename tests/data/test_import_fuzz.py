@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workings.data.importing.run import ALL_FORMATS, ALL_PAIR_FORMATS, ImportRequest, import_records
+from workings.data.importing.formats import FORMATS, PAIR_FORMATS
+from workings.data.importing.run import ImportRequest, import_records
 from workings.data.importing.sources import open_file
 from workings.data.preferences import iterate_pairs
 from workings.data.row_fields import path_beside
@@ -35,7 +36,7 @@ RECORDS = st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6) | VALUES
 pytestmark = pytest.mark.slow
 FEW = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 DRAWN = pytest.param(None, id="drawn")
-FORMATS = [DRAWN, *(pytest.param(kind, marks=pytest.mark.full) for kind in ALL_FORMATS)]
+KINDS = [DRAWN, *(pytest.param(kind, marks=pytest.mark.full) for kind in FORMATS)]
 OF_BYTES = ["gsm8k", "tagged", "hh", "kto"]
 BYTES = [DRAWN, *(pytest.param(kind, marks=pytest.mark.full) for kind in OF_BYTES)]
 
@@ -53,7 +54,7 @@ def check(content: bytes, kind: str, name: str = "file.jsonl") -> None:
         assert result.read == (2 if kind == "kto" else 1) * result.written + result.rejected
         assert out.exists() == (result.written > 0 or not result.read)
         if out.exists():
-            written = iterate_pairs(out) if kind in ALL_PAIR_FORMATS else iterate_traces(out)
+            written = iterate_pairs(out) if kind in PAIR_FORMATS else iterate_traces(out)
             assert sum(1 for _ in written) == result.written
         rejects = path_beside(out, "rejects.jsonl").read_bytes().splitlines() if result.rejects else []
         assert len([json.loads(line) for line in rejects]) == result.rejected == sum(result.reasons.values())
@@ -61,9 +62,9 @@ def check(content: bytes, kind: str, name: str = "file.jsonl") -> None:
             assert result.read == sum(1 for line in content.split(b"\n") if line.strip())
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", KINDS)
 @FEW
-@given(drawn=st.sampled_from([*ALL_FORMATS]), records=st.lists(RECORDS, max_size=4))
+@given(drawn=st.sampled_from([*FORMATS]), records=st.lists(RECORDS, max_size=4))
 def test_any_json(kind: str | None, drawn: str, records: list[object]) -> None:
     check(b"\n".join(json.dumps(record).encode() for record in records), kind or drawn)
 
@@ -85,9 +86,9 @@ def test_any_table(content: bytes) -> None:
     check(content, "gsm8k", "file.csv")
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", KINDS)
 @FEW
-@given(drawn=st.sampled_from([*ALL_FORMATS]), prompt=TEXTS, completion=TEXTS, worse=TEXTS)
+@given(drawn=st.sampled_from([*FORMATS]), prompt=TEXTS, completion=TEXTS, worse=TEXTS)
 def test_any_texts_in_the_right_places(kind: str | None, drawn: str, prompt: str, completion: str, worse: str) -> None:
     kind = kind or drawn
     both = {"chosen": completion, "rejected": worse}

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from workings.data.importing.formats import FORMATS
 from workings.data.importing.hints import looks_like
 from workings.data.importing.key_map import parse_map
-from workings.data.importing.run import ALL_FORMATS, ImportRequest, ImportResult, import_records
+from workings.data.importing.run import ImportRequest, ImportResult, import_records
 from workings.data.importing.sources import open_file
 from workings.data.traces import read_traces
 from workings.errors import RequestError
@@ -97,7 +98,7 @@ SIDES = {"chosen": TURNS, "rejected": [TURNS[0], {"role": "assistant", "content"
 ])
 def test_each_format_is_recognized_by_its_keys(kind: str, record: dict[str, Any]) -> None:
     assert looks_like(record) == kind
-    assert kind == "" or kind in ALL_FORMATS
+    assert kind == "" or kind in FORMATS
 
 
 def test_where_all_are_rejected_the_other_format_is_named(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from tests.data.conversations import turns
 from tests.data.making import imported
-from workings.data.importing.run import ALL_PAIR_FORMATS, ImportResult
+from workings.data.importing.formats import PAIR_FORMATS
+from workings.data.importing.run import ImportResult
 from workings.data.preferences import PreferencePair, read_pairs
 from workings.data.row_fields import path_beside
 
@@ -70,7 +71,7 @@ def test_every_form_gives_the_same_pair(tmp_path: Path, kind: str, records: list
 
 
 def test_every_format_is_covered() -> None:
-    assert {kind for kind, *_ in RECORDS} == set(ALL_PAIR_FORMATS)
+    assert {kind for kind, *_ in RECORDS} == set(PAIR_FORMATS)
 
 
 UNCLEAR: list[tuple[str, Any, str]] = [

@@ -133,7 +133,7 @@ def test_files_that_hold_nothing_readable(tmp_path: Path, content: bytes, reason
 
 def test_requests_that_cannot_be_met(tmp_path: Path) -> None:
     path = written(tmp_path, LINE)
-    with pytest.raises(RequestError, match="one of gsm8k, messages"):
+    with pytest.raises(RequestError, match="one of ultrafeedback, "):
         run(path, format="gsm9k")
     (tmp_path / "out.jsonl").write_text("mine")
     with pytest.raises(RequestError, match="which exists"):

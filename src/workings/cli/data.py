@@ -53,9 +53,10 @@ def import_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Convert other people's data to traces or preference pairs; every record is written, or reported with its line."""
+    from workings.data.importing.formats import PAIR_FORMATS
     from workings.data.importing.hints import format_of
     from workings.data.importing.key_map import KeyMap, parse_map
-    from workings.data.importing.run import ALL_PAIR_FORMATS, ImportRequest, import_records
+    from workings.data.importing.run import ImportRequest, import_records
     from workings.data.importing.sources import open_file, open_hub
 
     # Nothing is downloaded unless a revision says so: a misspelt file name must not become a question to the Hub.
@@ -72,7 +73,7 @@ def import_command(
         request = replace(request, format=format_of(opened, KeyMap(request.keys)))
         say(f"read as format {request.format}, which the first record looks like")
     # In the working folder: a data set of the Hub has no folder here.
-    out = out or Path(f"{opened.stem}.{'pairs' if request.format in ALL_PAIR_FORMATS else 'traces'}.jsonl")
+    out = out or Path(f"{opened.stem}.{'pairs' if request.format in PAIR_FORMATS else 'traces'}.jsonl")
     with _progress(opened.name, opened.size) as progress:
         result = import_records(opened, out, request, progress)
     # A wrong format rejects every record, often for a few reasons; the file of rejects has all of them.
@@ -125,19 +126,24 @@ data_app.command("select")(sample.select_command)
 def list_command(as_json: JsonFlag = False) -> None:
     """Shipped data sets, kinds of problems that can be made, formats that can be imported."""
     from workings.data.importing.formats import FORMATS
-    from workings.data.importing.run import ALL_PAIR_FORMATS
     from workings.data.named_sets import KINDS, shipped_sets
 
     sets = {name: {"summary": recipe.summary, "holds": recipe.holds, "sha256": recipe.sha256}
             for name, recipe in shipped_sets().items()}
-    kinds, formats, pair_formats = list(KINDS), list(FORMATS), list(ALL_PAIR_FORMATS)
+    formats, pair_formats = ({name: each.keys for name, each in FORMATS.items() if each.gives == what}
+                             for what in ("traces", "pairs"))
+    kinds = list(KINDS)
     lines = [f"{name:<16}{facts['summary']}  ({facts['sha256'][:12]}…)" for name, facts in sets.items()]
     values = {"sets": sets, "kinds": kinds, "formats": formats, "pair_formats": pair_formats}
     answer(values, as_json=as_json, text="\n".join(
         ["data sets:", *(f"  {line}" for line in lines), "kinds of `data make`:",
          f"  {', '.join(kinds)}, and the tasks of the library reasoning-gym",
-         "formats of `data import` that give traces:", f"  {', '.join(formats)}",
-         "and that give preference pairs:", f"  {', '.join(pair_formats)}"]))
+         "formats of `data import` that give traces:", *_rows(formats),
+         "and that give preference pairs:", *_rows(pair_formats)]))
+
+
+def _rows(formats: dict[str, str]) -> list[str]:
+    return [f"  {name:<24}{keys}" for name, keys in formats.items()]
 
 
 @data_app.command("show")

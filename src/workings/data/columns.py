@@ -10,6 +10,8 @@ from typing import Any
 
 IGNORED = "ignored"
 """Key of the columns that were left out on purpose."""
+OF_IMPORT = (IGNORED, "calculations", "step_types", "turns_not_learned", "of_rejected")
+"""Metadata that the import itself writes."""
 ASKED = frozenset((
     "input", "context", "passage", "choice", "option", "document", "article", "paragraph", "story", "dialogue",
     "premise", "hypothesis", "evidence", "schema", "table", "source_text", "background", "snippet", "knowledge",
@@ -20,6 +22,7 @@ SYSTEM = ("system", "system_prompt", "system_message", "developer")
 """Names of the text of the first turn, where it is a column."""
 TOOLS = ("tools", "tool_defs", "functions", "available_tools", "tool_definitions")
 """Names of descriptions of tools."""
+_SHOWN = 10
 REASONING = re.compile(r"(^|_)(co_?t|chain_?of_?thoughts?|thinking|thoughts?|reasoning|rationale|scratchpad|"
                        r"deliberation)($|_)", re.IGNORECASE)
 """Names of columns that hold the reasoning of an answer."""
@@ -47,6 +50,19 @@ def refuse_unread(unread: Mapping[str, Any], read: object) -> None:
             what = "the reasoning" if name not in ASKED else "what the answer depends on"
             raise ValueError(f"`{key}` looks like {what}, and no model would be shown it; try a format that reads it, "
                              f"--map, or --ignore {key}")
+
+
+def kept_columns(counts: Mapping[str, int]) -> Iterator[str]:
+    """A sentence for each of the first columns that are kept and not shown to a model, and one for the others.
+
+    Args:
+        counts: columns -> records that have them.
+    """
+    names = sorted(counts.keys() - set(OF_IMPORT), key=lambda name: -counts[name])
+    for name in names[:_SHOWN]:
+        yield f"`{name}` of {counts[name]:,} records is kept and not shown to the model"
+    if more := names[_SHOWN:]:
+        yield f"so are {len(more):,} other columns, such as `{more[0]}`"
 
 
 def learned_mark(record: Mapping[str, Any], where: str) -> bool:

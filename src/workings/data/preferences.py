@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workings.data.row_fields import Labelled, bad_line, iterate_lines, labels_of, object_of, texts_of
+from workings.data.row_fields import Labelled, iterate_lines, labels_of, object_of, texts_of
 from workings.errors import RequestError
 from workings.hints import no_file
 
@@ -55,8 +55,8 @@ def iterate_pairs(path: Path) -> Iterator[PreferencePair]:
     if not path.is_file():
         raise RequestError(f"preference pairs: {no_file(path)}", "a file of pairs, one JSON object a line",
                            "workings data import --format preferences FILE --out pairs.jsonl")
-    yield from iterate_lines(path, pair_from_json, lambda wrong: bad_line(
-        path, wrong, "one pair a line: id, prompt, chosen, rejected", "preferences", "pairs.jsonl"))
+    yield from iterate_lines(path, pair_from_json, expected="one pair a line: id, prompt, chosen, rejected",
+                             form="preferences", out="pairs.jsonl")
 
 
 def read_pairs(path: Path) -> list[PreferencePair]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workings.data.batches import Batches
+from workings.data.columns import kept_columns
 from workings.data.pair_rows import SIDES, row_id
 from workings.data.preferences import PreferencePair
 from workings.data.rows import Row, RowSet
@@ -14,6 +15,7 @@ from workings.models.batch import BatchShape
 from workings.models.tokenizer import Tokenizer
 from workings.models.turns import Asked
 from workings.models.turns import Turn as SpokenTurn
+from workings.record.manifest import DRAWN_FROM
 from workings.record.number_text import percent
 
 _BINS = 8
@@ -155,9 +157,9 @@ def marked(row_pieces: Sequence[Piece]) -> str:
 
 
 def unread_columns(entries: Sequence[Trace | PreferencePair]) -> list[str]:
-    """A sentence for each of the first columns that are kept and not shown to a model."""
-    counts = Counter(key for entry in entries for key in entry.metadata)
-    return [f"`{key}` of {count:,} records is kept and not shown to the model" for key, count in counts.most_common(10)]
+    """Sentences about columns that are kept and not shown to a model; samples of a model have none."""
+    return list(kept_columns(Counter(key for entry in entries if DRAWN_FROM not in entry.metadata
+                                     for key in entry.metadata)))
 
 
 def entries_by_row(entries: Sequence[Trace | PreferencePair]) -> dict[str, Trace | PreferencePair]:

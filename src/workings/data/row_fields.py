@@ -1,7 +1,8 @@
 """Fields that files of traces and of preference pairs share: a JSON object a line, its id, labels, earlier turns."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -103,16 +104,18 @@ class FromJson(Protocol[Line]):
         """The trace or pair."""
 
 
-def iterate_lines(path: Path, from_json: FromJson[Line], error_of: Callable[[str], RequestError]) -> Iterator[Line]:
+def iterate_lines(path: Path, from_json: FromJson[Line], *, expected: str, form: str, out: str) -> Iterator[Line]:
     """The lines of a file, one after the other, in constant memory but for the set of ids.
 
     Args:
         path: an existing file.
         from_json: makes a trace or a pair of a line.
-        error_of: makes the error of a line from ``file:line: reason``.
+        expected: what a line should be, for errors.
+        form: its format, for the command that imports the other lines.
+        out: the file that this command writes.
 
     Raises:
-        RequestError: ``error_of``'s, when a line cannot be parsed or repeats an id.
+        RequestError: a line cannot be parsed or repeats an id.
     """
     seen: set[str] = set()
     with path.open("rb") as lines:
@@ -123,9 +126,16 @@ def iterate_lines(path: Path, from_json: FromJson[Line], error_of: Callable[[str
                 if record.id in seen:
                     raise ValueError(f"id {record.id!r} stands in an earlier line already")
             except (ValueError, RecordError) as error:
-                raise error_of(f"{path}:{number}: {error}") from None
+                # An invalid first line shows that the file holds something else.
+                raise RequestError(f"{path}:{number}: {error}", expected, import_command(path, out) if number == 1 else
+                                   f"workings data import --format {form} {path} --out {out} --on-error skip") from None
             seen.add(record.id)
             yield record
+
+
+def import_command(path: Path, out: str) -> str:
+    """The command that converts a file of another form, and says what it needs where it cannot tell the form."""
+    return f"workings data import {shlex.quote(str(path))} --out {out}"
 
 
 def with_id(value: object, number: int) -> object:
@@ -137,16 +147,6 @@ def with_id(value: object, number: int) -> object:
 
 NUMBERED = "line-"
 """Begins the ids of lines that have none."""
-
-
-def bad_line(path: Path, wrong: str, expected: str, form: str, out: str) -> RequestError:
-    """The error of a line that is no trace or no pair, with the command that converts the file into ``out``."""
-    # Imported for an error alone: the importer knows traces and pairs.
-    from workings.data.importing.hints import how_to_import
-
-    # An invalid first line shows that the file holds something else.
-    return RequestError(wrong, expected, how_to_import(path, out) if wrong.startswith(f"{path}:1:") else
-                        f"workings data import --format {form} {path} --out {out} --on-error skip")
 
 
 def path_beside(path: Path, ending: str) -> Path:

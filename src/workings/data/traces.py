@@ -13,7 +13,6 @@ from typing import Any
 
 from workings.data.row_fields import (
     Labelled,
-    bad_line,
     calls_text,
     iterate_lines,
     labels_of,
@@ -80,8 +79,8 @@ def iterate_traces(path: Path) -> Iterator[Trace]:
     if not path.is_file():
         raise RequestError(f"traces: {path}", "a file of traces, one JSON object a line",
                            "workings data make addition --out traces.jsonl")
-    yield from iterate_lines(path, trace_from_json, lambda wrong: bad_line(
-        path, wrong, "one trace a line: id, prompt, steps, answer", "traces", "traces.jsonl"))
+    yield from iterate_lines(path, trace_from_json, expected="one trace a line: id, prompt, steps, answer",
+                             form="traces", out="traces.jsonl")
 
 
 def read_traces(path: Path) -> list[Trace]:

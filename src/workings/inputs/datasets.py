@@ -11,13 +11,16 @@ from workings.answers.marked_answers import final_answer
 from workings.config.load import LoadedRecipe
 from workings.data.generators import addition
 from workings.data.generators.base import ItemRecord, items_bytes
+from workings.data.importing.formats import PAIR_FORMATS
 from workings.data.importing.hints import looks_like
-from workings.data.importing.run import ALL_PAIR_FORMATS, ImportRequest, import_records
+from workings.data.importing.run import ImportRequest, import_records
 from workings.data.importing.sources import open_file
 from workings.data.lazy_sequence import TraceFile
 from workings.data.named_sets import shipped_sets
 from workings.data.open import open_traces, shipped_items
 from workings.data.preferences import PreferencePair, read_pairs
+from workings.data.preview import unread_columns
+from workings.data.row_cache import MIN_CACHED_ROWS
 from workings.data.traces import Trace, read_traces, traces_bytes
 from workings.errors import RequestError
 from workings.hints import no_file
@@ -63,6 +66,12 @@ class RunData:
         traces = [] if isinstance(self.traces, TraceFile) and not self.traces.may_hold_samples else self.traces
         sources = (entry.metadata.get(DRAWN_FROM) for entries in (traces, self.pairs) for entry in entries)
         return dict(Counter(source for source in sources if isinstance(source, str)))
+
+    @property
+    def unread_columns(self) -> list[str]:
+        """Sentences about columns that are kept and not shown; none for a large file, which is read lazily."""
+        entries = self.pairs or self.traces
+        return unread_columns(entries) if len(entries) < MIN_CACHED_ROWS else []
 
 
 def find_data(loaded: LoadedRecipe) -> RunData:
@@ -167,7 +176,7 @@ def _pairs(loaded: LoadedRecipe, name: str, digests: dict[str, str]) -> list[Pre
     first = _first_record(path) if path.is_file() else {}
     # Pairs of texts are read as they are; of other forms each has to be converted.
     if not all(isinstance(first.get(key), str) for key in ("prompt", "chosen", "rejected")) and (
-            form := looks_like(first)) in ALL_PAIR_FORMATS:
+            form := looks_like(first)) in PAIR_FORMATS:
         digests["traces"] = file_digest(path)
         return _imported(path, form, read_pairs)
     if path.is_file() and not {"chosen", "rejected"} & set(first):

@@ -236,6 +236,7 @@ class Attempt:
             yield f"stop       {disagreement}"
         if setup.template.note:
             yield f"template   {setup.template.note}"
+        yield from (f"columns    {note}" for note in setup.data.unread_columns)
         for finding in self.doctor.findings:
             if finding.judgement == "problem":
                 yield f"doctor     {finding.what}; {finding.why}; try: {finding.mend}"

@@ -100,18 +100,11 @@ def read_items(path: Path) -> list[Item]:
         more = f"; and {len(problems) - _SHOWN_PROBLEMS} more" if len(problems) > _SHOWN_PROBLEMS else ""
         raise RequestError(f"{path}: {shown}{more}",
                            "one JSON object a line with a unique id, a prompt and an expected_answer",
-                           _way_in(path) if not items else "correct the lines named above")
+                           "correct the lines named above" if items else f"workings data import {path} --out "
+                           "questions.jsonl; a file of traces is asked as questions")
     if not items:
         raise RequestError(f"{path}: no items", "at least one item")
     return items
-
-
-def _way_in(path: Path) -> str:
-    """What to type for a file in which no line is an item: a table, parquet, or records of another format."""
-    # Imported for an error alone, see `read_items`.
-    from workings.data.importing.hints import how_to_import
-
-    return f"{how_to_import(path, 'questions.jsonl')}; a file of traces is asked as questions"
 
 
 def items_digest(items: Sequence[Item]) -> str:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from workings.data.checking.findings import ENTIRE_FILE, CheckReport, DataFinding
-from workings.data.importing.hints import how_to_import
 from workings.data.importing.records import Unreadable
 from workings.data.importing.sources import open_file
 from workings.data.preferences import PreferencePair
-from workings.data.row_fields import NUMBERED, lines_bytes, path_beside, with_id
+from workings.data.row_fields import NUMBERED, import_command, lines_bytes, path_beside, with_id
 from workings.data.traces import Trace
 from workings.errors import RequestError
 from workings.record import atomic
@@ -70,7 +69,7 @@ def read_tolerantly(path: Path, from_json: Callable[[object], E]) -> Numbered[E]
     if count and all(finding.kind == "unreadable" for finding in findings) and not entries:
         raise RequestError(f"{findings[0].id}: {findings[0].text}, and no other line is better" if count > 1 else
                            f"{findings[0].id}: {findings[0].text}", "traces, or preference pairs",
-                           how_to_import(path, "traces.jsonl"))
+                           import_command(path, "traces.jsonl"))
     if numbered := sum(entry.id.startswith(NUMBERED) for _, entry in entries):
         findings.append(DataFinding(kind="no_id", record=ENTIRE_FILE, id=path.name,
                                     text=f"{numbered:,} records have no `id`; they are numbered by their lines"))

@@ -1,16 +1,13 @@
-"""Conversion of a parsed record into a trace or a preference pair: ids, labels, metadata, annotations."""
+"""Conversion of what a format read into a trace or a preference pair: ids, labels, metadata, annotations."""
 
 import json
 import math
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from workings.data.columns import IGNORED, TOOLS
 from workings.data.importing.completion import take_annotations
-from workings.data.importing.fields import Parts
-from workings.data.importing.formats import TraceParts
-from workings.data.importing.pair_formats import PairParts
+from workings.data.importing.formats import Parts
 from workings.data.preferences import PreferencePair, pair_from_json
 from workings.data.row_fields import LABELS, kind_of
 from workings.data.traces import Trace, trace_from_json
@@ -18,9 +15,9 @@ from workings.data.traces import Trace, trace_from_json
 _OWN_KEYS = ("prompt", "steps", "answer", "chosen", "rejected", "history", "tool_turns", "tool_calls")
 
 
-def converted(parts: TraceParts | PairParts, metadata: dict[str, Any], fallback_id: str, given: Mapping[str, str], *,
-              tools: str = "", strip: bool) -> Trace | PreferencePair:
-    """The trace or the pair of a format's parts.
+def converted(parts: Parts, metadata: dict[str, Any], fallback_id: str, given: Mapping[str, str], *, tools: str,
+              strip: bool) -> Trace | PreferencePair:
+    """The trace or the pair of what a format found.
 
     Args:
         parts: what the format found.
@@ -33,25 +30,17 @@ def converted(parts: TraceParts | PairParts, metadata: dict[str, Any], fallback_
     Raises:
         ValueError: with the reason, where there is none.
     """
-    fields: dict[str, Any] = {"prompt": parts.prompt}
     # `_label` takes what it finds out of the metadata, so that no field is kept twice.
     labels = {name: _label(metadata, name) or given.get(name, "") for name in LABELS}
-    fields["id"] = _label(metadata, "id") or fallback_id
-    if isinstance(parts, PairParts):
-        fields |= {"chosen": parts.chosen, "rejected": parts.rejected}
-    else:
-        fields |= {"steps": list(parts.steps), "answer": parts.answer}
-        fields |= json.loads(parts.calls) if parts.calls else {}
-        if strip:
-            _take_annotations(fields, metadata)
-    fields |= {name: [turn.to_json() for turn in turns]
-               for name in ("history", "tool_turns") if (turns := getattr(parts, name))}
+    values = {**parts.values, "id": _label(metadata, "id") or fallback_id}
+    if strip and "steps" in values:
+        _take_annotations(values, metadata)
     if parts.not_learned:
         metadata["turns_not_learned"] = [turn.to_json() for turn in parts.not_learned]
-    fields |= {"tools": json.loads(tools)} if tools else {}
-    record = metadata | fields | {name: text for name, text in labels.items() if text}
+    values |= {"tools": json.loads(tools)} if tools else {}
+    record = metadata | values | {name: text for name, text in labels.items() if text}
     # One rule for what a trace or a pair is: that of reading it back.
-    return pair_from_json(record) if isinstance(parts, PairParts) else trace_from_json(record)
+    return pair_from_json(record) if "chosen" in values else trace_from_json(record)
 
 
 def _take_annotations(own: dict[str, Any], metadata: dict[str, Any]) -> None:
@@ -62,8 +51,7 @@ def _take_annotations(own: dict[str, Any], metadata: dict[str, Any]) -> None:
         metadata["calculations"] = [annotations for _, annotations in taken]
 
 
-def metadata_of(record: Mapping[str, Any], parts: Parts, ignored: Mapping[str, Any] = MappingProxyType({})
-                ) -> dict[str, Any]:
+def metadata_of(record: Mapping[str, Any], parts: Parts, ignored: Mapping[str, Any]) -> dict[str, Any]:
     """Keys that the format did not use, with its own findings; a null is left out, it says nothing.
 
     Args:

@@ -1,4 +1,4 @@
-"""Readers of fields for all formats: texts, turns of a conversation, and the exchange at its end.
+"""Readers of texts and conversations for all formats.
 
 Every function raises `ValueError` with a reason that fits behind `file:line:`.
 """
@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from workings.data.columns import MARKS, SYSTEM, TOOLS, learned_mark
@@ -60,6 +60,11 @@ class Said:
         return "c" if self.turn.has_calls else _LETTERS.get(self.turn.role, "s")
 
 
+def said(role: str, turn_text: str, beside: tuple[str, ...] = ()) -> Said:
+    """A turn that says nothing but a text."""
+    return Said(Turn(role, turn_text), beside)
+
+
 SHAREGPT = ("from", "value")
 """Keys of a turn's role and text as ShareGPT writes them."""
 OPENAI = ("role", "content")
@@ -68,22 +73,6 @@ REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 """Keys of reasoning that stands beside a text."""
 _TEXT_PARTS, _TEXT_KEYS = ("text", "input_text", "output_text"), ("text", "value")
 _REASONING_PARTS = ("reasoning", "thinking")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parts:
-    """The parts that every format finds in a record."""
-
-    prompt: str
-    history: Sequence[Turn] = ()
-    tool_turns: Sequence[Turn] = ()
-    """Turns between the prompt and the end: calls of tools and what the tools said."""
-    not_learned: Sequence[Turn] = ()
-    """Turns behind the last one that may be learned."""
-    used: frozenset[str]
-    """Keys of the record that are in the parts; the others become metadata."""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Metadata that the format itself found."""
 
 
 def keys_of(record: Mapping[str, Any]) -> str:
@@ -233,22 +222,17 @@ def _part_text(part: Mapping[str, Any], keys: tuple[str, ...]) -> str:
     return text(part, present[0])
 
 
-def system_turn(record: Mapping[str, Any]) -> list[Said]:
-    """The turn that `system` or one of its other names stands for, where it is there."""
+def with_system(record: Mapping[str, Any], spoken: list[Said]) -> list[Said]:
+    """A conversation with the record's system text as its first turn, unless it begins with that very text."""
     given = {key: optional(record, key) for key in SYSTEM if optional(record, key).strip()}
     if len(set(given.values())) > 1:
         raise ValueError(f"two system texts: {' and '.join(map('`{}`'.format, given))} differ")
-    return [Said(Turn("system", next(iter(given.values()))))] if given else []
-
-
-def with_system(record: Mapping[str, Any], spoken: list[Said]) -> list[Said]:
-    """A conversation with the record's system text as its first turn, unless it begins with that very text."""
-    system = system_turn(record)
+    system = next(iter(given.values()), "")
     if system and spoken and spoken[0].turn.role == "system":
-        if spoken[0].turn.text.strip() != system[0].turn.text.strip():
+        if spoken[0].turn.text.strip() != system.strip():
             raise ValueError("two system texts: a column, and the first turn")
         return spoken
-    return [*system, *spoken]
+    return [said("system", system), *spoken] if system else spoken
 
 
 def tools_of(record: Mapping[str, Any]) -> str:
@@ -259,8 +243,8 @@ def tools_of(record: Mapping[str, Any]) -> str:
     return next(iter(given.values()), "")
 
 
-def alpaca_prompt(record: Mapping[str, Any]) -> tuple[str, list[Turn]]:
-    """Prompt and earlier turns of `instruction`, `input`, `system` and `history` as pairs of texts."""
+def alpaca(record: Mapping[str, Any]) -> list[Said]:
+    """The turns of `history` as pairs of texts, then `instruction` with `input` behind it."""
     extra, pairs = optional(record, "input"), record.get("history") or []
     if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 and
                                               all(isinstance(turn_text, str) for turn_text in pair) for pair in pairs):
@@ -268,13 +252,13 @@ def alpaca_prompt(record: Mapping[str, Any]) -> tuple[str, list[Turn]]:
     instruction = text(record, "instruction")
     if not instruction.strip():
         raise ValueError("`instruction` is empty")
-    earlier = [turn for question, answered in pairs for turn in (Turn("user", question), Turn("assistant", answered))]
-    return (f"{instruction}\n\n{extra}" if extra.strip() else instruction,
-            [*(said.turn for said in system_turn(record)), *earlier])
+    return [*(said(role, turn_text) for pair in pairs for role, turn_text in zip(("user", "assistant"), pair,
+                                                                                 strict=True)),
+            said("user", f"{instruction}\n\n{extra}" if extra.strip() else instruction)]
 
 
-ALPACA = frozenset({"instruction", "input", "history", *SYSTEM})
-"""Keys that `alpaca_prompt` reads."""
+ALPACA = frozenset({"instruction", "input", "history"})
+"""Keys that `alpaca` reads."""
 
 
 @dataclass(frozen=True)
@@ -294,6 +278,12 @@ class Exchange:
     """Calls of tools with which the completion ends; see `workings.data.traces.Trace.calls`."""
     not_learned: Sequence[Turn] = ()
     """Turns behind the last one that may be learned: what comes later changes nothing of what is learned before."""
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """Everything before the completion, under the keys of a trace or a pair."""
+        return {"prompt": self.prompt, **{name: [turn.to_json() for turn in turns] for name, turns in (
+            ("history", self.history), ("tool_turns", self.tool_turns)) if turns}}
 
 
 def exchange(conversation: Sequence[Said]) -> Exchange:

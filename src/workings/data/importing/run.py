@@ -3,26 +3,24 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Literal
 
-from workings.data.columns import IGNORED
+from workings.data.columns import OF_IMPORT, kept_columns
 from workings.data.importing.convert import converted, metadata_of
 from workings.data.importing.fields import refuse_media, tools_of
-from workings.data.importing.formats import FORMATS, TraceParts, whole_completion
+from workings.data.importing.formats import FORMATS, PAIR_FORMATS, whole_completion
 from workings.data.importing.hints import advice, format_of, looks_like
 from workings.data.importing.hold_out import HeldOut, item_path, left_out_path, split
 from workings.data.importing.key_map import KeyMap
 from workings.data.importing.learned_counts import LearnedCounts
-from workings.data.importing.pair_formats import PAIR_FORMATS, PairParts
 from workings.data.importing.records import SourceRecord, Unreadable
 from workings.data.importing.sources import Progress, RecordSource
-from workings.data.importing.verdicts import Half, HalfPair, Waiting, joined, kto
-from workings.data.preferences import PreferencePair
+from workings.data.importing.verdicts import Half, Waiting, joined
 from workings.data.row_fields import kind_of, path_beside
 from workings.data.traces import Trace
 from workings.errors import RequestError
@@ -30,18 +28,10 @@ from workings.record import atomic
 from workings.record.digest import file_digest
 
 _REASON_LENGTH = 200
-_SHOWN_COLUMNS = 10
-_OWN_METADATA = (IGNORED, "calculations", "step_types", "turns_not_learned", "of_rejected")
-"""Metadata that the import itself writes."""
 MAX_REASONS = 1000
 """Different reasons that are counted one by one; a million of them would not be bounded memory."""
-ALL_PAIR_FORMATS = (*PAIR_FORMATS, "kto")
-"""Values of `--format` that give preference pairs."""
 _OWN_FORMATS = ("traces", "preferences")
 """Formats whose records may have any further key, which is kept and never interpreted."""
-ALL_FORMATS: dict[str, Callable[[Mapping[str, Any]], TraceParts | PairParts | HalfPair]] = {
-    **FORMATS, **PAIR_FORMATS, "kto": kto}
-"""The values of `--format`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +39,7 @@ class ImportRequest:
     """A request to import a file."""
 
     format: str
-    """One of `ALL_FORMATS`; empty: the one that the first record looks like."""
+    """One of `FORMATS`; empty: the one that the first record looks like."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """Names of the format's keys in the file: the format's key -> the file's key."""
     ignore: tuple[str, ...] = ()
@@ -104,10 +94,7 @@ class ImportResult:
 
     def notes(self) -> Iterator[str]:
         """What a person would not expect of the file, a sentence each."""
-        for key, count in list(self.kept.items())[:_SHOWN_COLUMNS]:
-            yield f"`{key}` of {count:,} records is kept and not shown to the model"
-        if more := list(self.kept)[_SHOWN_COLUMNS:]:
-            yield f"so are {len(more):,} other columns, such as `{more[0]}`"
+        yield from kept_columns(self.kept)
         if self.not_learned:
             yield f"{self.not_learned:,} turns of the assistant are marked as not to be learned, and are only read"
 
@@ -160,15 +147,15 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest, prog
                         held_out=held_out, format=request.format, kept=dict(importer.kept.most_common()),
                         not_learned=importer.not_learned,
                         looks_like="" if importer.written else importer.looks_like,
-                        learned=None if request.format in ALL_PAIR_FORMATS else
+                        learned=None if request.format in PAIR_FORMATS else
                         importer.learned.from_file(out) if held_out else importer.learned)
 
 
 def _check(request: ImportRequest, out: Path) -> None:
     """Raise `RequestError` for what can be known before anything is read."""
-    if request.format and request.format not in ALL_FORMATS:
-        raise RequestError(f"--format {request.format}", f"one of {', '.join(ALL_FORMATS)}")
-    if request.hold_out and request.format in ALL_PAIR_FORMATS:
+    if request.format and request.format not in FORMATS:
+        raise RequestError(f"--format {request.format}", f"one of {', '.join(FORMATS)}")
+    if request.hold_out and request.format in PAIR_FORMATS:
         raise RequestError(f"--hold-out with --format {request.format}",
                            "a format of traces: a pair has no answer that an item could expect")
     if request.completions == "keep" and request.format != "prompt-completion":
@@ -192,7 +179,7 @@ class _Importer:
 
     def __init__(self, source: RecordSource, request: ImportRequest, progress: Progress) -> None:
         self._source, self._request, self._progress = source, request, progress
-        self._parse = whole_completion if request.completions == "keep" else ALL_FORMATS[request.format]
+        self._parse = whole_completion if request.completions == "keep" else FORMATS[request.format].read
         self._keys = KeyMap(request.keys)
         self._ids: set[int] = set()
         self._waiting = Waiting()
@@ -239,7 +226,7 @@ class _Importer:
                 for used_record in used_records:
                     self._reject(rejects, _unreadable(used_record, str(error)), used_record.value)
         for half in self._waiting.left():
-            verdict = "right" if half.verdict.right else "wrong"
+            verdict = "right" if half.parts.is_right else "wrong"
             self._reject(rejects, _unreadable(half.record, f"a {verdict} completion, and none of its prompt with the "
                                                            "other verdict is left to pair it with"))
         if not self.read:
@@ -270,18 +257,21 @@ class _Importer:
             # The person knows the file's own keys, and the format's only where they mapped none.
             raise ValueError(self._keys.missing(record.value) or str(error)) from None
         # Whatever the format does not know is kept, so that an import loses nothing.
-        metadata = metadata_of(renamed, parts, ignored)
-        if not isinstance(parts, HalfPair):
-            entry = self._converted(parts, metadata, record.number, tools)
-        else:
-            half = Half(record, parts, metadata, tools)
+        half = Half(record, parts, metadata_of(renamed, parts, ignored), tools)
+        if parts.is_right is not None:
             other = self._waiting.partner(half)
             if other is None:
                 return
             taken.insert(0, other.record)
-            made, metadata, number = joined(half, other)
-            entry = self._converted(made, metadata, number, half.tools)
-        self.kept.update(key for key in entry.metadata if key not in _OWN_METADATA)
+            half = joined(half, other)
+        entry = converted(half.parts, half.metadata, f"{self._source.stem}-{half.record.number:07d}",
+                          self._request.labels, tools=half.tools, strip=self._request.annotations == "strip")
+        self._remember(entry.id)
+        if isinstance(entry, Trace):
+            self.learned.add(entry, parts.reasoning_left_out)
+            self.not_learned += sum(not turn.learned for turn in (*entry.history, *entry.tool_turns,
+                                                                  *parts.not_learned))
+        self.kept.update(key for key in entry.metadata if key not in OF_IMPORT)
         good.write(json.dumps(entry.to_json(), ensure_ascii=False).encode() + b"\n")
         self.written += 1
 
@@ -299,17 +289,6 @@ class _Importer:
         self.reasons[reason if reason in self.reasons or len(self.reasons) < MAX_REASONS else "other reasons"] += 1
         line = {"file": self._source.name, "line": bad.number, "reason": bad.reason, "bytes": bad.size, "raw": bad.raw}
         rejects.write(json.dumps(line).encode() + b"\n")  # ASCII: half a surrogate pair survives as an escape
-
-    def _converted(self, parts: TraceParts | PairParts, metadata: dict[str, Any], number: int, tools: str
-                   ) -> Trace | PreferencePair:
-        entry = converted(parts, metadata, f"{self._source.stem}-{number:07d}", self._request.labels, tools=tools,
-                          strip=self._request.annotations == "strip")
-        self._remember(entry.id)
-        if isinstance(entry, Trace) and isinstance(parts, TraceParts):
-            self.learned.add(entry, parts.reasoning_left_out)
-            self.not_learned += sum(not turn.learned for turn in (*parts.history, *parts.tool_turns,
-                                                                  *parts.not_learned))
-        return entry
 
     def _remember(self, trace_id: str) -> None:
         # Two of a million ids get the same 64 bits once in 37 million imports; whole ids would take far more memory.

@@ -7,10 +7,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from workings.data.importing.formats import whole_completion
+from workings.data.importing.formats import PAIR_FORMATS, whole_completion
 from workings.data.importing.hints import by_a_key, looks_like
 from workings.data.importing.records import Records, SourceRecord
-from workings.data.importing.run import ALL_PAIR_FORMATS, ImportRequest, import_records
+from workings.data.importing.run import ImportRequest, import_records
 from workings.data.importing.sources import Progress, RecordSource
 from workings.errors import RequestError
 from workings.record import atomic
@@ -112,7 +112,7 @@ def _is_one_text(row: Mapping[str, Any]) -> bool:
 
 def holds_pairs(form: str) -> bool:
     """Whether rows of this format are preference pairs."""
-    return form in ("preferences", *ALL_PAIR_FORMATS)
+    return form in PAIR_FORMATS
 
 
 def write_given_items(data: Any, out: Path) -> None:
