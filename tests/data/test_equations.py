@@ -97,23 +97,6 @@ def test_every_equation_of_a_long_text_is_found() -> None:
     assert len(find_equations("1+1=2. " * 2000)) == 2000
 
 
-@pytest.mark.parametrize(("text", "found"), [
-    ("3 + 4 = 7 = 8", ["3 + 4 = 7 = 8"]),
-    ("So $3 + $4 = $7 = $8.", ["3 + $4 = $7 = $8"]),
-    ("There are 26 - 2 = 24 = 25 pencils in the boxes.", ["26 - 2 = 24 = 25"]),
-    ("3+4 = 7 apples = 8 apples; 2+2=5", ["3+4 = 7 apples = 8", "2+2=5"]),
-    *((text, []) for text in (
-        "3 + 4 = 7 = 7", "3 + 4 = 7 \u2260 8", "10/3 = 3.33 = 3", "8+9=17=7, carry 1", "8+9=17=7 carry 1",
-        "60*60 = 3600 = 1 hour",
-        "2*50 = 100 = $1", "2*50 = 100 cents = 1 dollar", "9+5=14=2 (mod 12)", "It is wrong that 3+4 = 7 = 8",
-        "8+9 = 17 = 2 boxes with 1 left", "9+8 = 17 = 1 ten 7 ones", "12*1 = 12 = 13th", "3+4 = 7 apples = 8 pears")),
-])
-def test_a_result_that_is_said_to_equal_another_is_wrong(text: str, found: list[str]) -> None:
-    assert wrong_equations(text) == found
-    # The steps of records are scored as before.
-    assert [one.verdict for one in find_equations(text) if one.written in found] == ["wrong"] * ("2+2=5" in found)
-
-
 @pytest.mark.parametrize(("text", "doubt"), [
     ("25 / 4 = 6", "may be rounded"),
     ("32/96 * 100 = 33%", "may be rounded"), (r"\frac{120}{7} = 17", "may be rounded"),
@@ -127,9 +110,7 @@ def test_what_may_be_meant_otherwise_is_a_note(text: str, doubt: str) -> None:
 
 @pytest.mark.parametrize("text", [
     "so it costs 490 * $194 = $95,460 to repave it.", "$490 * 194 = $95,460", "11 * 99637 = 1096061.The answer is (E).",
-    "Sam has 137.5 - 165 = 27.5 more popsicles than Betty.", "We know that twice 14 makes 30.", "Half of 18 is 8.",
-    "One hour has 100 minutes.", "There are 50 minutes in an hour.", "A year has 13 months, so",
-    "1 foot is 10 inches."])
+    "Sam has 137.5 - 165 = 27.5 more popsicles than Betty."])
 def test_a_check_of_data_reads_more(text: str) -> None:
     assert len(wrong_equations(text)) == 1
     assert wrong_equations(text)[0] in text

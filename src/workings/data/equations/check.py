@@ -10,18 +10,16 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import pairwise
 from typing import Literal
 
 from workings.data.equations import words
-from workings.data.equations.in_words import plainer, wrong_in_words
 from workings.data.equations.sides import Pair, Side, pairs
 from workings.data.equations.tokens import Token, tokenize
 from workings.data.equations.value import DividesByZero, NotRead, values
 
 Verdict = Literal["right", "wrong", "not read"]
 _ANNOTATION = re.compile(r"<<([^<>\n]{1,300})>>")
-_TWO_SIGNS = re.compile(r"=[^=\n]+=")
+_GLUED = re.compile(r"(?<=\d)\.(?=[A-Z][a-z])")
 _CONTEXT = 120
 """Characters before and behind an equation in which its writer may take it back."""
 _OPERATIONS = frozenset({"frac", "fraction", "sqrt", "binom", "factorial", "power"})
@@ -61,7 +59,9 @@ def find_equations(text: str) -> list[Equation]:
         return []
     # Calculator annotations (`48/2 = <<48/2=24>>24`) are texts of their own; what stands around them goes on.
     # Blanks of the same length stand for them, so that places in the rest stay what they are.
-    outer = list(_equations_in(_ANNOTATION.sub(lambda match: " " * len(match.group()), text), text))
+    # So does a semicolon for the full stop of `= 7.The answer`, without which it would be part of a number.
+    shown = _GLUED.sub(";", _ANNOTATION.sub(lambda match: " " * len(match.group()), text))
+    outer = list(_equations_in(shown, text))
     inner = [replace(equation, start=equation.start + match.start(1), end=equation.end + match.start(1))
              for match in _ANNOTATION.finditer(text) for equation in _equations_in(match[1], match[1])]
     # The annotation says the same as the text around it, and one mistake should count once.
@@ -73,54 +73,14 @@ def find_equations(text: str) -> list[Equation]:
 
 
 def wrong_equations(text: str) -> list[str]:
-    """All of a text that does not hold beyond doubt, as written.
-
-    Equations, chains that end in another result (`3 + 4 = 7 = 8`), multiples and conversions in words.
-    """
-    wrong = {equation.start: text[equation.start:equation.end]
-             for read in dict.fromkeys((text, plainer(text))) for equation in find_equations(read)
-             if equation.verdict == "wrong" and not equation.doubt}
-    return [written for _, written in sorted([*wrong.items(), *broken_chains(text), *wrong_in_words(text)])]
+    """The equations of a text that do not hold beyond doubt, as written."""
+    return [equation.written for equation in find_equations(text)
+            if equation.verdict == "wrong" and not equation.doubt]
 
 
 def doubtful_equations(text: str) -> list[str]:
     """The equations of a text that do not hold and that may be meant otherwise, each with how."""
     return [f"{equation.written} ({equation.doubt})" for equation in find_equations(text) if equation.doubt]
-
-
-def broken_chains(text: str) -> Iterator[tuple[int, str]]:
-    """Start and text of calculations with a right result that is then said to equal another whole number.
-
-    Not among the equations of `find_equations`, by which the steps of records are scored.
-    """
-    # Cheap, and most texts have no two signs in a row: tokenizing costs far more.
-    if not _TWO_SIGNS.search(text):
-        return
-    blanked = _ANNOTATION.sub(lambda match: " " * len(match.group()), text)
-    for first, second in pairwise(pairs(tokenize(blanked), blanked)):
-        if first.right.start == second.left.start and second.sign.kind == "equals" and _differ(
-                first.right, second.right, blanked) and _claimed(second, blanked) and (
-                _judge(first, blanked) == ("right", "")):
-            yield first.left.start, text[first.left.start:second.right.end]
-
-
-def _differ(one: Side, other: Side, text: str) -> bool:
-    """Whether two results are different whole numbers of the same thing, as far as the words behind them say."""
-    numbers = [[token for token in side.tokens if token.kind != "unit"] for side in (one, other)]
-    # `10/3 = 3.33 = 3` rounds, and in `2 * 50 = 100 = $1` cents are dollars.
-    if any([token.kind for token in side] != ["number"] or "." in side[0].text for side in numbers) or len(
-            {text[side.start - 1] in "$€£" for side in (one, other)}) > 1:
-        return False
-    (first,), (second,) = ([int(token.text) for token in side] for side in numbers)
-    # In `8 + 9 = 17 = 7, carry 1` the second is a digit of the first.
-    if str(first).endswith(str(second)):
-        return False
-    nouns = [next((token.text for token in side.tokens if token.kind == "unit"), side.followed_by).removesuffix("s")
-             for side in (one, other)]
-    if not any(nouns):
-        return other.alone
-    # `3600 = 1 hour` converts, as units do by a half and more.
-    return (nouns[0] == nouns[1] or not nouns[0]) and max(first, second) * 2 < min(first, second) * 3
 
 
 def _around(outer: Sequence[Equation], one: Equation) -> Iterator[Equation]:

@@ -56,7 +56,7 @@ def _aside(tokens: Sequence[Token], at: int) -> int:
     for end in range(at + 1, min(at + _MAX_ASIDE_WORDS + 2, len(tokens))):
         if tokens[end].kind == "close" and end > at + 1:
             return end + 1
-        if tokens[end].kind != "word" or len(tokens[end].text) == 1 or tokens[end].text in words.CHANGES_WHAT_PRECEDES:
+        if tokens[end].kind != "word" or len(tokens[end].text) == 1:
             return 0
     return 0
 
@@ -125,7 +125,7 @@ def _unit_end(tokens: Sequence[Token], at: int, text: str) -> int:
         if stroke:
             end += 2
             count += 1
-        elif token.kind == "word" and token.text not in words.NO_UNITS and (
+        elif token.kind == "word" and (
                 # A single letter is a variable, but for a command of TeX and behind a stroke (`km/h`).
                 len(token.text) > 1 or text[token.start] == "\\" or (end > at and tokens[end - 1].text == "/")):
             end += 1

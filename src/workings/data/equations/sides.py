@@ -205,12 +205,10 @@ def _clean_before(before: Token, first: Token, text: str) -> bool:
     if before.kind in ("break", "bullet") or before.kind in _SEPARATORS:
         return True
     if before.kind == "word":
-        # Both patterns end where this text ends, so a few characters before it are enough.
+        # The pattern ends where this text ends, so a few characters before it are enough.
         text_before = text[max(first.start - 40, 0):first.start].casefold()
         if words.MAY_COME_BEFORE.search(text_before):
             return True
-        if words.NAMED_BY_NUMBER.search(text_before):
-            return False
         last = before.text.split()[-1]
         return not stuck and last not in words.CHANGES_WHAT_FOLLOWS and (len(last) > 1 or last in "ai")
     if before.kind != "other":
@@ -239,7 +237,7 @@ def _clean_after(after: Token | None, end: int, text: str, *, strict: bool) -> b
         first = after.text.split()[0]
         if strict or (stuck and text[after.start] != "\\" and first not in words.UNITS_STUCK):
             return False
-        return first not in words.CHANGES_WHAT_PRECEDES and (len(first) > 1 or first in words.LETTERS_BEHIND)
+        return len(first) > 1 or first in words.LETTERS_BEHIND
     if after.kind != "other":
         return False
     following = text[after.end:after.end + 1]
