@@ -63,7 +63,6 @@ def test_a_mistake_is_told_without_traceback_and_changes_nothing(gsm: Path, tmp_
     (["make", "eval", "--out", "absent/x.jsonl"], "mkdir -p absent"),
     (["show", "nothing"], "one of dev-reasoning"),
     (["show", "nothing.jsonl"], "a file of traces"),
-    (["diff", "eval", "dev-reasoning"], "a set of items"),
     (["check", "nothing.jsonl"], "a file of JSON lines"),
     (["check", "dev-reasoning", "--fix"], "a shipped name"),
     (["check", "dev-reasoning", "--against", "nothing"], "one of eval"),
@@ -105,8 +104,6 @@ def test_shipped_names_can_be_written_shown_and_compared(tmp_path: Path) -> None
     assert set(listed["sets"]) == {"dev-reasoning", "eval"}
     _, made, _ = run("make", "dev-reasoning", "--out", tmp_path / "dev.jsonl")
     assert made["files"] == {str(tmp_path / "dev.jsonl"): listed["sets"]["dev-reasoning"]["sha256"]}
-    code, diff, _ = run("diff", "dev-reasoning", tmp_path / "dev.jsonl")
-    assert (code, diff["equal"], diff["same"]) == (0, True, 550)
     _, shown, _ = run("show", "eval", "--n", 2)
     assert (shown["records"], len(shown["first"]), shown["recipe"]["seed"]) == (100, 2, 2026)
     _, shown, _ = run("show", tmp_path / "dev.jsonl", "--n", 0)
@@ -115,20 +112,6 @@ def test_shipped_names_can_be_written_shown_and_compared(tmp_path: Path) -> None
     assert "kinds of `data make`:" in text("list")
     assert {"gsm8k", "traces"} <= set(listed["formats"])
     assert {"hh", "kto", "preferences"} <= set(listed["pair_formats"])
-
-
-def test_diff_names_what_changed(tmp_path: Path) -> None:
-    lines = [{"id": name, "prompt": "p", "steps": ["s"], "answer": "2"} for name in "abc"]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    lines[1] |= {"answer": "3", "section": "core"}
-    lines[2]["id"] = "d"
-    (tmp_path / "b.jsonl").write_text("".join(json.dumps(line) + "\n" for line in reversed(lines)))
-    code, diff, _ = run("diff", tmp_path / "a.jsonl", tmp_path / "b.jsonl")
-    assert code == 1
-    assert diff == {"equal": False, "same": 1, "added": ["d"], "removed": ["c"],
-                    "changed": {"b": ["answer", "section"]}}
-    assert text("diff", tmp_path / "a.jsonl", tmp_path / "b.jsonl").splitlines() == [
-        "+ d", "- c", "~ b: answer, section", "1 the same, 1 added, 1 removed, 1 changed"]
 
 
 @pytest.mark.slow
@@ -181,8 +164,6 @@ def test_a_file_of_pairs_is_known_by_its_first_line(pairs: Path, tmp_path: Path)
     assert "3 records: 2 pairs should not be trained on" in text("check", pairs)
     _, shown, _ = run("show", values["clean"])
     assert (shown["records"], shown["first"]) == (1, [kept.to_json()])
-    code, diff, _ = run("diff", pairs, values["clean"])
-    assert (code, diff["same"], diff["removed"]) == (1, 1, ["hh-0000002", "hh-0000003"])
 
 
 def test_preview_shows_both_completions_of_a_pair(pairs: Path) -> None:

@@ -181,27 +181,6 @@ def show_command(
         [f"{name}: {len(records)} records, sha256 {facts['sha256']}", *made_by, *counts, *shown]))
 
 
-@data_app.command("diff")
-def diff_command(
-    a: Annotated[str, typer.Argument(help="A file of traces or pairs, or a shipped name.")],
-    b: Annotated[str, typer.Argument(help="Another one.")],
-    as_json: JsonFlag = False,
-) -> None:
-    """Compare two sets of traces, or two of pairs, by id. Exit code 1 when they differ."""
-    from workings.data.traces import diff_traces
-
-    difference = diff_traces(_open_entries(a)[0], _open_entries(b)[0])
-    lines = [*(f"+ {name}" for name in difference.added), *(f"- {name}" for name in difference.removed),
-             *(f"~ {name}: {', '.join(keys)}" for name, keys in difference.changed.items())]
-    # Two sets may differ in every record, and a terminal is of no use for so many lines.
-    more = [f"… and {len(lines) - 50} more (--json has all)"] if len(lines) > 50 else []
-    summary = (f"{difference.same} the same, {len(difference.added)} added, {len(difference.removed)} removed, "
-               f"{len(difference.changed)} changed")
-    answer(difference.to_json(), as_json=as_json, text="\n".join([*lines[:50], *more, summary]))
-    if not difference.equal:
-        raise typer.Exit(1)
-
-
 def _open_entries(name: str) -> tuple[Any, str]:
     """The traces or the pairs of a file or of a shipped set, and their digest."""
     from workings.data.checking.pairs import holds_pairs

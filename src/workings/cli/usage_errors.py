@@ -16,11 +16,10 @@ USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 different packages, so it is taken from the class hierarchy."""
 EXAMPLES = {
     "a": "runs/A", "b": "runs/B", "facts": "kaggle_notebook_version=7", "file": "TRACES.jsonl",
-    "kinds": "addition", "launcher": "slurm", "model": "runs/NAME", "on": "cpu",
+    "kind": "addition", "launcher": "slurm", "model": "runs/NAME", "on": "cpu",
     "out": "FOLDER", "prompts": "ITEMS.jsonl", "question": "What is 12 + 30?", "recipe": "quickstart",
     "run": "runs/NAME", "runs": "runs/NAME", "samples": "SAMPLES", "source": "gs://BUCKET/runs/NAME",
     "target": "mine.yaml", "user": "NAME", "write": "FOLDER",
-    "data diff a": "A.jsonl", "data diff b": "B.jsonl",
     "data import out": "TRACES.jsonl", "data import file": "ROWS.csv", "data show name": "TRACES.jsonl",
     "recipes copy name": "quickstart", "recipes show name": "quickstart"}
 """What a person could type for a required parameter, by its name or by command and name."""

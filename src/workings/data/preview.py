@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from workings.data.batches import Batches
@@ -75,19 +75,18 @@ class RowSummary:
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `--json`."""
-        # Nothing is ever cut, so the share of truncated rows below is 0 by construction.
-        share = self.dropped / (self.rows + self.dropped)
-        return {"learn": self.learn, "assistant_turns": self.assistant_turns, "learned_turns": self.learned_turns,
-                "rows": self.rows, "dropped": self.dropped, "dropped_share": share, "truncated_share": 0.0,
-                "tokens": self.tokens, "supervised_tokens": self.supervised_tokens, "shortest": self.shortest,
-                "longest": self.longest, "histogram": [list(part) for part in self.histogram],
-                "padding_share": self.padding_share, "shared_prefix": self.shared_prefix,
-                "steps_an_epoch": self.steps_an_epoch, "shapes": [list(shape) for shape in self.shapes]}
+        # Nothing is ever cut, so the share of truncated rows is 0 by construction.
+        return {**asdict(self), "dropped_share": self.dropped_share, "truncated_share": 0.0,
+                "shapes": [list(shape) for shape in self.shapes]}
+
+    @property
+    def dropped_share(self) -> float:
+        """Share of the traces that give no row."""
+        # There is at least one row, or `build_rows` would have refused the data.
+        return self.dropped / (self.rows + self.dropped)
 
     def text(self) -> str:
         """A few lines for people, with a histogram of lengths."""
-        # There is at least one row, or `build_rows` would have refused the data.
-        share = self.dropped / (self.rows + self.dropped)
         most = max(count for *_, count in self.histogram)
         bars = [f"  {low:>6}-{high:<6} {'█' * round(_BAR * count / most):<{_BAR}} {count}"
                 for low, high, count in self.histogram]
@@ -98,7 +97,7 @@ class RowSummary:
             f"data.learn: {self.learn}: {self.learned_turns:,} of {self.assistant_turns:,} turns of the assistant are "
             "learned",
             f"truncated: none, a row is whole or it is not there; dropped as too long: {self.dropped} "
-            f"({percent(share)})",
+            f"({percent(self.dropped_share)})",
             f"every row begins with the same {self.shared_prefix} tokens",
             f"padding: {percent(self.padding_share)} of all positions; {self.steps_an_epoch} steps an epoch; "
             f"batches (accumulation x rows x tokens): {shapes}",

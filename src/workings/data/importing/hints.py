@@ -12,26 +12,32 @@ from workings.data.importing.sources import RecordSource
 from workings.errors import RequestError
 
 _LOOKED_AT = 20
+SKIP = "--on-error skip writes such records to a file beside"
 
 
 def looks_like(record: Mapping[str, Any], but: str = "") -> str:
     """The first format that reads this record, other than ``but``; empty where none does."""
-    for name, form in FORMATS.items():
-        if name != but:
-            try:
-                form.read(record)
-            except ValueError:
-                continue
-            return name
-    return ""
+    return next((name for name in FORMATS if name != but and _reads(name, record)), "")
+
+
+def _reads(name: str, record: Mapping[str, Any]) -> bool:
+    try:
+        FORMATS[name].read(record)
+    except ValueError:
+        return False
+    return True
 
 
 def advice(record: Mapping[str, Any], keys: KeyMap, requested_format: str) -> str:
     """The option to type instead, if the first record of a file is not of the requested format."""
     if mended := keys.mended(record):
         return mended
-    if hint := looks_like(keys.renamed(record), requested_format):
+    renamed = keys.renamed(record)
+    if hint := looks_like(renamed, requested_format):
         return f"these keys look like format {hint}: --format {hint}"
+    # The keys are right, and something else is wrong with the record.
+    if by_a_key(renamed) == requested_format or _reads(requested_format, renamed):
+        return SKIP
     return f"--map says what the keys are called here, as in --map prompt=KEY; the record has {keys_of(record)}"
 
 

@@ -14,7 +14,7 @@ from workings.data.columns import OF_IMPORT, kept_columns
 from workings.data.importing.convert import converted, metadata_of
 from workings.data.importing.fields import refuse_media, tools_of
 from workings.data.importing.formats import FORMATS, PAIR_FORMATS, whole_completion
-from workings.data.importing.hints import advice, format_of, looks_like
+from workings.data.importing.hints import SKIP, advice, format_of, looks_like
 from workings.data.importing.hold_out import HeldOut, item_path, left_out_path, split
 from workings.data.importing.key_map import KeyMap
 from workings.data.importing.learned_counts import LearnedCounts
@@ -281,8 +281,7 @@ class _Importer:
         strange = value if isinstance(value, dict) and not self.written and not self.reasons else None
         if self._request.on_error == "fail":
             raise RequestError(f"{location}: {bad.reason}", f"a record of format {self._request.format}",
-                               advice(strange, self._keys, self._request.format) if strange else
-                               "--on-error skip writes such records to a file beside")
+                               advice(strange, self._keys, self._request.format) if strange else SKIP)
         if strange:
             self.looks_like = looks_like(self._keys.renamed(strange), self._request.format)
         reason = bad.reason[:_REASON_LENGTH]
