@@ -33,7 +33,7 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
     ("prompt-completion", {"prompt": "1+1?", "completion": "2", "reasoning_content": "1+1=2\nso 2"}),
     ("alpaca", {"instruction": "1+1?", "output": "2", "thinking": "1+1=2\nso 2"}),
     ("question-answer", {"problem": "1+1?", "solution": "1+1=2\nso 2\n#### 2"}),
-    ("question-answer", {"question": "1+1?", "answer": TAGS}),
+    ("question-answer", {"query": "1+1?", "response": TAGS}),
     ("question-answer", {"question": "1+1?", "response": "2", "reasoning": "1+1=2\nso 2"}),
     ("prompt-completion", {"prompt": "1+1?", "completion": TAGS}),
     ("prompt-completion", {"prompt": [USER], "completion": [BOT]}),

@@ -43,7 +43,7 @@ def test_questions_with_a_line_as_answer(tmp_path: Path) -> None:
     ("qa.csv", "question,answer\n1+1?,2\n", "data import .*qa.csv --out questions.jsonl"),
     ("chat.jsonl", '{"messages": [{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "2"}]}',
      "data import .*chat.jsonl --out questions.jsonl"),
-    ("odd.jsonl", '{"q": "1+1?", "a": "2"}', "--map KEY=KEY; the records have `q`, `a`"),
+    ("odd.jsonl", '{"q": "1+1?", "a": "2"}', "data import .*odd.jsonl --out questions.jsonl"),
     ("long.jsonl", '{"question": "1+1?", "answer": "1+1 = 2\\nso 2"}', "no '#### n' at its end"),
 ])
 def test_a_file_of_another_format_is_told_with_what_brings_it_in(tmp_path: Path, name: str, text: str,

@@ -216,7 +216,7 @@ class ChatTemplate:
                             or any(name not in text for name in map(_tool_name, json.loads(asked.tools)))):
             raise RequestError(f"chat template `{self.name}` does not show the tools that the data describe",
                                "a template that takes `tools`, as those of models that call tools do",
-                               "data.template=tokenizer, or import the data with --ignore tools")
+                               "the template of a model that calls tools, or import the data with --ignore tools")
 
     def _forms(self, turn: Turn) -> list[str]:
         """The ways in which a template may write a turn: trimmed, and of the assistant without its thoughts."""

@@ -125,7 +125,7 @@ def _unit_end(tokens: Sequence[Token], at: int, text: str) -> int:
         if stroke:
             end += 2
             count += 1
-        elif token.kind == "word" and (
+        elif token.kind == "word" and token.text not in words.NO_UNITS and (
                 # A single letter is a variable, but for a command of TeX and behind a stroke (`km/h`).
                 len(token.text) > 1 or text[token.start] == "\\" or (end > at and tokens[end - 1].text == "/")):
             end += 1

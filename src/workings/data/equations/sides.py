@@ -205,10 +205,12 @@ def _clean_before(before: Token, first: Token, text: str) -> bool:
     if before.kind in ("break", "bullet") or before.kind in _SEPARATORS:
         return True
     if before.kind == "word":
-        # The pattern ends where this text ends, so a few characters before it are enough.
+        # Both patterns end where this text ends, so a few characters before it are enough.
         text_before = text[max(first.start - 40, 0):first.start].casefold()
         if words.MAY_COME_BEFORE.search(text_before):
             return True
+        if words.NAMED_BY_NUMBER.search(text_before):
+            return False
         last = before.text.split()[-1]
         return not stuck and last not in words.CHANGES_WHAT_FOLLOWS and (len(last) > 1 or last in "ai")
     if before.kind != "other":

@@ -18,6 +18,15 @@ POWERS = {"squared": "2", "cubed": "3"}
 SAYS = {"is", "equals", "makes", "gives"}
 """Words that stand for an equals sign between an expression and a number."""
 
+NO_UNITS = _listed("""
+    a after all also although am an and are as at be because been before bmod both but by can choose cubed did
+    divided do does each equal equals every for from get gets gives half has have he her here his i if in into is
+    it less makes minus mod modulo more multiplied must my no not now of off on one only or our over per plus pm
+    pmod r rem remainder she since so squared subtract than that the their then there these they third thirds this
+    those though times to twice two until using was we were what when where which while who will with would you
+    your""")
+"""Words that are not the unit of a number before them."""
+
 CHANGES_WHAT_FOLLOWS = _listed("""
     abs add adding adds average by ceil cos decrease decreased divide divided dividing double doubled doubling exp
     f floor from gcd g h half halve halved halving increase increased lcm less ln log max mean min minus mod modulo
@@ -33,6 +42,13 @@ MAY_COME_BEFORE = re.compile(
     r"|[,;.:]\s+(?:and|or)|=\s*\$?-?\d[\d,.]*%?(?:\s+[a-z]+)?\s+and)\s*$")
 """Endings of the text before an expression that look like one of those and are not."""
 
+NAMED_BY_NUMBER = re.compile(
+    # One look behind for each word: Python's `re` takes only those of one width.
+    r"(?<!\beach )(?<!\bevery )(?<!\bper )(?<!\ba )(?<!\bone )\b(?:day|step|week|month|year|hour|minute|chapter|page|"
+    r"grade|age|room|question|problem|item|exercise|number|no|table|figure|equation|case|part|round|level|stage|row|column|class|"
+    r"team|player|group|box|section|lesson|version|line|task|example|option|unit|season|bus|gate|floor|apartment)s?\s+$")
+"""Endings of what stands before a number that is a name: `day 1 * 2`."""
+
 BARE_MAY_FOLLOW = _listed("""
     so thus then hence therefore is gives get gets have has that since because means""")
 """Words behind which a number alone may be the left side: in `Step 3 = 4 + 1` it is a name."""
@@ -47,7 +63,8 @@ LETTERS_BEHIND = "aimgslhw"
 _COMPOUND = r"[a-z]{1,12}\.?,?\s*(?:and\s+)?\d+(?:/\d+|\.\d+)?\s*[a-z]"
 AFTER_THE_NUMBER = re.compile(
     rf"\s*(?:{_COMPOUND}|and\s+(?:a\b|an\b|one\b|two\b|three\b|half\b|\\|\(?\$?\d+\s*/)|or\s+[-$\d\\]|[ap]\.\s?m\b|to\s+\d|of\s+\d"
-    r"|\(?\s*(?:mod|modulo|remainder|rem|base)\b|(?:more|less|fewer|greater)\s+than\b)", re.IGNORECASE)
+    r"|\(?\s*(?:mod|modulo|remainder|rem|base)\b|(?:more|less|fewer|greater)\s+than\b"
+    r"|(?:halves|thirds|quarters|(?:four|fif|six|seven|eigh|nin|ten|hundred|thousand)ths)\b)", re.IGNORECASE)
 """Text behind a number that is only a part of the value: `5 feet 6 inches`, `2 and a half`, `3 or 1`."""
 
 OTHER_ARITHMETIC = re.compile(

@@ -7,7 +7,7 @@ metadata. Completions of pairs lose the white space at their ends, which chat te
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,7 +21,7 @@ from workings.data.importing.ultrafeedback import best_and_worst, score
 from workings.data.row_fields import history_of, kind_of, refuse_half_surrogates
 from workings.models.turns import Turn
 
-_QUESTIONS = ("prompt", "question", "instruction", "problem")
+_QUESTIONS = ("prompt", "question", "instruction", "problem", "query")
 _TAGGED = ("completion", "response", "output", "answer", "text")
 _ANSWERS = ("answer", "solution", "response", "output", "completion")
 _GROUPED = re.compile(r"-?\$?\d{1,3}(,\d{3})+(\.\d+)?")
@@ -61,9 +61,9 @@ def _trace(record: Record, conversation: list[Said], used: Keys, split: Split = 
                  used=frozenset({*used, *SYSTEM}))
 
 
-def _pair(record: Record, chosen: list[Said], rejected: list[Said], used: Keys) -> Parts:
-    """The pair of two conversations that differ in their last turn only."""
-    better, worse = (fields.exchange(fields.with_system(record, spoken)) for spoken in (chosen, rejected))
+def _pair(record: Record, conversations: Iterable[list[Said]], used: Keys = frozenset()) -> Parts:
+    """The pair of two conversations, the better one first, that differ in their last turn only."""
+    better, worse = (fields.exchange(fields.with_system(record, spoken)) for spoken in conversations)
     if better.asked != worse.asked:
         raise ValueError("the two conversations differ before their last turn; a pair has one prompt")
     return Parts(values={**better.asked, "chosen": _completion(better), "rejected": _completion(worse)},
@@ -181,7 +181,7 @@ def _explicit(record: Record) -> Parts:
     else:
         prompt = [said("user", fields.text(record, "prompt"))]
         chosen, rejected = ([said("assistant", fields.text(record, side))] for side in _SIDES)
-    return _pair(record, [*prompt, *chosen], [*prompt, *rejected], {"prompt"})
+    return _pair(record, ([*prompt, *chosen], [*prompt, *rejected]), {"prompt"})
 
 
 def _implicit(record: Record) -> Parts:
@@ -192,7 +192,7 @@ def _implicit(record: Record) -> Parts:
     if "prompt" in record:
         raise ValueError("`prompt` stands beside the two; try --format prompt-chosen-rejected")
     if any(isinstance(record.get(side), list) for side in _SIDES):
-        return _pair(record, *(fields.turns(record, side) for side in _SIDES), used=set())
+        return _pair(record, (fields.turns(record, side) for side in _SIDES))
     chosen, rejected = (fields.text(record, side) for side in _SIDES)
     shared = next((at for at, (a, b) in enumerate(zip(chosen, rejected, strict=False)) if a != b), None)
     if shared is None:
@@ -204,11 +204,11 @@ def _implicit(record: Record) -> Parts:
         raise ValueError(f"the two texts part within a word, behind {chosen[:shared][-20:]!r}; nothing says where the "
                          "prompt ends")
     prompt = said("user", chosen[:shared].strip())
-    return _pair(record, *([prompt, said("assistant", text[shared:])] for text in (chosen, rejected)), used=set())
+    return _pair(record, ([prompt, said("assistant", text[shared:])] for text in (chosen, rejected)))
 
 
 def _hh(record: Record) -> Parts:
-    return _pair(record, *(_dialogue(fields.text(record, side), side) for side in _SIDES), used=set())
+    return _pair(record, (_dialogue(fields.text(record, side), side) for side in _SIDES))
 
 
 def _dialogue(text: str, key: str) -> list[Said]:
@@ -227,14 +227,13 @@ def _ultrafeedback(record: Record) -> Parts:
             raise ValueError(f"`completions` and `{others[0]}` in one record: which of them is meant is not clear")
         texts, metadata = best_and_worst(record["completions"])
         prompt = said("user", fields.text(record, "instruction"))
-        parts = _pair(record, *([prompt, said("assistant", text)] for text in texts),
-                      used={"instruction", "completions"})
+        parts = _pair(record, ([prompt, said("assistant", text)] for text in texts), {"instruction", "completions"})
         return Parts(values=parts.values, used=parts.used, metadata=metadata)
     chosen, rejected = (score(record, f"score_{side}") for side in _SIDES)
     if chosen <= rejected:
         raise ValueError(f"score_chosen {chosen:g} is not above score_rejected {rejected:g}: nothing is preferred")
     # `messages` is the chosen conversation once more.
-    pair = _pair(record, *(fields.turns(record, side) for side in _SIDES), used={"prompt", "messages"})
+    pair = _pair(record, (fields.turns(record, side) for side in _SIDES), {"prompt", "messages"})
     if pair.values["prompt"].strip() != fields.text(record, "prompt").strip():
         raise ValueError("`prompt` is not the last question of the conversations")
     return pair
@@ -243,12 +242,12 @@ def _ultrafeedback(record: Record) -> Parts:
 def _llamafactory(record: Record) -> Parts:
     if "conversations" not in record:
         asked = fields.alpaca(record)
-        return _pair(record, *([*asked, said("assistant", fields.text(record, side))] for side in _SIDES), used=ALPACA)
+        return _pair(record, ([*asked, said("assistant", fields.text(record, side))] for side in _SIDES), ALPACA)
     if "instruction" in record:
         raise ValueError("`conversations` and `instruction` in one record: which of them is asked is not clear")
     asked = fields.turns(record, "conversations", SHAREGPT)
-    return _pair(record, *([*asked, fields.turn_of(record.get(side), SHAREGPT, f"`{side}`")] for side in _SIDES),
-                 used={"conversations"})
+    return _pair(record, ([*asked, fields.turn_of(record.get(side), SHAREGPT, f"`{side}`")] for side in _SIDES),
+                 {"conversations"})
 
 
 def _kto(record: Record) -> Parts:
