@@ -46,8 +46,6 @@ def test_leaks_are_named_by_the_plainest(tmp_path: Path) -> None:
         ("exact", "leak"), ("words", "normalized_leak"), ("passage", "ngram_leak")]
     assert "asked as q1: What is 47+25?" in leaks[0].text
     assert "13 words of q2: ada walks from the old mill" in leaks[2].text
-    few = looked_at(tmp_path, trace("a", prompt="What is 47+26?"), questions=questions, ngram=3)
-    assert few.counts == {"ngram_leak": 1}
 
 
 ASKED = "What is 47+25 minus 6?"

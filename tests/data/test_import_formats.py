@@ -167,13 +167,11 @@ def test_repeated_ids_are_rejected(tmp_path: Path) -> None:
     assert (result.written, result.rejected) == (2, 2)
 
 
-def test_annotations_leave_the_steps_or_stay(tmp_path: Path) -> None:
+def test_annotations_leave_the_steps(tmp_path: Path) -> None:
     record = {"question": "q", "answer": "He has 2*3 = $<<2*3=6>>6.\n#### 1,006"}
     _, traces = imported(tmp_path, "gsm8k", record)
     assert (traces[0].steps, traces[0].answer) == (("He has 2*3 = $6.",), "1006")
     assert traces[0].metadata == {"calculations": [["2*3=6"]]}
-    _, traces = imported(tmp_path, "gsm8k", record, annotations="keep")
-    assert (traces[0].steps, traces[0].metadata) == (("He has 2*3 = $<<2*3=6>>6.",), {})
 
 
 def test_a_number_with_a_decimal_comma_is_not_a_thousand() -> None:

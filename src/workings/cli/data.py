@@ -38,7 +38,6 @@ def import_command(
                         "next to the traces; what is like them is left out of the traces.")] = 0,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which questions --hold-out takes.")] = 0,
     on_error: Annotated[str, typer.Option(help="fail: stop at the first bad record; skip: set it aside.")] = "fail",
-    annotations: Annotated[str, typer.Option(help="<<48/2=24>> in steps: strip (kept as metadata) or keep.")] = "strip",
     completions: Annotated[str, typer.Option(
         help="Completions of prompt-completion: split into steps and answer, or keep as one text.")] = "split",
     revision: Annotated[str, typer.Option(help="Commit, tag or branch; makes FILE a data set on the Hub.")] = "",
@@ -65,8 +64,7 @@ def import_command(
     labels = {"section": section, "category": category, "difficulty": difficulty, "licence": licence,
               "source": source or (opened.name if revision else Path(file).name)}
     request = ImportRequest(format=format_name, on_error=_one_of("--on-error", on_error, ("fail", "skip")),
-                            annotations=_one_of("--annotations", annotations, ("strip", "keep")), labels=labels,
-                            completions=_one_of("--completions", completions, ("split", "keep")),
+                            labels=labels, completions=_one_of("--completions", completions, ("split", "keep")),
                             force=force, keys=parse_map(key_map or ()), ignore=tuple(ignore or ()),
                             hold_out=hold_out, seed=seed)
     if not format_name:

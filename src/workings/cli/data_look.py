@@ -19,8 +19,6 @@ def check_command(
     file: Annotated[str, typer.Argument(help="A file of traces or of preference pairs, or a shipped name.")],
     against: Annotated[str, typer.Option("--against", help="Items that must not be trained on (or `eval`).")] = "",
     recipe: Annotated[str, typer.Option("--recipe", help="Check the rows that this recipe would make.")] = "",
-    ngram: Annotated[int, typer.Option(
-        "--ngram", min=2, help="Number of words from which an equal passage counts as copied.")] = 13,
     fix: Annotated[bool, typer.Option("--fix", help="Write NAME.clean.jsonl and NAME.left_out.jsonl.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --fix: leave out more than a fifth without asking.")] = False,
     findings: Annotated[Path | None, typer.Option("--findings", help="Write every finding to this file, a line "
@@ -49,7 +47,7 @@ def check_command(
             make_named(file, path, force=False)
         questions = read_questions(open_items_file(against, Path(folder, "items.jsonl"))) if against else []
         pairs = holds_pairs(path)
-        read, report = (_check_pairs if pairs else _check_traces)(path, questions, ngram, recipe)
+        read, report = (_check_pairs if pairs else _check_traces)(path, questions, recipe)
         if findings is not None:
             atomic.write_bytes(findings, lines_bytes(finding.to_json() for finding in report.findings))
         # The cleaned file would be in the temporary folder and vanish with it.
@@ -112,7 +110,7 @@ def _confirm_large_loss(report: Any) -> None:
         raise typer.Exit(1)
 
 
-def _check_traces(path: Path, questions: Any, ngram: int, recipe: str) -> tuple[Any, Any]:
+def _check_traces(path: Path, questions: Any, recipe: str) -> tuple[Any, Any]:
     """The traces of a file, and what was found about them."""
     from workings.data.checking.reading import read_tolerantly
     from workings.data.checking.run import check
@@ -120,10 +118,10 @@ def _check_traces(path: Path, questions: Any, ngram: int, recipe: str) -> tuple[
     from workings.data.traces import trace_from_json
 
     read = read_tolerantly(path, trace_from_json)
-    return read, check(read, questions, ngram=ngram, row_problems=_row_problems(recipe, read, row_problems))
+    return read, check(read, questions, row_problems=_row_problems(recipe, read, row_problems))
 
 
-def _check_pairs(path: Path, questions: Any, ngram: int, recipe: str) -> tuple[Any, Any]:
+def _check_pairs(path: Path, questions: Any, recipe: str) -> tuple[Any, Any]:
     """The preference pairs of a file, and what was found about them."""
     from workings.data.checking.pairs import check_pairs
     from workings.data.checking.reading import read_tolerantly
@@ -131,7 +129,7 @@ def _check_pairs(path: Path, questions: Any, ngram: int, recipe: str) -> tuple[A
     from workings.data.preferences import pair_from_json
 
     read = read_tolerantly(path, pair_from_json)
-    return read, check_pairs(read, questions, name=path.name, ngram=ngram,
+    return read, check_pairs(read, questions, name=path.name,
                              row_problems=_row_problems(recipe, read, pair_problems))
 
 

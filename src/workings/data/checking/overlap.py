@@ -204,8 +204,7 @@ def read_questions(path: Path) -> list[Question]:
     return questions
 
 
-def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Question], ngram: int = NGRAM
-               ) -> Iterator[DataFinding]:
+def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Question]) -> Iterator[DataFinding]:
     """Leaks of questions into texts, at most one an entry: the question itself, its words, or a part of it anywhere.
 
     A part is a long passage of a question, or the whole of a short one that stands within other words.
@@ -214,9 +213,9 @@ def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Questio
     spelled = [(question, words(question.prompt)) for question in questions]
     normalized = {tuple(text): question.id for question, text in spelled}
     # Every passage of every question in one dict: each passage of an entry is then one look-up, not one a question.
-    id_of_passage = {tuple(text[at:at + ngram]): question.id
-                     for question, text in spelled for at in range(len(text) - ngram + 1)}
-    within = _Within([question for question, text in spelled if len(text) < ngram])
+    id_of_passage = {tuple(text[at:at + NGRAM]): question.id
+                     for question, text in spelled for at in range(len(text) - NGRAM + 1)}
+    within = _Within([question for question, text in spelled if len(text) < NGRAM])
     for number, entry in entries:
         entry_questions = [entry.prompt, *earlier_texts(entry, "user")]
         spelled_here = [words(prompt) for prompt in entry_questions]
@@ -228,8 +227,8 @@ def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Questio
         elif same_words_index is not None:
             name = normalized[tuple(spelled_here[same_words_index])]
             kind, text = "normalized_leak", f"asked as {name}: {excerpt(entry_questions[same_words_index])}"
-        elif passage := _passage(chain(spelled_here, map(words, other_texts)), id_of_passage, ngram):
-            kind, text = "ngram_leak", f"{ngram} words of {id_of_passage[passage]}: {excerpt(' '.join(passage))}"
+        elif passage := _passage(chain(spelled_here, map(words, other_texts)), id_of_passage):
+            kind, text = "ngram_leak", f"{NGRAM} words of {id_of_passage[passage]}: {excerpt(' '.join(passage))}"
         elif name := within.first_contained(chain(entry_questions, other_texts)):
             kind, text = "contained_leak", f"all of {name}: {excerpt(entry.prompt)}"
         else:
@@ -283,10 +282,10 @@ def _with_ends(text: str) -> tuple[list[str], set[int]]:
     return spelled, ends
 
 
-def _passage(texts: Iterable[list[str]], known: dict[tuple[str, ...], str], ngram: int) -> tuple[str, ...] | None:
+def _passage(texts: Iterable[list[str]], known: dict[tuple[str, ...], str]) -> tuple[str, ...] | None:
     """The first passage of an evaluation question in the texts."""
     for text in texts if known else ():
-        for at in range(len(text) - ngram + 1):
-            if (piece := tuple(text[at:at + ngram])) in known:
+        for at in range(len(text) - NGRAM + 1):
+            if (piece := tuple(text[at:at + NGRAM])) in known:
                 return piece
     return None

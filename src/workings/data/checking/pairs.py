@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from workings.data.checking.findings import ENTIRE_FILE, CheckReport, DataFinding, excerpt, shown
-from workings.data.checking.overlap import NGRAM, Question, find_leaks, question_key, words
+from workings.data.checking.overlap import Question, find_leaks, question_key, words
 from workings.data.checking.reading import TURN_MARKS, Numbered, RowProblems, missing_labels, report_of, row_findings
 from workings.data.importing.sources import open_file
 from workings.data.preferences import PreferencePair
@@ -32,7 +32,7 @@ def holds_pairs(path: Path) -> bool:
     return isinstance(value, dict) and {"chosen", "rejected"} <= value.keys()
 
 
-def check_pairs(read: Numbered[PreferencePair], questions: Sequence[Question] = (), *, name: str, ngram: int = NGRAM,
+def check_pairs(read: Numbered[PreferencePair], questions: Sequence[Question] = (), *, name: str,
                 row_problems: RowProblems[PreferencePair] | None = None) -> CheckReport:
     """Every check over pairs that were read.
 
@@ -40,7 +40,6 @@ def check_pairs(read: Numbered[PreferencePair], questions: Sequence[Question] = 
         read: see `workings.data.checking.reading.read_tolerantly`.
         questions: an evaluation set that must not be trained on; empty: not looked at.
         name: of the file, for what is found about all of it.
-        ngram: words of a passage that counts as copied from a question.
         row_problems: what a recipe finds about the rows; None: not looked at.
     """
     findings: list[DataFinding] = []
@@ -50,7 +49,7 @@ def check_pairs(read: Numbered[PreferencePair], questions: Sequence[Question] = 
     question_keys = [question_key(pair) for _, pair in read.entries]
     findings += _repeated(read.entries, question_keys)
     findings += _contradicting(read.entries, question_keys)
-    findings += find_leaks(read.entries, questions, ngram) if questions else ()
+    findings += find_leaks(read.entries, questions) if questions else ()
     findings += [DataFinding(kind="length_bias", record=ENTIRE_FILE, id=name, text=text)
                  for text in _length_bias(read.entries)]
     return report_of(read, [*findings, *row_findings(read, row_problems)])

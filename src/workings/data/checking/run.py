@@ -11,7 +11,7 @@ from workings.answers.numbers import parse_number
 from workings.answers.same_answer import same_answer
 from workings.data.checking.answer_follows import ends_elsewhere, mentions
 from workings.data.checking.findings import CheckReport, DataFinding, excerpt, shown
-from workings.data.checking.overlap import NGRAM, Question, find_leaks, near_duplicates, question_words, words
+from workings.data.checking.overlap import Question, find_leaks, near_duplicates, question_words, words
 from workings.data.checking.reading import TURN_MARKS, Numbered, RowProblems, missing_labels, report_of, row_findings
 from workings.data.equations.check import doubtful_equations, find_equations, wrong_equations
 from workings.data.traces import Trace
@@ -31,14 +31,13 @@ MIN_UNTRUSTED = 5
 _CONTROL = re.compile(rf"{TURN_MARKS.pattern}|</?(?:reasoning|answer|think)>|<\|channel>|<channel\|>")
 
 
-def check(read: Numbered[Trace], questions: Sequence[Question] = (), *, ngram: int = NGRAM,
-          row_problems: RowProblems[Trace] | None = None) -> CheckReport:
+def check(read: Numbered[Trace], questions: Sequence[Question] = (), *, row_problems: RowProblems[Trace] | None = None
+          ) -> CheckReport:
     """Every check over traces that were read.
 
     Args:
         read: see `workings.data.checking.reading.read_tolerantly`.
         questions: an evaluation set that must not be trained on; empty: not looked at.
-        ngram: words of a passage that counts as copied from a question.
         row_problems: what a recipe finds about the rows; None: not looked at.
     """
     findings: list[DataFinding] = []
@@ -47,7 +46,7 @@ def check(read: Numbered[Trace], questions: Sequence[Question] = (), *, ngram: i
     # Behind the loop, because it depends on how many traces are concerned.
     findings = _trusted(findings, len(read.entries))
     findings += _repeated_questions(read.entries)
-    findings += find_leaks(read.entries, questions, ngram) if questions else ()
+    findings += find_leaks(read.entries, questions) if questions else ()
     return report_of(read, [*findings, *row_findings(read, row_problems)])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from workings.data.columns import IGNORED, TOOLS
 from workings.data.importing.completion import take_annotations
-from workings.data.importing.formats import Parts
+from workings.data.importing.parts import Parts
 from workings.data.preferences import PreferencePair, pair_from_json
 from workings.data.row_fields import LABELS, kind_of
 from workings.data.traces import Trace, trace_from_json
@@ -15,8 +15,8 @@ from workings.data.traces import Trace, trace_from_json
 _OWN_KEYS = ("prompt", "steps", "answer", "chosen", "rejected", "history", "tool_turns", "tool_calls")
 
 
-def converted(parts: Parts, metadata: dict[str, Any], fallback_id: str, given: Mapping[str, str], *, tools: str,
-              strip: bool) -> Trace | PreferencePair:
+def converted(parts: Parts, metadata: dict[str, Any], fallback_id: str, given: Mapping[str, str], *, tools: str
+              ) -> Trace | PreferencePair:
     """The trace or the pair of what a format found.
 
     Args:
@@ -25,7 +25,6 @@ def converted(parts: Parts, metadata: dict[str, Any], fallback_id: str, given: M
         fallback_id: the id where the record names none.
         given: labels where the record names none.
         tools: descriptions of the tools that the record has, as JSON.
-        strip: whether calculator annotations leave the steps.
 
     Raises:
         ValueError: with the reason, where there is none.
@@ -33,7 +32,7 @@ def converted(parts: Parts, metadata: dict[str, Any], fallback_id: str, given: M
     # `_label` takes what it finds out of the metadata, so that no field is kept twice.
     labels = {name: _label(metadata, name) or given.get(name, "") for name in LABELS}
     values = {**parts.values, "id": _label(metadata, "id") or fallback_id}
-    if strip and "steps" in values:
+    if "steps" in values:
         _take_annotations(values, metadata)
     if parts.not_learned:
         metadata["turns_not_learned"] = [turn.to_json() for turn in parts.not_learned]

@@ -13,13 +13,14 @@ from typing import Any, BinaryIO, Literal
 from workings.data.columns import OF_IMPORT, kept_columns
 from workings.data.importing.convert import converted, metadata_of
 from workings.data.importing.fields import refuse_media, tools_of
-from workings.data.importing.formats import FORMATS, PAIR_FORMATS, whole_completion
+from workings.data.importing.formats import FORMATS, PAIR_FORMATS
 from workings.data.importing.hints import SKIP, advice, format_of, looks_like
 from workings.data.importing.hold_out import HeldOut, item_path, left_out_path, split
 from workings.data.importing.key_map import KeyMap
 from workings.data.importing.learned_counts import LearnedCounts
 from workings.data.importing.records import SourceRecord, Unreadable
 from workings.data.importing.sources import Progress, RecordSource
+from workings.data.importing.trace_formats import whole_completion
 from workings.data.importing.verdicts import Half, Waiting, joined
 from workings.data.row_fields import kind_of, path_beside
 from workings.data.traces import Trace
@@ -46,8 +47,6 @@ class ImportRequest:
     """Columns that are kept and not read, whatever their names say."""
     on_error: Literal["fail", "skip"] = "fail"
     """Stop at the first bad record and write nothing, or write bad records beside and go on."""
-    annotations: Literal["strip", "keep"] = "strip"
-    """Whether calculator annotations (`<<48/2=24>>`) leave the steps of traces; stripped ones are kept as metadata."""
     completions: Literal["split", "keep"] = "split"
     """Whether completions of format `prompt-completion` are split into steps and answer, or kept as one text."""
     labels: Mapping[str, str]
@@ -265,7 +264,7 @@ class _Importer:
             taken.insert(0, other.record)
             half = joined(half, other)
         entry = converted(half.parts, half.metadata, f"{self._source.stem}-{half.record.number:07d}",
-                          self._request.labels, tools=half.tools, strip=self._request.annotations == "strip")
+                          self._request.labels, tools=half.tools)
         self._remember(entry.id)
         if isinstance(entry, Trace):
             self.learned.add(entry, parts.reasoning_left_out)

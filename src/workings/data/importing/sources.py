@@ -5,7 +5,6 @@ Everything streams: memory holds one record, or one batch of parquet rows, whate
 
 import codecs
 import csv
-import io
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -215,7 +214,7 @@ class _Characters:
     """A JSON text read piece by piece: holds one element and at most two pieces more."""
 
     def __init__(self, stream: BinaryIO, progress: Progress) -> None:
-        self._stream = io.BufferedReader(stream) if isinstance(stream, io.RawIOBase) else stream
+        self._stream = stream
         # Takes a byte order mark away, and keeps the bytes of a character that the end of a piece cuts in two.
         self._decode = codecs.getincrementaldecoder("utf-8-sig")("strict")
         self._progress = progress

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workings.data.importing.formats import Parts
+from workings.data.importing.parts import Parts
 from workings.data.importing.records import SourceRecord
 
 

@@ -7,11 +7,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from workings.data.importing.formats import PAIR_FORMATS, whole_completion
+from workings.data.importing.formats import PAIR_FORMATS
 from workings.data.importing.hints import by_a_key, looks_like
 from workings.data.importing.records import Records, SourceRecord
 from workings.data.importing.run import ImportRequest, import_records
 from workings.data.importing.sources import Progress, RecordSource
+from workings.data.importing.trace_formats import whole_completion
 from workings.errors import RequestError
 from workings.record import atomic
 from workings.record.redact import cleaned

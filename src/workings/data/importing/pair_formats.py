@@ -1,0 +1,205 @@
+"""Formats of preference pairs: how a record becomes two conversations that differ in their last turn.
+
+A record with two possible readings is refused. Completions lose the white space at their ends, which chat templates do
+not write; else texts stay as they are.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from workings.data.columns import SYSTEM
+from workings.data.importing import fields
+from workings.data.importing.fields import ALPACA, SHAREGPT, Exchange, Said, said
+from workings.data.importing.parts import Keys, Parts, Record
+from workings.data.importing.trace_formats import own
+from workings.data.row_fields import kind_of, refuse_half_surrogates
+
+_SIDES = ("chosen", "rejected")
+_VERDICTS = ("label", "kto_tag")
+_SPEAKER = re.compile(r"\n\n(Human|Assistant):")
+SCORES = ("fine-grained_score", "overall_score", "score")
+"""Keys of the score of a completion in UltraFeedback and similar data sets."""
+
+
+def _pair(record: Record, conversations: Iterable[list[Said]], used: Keys = frozenset()) -> Parts:
+    """The pair of two conversations, the better one first, that differ in their last turn only."""
+    better, worse = (fields.exchange(fields.with_system(record, spoken)) for spoken in conversations)
+    if better.asked != worse.asked:
+        raise ValueError("the two conversations differ before their last turn; a pair has one prompt")
+    return Parts(values={**better.asked, "chosen": _completion(better), "rejected": _completion(worse)},
+                 used=frozenset({*used, *_SIDES, *SYSTEM}))
+
+
+def _completion(end: Exchange) -> str:
+    """The completion of an exchange as one text. Raises `ValueError` where it is two."""
+    if end.beside:
+        raise ValueError("reasoning in a field of its own: nothing says how it is written in the completion")
+    if end.calls or end.not_learned:
+        raise ValueError("a completion of a pair that " + ("calls a tool" if end.calls else
+                                                           "is marked as not to be learned"))
+    return end.completion.strip()
+
+
+def preferences(record: Record) -> Parts:
+    """The form that everything else reads (`workings.data.preferences`)."""
+    values = {"prompt": fields.text(record, "prompt"), **{side: fields.text(record, side).strip() for side in _SIDES}}
+    return own(record, values, {"prompt", *_SIDES})
+
+
+def explicit(record: Record) -> Parts:
+    """`prompt`, `chosen` and `rejected`, all of them texts or all of them lists of turns."""
+    if any(isinstance(record.get(key), list) for key in ("prompt", *_SIDES)):
+        prompt = fields.turns(record, "prompt")
+        chosen, rejected = (fields.turns(record, side) for side in _SIDES)
+    else:
+        prompt = [said("user", fields.text(record, "prompt"))]
+        chosen, rejected = ([said("assistant", fields.text(record, side))] for side in _SIDES)
+    return _pair(record, ([*prompt, *chosen], [*prompt, *rejected]), {"prompt"})
+
+
+def implicit(record: Record) -> Parts:
+    """The prompt of texts is the beginning that they share, as far as it goes; they have to part between two words.
+
+    Source: TRL, "Dataset formats and types", preference with an implicit prompt, and its function `extract_prompt`.
+    """
+    if "prompt" in record:
+        raise ValueError("`prompt` stands beside the two; try --format prompt-chosen-rejected")
+    if any(isinstance(record.get(side), list) for side in _SIDES):
+        return _pair(record, (fields.turns(record, side) for side in _SIDES))
+    chosen, rejected = (fields.text(record, side) for side in _SIDES)
+    shared = next((at for at, (a, b) in enumerate(zip(chosen, rejected, strict=False)) if a != b), None)
+    if shared is None:
+        raise ValueError("one of the two texts begins with the whole other one; nothing says where the prompt ends")
+    if not shared:
+        raise ValueError("the two texts do not begin alike, so there is no prompt")
+    # In the middle of a word a part of the answer is shared, and how much of it is unknown.
+    if not (chosen[shared - 1].isspace() or (chosen[shared].isspace() and rejected[shared].isspace())):
+        raise ValueError(f"the two texts part within a word, behind {chosen[:shared][-20:]!r}; nothing says where the "
+                         "prompt ends")
+    prompt = said("user", chosen[:shared].strip())
+    return _pair(record, ([prompt, said("assistant", text[shared:])] for text in (chosen, rejected)))
+
+
+def hh(record: Record) -> Parts:
+    """Dialogues of turns that begin with an empty line and `Human:` or `Assistant:`."""
+    return _pair(record, (_dialogue(fields.text(record, side), side) for side in _SIDES))
+
+
+def _dialogue(text: str, key: str) -> list[Said]:
+    # The first turn has its empty line as well, unless the text was trimmed.
+    before, *spoken = _SPEAKER.split(f"\n\n{text.lstrip()}")
+    if before or not spoken:
+        raise ValueError(f"`{key}` does not begin with `Human:`, so it is not a dialogue")
+    # The pattern has a group, so `split` gives speakers and texts in turn.
+    return [said("user" if speaker == "Human" else "assistant", turn_text.strip())
+            for speaker, turn_text in zip(spoken[::2], spoken[1::2], strict=True)]
+
+
+def ultrafeedback(record: Record) -> Parts:
+    """Scored completions: all of a question, or the best and a worse one."""
+    if "completions" in record:
+        if others := sorted(set(_SIDES) & record.keys()):
+            raise ValueError(f"`completions` and `{others[0]}` in one record: which of them is meant is not clear")
+        texts, metadata = _best_and_worst(record["completions"])
+        prompt = said("user", fields.text(record, "instruction"))
+        parts = _pair(record, ([prompt, said("assistant", text)] for text in texts), {"instruction", "completions"})
+        return Parts(values=parts.values, used=parts.used, metadata=metadata)
+    chosen, rejected = (_score(record, f"score_{side}") for side in _SIDES)
+    if chosen <= rejected:
+        raise ValueError(f"score_chosen {chosen:g} is not above score_rejected {rejected:g}: nothing is preferred")
+    # `messages` is the chosen conversation once more.
+    pair = _pair(record, (fields.turns(record, side) for side in _SIDES), {"prompt", "messages"})
+    if pair.values["prompt"].strip() != fields.text(record, "prompt").strip():
+        raise ValueError("`prompt` is not the last question of the conversations")
+    return pair
+
+
+def _best_and_worst(completions: object) -> tuple[tuple[str, str], dict[str, Any]]:
+    """Texts of the completions with the best and the worst score, the first of equal ones; scores and models of both.
+
+    Raises:
+        ValueError: with a reason that fits behind `file:line:`.
+    """
+    if not isinstance(completions, list) or not all(isinstance(completion, dict) for completion in completions):
+        raise ValueError("`completions` must be a list of objects")
+    if len(completions) < 2:
+        raise ValueError(f"{len(completions)} completions, and a pair has two")
+    keys = [name for name in SCORES if all(completion.get(name) is not None for completion in completions)]
+    if not keys:
+        raise ValueError(f"no score that all completions have: {' or '.join(SCORES)}")
+    scores = {name: [_score(completion, name) for completion in completions] for name in keys}
+    first = scores[keys[0]]
+    best, worst = first.index(max(first)), first.index(min(first))
+    if best == worst:
+        raise ValueError(f"all completions have {keys[0]} {first[0]:g}: nothing is preferred")
+    # Two scores that disagree about which is better: taking either would be a guess.
+    if wrong := [name for name in keys if scores[name][best] < scores[name][worst]]:
+        raise ValueError(f"{keys[0]} and {wrong[0]} disagree about which completion is better")
+    metadata = {f"score_{side}": first[at] for side, at in (("chosen", best), ("rejected", worst))}
+    metadata |= {f"model_{side}": completions[at]["model"] for side, at in (("chosen", best), ("rejected", worst))
+                 if isinstance(completions[at].get("model"), str)}
+    return (fields.text(completions[best], "response"), fields.text(completions[worst], "response")), metadata
+
+
+def _score(record: Record, key: str) -> float:
+    """A score that has to be there. Raises `ValueError`."""
+    value = record.get(key)
+    if value is None:
+        raise ValueError(f"`{key}` is missing; the record has {fields.keys_of(record)}")
+    # In Python true is a number, and it is not a score. Bounds also keep away what is not a finite number.
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -1e9 < value < 1e9:
+        raise ValueError(f"`{key}` must be a number, not {kind_of(value)}")
+    return float(value)
+
+
+def llamafactory(record: Record) -> Parts:
+    """`conversations` with both completions as turns, or `instruction` with both as texts."""
+    if "conversations" not in record:
+        asked = fields.alpaca(record)
+        return _pair(record, ([*asked, said("assistant", fields.text(record, side))] for side in _SIDES), ALPACA)
+    if "instruction" in record:
+        raise ValueError("`conversations` and `instruction` in one record: which of them is asked is not clear")
+    asked = fields.turns(record, "conversations", SHAREGPT)
+    return _pair(record, ([*asked, fields.turn_of(record.get(side), SHAREGPT, f"`{side}`")] for side in _SIDES),
+                 {"conversations"})
+
+
+def kto(record: Record) -> Parts:
+    """A completion in any of the forms of TRL and LLaMA-Factory, and whether it is right."""
+    tags = [tag for tag in _VERDICTS if record.get(tag) is not None]
+    if len(tags) != 1:
+        raise ValueError(f"one of `label` and `kto_tag` was expected; the record has {fields.keys_of(record)}")
+    right = record[tags[0]]
+    if not isinstance(right, bool):
+        raise ValueError(f"`{tags[0]}` must be true or false")
+    shapes = [key for key in _KTO_SHAPES if record.get(key) is not None]
+    if len(shapes) != 1:
+        raise ValueError(f"one of {', '.join(f'`{key}`' for key in _KTO_SHAPES)} was expected; the record has "
+                         f"{fields.keys_of(record)}")
+    conversation, used = _KTO_SHAPES[shapes[0]](record)
+    end = fields.exchange(fields.with_system(record, conversation))
+    completion = _completion(end)
+    # Here and not when the pair is made, so that a record without a text is refused alone.
+    refuse_half_surrogates(record)
+    if not completion or not end.prompt.strip():
+        raise ValueError("the prompt or the completion is empty")
+    return Parts(values={**end.asked, "completion": completion}, is_right=right,
+                 used=frozenset({*used, shapes[0], tags[0], *SYSTEM}))
+
+
+def _kto_completion(record: Record) -> tuple[list[Said], frozenset[str]]:
+    # TRL writes either both as texts or both as turns.
+    if isinstance(record.get("prompt"), list) or isinstance(record["completion"], list):
+        return [*fields.turns(record, "prompt"), *fields.turns(record, "completion")], frozenset({"prompt"})
+    return [said("user", fields.text(record, "prompt")), said("assistant", fields.text(record, "completion"))], (
+        frozenset({"prompt"}))
+
+
+_KTO_SHAPES: dict[str, Callable[[Record], tuple[list[Said], frozenset[str]]]] = {
+    "completion": _kto_completion,
+    "messages": lambda record: (fields.turns(record, "messages"), frozenset()),
+    "conversations": lambda record: (fields.turns(record, "conversations", SHAREGPT), frozenset()),
+    "output": lambda record: ([*fields.alpaca(record), said("assistant", fields.text(record, "output"))], ALPACA),
+}
+"""The key of each form of a record that no other form has -> its conversation, and the other keys that it reads."""
