@@ -125,8 +125,8 @@ def read_questions(path: Path) -> list[Item]:
         RequestError: there is no such file or set, or a line of it is not a question with an answer.
     """
     # One line is read, because a file of traces may have gigabytes.
-    keys = _first_keys(path) if path.is_file() else set()
-    if {"prompt", "answer"} <= keys and "expected_answer" not in keys:
+    first = _first_record(path) if path.is_file() else {}
+    if {"prompt", "answer"} <= first.keys() and "expected_answer" not in first:
         return [question_of(trace) for trace in open_traces(str(path)).traces]
     return read_items(path)
 
@@ -136,17 +136,12 @@ def holds_items(name: str, base: Path) -> bool:
     path = base / Path(name).expanduser()
     if path.is_file():
         # `question` is a common name of the key in other people's files of items.
-        return bool({"expected_answer", "question"} & _first_keys(path))
+        return not {"expected_answer", "question"}.isdisjoint(_first_record(path))
     return name in shipped_sets() and shipped_sets()[name].holds == "items"
 
 
-def _first_keys(path: Path) -> set[str]:
-    """Keys of a file's first line, by which its kind is recognized."""
-    return set(_first_record(path))
-
-
 def _first_record(path: Path) -> dict[str, Any]:
-    """A file's first line; empty if it is not a JSON object."""
+    """A file's first line, by whose keys its kind is recognized; empty if it is not a JSON object."""
     first = next((record for _, record in read_lines(path)), {})
     return first if isinstance(first, dict) else {}
 
