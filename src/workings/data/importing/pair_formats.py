@@ -12,7 +12,7 @@ from workings.data.columns import SYSTEM
 from workings.data.importing import fields
 from workings.data.importing.fields import ALPACA, SHAREGPT, Exchange, Said, said
 from workings.data.importing.parts import Keys, Parts, Record
-from workings.data.importing.trace_formats import own
+from workings.data.importing.trace_formats import in_own_form
 from workings.data.row_fields import kind_of, refuse_half_surrogates
 
 _SIDES = ("chosen", "rejected")
@@ -44,7 +44,7 @@ def _completion(end: Exchange) -> str:
 def preferences(record: Record) -> Parts:
     """The form that everything else reads (`workings.data.preferences`)."""
     values = {"prompt": fields.text(record, "prompt"), **{side: fields.text(record, side).strip() for side in _SIDES}}
-    return own(record, values, {"prompt", *_SIDES})
+    return in_own_form(record, values, {"prompt", *_SIDES})
 
 
 def explicit(record: Record) -> Parts:

@@ -87,23 +87,23 @@ def traces(record: Record) -> Parts:
     if "steps" not in record:
         raise ValueError(f"`steps` is missing; the record has {fields.keys_of(record)}")
     steps, kinds = _steps(record["steps"])
-    own = record.get("metadata") or {}
-    if not isinstance(own, dict):
-        raise ValueError(f"`metadata` must be an object, not {kind_of(own)}")
-    parts = own(record, {"prompt": fields.text(record, question_key), "steps": steps,
-                          "answer": fields.text(record, answer_key)}, {question_key, answer_key, "steps", "metadata"})
+    metadata = record.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise ValueError(f"`metadata` must be an object, not {kind_of(metadata)}")
+    values = {"prompt": fields.text(record, question_key), "steps": steps, "answer": fields.text(record, answer_key)}
+    parts = in_own_form(record, values, {question_key, answer_key, "steps", "metadata"})
     # Where both spellings of the answer are there they are equal, and the second is not metadata either.
     used = parts.used | {key for key in ("answer", "final_answer") if key in record}
-    return Parts(values=parts.values, used=used, metadata=own | ({"step_types": kinds} if any(kinds) else {}))
+    return Parts(values=parts.values, used=used, metadata=metadata | ({"step_types": kinds} if any(kinds) else {}))
 
 
-def own(record: Record, values: dict[str, Any], used: set[str]) -> Parts:
+def in_own_form(record: Record, values: dict[str, Any], used: set[str]) -> Parts:
     """A record in this package's own form, whose turns are read as they are."""
-    turns = {name: history_of(record[name], name) for name in ("history", "tool_turns") if record.get(name)}
+    spoken = {name: history_of(record[name], name) for name in ("history", "tool_turns") if record.get(name)}
     system = [one.turn for one in fields.with_system(record, [])]
     if system:
-        turns["history"] = (*system, *turns.get("history", ()))
-    return Parts(values=values | {name: [turn.to_json() for turn in each] for name, each in turns.items()},
+        spoken["history"] = (*system, *spoken.get("history", ()))
+    return Parts(values=values | {name: [turn.to_json() for turn in each] for name, each in spoken.items()},
                  used=frozenset({*used, "history", "tool_turns", *SYSTEM}))
 
 
