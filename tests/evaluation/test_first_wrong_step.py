@@ -19,7 +19,7 @@ from workings.evaluation.run import evaluate_predictions
 from workings.evaluation.statistics.intervals import wilson
 from workings.evaluation.unit import EvaluationRecord
 from workings.reports.html import write_report
-from workings.reports.wrong_steps import ReadSample, first_wrong_steps_figure, marked, marked_samples, read_samples
+from workings.reports.wrong_steps import first_wrong_steps_figure, marked
 from workings.scoring.steps import wrong_place
 from workings.ui.answers import Answer, pair
 
@@ -101,24 +101,6 @@ def test_markup_in_a_completion_stays_text() -> None:
     assert marked(text) == (
         '&lt;b&gt;<span class="wrong-step">1+1=3</span><span class="right-value"><span class="hidden"> (this '
         'equation is wrong; right is </span>2<span class="hidden">) </span></span>&lt;/b&gt;&lt;script&gt;')
-
-
-def test_samples_are_marked_and_prompts_are_not() -> None:
-    text = "# Samples\n\n## i: wrong\n\n```text\nIs 1+1=3?\n```\n\n````text\n```\n1+1=3\n````\n\nend\n"
-    found = marked_samples(text)
-    assert found.count("wrong-step") == 1
-    assert re.sub(r"<span class=\"right-value\">.*?</span></span>|</?span[^>]*>", "", found) == text
-
-
-def test_samples_are_read_as_they_were_written() -> None:
-    text = ("# Samples\n\nThe first items.\n\n## a: b: right\n\nexpected `2`, extracted `2` by `tag`, score 1\n\n"
-            "```text\n1+1?\n```\n\n````text\n```\n2\n````\n\n## c: wrong\n\nexpected `3\n\n4`, extracted `5`\n\n"
-            "```text\nq\n```\n\n```text\nr\n```\n")
-    assert read_samples(text) == [
-        ReadSample("a: b", "right", "expected `2`, extracted `2` by `tag`, score 1", "1+1?", "```\n2"),
-        ReadSample("c", "wrong", "expected `3\n\n4`, extracted `5`", "q", "r")]
-    # The end of a long file begins within a sample, and someone else's file has another form.
-    assert read_samples(text[150:]) == read_samples("```text\na\n```\n\n```text\nb\n```\n") == []
 
 
 def test_both_marks_of_a_pair_are_cut_to_pieces_that_join_again() -> None:

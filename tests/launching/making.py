@@ -3,12 +3,11 @@
 import zipfile
 from pathlib import Path
 
-from workings.launching import kubernetes, skypilot, slurm
+from workings.launching.files import Wheel, kubernetes, skypilot, slurm
 from workings.launching.job import LaunchJob
-from workings.launching.kubernetes import Cluster
 
-WHEEL = skypilot.Wheel(name="workings-1.0-py3-none-any.whl", sha256="cd" * 32)
-CLUSTER = Cluster(image="registry/workings:1", claim="shared")
+WHEEL = Wheel(name="workings-1.0-py3-none-any.whl", sha256="cd" * 32)
+CLUSTER = {"image": "registry/workings:1", "claim": "shared"}
 
 
 def write_wheel(path: Path) -> None:
@@ -29,15 +28,15 @@ def every_file():
     """One file of each kind (`proof/launch_schemas.py` holds them against the published schemas)."""
     slice_ = job_of(platform="tpu", target="v5e-16", hosts=4, devices=4, topology="4x4")
     return {
-        "slurm, jax": slurm.files(job_of()), "slurm, torch": slurm.files(job_of(engine="torch")),
-        "trainjob, jax": kubernetes.files(job_of(), CLUSTER),
-        "trainjob, torch": kubernetes.files(job_of(engine="torch"), CLUSTER),
-        "trainjob, cpu": kubernetes.files(job_of(platform="cpu", target="cpu", devices=1), CLUSTER),
-        "jobset": kubernetes.files(slice_, CLUSTER),
-        "skypilot, jax": skypilot.files(job_of(), "gs://runs", WHEEL),
-        "skypilot, torch": skypilot.files(job_of(engine="torch"), "", WHEEL),
-        "skypilot, tpu": skypilot.files(
-            job_of(platform="tpu", target="v5e-8", hosts=1, topology="2x4"), "s3://b/a", WHEEL)}
+        "slurm, jax": slurm(job_of()), "slurm, torch": slurm(job_of(engine="torch")),
+        "trainjob, jax": kubernetes(job_of(), **CLUSTER),
+        "trainjob, torch": kubernetes(job_of(engine="torch"), **CLUSTER),
+        "trainjob, cpu": kubernetes(job_of(platform="cpu", target="cpu", devices=1), **CLUSTER),
+        "jobset": kubernetes(slice_, **CLUSTER),
+        "skypilot, jax": skypilot(job_of(), storage="gs://runs", wheel=WHEEL),
+        "skypilot, torch": skypilot(job_of(engine="torch"), storage="", wheel=WHEEL),
+        "skypilot, tpu": skypilot(
+            job_of(platform="tpu", target="v5e-8", hosts=1, topology="2x4"), storage="s3://b/a", wheel=WHEEL)}
 
 
 EVERY = every_file()

@@ -12,8 +12,7 @@ import yaml
 from tests.launching.making import CLUSTER, EVERY, WHEEL, job_of, write_wheel
 from workings.config.load import load_recipe
 from workings.errors import RequestError
-from workings.launching import kubernetes, skypilot
-from workings.launching.kubernetes import Cluster
+from workings.launching.files import kubernetes, skypilot
 from workings.record.environment import LAUNCHER_VARIABLES, launcher
 from workings.runs.launch import LaunchRequest, candidates, launch, write_recipe
 
@@ -49,7 +48,8 @@ def test_no_file_names_this_machine():
 
 def test_a_slice_is_asked_for_by_its_labels_and_restarted_as_a_whole():
     made = yaml.safe_load(EVERY["jobset"]["jobset.yaml"])
-    assert made["metadata"]["annotations"][kubernetes.EXCLUSIVE] == "cloud.google.com/gke-nodepool"
+    annotations = made["metadata"]["annotations"]
+    assert annotations["alpha.jobset.sigs.k8s.io/exclusive-topology"] == "cloud.google.com/gke-nodepool"
     job = made["spec"]["replicatedJobs"][0]["template"]["spec"]
     pod = job["template"]["spec"]
     assert (job["parallelism"], job["completions"], job["backoffLimit"]) == (4, 4, 0)
@@ -77,10 +77,10 @@ def test_a_train_job_names_its_runtime_and_mounts_the_volume():
     (lambda: job_of(engine="tunix"), "engine: tunix"),
     (lambda: job_of(remote_folder="shared; rm -rf /"), "--home"),
     (lambda: job_of(remote_folder="/a/../b"), "--home"),
-    (lambda: kubernetes.files(job_of(), Cluster(image="", claim="a")), "--image"),
-    (lambda: kubernetes.files(job_of(platform="tpu", target="v3-8"), CLUSTER), "--on v3-8"),
-    (lambda: skypilot.files(job_of(), "my bucket", WHEEL), "--storage my bucket"),
-    (lambda: skypilot.files(job_of(platform="tpu", target="v5e-16"), "", WHEEL), "--on v5e-16"),
+    (lambda: kubernetes(job_of(), image="", claim="a"), "--image"),
+    (lambda: kubernetes(job_of(platform="tpu", target="v3-8"), **CLUSTER), "--on v3-8"),
+    (lambda: skypilot(job_of(), storage="my bucket", wheel=WHEEL), "--storage my bucket"),
+    (lambda: skypilot(job_of(platform="tpu", target="v5e-16"), storage="", wheel=WHEEL), "--on v5e-16"),
     (lambda: list(candidates(LaunchRequest(launcher="slurm", target="v5e", remote_folder="/a", hosts=2))), "--hosts"),
     (lambda: list(candidates(LaunchRequest(launcher="kubernetes", target="v5e-256x2", remote_folder="/a"))),
      "several slices"),

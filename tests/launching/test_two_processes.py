@@ -14,9 +14,7 @@ import yaml
 from tests.launching.making import WHEEL, write_wheel
 from workings.config.load import load_recipe
 from workings.evidence.verify import verify
-from workings.launching import kubernetes
-from workings.launching.job import PORT
-from workings.launching.kubernetes import Cluster
+from workings.launching.files import PORT, kubernetes
 from workings.runs.launch import LaunchRequest, launch
 
 SRUN = """#!/bin/bash
@@ -94,7 +92,8 @@ def kubernetes_script(home, job):
 def slice_script(home, job):
     """What the pods of a slice run, for the recipe that is here."""
     of_a_slice = replace(job, platform="tpu", target="v5e-16", topology="4x4")
-    pod = kubernetes.job_set(of_a_slice, Cluster(image="i", claim="c"))["spec"]["replicatedJobs"][0]["template"]["spec"]
+    made = yaml.safe_load(kubernetes(of_a_slice, image="i", claim="c")["jobset.yaml"])
+    pod = made["spec"]["replicatedJobs"][0]["template"]["spec"]
     script = pod["template"]["spec"]["containers"][0]["args"][0]
     # The name that the first pod has in the cluster.
     return script.replace("smoke-tiny-slice-0-0.smoke-tiny", "127.0.0.1")

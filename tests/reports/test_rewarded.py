@@ -13,7 +13,7 @@ from tests.reports.rewarded import ATTACK, SHOWN, rewarded_run
 from workings.errors import RecordError
 from workings.reports.html import write_report
 from workings.reports.reinforcement import KNOWN_METRICS, PANELS, logged, numbers
-from workings.reports.rollouts import read_outline, read_rollout, rollout_steps, texts, visible
+from workings.reports.rollouts import read_rollout, rollout_steps, texts, visible
 from workings.reports.tracked import METRICS
 from workings.reports.tracked import numbers as tracked
 
@@ -30,24 +30,7 @@ def test_a_rollout_is_read_as_it_was_written(tmp_path: Path) -> None:
     run = rewarded_run(tmp_path / "run")
     assert rollout_steps(run) == [1, 2, 3]
     for step in rollout_steps(run):
-        drawn = rewarded.rollout(step)
-        assert read_rollout(run, step) == drawn
-        assert [(each.id, each.epoch, each.kept, each.rewards, each.lengths) for each in read_outline(run, step)] == [
-            (group.prompt.item.id, group.epoch, group.kept, tuple(sample.reward for sample in group.samples),
-             tuple(len(sample.completion.tokens) for sample in group.samples)) for group in drawn.groups]
-
-
-def test_an_outline_ends_before_the_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = rewarded_run(tmp_path / "run")
-    path = run / "train/rollouts/step_000001.json"
-    whole = path.read_bytes()
-    expected = read_outline(run, 1)
-    path.write_bytes(whole[:whole.index(b'"sampler_log_probs"') + 40])
-    for size in (7, 64 * 1024):  # a chunk may end anywhere
-        monkeypatch.setattr("workings.reports.rollouts.CHUNK", size)
-        assert read_outline(run, 1) == expected
-    path.write_text(json.dumps(dict(reversed(json.loads(whole).items()))))
-    assert read_outline(run, 1) == expected, "in another order"
+        assert read_rollout(run, step) == rewarded.rollout(step)
 
 
 @pytest.mark.parametrize(("change", "said"), [
@@ -65,7 +48,6 @@ def test_a_rollout_that_cannot_be_read_says_why(tmp_path: Path, change, said: st
     change(run / "train/rollouts/step_000002.json")
     with pytest.raises(RecordError, match=said):
         read_rollout(run, 2)
-    assert read_outline(run, 1)
 
 
 def test_unseen_characters_are_written_out() -> None:

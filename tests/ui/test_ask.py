@@ -9,11 +9,9 @@ import pytest
 
 from tests.ui.making import client, two_runs
 from workings.record.phase import process_start
-from workings.scoring.items import read_items
 from workings.ui import jobs
 from workings.ui.routes.jobs import piece_events
 from workings.ui.site import Site
-from workings.ui.tabs.ask import QUESTION_ITEMS_FILE
 
 WRONG = {"completion": "<reasoning>\n1+1=2\n8+9+1=17\n</reasoning>\n<answer>17</answer>", "finish_reason": "stop",
          "tokens": 9, "wrong_step": {"start": 18, "end": 26, "line": 2, "lines": 2, "written": "8+9+1=17",
@@ -112,23 +110,6 @@ def test_what_was_asked_of_a_run_is_found_among_other_commands(tmp_path: Path, m
     monkeypatch.setattr(jobs, "job_end", lambda path: read.append(path.parent.name) or "")
     assert [job.id for job in commands.about("ask", "a", 2)] == ["4", "3"]
     assert set(read) == {"4", "3"}, "outputs of other commands are not read"
-
-
-def test_an_item_is_added_once_and_can_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "folder"
-    two_runs(folder)
-    page = client(folder, monkeypatch)
-    for number, question in enumerate(("What is 1+1?", "Größe?"), start=1):
-        answer = page.post("/item/runs/steps", data={"prompt": question, "expected": f" {number} "},
-                           follow_redirects=False)
-        assert answer.status_code == 303
-    assert [(item.id, item.prompt, item.expected_answer) for item in read_items(folder / QUESTION_ITEMS_FILE)] == [
-        ("asked-1", "What is 1+1?", "1"), ("asked-2", "Größe?", "2")]
-    before = (folder / QUESTION_ITEMS_FILE).read_bytes()
-    assert page.post("/item/runs/steps", data={"prompt": "Größe?", "expected": "3"}).status_code == 422
-    assert page.post("/item/runs/none", data={"prompt": "x", "expected": "3"}).status_code == 422
-    assert page.post("/item/runs/steps", data={"prompt": "x", "expected": "  "}).status_code == 422
-    assert (folder / QUESTION_ITEMS_FILE).read_bytes() == before
 
 
 @pytest.mark.parametrize("question", ["", "   ", "x" * 4_001])

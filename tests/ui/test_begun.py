@@ -69,40 +69,6 @@ def test_no_place_for_it_keeps_no_run_from_training(tmp_path: Path, monkeypatch:
         pass
 
 
-def test_tags_and_hiding_stand_beside_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "folder"
-    two_runs(folder)
-    before = sorted(path for path in folder.rglob("*"))
-    page = client(folder, monkeypatch)
-    answer = page.post("/label/runs/plain", data={"tags": "baseline, keep"}, follow_redirects=False)
-    assert answer.headers["location"] == "/run/runs/plain"
-    assert page.post("/api/label/runs/steps", data={"hidden": "true"}).json() == {"tags": [], "hidden": True}
-    assert sorted(path for path in folder.rglob("*")) == before
-    shown = page.get("/").text
-    assert ('href="/run/runs/plain"' in shown, 'href="/run/runs/steps"' in shown) == (True, False)
-    assert ("baseline</a>" in shown, "1 hidden" in shown) == (True, True)
-    assert 'href="/run/runs/steps"' in page.get("/?hidden=true").text
-    assert [row["name"] for row in page.get("/api/runs?q=baseline").json()["rows"]] == ["runs/plain"]
-    kept = folder.with_name("folder.tags.json")
-    assert json.loads(kept.read_bytes()) == {"runs": {"runs/plain": {"tags": ["baseline", "keep"], "hidden": False},
-                                                      "runs/steps": {"tags": [], "hidden": True}}}
-    page.post("/api/label/runs/steps")
-    assert list(json.loads(kept.read_bytes())["runs"]) == ["runs/plain"]
-    assert page.post("/api/label/runs/plain", data={"tags": "x" * 41}).status_code == 422
-    assert page.post("/api/label/runs/none", data={"tags": "x"}).status_code == 422
-
-
-def test_a_file_of_tags_that_is_none_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "folder"
-    two_runs(folder)
-    kept = folder.with_name("folder.tags.json")
-    kept.write_text("[my own notes]")
-    page = client(folder, monkeypatch)
-    assert page.get("/").status_code == 200
-    assert page.post("/api/label/runs/plain", data={"tags": "x"}).status_code == 409
-    assert kept.read_text() == "[my own notes]"
-
-
 def test_a_base_stands_under_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "folder"
     two_runs(folder)

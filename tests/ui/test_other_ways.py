@@ -94,7 +94,7 @@ def test_rollouts_of_a_teacher_have_divergences_and_no_rewards(tmp_path: Path, m
         "hard": [0.25, 0.25], "mixed": [-0.25, -0.25], "easy": [0.25, 0.25]}
     nearest = page.get("/api/rollouts/run?step=2&order=lowest").json()["rollout"]["rows"]
     assert [row["id"] for row in nearest] == ["mixed", "hard", "easy"]
-    for query in ("step=2", "prompt=mixed"):
+    for query in ("step=2",):
         shown = Page(page.get(f"/run/run?tab=rollouts&{query}").text)
         assert shown.open == []
         assert "-0.25 nats a token from the teacher" in shown.text

@@ -63,13 +63,13 @@ def test_commands_on_the_page_can_be_typed_anywhere(tmp_path: Path, monkeypatch:
         assert f"workings {words}" in Page(page.get(address).text).text
 
 
-@pytest.mark.parametrize("tab", ["curves", "device", "recipe", "scorecard", "items", "samples", "checks", "log",
+@pytest.mark.parametrize("tab", ["curves", "device", "recipe", "scorecard", "items", "checks", "log",
                                  "files"])
 def test_every_tab_of_a_run_nests_and_has_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tab: str) -> None:
     two_runs(tmp_path)
     page = Page(client(tmp_path, monkeypatch).get(f"/run/runs/steps?tab={tab}").text)
     words = {"curves": "Drag across a curve", "device": "What fills the device", "recipe": "What was asked for",
-             "scorecard": "Scorecard", "items": "60 of 60", "samples": "Samples", "checks": "Not verified yet",
+             "scorecard": "Scorecard", "items": "60 of 60", "checks": "Not verified yet",
              "log": "Log", "files": "Root digest"}
     assert words[tab] in page.text
     assert page.named("h1")
@@ -391,7 +391,7 @@ def test_exports_are_one_file_without_script(tmp_path: Path, monkeypatch: pytest
 def test_every_json_twin_is_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     described = client(tmp_path, monkeypatch).get("/api/openapi.json").json()["paths"]
     for path in ("/api/runs", "/api/run/{name}", "/api/curves/{name}", "/api/rollouts/{name}", "/api/items/{name}",
-                 "/api/checks/{name}", "/api/sampled/{name}", "/api/pairs/{name}", "/api/rounds/{name}",
+                 "/api/checks/{name}", "/api/pairs/{name}", "/api/rounds/{name}",
                  "/api/compare", "/api/pairs", "/api/data", "/api/targets", "/api/jobs", "/api/jobs/{identity}",
                  "/api/quickstart", "/api/train", "/api/eval", "/api/verify", "/api/replay", "/api/plan"):
         assert path in described

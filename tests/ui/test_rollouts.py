@@ -2,9 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,9 +10,7 @@ from tests.reports.parsed_page import Page
 from tests.reports.rewarded import ATTACK, SHOWN, rewarded_run
 from tests.ui.making import client, two_runs
 from workings.scoring.items import Item
-from workings.ui import rollout_reader
-from workings.ui.rollout_reader import RolloutReader
-from workings.ui.rollouts import prompt_history
+from workings.ui import rollouts
 from workings.ui.series import Columns, curves
 
 pytestmark = pytest.mark.slow  # together they take seconds
@@ -59,7 +55,7 @@ def test_the_last_rollout_comes_first_and_orders_are_in_the_address(tmp_path: Pa
 @pytest.mark.slow
 def test_a_large_rollout_is_shown_a_page_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = [Item(id=f"p{n:03}", prompt=f"What is {n}?", expected_answer=str(n)) for n in range(100)]
-    rewarded_run(tmp_path / "run", ["x" * 1_600, "y"], asked)
+    rewarded_run(tmp_path / "run", ["x" * 20_100, "y"], asked)
     page = client(tmp_path, monkeypatch)
     found = [page.get(f"{API}?sheet={sheet}").json()["rollout"] for sheet in (1, 2, 3)]
     assert [(len(each["rows"]), each["pages"], each["total"]) for each in found] == [
@@ -67,51 +63,25 @@ def test_a_large_rollout_is_shown_a_page_at_a_time(tmp_path: Path, monkeypatch: 
     assert len({row["id"] for each in found for row in each["rows"]}) == 100
     assert page.get(f"{API}?sheet=4").status_code == 404
     long = found[0]["rows"][0]["completions"][0]
-    assert (len(long["text"]), long["more"]) == (1_500, 100)
+    assert (len(long["text"]), long["more"]) == (20_000, 100)
     shown = page.get(TAB).text
     assert shown.count("<article") == 48
     assert "100 further characters" in shown
-    alone = page.get(f"{API}?prompt=p007").json()["history"]["rows"][0]["completions"][0]
-    assert (len(alone["text"]), alone["more"]) == (1_600, 0)
-
-
-def test_a_prompt_over_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rewarded_run(tmp_path / "run")
-    page = client(tmp_path, monkeypatch)
-    history = page.get(f"{API}?prompt=mixed").json()["history"]
-    assert [(turn["step"], turn["epoch"], turn["mean"], turn["lowest"], turn["highest"], turn["count"])
-            for turn in history["turns"]] == [(step, step - 1, 0.375, -0.125, 0.875, 2) for step in (1, 2, 3)]
-    assert [row["completions"][0]["text"] for row in history["rows"]] == [f"mixed {step} 1" for step in (1, 2, 3)]
-    shown = Page(page.get(f"{TAB}&prompt=mixed").text)
-    for text in ("What is 21+21?", "Drawn in 3 of 3 rollouts", "Rewards of this prompt", "mixed 1 1", "mixed 3 0"):
-        assert text in shown.text, text
-    missing = page.get(f"{API}?prompt=other")
-    assert (missing.status_code, missing.json()["expected"]) == (
-        404, "the id of a prompt that a rollout of this run drew")
 
 
 def test_only_what_is_asked_for_is_read_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = rewarded_run(tmp_path / "run")
-    read: list[tuple[str, int]] = []
-
-    def counted(name: str) -> Callable[[Path, int], Any]:
-        real = getattr(rollout_reader, name)
-        return lambda run, step: (read.append((name, step)), real(run, step))[1]
-
-    for name in ("read_rollout", "read_outline"):
-        monkeypatch.setattr(rollout_reader, name, counted(name))
+    read: list[int] = []
+    real = rollouts.read_rollout
+    monkeypatch.setattr(rollouts, "read_rollout", lambda run, step: (read.append(step), real(run, step))[1])
     page = client(tmp_path, monkeypatch)
     for _ in range(2):
         assert page.get(f"{API}?step=2").status_code == 200
-    assert read == [("read_rollout", 2)]
-    reader = RolloutReader()
-    for _ in range(2):
-        prompt_history(reader, run, "mixed", page=1)
-    assert sorted(read[1:]) == [(name, step) for name in ("read_outline", "read_rollout") for step in (1, 2, 3)]
+    assert read == [2]
     path = run / "train/rollouts/step_000002.json"
     path.write_text(path.read_text() + " ")
-    prompt_history(reader, run, "mixed", page=1)
-    assert sorted(read[7:]) == [("read_outline", 2), ("read_rollout", 2)], "the file that changed"
+    page.get(f"{API}?step=2")
+    assert read == [2, 2], "the file that changed"
 
 
 def test_an_update_in_the_middle_belongs_to_a_rollout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,9 +118,6 @@ def test_a_damaged_rollout_is_a_sentence_and_hides_no_other(tmp_path: Path, monk
     assert "after: update 3" in shown.text
     if name.startswith("train"):
         assert "mixed 3 1" in page.get(f"{TAB}&step=3").text
-        history = Page(page.get(f"{TAB}&prompt=mixed").text).text
-        assert "Some rollouts could not be read" in history or contents is None
-        assert "mixed 1 1" in history
 
 
 def test_a_run_without_rollouts_has_no_tab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,13 +136,10 @@ def test_what_a_model_wrote_is_never_markup(tmp_path: Path, monkeypatch: pytest.
     rewarded_run(tmp_path / "run", [ATTACK], asked)
     page = client(tmp_path, monkeypatch)
     shown = Page(page.get(TAB).text)
-    links = [a["href"] for a in shown.named("a") if "prompt=" in (a["href"] or "")]
-    history = Page(page.get(f"/run/run{links[0]}").text)
-    assert asked[0].id in "".join(history.words), "its link leads to it"
-    for each in (shown, history):
-        assert "".join(each.words).count(SHOWN) > 4, "prompt, expected answer, completions"
-        assert not each.named("img")
-        assert all((a.get("src") or "").startswith("/static/") for a in each.named("script"))
+    assert asked[0].id in "".join(shown.words)
+    assert "".join(shown.words).count(SHOWN) > 4, "prompt, expected answer, completions"
+    assert not shown.named("img")
+    assert all((a.get("src") or "").startswith("/static/") for a in shown.named("script"))
 
 
 def test_a_run_that_still_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

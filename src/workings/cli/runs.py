@@ -44,7 +44,7 @@ def list_command(
     runs = Folder(folder.resolve())
     phases = {run.relative_to(runs.root).as_posix(): phase for run, phase in read_phases().items()
               if run.is_relative_to(runs.root)}
-    rows = run_rows(runs, {}, phases, {})
+    rows = run_rows(runs, {}, phases)
     lines = [line for row in rows for line in (_line(row, sparkline(_losses(runs, row))), *_resume_lines(row, runs))]
     heading = ["run", "state", "steps", "loss", "curve", "accuracy", ""]
     values = [row.model_dump(exclude_defaults=True) | {"name": row.name} for row in rows]

@@ -4,19 +4,28 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from math import ceil
 
 from workings.cli.output import say
 from workings.record.progress import ProgressListener
 
 FIRST_SECONDS = 2.0
-"""Shorter waits are not reported."""
+"""Longest silence before a line about another operation than the one of the line before."""
 TERMINAL_SECONDS, LOG_SECONDS = 1.0, 15.0
 """Between two lines: on a terminal one takes the place of the other, in a file they stay."""
 
 
+@dataclass
+class _Operation:
+    what: str
+    usual: float | None
+    began: float = field(default_factory=time.monotonic)
+    done: tuple[int, int, str] | None = None
+
+
 class WaitingLine(ProgressListener):
-    """A listener that speaks of the innermost thing that goes on.
+    """A listener that speaks of the innermost operation, by one thread that lives while there is any.
 
     Args:
         before_first: said once, as soon as anything begins: what is known without waiting.
@@ -24,80 +33,62 @@ class WaitingLine(ProgressListener):
 
     def __init__(self, before_first: Callable[[], str] | None = None) -> None:
         self._before_first = before_first
-        self._going_on: list[_Spoken] = []
-        self._silence = _Silence()
+        self._operations: list[_Operation] = []
+        self._changed = threading.Condition()
+        self._said_at = self._next_at = 0.0
+        self._has_thread = self._is_shown = False
 
     def begins(self, what: str, usual_seconds: float | None) -> None:
         """Speak of this from now on, and no longer of what it is a part of."""
         if self._before_first is not None:
             first, self._before_first = self._before_first, None
             say(first())
-        if self._going_on:
-            # One operation inside another: only the inner one speaks, or two lines would alternate.
-            self._going_on[-1].pause()
-        else:
-            self._silence.begins()
-        self._going_on.append(_Spoken(what, usual_seconds, self._silence))
-        self._going_on[-1].speak()
+        with self._changed:
+            if not self._operations:
+                self._said_at = time.monotonic()
+            self._operations.append(_Operation(what, usual_seconds))
+            self._speak_soon()
+            if not self._has_thread:
+                self._has_thread = True
+                threading.Thread(target=self._speak, daemon=True).start()
 
     def reaches(self, done: int, total: int, unit: str = "") -> None:
         """Reports progress: the line shows it from now on."""
-        self._going_on[-1].done = done, total, unit
+        self._operations[-1].done = done, total, unit
 
     def ends(self) -> None:
         """Speak of what it was a part of."""
-        self._going_on.pop().pause()
-        if self._going_on:
-            self._going_on[-1].speak()
+        with self._changed:
+            self._operations.pop()
+            self._speak_soon()
 
-
-class _Silence:
-    """Since when nothing was said. Of many short parts each alone would be over before it is spoken of."""
-
-    def begins(self) -> None:
-        self._since = time.monotonic()
-
-    def seconds_left(self) -> float:
-        return max(0.0, self._since + FIRST_SECONDS - time.monotonic())
-
-
-class _Spoken:
-    """One thing that goes on, and the thread that speaks of it."""
-
-    def __init__(self, what: str, usual: float | None, silence: _Silence) -> None:
-        self.done: tuple[int, int, str] | None = None
-        self._what, self._usual, self._silence = what, usual, silence
-        self._began = time.monotonic()
-
-    def speak(self) -> None:
-        self._over = threading.Event()
-        # A thread for each time it is spoken of: a finished one cannot be started again. The time counts from the
-        # first.
-        self._thread = threading.Thread(target=self._lines, daemon=True)
-        self._thread.start()
-
-    def pause(self) -> None:
-        self._over.set()
-        # Waited for, so that its last word is not behind the next line.
-        self._thread.join()
-
-    def _lines(self) -> None:
-        terminal, said = sys.stderr.isatty(), False
-        over = self._over.wait(self._silence.seconds_left())
-        while not over:
-            line = waiting_text(self._what, time.monotonic() - self._began, self._usual, self.done)
-            if terminal:
-                # Back to the first column, and clear up to the end: an earlier line may have been longer.
-                sys.stderr.write(f"\r\x1b[K{line}")
-                sys.stderr.flush()
-            else:
-                say(line)
-            said = True
-            self._silence.begins()
-            over = self._over.wait(TERMINAL_SECONDS if terminal else LOG_SECONDS)
-        if terminal and said:
+    def _speak_soon(self) -> None:
+        # Since the last line and not since the beginning: many short parts must not be silent together.
+        self._next_at = self._said_at + FIRST_SECONDS
+        if self._is_shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+            self._is_shown = False
+        self._changed.notify()
+
+    def _speak(self) -> None:
+        with self._changed:
+            while self._operations:
+                if (left := self._next_at - time.monotonic()) > 0:
+                    self._changed.wait(left)
+                    continue
+                now = self._operations[-1]
+                line = waiting_text(now.what, time.monotonic() - now.began, now.usual, now.done)
+                if sys.stderr.isatty():
+                    # Back to the first column, and clear up to the end: an earlier line may have been longer.
+                    sys.stderr.write(f"\r\x1b[K{line}")
+                    sys.stderr.flush()
+                    self._is_shown = True
+                else:
+                    say(line)
+                self._said_at = time.monotonic()
+                self._next_at = self._said_at + (TERMINAL_SECONDS if self._is_shown else LOG_SECONDS)
+            self._has_thread = False
 
 
 def waiting_text(what: str, seconds: float, usual: float | None,

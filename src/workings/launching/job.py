@@ -2,24 +2,13 @@
 
 import json
 import re
-import shlex
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-import yaml
-
 from workings.errors import RequestError
-from workings.record.environment import LAUNCHER
 
-# torchrun's own default; of JAX any port will do.
-PORT = 29500
-"""Port of process 0."""
-MAX_RESTARTS = 10
-"""Maximum restarts of a preempted job before someone has to look."""
-SECONDS_TO_SAVE = 300
-"""Seconds between the request to stop and the end, in which the run saves."""
 JOB_NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 REMOTE_FOLDER = re.compile(r"/[A-Za-z0-9._/-]*[A-Za-z0-9._-]")
 RECIPE, PLAN = "recipe.yaml", "plan.json"
@@ -86,35 +75,10 @@ class LaunchJob:
         """The run directory, from `remote_folder`."""
         return f"runs/{self.name}"
 
-    def head(self, start: str) -> list[str]:
-        """Comment lines for the person who opens the file; ``start`` is the command to type."""
-        return [
-            f"# {self.name}: written by `workings launch`; validated, not run. Nothing was started.",
-            f"# Machine:  {self.hosts} x {self.devices} devices of {self.target}; engine {self.engine}.",
-            f"# Plan:     {self.plan} See {PLAN}.",
-            # The run's manifest will have the same digest, by which the two can be compared.
-            f"# Recipe:   {RECIPE}, sha256 {self.recipe_digest}, as the run will record it.",
-            *(f"# {sentence}" for sentence in self.file_notes),
-            f"# Run:      {self.remote_folder}/{self.run}, which all hosts must be able to read and write.",
-            "# Restart:  the same file again (--auto-resume): a run that was cut short is resumed from its last",
-            "#           checkpoint, a missing evaluation is finished, and a run that has both is left alone.",
-            f"# Start:    put this folder at {self.remote_folder}, and there: {start}",
-        ]
-
-    def train(self, launcher: str) -> list[str]:
-        """Shell lines that enter the folder and set the launcher and how long a stop may take."""
-        return [
-            "set -euo pipefail",
-            f"cd {shlex.quote(self.remote_folder)}",
-            f"export {LAUNCHER}={launcher}",
-            # From SIGTERM to SIGKILL torchrun waits 30 seconds unless told otherwise, too few for a large checkpoint.
-            *([f"export TORCH_ELASTIC_SHUTDOWN_TIMEOUT={SECONDS_TO_SAVE - 30}"] if self.process_per_device else []),
-        ]
-
     @property
     def command(self) -> str:
-        """`train`, in the shell of `train`."""
-        return f"train {RECIPE} --out {shlex.quote(self.run)} --auto-resume"
+        """The words behind `workings`."""
+        return f"train {RECIPE} --out {self.run} --auto-resume"
 
 
 @cache
@@ -128,17 +92,3 @@ def names(launcher: str) -> dict[str, str]:
     """A launcher's names of accelerators."""
     by_purpose: dict[str, str] = table()[launcher]["names"]
     return by_purpose
-
-
-class _Blocks(yaml.SafeDumper):
-    """Writes a text of several lines line by line."""
-
-
-# PyYAML copies the table for a subclass, so that no other text of this process is written in blocks.
-_Blocks.add_representer(str, lambda dumper, text: dumper.represent_scalar(
-    "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None))
-
-
-def as_yaml(head: list[str], values: dict[str, Any]) -> str:
-    """Comment lines and YAML below them, keys in the order given."""
-    return "\n".join(head) + "\n" + yaml.dump(values, Dumper=_Blocks, sort_keys=False, allow_unicode=True, width=1000)

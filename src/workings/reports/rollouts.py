@@ -1,14 +1,12 @@
 """Completions of a run's rollouts and their rewards, read from its record for humans."""
 
 import json
-import math
 import os
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from workings.errors import RecordError
 from workings.models.tokenizer import Tokenizer
@@ -19,30 +17,11 @@ from workings.rollouts.prompts import Prompt
 from workings.rollouts.rollout import Group, Rollout, Sample
 from workings.rollouts.rollout_json import from_json
 
-# Keys are sorted, and a quote within a text has a backslash: this cannot be anywhere else.
-# It is the first packed key that every rollout has, and all that an outline needs is before it in the alphabet.
-_PACKED = b',"sampler_log_probs":'
-CHUNK = 64 * 1024
 # How a line of prompts begins: its id can be read without the rest of it, which may be long.
 _ID = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*")')
 # Control characters but line break and tab, and those that turn the direction of the text around them.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GroupOutline:
-    """The completions of one prompt without what they say."""
-
-    id: str
-    """Id of the prompt."""
-    epoch: int
-    kept: bool
-    """Whether updates learned from it."""
-    rewards: tuple[float, ...]
-    """Rewards of the samples; zeros without rewards."""
-    lengths: tuple[int, ...]
-    """Lengths in tokens."""
 
 
 def rollout_steps(run: Path) -> list[int]:
@@ -67,12 +46,6 @@ def read_rollout(run: Path, step: int) -> Rollout:
         return from_json(line, _prompts(run, set(line["prompts"])))
 
     return _formed(path, read)
-
-
-def read_outline(run: Path, step: int) -> list[GroupOutline]:
-    """The rollout without tokens, from the beginning of its file. Raises `RecordError`."""
-    path = _place(run, step)
-    return _formed(path, lambda: _outline(loads(_front(path))))
 
 
 def mean_reward(group: Group) -> float:
@@ -131,31 +104,3 @@ def _formed(path: Path, read: Callable[[], T]) -> T:
     except (RecordError, OSError, KeyError, ValueError, TypeError, OverflowError, AttributeError) as error:
         reason = str(error) if isinstance(error, RecordError | ValueError) else type(error).__name__
         raise RecordError(f"{ROLLOUTS}/{path.name} cannot be read: {reason[:160]}") from None
-
-
-def _front(path: Path) -> bytes:
-    """A file's JSON up to its packed numbers; all of it where it has another order."""
-    data = bytearray()
-    with open_plain(path, MAX_BYTES) as file:
-        while chunk := file.read(CHUNK):
-            # It may begin in one chunk and end in the next.
-            start = max(0, len(data) - len(_PACKED))
-            data += chunk
-            if (end := data.find(_PACKED, start)) >= 0:
-                return bytes(data[:end]) + b"}"
-    return bytes(data)
-
-
-def _outline(line: Any) -> list[GroupOutline]:
-    ids, lengths = line["prompts"], line["lengths"]
-    rewards = [float(value) for value in line["reward"]] if "reward" in line else [0.0] * len(lengths)
-    # Lists are flat, one value a sample, and groups are of one size: only the lengths can show a damaged line.
-    if not ids or not lengths or len(lengths) % len(ids) or len(rewards) != len(lengths) or any(
-            len(line[name]) != len(ids) for name in ("epochs", "kept")):
-        raise ValueError("its lists differ in length")
-    if any(type(length) is not int for length in lengths) or not all(map(math.isfinite, rewards)):
-        raise ValueError("it has a value that is not a number")
-    size = len(lengths) // len(ids)
-    return [GroupOutline(id=str(ids[at]), epoch=int(line["epochs"][at]), kept=bool(line["kept"][at]),
-                         rewards=tuple(rewards[at * size:(at + 1) * size]),
-                         lengths=tuple(lengths[at * size:(at + 1) * size])) for at in range(len(ids))]

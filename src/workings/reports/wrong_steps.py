@@ -1,8 +1,6 @@
 """The first wrong equation, visible: marked in a completion, and a figure of where the reasoning of runs breaks."""
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
@@ -13,8 +11,6 @@ from workings.reports.figures import Drawn, Table, drawn_intervals, key_entry
 from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark
 from workings.scoring.steps import wrong_place
 
-_HEADING = re.compile(r"^## (?P<item>.*): (?P<verdict>right|wrong)\n\n(?P<facts>.*\S)\s*\Z", re.MULTILINE | re.DOTALL)
-_FENCE = re.compile(r"^(`{3,})text\n", re.MULTILINE)
 CAPTION = ("Items by the line of the first wrong equation of their reasoning, with 95 % intervals; of each item the "
            "first sample. This finds arithmetic and no misunderstanding: of 590 solutions that people found wrong "
            "(MR-GSM8K), 22 % are marked, and 76 % of the marks are the step that people call the first wrong one.")
@@ -28,59 +24,6 @@ def marked(completion: str) -> Markup:
     return Markup('{}<span class="wrong-step">{}</span>{}{}').format(
         completion[:wrong_step.start], completion[wrong_step.start:wrong_step.end], right_value(wrong_step.expected),
         completion[wrong_step.end:])
-
-
-def marked_samples(text: str) -> Markup:
-    """The text of a ``samples.md`` as HTML, each completion marked: of every two fences the second."""
-    parts = _fenced(text)
-    # The split gives what is between, the fence, and what it holds, in turn; a prompt is before its completion.
-    samples = []
-    for number, (between, fence, held) in enumerate(zip(parts[::3], parts[1::3], parts[2::3], strict=False)):
-        samples.append(Markup("{}{}text\n{}\n{}").format(between, fence, marked(held) if number % 2 else held, fence))
-    return Markup("").join([*samples, Markup("{}").format(parts[-1])])
-
-
-@dataclass(frozen=True)
-class ReadSample:
-    """One completion of a ``samples.md``."""
-
-    item: str
-    verdict: str
-    """``right`` or ``wrong``."""
-    facts: str
-    """Expected and extracted answer, with the rule of the extraction; Markdown."""
-    prompt: str
-    completion: str
-
-
-def read_samples(text: str) -> list[ReadSample]:
-    """The completions of a ``samples.md``; none where it is not of the form that an evaluation writes."""
-    parts = _fenced(text)
-    headings, fenced_texts = parts[::3], parts[2::3]
-    samples = []
-    # A prompt and its completion; the heading and the facts are before the prompt.
-    for heading, prompt, completion in zip(headings[:-1:2], fenced_texts[::2], fenced_texts[1::2], strict=False):
-        heading_match = _HEADING.search(heading)
-        if heading_match is None:
-            return []
-        samples.append(ReadSample(heading_match["item"], heading_match["verdict"], heading_match["facts"], prompt,
-                                  completion))
-    return samples
-
-
-def _fenced(text: str) -> list[str]:
-    """Text before a fence, the fence, and its content, in turn; last the text behind all of them."""
-    parts, end, at, unclosed = list[str](), 0, 0, set[str]()
-    while match := _FENCE.search(text, at):
-        fence, at = match[1], match.end()
-        # An end that is missing is looked for once, and not by every fence again.
-        closing = None if fence in unclosed else re.compile(rf"\n{fence}$", re.MULTILINE).search(text, at)
-        if closing is None:
-            unclosed.add(fence)
-        else:
-            parts += (text[end:match.start()], fence, text[at:closing.start()])
-            end = at = closing.end()
-    return [*parts, text[end:]]
 
 
 def right_value(expected: str) -> Markup:

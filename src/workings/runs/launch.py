@@ -18,16 +18,14 @@ from workings.errors import RequestError
 from workings.hardware.catalog import Target, find_target, targets
 from workings.hardware.memory import gib
 from workings.inputs.object_store import is_stored
-from workings.launching import kubernetes, skypilot, slurm
+from workings.launching.files import START, Wheel, kubernetes, skypilot, slurm
 from workings.launching.job import PLAN, RECIPE, LaunchJob
-from workings.launching.kubernetes import Cluster
 from workings.planning.plan import Plan
 from workings.record.digest import file_digest, json_digest
 from workings.runs.plan import plan_target
 from workings.runs.select_engine import with_engine
 
 Launcher = Literal["slurm", "kubernetes", "skypilot"]
-START = {"slurm": slurm.START_COMMAND, "kubernetes": kubernetes.START_COMMAND, "skypilot": skypilot.START_COMMAND}
 NODES = (1, 2, 4, 8, 16)
 """Numbers of hosts with cards that are tried, where none is named."""
 CHIPS_OF_A_HOST = 4
@@ -211,19 +209,16 @@ def _files(job: LaunchJob, request: LaunchRequest) -> dict[str, str]:
             raise RequestError(f"{option} with --for {request.launcher}, which does not read it",
                                f"it with --for {launcher}", f"without {option}")
     if request.launcher == "slurm":
-        if job.platform == "tpu":
-            raise RequestError(f"--for slurm --on {job.target}", "cards or CPUs: TPUs are not lent by Slurm",
-                               "--for kubernetes")
-        return slurm.files(job)
+        return slurm(job)
     if request.launcher == "kubernetes":
-        return kubernetes.files(job, Cluster(image=request.image, claim=request.volume_claim))
+        return kubernetes(job, image=request.image, claim=request.volume_claim)
     if request.wheel is None or not re.fullmatch(r"workings-[A-Za-z0-9._+-]+\.whl", request.wheel.name) or (
             not zipfile.is_zipfile(request.wheel)):
         raise RequestError(f"--for skypilot with --wheel {request.wheel or '(none)'}", "this package's wheel: a rented "
                            "machine comes without it, and installs it by its digest",
                            "make dist, then --wheel dist/workings-….whl")
-    return skypilot.files(job, request.storage, skypilot.Wheel(name=request.wheel.name,
-                                                               sha256=file_digest(request.wheel)))
+    return skypilot(job, storage=request.storage,
+                    wheel=Wheel(name=request.wheel.name, sha256=file_digest(request.wheel)))
 
 
 def _name(recipe: str) -> str:

@@ -1,10 +1,12 @@
-"""The items of an evaluation: searched, filtered, a page at a time; and two evaluations side by side."""
+"""The items of an evaluation or of a unit of samples: searched, filtered, paged; and two evaluations side by side."""
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,7 +14,9 @@ from pydantic import BaseModel, Field
 
 from workings.errors import RecordError, RequestError
 from workings.evaluation.first_wrong_step import NOT_FOUND, RIGHT, UNSCORED, WRONG_STEP_KINDS, kind_of_text
-from workings.record.layout import EVALUATION_SUMMARY, PARTIAL_SUFFIX, PREDICTIONS
+from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PARTIAL_SUFFIX, PREDICTIONS, SELECTION
+from workings.samples.candidates import SampleOrigin
+from workings.samples.selection import Selection, select
 from workings.scoring.steps import WrongPlace, wrong_place
 from workings.ui.folder import Folder
 from workings.ui.requests import paged
@@ -45,6 +49,7 @@ class Answer:
     right: bool
     error: str = ""
     finish_reason: str = ""
+    fate: Annotated[str, Field(description="Of a sample: `kept`, or why it was left out")] = ""
     wrong_step: Annotated[WrongPlace | None, Field(description="The first step that is wrong; worked out for what is "
                                                    "shown")] = None
 
@@ -58,6 +63,7 @@ class ItemsQuery(BaseModel):
     section: str = ""
     rule: str = ""
     wrong_step: str = ""
+    fate: str = Field(default="", description="Of samples: `kept`, or why they were left out")
     page: int = 1
 
 
@@ -73,6 +79,7 @@ class AnswersPage(BaseModel):
     sections: list[str]
     rules: list[str]
     steps: list[str] = Field(default=list(STEP_FILTERS), description="What `wrong_step` may be")
+    fates: dict[str, int] = Field(default={}, description="Of samples: how many were kept, or left out and why")
     rows: list[Answer]
 
 
@@ -163,10 +170,12 @@ def search(folder: Folder, run: Path, query: ItemsQuery) -> AnswersPage:
     name, path = unit_path(run, query.unit)
     rows = read_answers(folder, path)
     has_step = step_filter(folder, path, query.wrong_step)
+    fates = sample_fates(folder, path)
     text = query.q.casefold()
     matches = [row for row in rows
                if (not query.section or row.section == query.section) and (not query.rule or row.rule == query.rule)
                and (not query.result or _result(row) == query.result) and has_step(row)
+               and (not query.fate or fates.get((row.id, row.sample)) == query.fate)
                and (not text or any(text in value.casefold() for value in
                                     (row.id, row.prompt, row.completion, row.gold, row.extracted)))]
     # Wrong steps are looked for on the shown page alone, because reading all equations takes seconds.
@@ -174,7 +183,9 @@ def search(folder: Folder, run: Path, query: ItemsQuery) -> AnswersPage:
     return AnswersPage(unit=name, units=list(units_of(run)), total=len(rows), found=len(matches), page=query.page,
                        pages=pages, sections=sorted({row.section for row in rows}),
                        rules=sorted({row.rule for row in rows}),
-                       rows=list(map(_with_wrong_step, shown)))
+                       fates=dict(Counter(fates.values()).most_common()),
+                       rows=[replace(row, wrong_step=wrong_place(row.completion),
+                                     fate=fates.get((row.id, row.sample), "")) for row in shown])
 
 
 def step_filter(folder: Folder, unit: Path, step: str) -> Callable[[Answer], bool]:
@@ -195,12 +206,31 @@ def step_filter(folder: Folder, unit: Path, step: str) -> Callable[[Answer], boo
     return lambda row: kinds.get((row.id, row.sample)) in wanted_kinds
 
 
+def sample_fates(folder: Folder, unit: Path) -> dict[tuple[str, int], str]:
+    """`kept` or why it was left out, for each sample of a unit by prompt and number; empty for an evaluation.
+
+    The recorded rules are applied again. Raises `RecordError` where they cannot be.
+    """
+    files = [unit / name for name in (PREDICTIONS, SELECTION, EVALUATION_CONFIG)]
+    if not (unit / SELECTION).is_file():
+        return {}
+
+    def apply() -> dict[tuple[str, int], str]:
+        try:
+            lines = folder.tail(unit / PREDICTIONS).lines()
+            selected = select([list(rows) for _, rows in groupby(lines, itemgetter("id"))],
+                              Selection(**folder.object(unit / SELECTION)["selection"]),
+                              SampleOrigin.from_config(folder.object(unit / EVALUATION_CONFIG)))
+            reasons = {(sample.prompt_id, sample.number): sample.reason for sample in selected.left_out}
+            return {key: reasons.get(key, "kept") for line in lines for key in [(line["id"], line["sample"])]}
+        except (KeyError, TypeError, ValueError, AttributeError, RequestError) as error:
+            raise RecordError(f"these samples cannot be read: {str(error)[:160]}") from error
+
+    return folder.worked_out.get(files, apply, key="fates")
+
+
 def _kind(row: Answer) -> str:
     return UNSCORED if row.error else kind_of_text(row.completion, right=row.right)
-
-
-def _with_wrong_step(row: Answer) -> Answer:
-    return replace(row, wrong_step=wrong_place(row.completion))
 
 
 def _result(row: Answer) -> Result:
@@ -230,7 +260,7 @@ def pair(a: Answer, b: Answer, change: Change) -> AnswerPair:
     # Comparing costs up to the product of the two lengths, so long texts are cut, and longer lists not compared.
     # Without `autojunk=False` difflib ignores frequent tokens, which blanks and digits are here.
     left, right = _TOKEN.findall(a.completion[:20_000]), _TOKEN.findall(b.completion[:20_000])
-    a, b = _with_wrong_step(a), _with_wrong_step(b)
+    a, b = (replace(row, wrong_step=wrong_place(row.completion)) for row in (a, b))
     matcher = difflib.SequenceMatcher(None, left, right, autojunk=False) if len(left) + len(right) < 4_000 else None
     return AnswerPair(id=a.id, section=a.section, prompt=a.prompt, gold=a.gold, change=change, a=a, b=b,
                       a_pieces=_with_mark(_pieces(left, matcher, first=True), a.wrong_step),

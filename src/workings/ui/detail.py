@@ -22,7 +22,6 @@ from workings.record.layout import (
     PARTIAL_SUFFIX,
     PLAN,
     RECIPE,
-    SAMPLES,
     SUMS,
 )
 from workings.record.memory_use import MemoryUse, memory_use
@@ -89,7 +88,6 @@ class Detail(BaseModel):
     memory: DeviceMemory = DeviceMemory()
     evaluations: list[RunEvaluation] = []
     replays: list[Replay] = []
-    samples: str = ""
     events: list[dict[str, Any]] = []
     log: str = ""
     files: list[FileRow] = []
@@ -170,7 +168,7 @@ def read_detail(folder: Folder, run: Path) -> Detail:
         overrides=[str(word) for word in overrides] if isinstance(overrides, list) else [],
         recipe_text=_text(run / RECIPE), environment=reader.part(ENVIRONMENT) if is_run else {},
         device_checks=reader.part(DEVICE_CHECKS) if is_run else {}, memory=memory,
-        replays=read_replays(reader.read, run, reader.notes), samples=_samples(run),
+        replays=read_replays(reader.read, run, reader.notes),
         events=reader.attempt(lambda: folder.tail(run / EVENTS).lines()[-MAX_EVENTS:], NO_LINES) if is_run else [],
         log=_text(run / LOG), files=list_files(run),
         root_digest=reader.attempt(lambda: root_digest(run), "") if (run / SUMS).is_file() else "")
@@ -193,13 +191,6 @@ def _parts(plan: dict[str, Any]) -> list[MemoryPart]:
     sizes = {name: breakdown.get(name, 0) for name in ("arguments", "temporaries", "outputs", "code")}
     sizes["outputs"] -= breakdown.get("aliased", 0)  # these are in the arguments' place
     return [MemoryPart(name=name, size_bytes=size) for name, size in sizes.items() if size > 0]
-
-
-def _samples(run: Path) -> str:
-    for path in units_of(run).values():
-        if text := _text(path / SAMPLES):
-            return text
-    return ""
 
 
 def _text(path: Path) -> str:

@@ -22,8 +22,8 @@ MAX_DEPTH = 5
 """Folders below the page's own in which runs are looked for."""
 KEPT_FILES = 20_000
 """JSON files of runs that are kept in memory, as long as they are small."""
-KEPT_WORKED_OUT = 16
-"""Evaluations whose kinds of items are kept in memory."""
+KEPT_WORKED_OUT = 128
+"""Most results of `Folder.worked_out`."""
 MAX_JSON_BYTES, MAX_PARSED_BYTES = 8 << 20, 64 << 20
 """Largest JSON file that is shown, and how much it may take in memory. One of an ordinary run has some kilobytes."""
 QUIET_SECONDS = 120
@@ -36,7 +36,7 @@ class Folder:
 
     root: Path
     worked_out: FileCache = field(default_factory=lambda: FileCache(KEPT_WORKED_OUT))
-    """Results computed from evaluations' predictions, by their file."""
+    """Results computed from files: comparisons, rollouts, pairs, answers during training, …"""
     _read: FileCache = field(default_factory=lambda: FileCache(KEPT_FILES))
     _tails: dict[Path, Tail] = field(default_factory=dict)
     _columns: dict[Path, tuple[Tail, Columns]] = field(default_factory=dict)

@@ -27,7 +27,6 @@ from workings.record.phase import Phase
 from workings.record.values import is_absent
 from workings.reports.run_table import learned_from
 from workings.ui.folder import Folder
-from workings.ui.labels import Label
 from workings.ui.number_format import flat_texts
 from workings.ui.verification_cache import Verified
 
@@ -84,20 +83,16 @@ class RunRow(BaseModel):
     base_of: list[str] = Field(default=[], description="Of such an evaluation: the runs that began with its model")
     phase: str = Field(default="", description="What its process does now, where the log does not say it")
     begun: bool = Field(default=False, description="Its process lives, and its directory is not there yet")
-    tags: list[str] = Field(default=[], description="What a person noted; outside of the record")
-    hidden: bool = False
     settings: dict[str, str] = Field(default={}, description="What the recipe says, by key, for columns and groups")
 
 
-def run_rows(folder: Folder, verified: dict[str, Verified], phases: Mapping[str, Phase],
-             labels: Mapping[str, Label]) -> list[RunRow]:
+def run_rows(folder: Folder, verified: dict[str, Verified], phases: Mapping[str, Phase]) -> list[RunRow]:
     """Rows of all runs; one that cannot be read is a row that says so, and hides no other.
 
     Args:
         folder: where they are.
         verified: kept verdicts by name.
         phases: what living processes do, by name of the run; one without a directory yet is a row, too.
-        labels: what a person noted, by name.
     """
     rows = [run_row(folder, path, verified) for path in folder.runs()]
     # A directory that is there now takes precedence over the process's note that it is not.
@@ -105,7 +100,8 @@ def run_rows(folder: Folder, verified: dict[str, Verified], phases: Mapping[str,
     _find_bases(folder, rows)
     rows += [begun_row(name, phase) for name, phase in phases.items() if name not in names]
     for row in rows:
-        tell(row, phases.get(row.name), labels.get(row.name))
+        if row.name in phases:
+            row.phase = phases[row.name].doing
         # Under this name a sealed run is kept that `--resume` went on from.
         before, interrupted, number = row.name.rpartition(".interrupted-")
         if interrupted and number.isdigit() and before in names:
@@ -154,14 +150,6 @@ def begun_row(name: str, phase: Phase) -> RunRow:
     """The row of a run whose directory is not there yet."""
     return RunRow(name=name, kind="run", state="running", recipe=phase.recipe, planned_steps=phase.steps,
                   started_at=phase.began_at, phase=phase.doing, begun=True)
-
-
-def tell(row: RunRow, phase: Phase | None, label: Label | None) -> None:
-    """Add to a row what its files do not hold."""
-    if phase is not None:
-        row.phase = phase.doing
-    if label is not None:
-        row.tags, row.hidden = label.tags, label.hidden
 
 
 def run_row(folder: Folder, path: Path, verified: dict[str, Verified]) -> RunRow:

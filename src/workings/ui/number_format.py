@@ -10,7 +10,7 @@ from workings.hardware.memory import byte_text
 from workings.record.number_text import percent, small_p
 from workings.record.values import leaves
 from workings.reports.run_table import count, duration
-from workings.reports.wrong_steps import marked, marked_samples, read_samples, right_value
+from workings.reports.wrong_steps import marked, right_value
 
 
 def time_text(text: str) -> str:
@@ -57,4 +57,4 @@ def ending(finish_reason: str) -> str:
 
 FILTERS = {"size": byte_text, "time": time_text, "value": value_text, "count": count, "duration": duration,
            "percent": percent, "facts": facts, "coded": coded, "small_p": small_p, "ending": ending, "marked": marked,
-           "marked_samples": marked_samples, "read_samples": read_samples, "right_value": right_value}
+           "right_value": right_value}

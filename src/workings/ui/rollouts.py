@@ -1,28 +1,30 @@
-"""Rollouts of a run as the page shows them: a rollout's groups a page at a time, and a prompt over the whole run."""
+"""Rollouts of a run as the page shows them: the groups of one rollout, a page at a time."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Literal, TypeVar
+from typing import Literal
 
+import numpy as np
 from pydantic import BaseModel, Field
 
 from workings.errors import RecordError, RequestError
+from workings.models.tokenizer import Tokenizer
 from workings.record.canonical import read_json
-from workings.record.layout import REWARDS
-from workings.reports.rollouts import mean_reward, rollout_steps, texts, visible
-from workings.rollouts.rollout import Group as DrawnGroup
-from workings.rollouts.rollout import Sample
+from workings.record.layout import REWARDS, TOKENIZER, rollout_file
+from workings.reports.rollouts import mean_reward, read_rollout, texts, visible
+from workings.rollouts.rollout import Group, Rollout, Sample
+from workings.ui.folder import Folder
 from workings.ui.requests import paged
-from workings.ui.rollout_reader import RolloutReader
 
 COMPLETIONS_A_PAGE = 96
 """Completions of one page: whole groups, at least one of them."""
-MAX_CHARACTERS_SHOWN = 1_500
-"""Characters of a completion among the groups of a rollout; a prompt's own page has more."""
-CUT_ALONE = 20_000
+MAX_CHARACTERS_SHOWN = 20_000
+"""Characters of a completion; the record has all of it."""
 Order = Literal["drawn", "lowest", "highest"]
-T = TypeVar("T")
+Divergences = dict[tuple[str, int], float]
+"""Prompt and seed of a completion -> its log-probability difference, student minus teacher, in nats a token (mean)."""
 
 
 class RewardPart(BaseModel):
@@ -53,7 +55,6 @@ class PageGroup(BaseModel):
     id: str
     prompt: str
     expected: str
-    step: int
     epoch: int
     learned: bool = Field(description="Whether updates learned from it")
     equal: bool = Field(description="Whether all its rewards are the same, so that every advantage is 0")
@@ -73,34 +74,8 @@ class RolloutPage(BaseModel):
     rows: list[PageGroup]
 
 
-class PromptRollout(BaseModel):
-    """A rollout in which a prompt was drawn."""
-
-    step: int
-    epoch: int
-    learned: bool
-    mean: float
-    lowest: float
-    highest: float
-    tokens: float = Field(description="Mean length of its completions")
-    count: int
-
-
-class PromptHistory(BaseModel):
-    """A prompt over the run."""
-
-    id: str
-    prompt: str
-    expected: str
-    turns: list[PromptRollout]
-    unread: list[str] = Field(description="Rollouts that could not be read, and why")
-    page: int
-    pages: int
-    rows: list[PageGroup]
-
-
 class Rollouts(BaseModel):
-    """Completions of a run: those of a rollout or, if a prompt was chosen, those of that prompt over the run."""
+    """Completions of a run: those of a rollout, and its neighbours."""
 
     run: str
     first: int
@@ -110,67 +85,54 @@ class Rollouts(BaseModel):
     count: int
     teacher: str = Field(default="", description="Who judged every token, without rewards; empty: rewards did")
     rollout: RolloutPage | None = None
-    history: PromptHistory | None = None
 
 
-def rollout_page(reader: RolloutReader, run: Path, step: int, *, order: Order, find: str, page: int) -> RolloutPage:
+def rollout_page(folder: Folder, run: Path, step: int, *, order: Order, find: str, page: int) -> RolloutPage:
     """Groups of a rollout whose id, question or expected answer holds a text.
 
     Raises:
         RecordError: the rollout is missing or damaged.
         RequestError: a page that does not exist.
     """
+    rollout, divergences = _read(folder, run, step)
     # `casefold`, so that a search finds `STRASSE` for `straße`.
-    rollout, folded_text = reader.rollout(run, step), find.casefold()
+    folded_text = find.casefold()
     groups = [group for group in rollout.groups if not folded_text or any(folded_text in text.casefold() for text in (
         group.prompt.item.id, group.prompt.item.prompt, group.prompt.item.expected_answer))]
     if order != "drawn":
-        divergences = reader.divergences(run, step)
         # Where a teacher judges, rewards are all 0 and the divergence orders the groups.
         groups.sort(key=(lambda group: fmean(divergences.get((group.prompt.item.id, sample.seed), 0.0)
                                              for sample in group.samples)) if divergences else mean_reward,
                     reverse=order == "highest")
     shown, pages = paged(groups, page, max(1, COMPLETIONS_A_PAGE // len(rollout.groups[0].samples)))
-    write = _writer(reader, run, MAX_CHARACTERS_SHOWN)
     return RolloutPage(step=step, total=len(rollout.groups), found=len(groups), page=page, pages=pages,
                        mean=fmean(sample.reward for _, sample in rollout.all_samples),
-                       rows=[write(group, step) for group in shown])
+                       rows=_rows(folder, run, shown, divergences))
 
 
-def prompt_history(reader: RolloutReader, run: Path, prompt: str, *, page: int) -> PromptHistory:
-    """Every rollout in which a prompt was drawn, and a page of what was drawn there.
+def _read(folder: Folder, run: Path, step: int) -> tuple[Rollout, Divergences]:
+    """A rollout without log probabilities, and the divergences of completions that a teacher judged."""
+    def read() -> tuple[Rollout, Divergences]:
+        rollout = read_rollout(run, step)
+        # No page shows log probabilities, and they would be most of what is kept in memory.
+        light = replace(rollout, trainer_log_probs=(), reference_log_probs=(), groups=tuple(
+            replace(group, samples=tuple(replace(sample, completion=replace(sample.completion, log_probs=[]))
+                                         for sample in group.samples)) for group in rollout.groups))
+        return light, _divergences(rollout)
 
-    Raises:
-        RequestError: no rollout of this run drew it, or a page that does not exist.
-    """
-    turns, unread = [], []
-    for step in rollout_steps(run):
-        try:
-            turns += [(step, outline) for outline in reader.outline(run, step) if outline.id == prompt]
-        # One damaged file hides no other.
-        except RecordError as error:
-            unread.append(str(error))
-    if not turns:
-        raise RequestError(f"prompt {prompt[:80]!r}" + (f" ({'; '.join(unread[:3])})" if unread else ""),
-                           "the id of a prompt that a rollout of this run drew", "")
-    # A prompt may be drawn twice in one rollout, where this is larger than an epoch; its file is read once.
-    steps = list(dict.fromkeys(step for step, _ in turns))
-    # Half as many, because a completion is shown longer on a prompt's own page.
-    shown, pages = paged(steps, page, max(1, COMPLETIONS_A_PAGE // len(turns[0][1].rewards) // 2))
-    write = _writer(reader, run, CUT_ALONE)
-    rows: list[PageGroup] = []
-    for step in shown:
-        try:
-            rows += [write(group, step) for group in reader.rollout(run, step).groups if group.prompt.item.id == prompt]
-        except RecordError as error:
-            unread.append(str(error))
-    return PromptHistory(
-        id=prompt, prompt=rows[0].prompt if rows else "", expected=rows[0].expected if rows else "", unread=unread,
-        page=page, pages=pages, rows=rows,
-        turns=[PromptRollout(step=step, epoch=turn.epoch, learned=turn.kept, mean=fmean(turn.rewards),
-                          lowest=min(turn.rewards), highest=max(turn.rewards), tokens=fmean(turn.lengths),
-                          count=len(turn.rewards))
-               for step, turn in turns])
+    # Tokens are packed in the file, and take more than ten times as much in memory.
+    return folder.worked_out.get(run / rollout_file(step), read, lambda contents: 40 * sum(
+        len(sample.completion.tokens) for _, sample in contents[0].all_samples))
+
+
+def _divergences(rollout: Rollout) -> Divergences:
+    # A run with rewards may have recorded what a frozen model says, too, which no one learned from alone.
+    if not rollout.reference_log_probs or rollout.groups[0].is_rewarded:
+        return {}
+    return {(prompt.item.id, sample.seed): float(np.mean(np.asarray(sample.completion.log_probs,
+                                                                    np.float64) - teacher_log_probs))
+            for (prompt, sample), teacher_log_probs in zip(rollout.trained_samples, rollout.reference_log_probs,
+                                                           strict=True)}
 
 
 def _weights(run: Path) -> dict[str, float]:
@@ -181,30 +143,27 @@ def _weights(run: Path) -> dict[str, float]:
         return {}
 
 
-def _writer(reader: RolloutReader, run: Path, most: int) -> Callable[[DrawnGroup, int], PageGroup]:
-    """Makes groups that people can read; a completion is cut after so many characters."""
-    weights = _weights(run)
+def _rows(folder: Folder, run: Path, groups: Sequence[Group], divergences: Divergences) -> list[PageGroup]:
+    """Groups that people can read."""
+    weights, path = _weights(run), run / TOKENIZER
     try:
-        tokenizer = reader.tokenizer(run)
+        tokenizer = folder.worked_out.get(path / "tokenizer.json", lambda: Tokenizer.load(path))
     except RequestError as error:
         raise RecordError(f"completions cannot be read without the run's tokenizer: {error.given[:120]}") from None
 
     def completion(sample: Sample, divergence: float | None) -> PageCompletion:
         # Decoded here and not when the rollout is read: a page shows a few of thousands.
         text, end = texts(sample, tokenizer)
-        return PageCompletion(text=text[:most], more=max(0, len(text) - most), reward=sample.reward, end=end,
-                               parts=[RewardPart(name=name, value=value, weight=weights.get(name))
-                                      for name, value in sample.rewards.items()],
-                               advantage=sample.advantage, divergence=divergence, tokens=len(sample.completion.tokens))
+        return PageCompletion(
+            text=text[:MAX_CHARACTERS_SHOWN], more=max(0, len(text) - MAX_CHARACTERS_SHOWN), reward=sample.reward,
+            parts=[RewardPart(name=name, value=value, weight=weights.get(name))
+                   for name, value in sample.rewards.items()],
+            advantage=sample.advantage, divergence=divergence, tokens=len(sample.completion.tokens), end=end)
 
-    def group(outline: DrawnGroup, step: int) -> PageGroup:
+    return [PageGroup(
+        id=group.prompt.item.id, prompt=visible(group.prompt.item.prompt),
+        expected=visible(group.prompt.item.expected_answer), epoch=group.epoch, learned=group.kept,
+        equal=group.is_rewarded and not group.has_spread, mean=mean_reward(group),
         # Keyed by prompt and seed: a prompt has several completions, and each has its own seed.
-        item, divergences = outline.prompt.item, reader.divergences(run, step)
-        return PageGroup(id=item.id, prompt=visible(item.prompt), expected=visible(item.expected_answer), step=step,
-                          epoch=outline.epoch, learned=outline.kept,
-                          equal=outline.is_rewarded and not outline.has_spread,
-                          mean=mean_reward(outline),
-                          completions=[completion(sample, divergences.get((item.id, sample.seed)))
-                                       for sample in outline.samples])
-
-    return group
+        completions=[completion(sample, divergences.get((group.prompt.item.id, sample.seed)))
+                     for sample in group.samples]) for group in groups]

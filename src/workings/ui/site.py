@@ -14,19 +14,12 @@ from workings.errors import RequestError
 from workings.hardware.machine import cache_directory
 from workings.record.digest import bytes_digest
 from workings.record.phase import Phase, read_phases
-from workings.ui.answers import read_answers
-from workings.ui.comparison_cache import ComparisonCache
-from workings.ui.file_cache import FileCache
 from workings.ui.folder import Folder
 from workings.ui.jobs import Jobs
-from workings.ui.labels import LabelStore
-from workings.ui.listing import RunRow, begun_row, run_row, run_rows, tell
+from workings.ui.listing import RunRow, begun_row, run_row, run_rows
 from workings.ui.memory_bars import part_number
 from workings.ui.number_format import FILTERS
-from workings.ui.pairs import PairReader
-from workings.ui.rollout_reader import RolloutReader
-from workings.ui.sample_reader import SampleReader
-from workings.ui.verification_cache import VerificationCache
+from workings.ui.verification_cache import VerificationCache, Verified
 
 TEMPLATES = files("workings.ui") / "templates"
 
@@ -54,13 +47,6 @@ class Site:
     folder: Folder
     jobs: Jobs
     verified: VerificationCache
-    compared: ComparisonCache
-    labels: LabelStore
-    rollouts: RolloutReader = field(default_factory=RolloutReader)
-    samples: SampleReader = field(default_factory=SampleReader)
-    pairs: PairReader = field(default_factory=PairReader)
-    time_lines: FileCache = field(default_factory=lambda: FileCache(64))
-    """Cache of parsed logs, which every tab of a run reads."""
     templates: jinja2.Environment = field(default_factory=_environment)
     stopping: Event = field(default_factory=Event)
     """Set when the server stops: answers that are still being sent end then."""
@@ -68,23 +54,24 @@ class Site:
     @classmethod
     def over(cls, root: Path) -> "Site":
         """The page over a folder; jobs and verdicts are in the person's cache, under the folder's digest."""
-        folder = Folder(root.resolve())
-        return cls(folder=folder, jobs=Jobs(page_directory(root) / "jobs", root.resolve()),
-                   labels=LabelStore.beside(root.resolve()),
-                   compared=ComparisonCache(lambda unit: read_answers(folder, unit)),
+        return cls(folder=Folder(root.resolve()), jobs=Jobs(page_directory(root) / "jobs", root.resolve()),
                    verified=VerificationCache.here())
 
     def rows(self) -> list[RunRow]:
         """All runs of the folder."""
         self.take_verdicts()
-        return run_rows(self.folder, self.verified.all(self.folder), self.phases(), self.labels.all())
+        return run_rows(self.folder, self.verified.all(self.folder), self.phases())
 
     def row(self, run: Path) -> RunRow:
         """One run of the folder."""
         self.take_verdicts()
-        name, verdict = self.folder.name(run), self.verified.get(run)
+        return self._row(run, self.verified.get(run))
+
+    def _row(self, run: Path, verdict: Verified | None) -> RunRow:
+        name = self.folder.name(run)
         row = run_row(self.folder, run, {name: verdict} if verdict else {})
-        tell(row, self.phases().get(name), self.labels.all().get(name))
+        if (phase := self.phases().get(name)) is not None:
+            row.phase = phase.doing
         return row
 
     def live(self, name: str) -> RunRow:
@@ -93,16 +80,13 @@ class Site:
         Raises:
             RequestError: there is no such run, and none of that name has begun.
         """
-        phase = self.phases().get(name)
         try:
             # First as a folder: between the phases of a run both may be there, and the folder knows more.
-            row = run_row(self.folder, self.folder.path(name), {})
+            return self._row(self.folder.path(name), None)
         except RequestError:
-            if phase is None:
+            if (phase := self.phases().get(name)) is None:
                 raise
             return begun_row(name, phase)
-        tell(row, phase, None)
-        return row
 
     def phases(self) -> dict[str, Phase]:
         """Phases of the runs of the folder that processes of this machine work on, by name."""

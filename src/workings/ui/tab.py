@@ -38,9 +38,9 @@ class OpenedRun:
         path = site.folder.path(name)
         # The row is cached by the files' times; the detail is read anew for a page.
         row, detail = site.row(path), read_detail(site.folder, path)
-        return cls(name=name, path=path, row=row, detail=detail, evaluated=bool(units_of(path)),
-                   sealed=not path.name.endswith(PARTIAL_SUFFIX) and row.state != "unreadable",
-                   time_lines=site.time_lines.get(path / LOG, lambda: time_lines(path)) if row.kind == "run" else [])
+        answers = site.folder.worked_out.get(path / LOG, lambda: time_lines(path)) if row.kind == "run" else []
+        return cls(name=name, path=path, row=row, detail=detail, evaluated=bool(units_of(path)), time_lines=answers,
+                   sealed=not path.name.endswith(PARTIAL_SUFFIX) and row.state != "unreadable")
 
     @property
     def trained(self) -> bool:

@@ -19,7 +19,7 @@ from workings.reports.gather import configuration_rows, view_run
 from workings.reports.html import numbers_of, verdict_text, write_report
 from workings.reports.wrong_steps import CAPTION, first_wrong_steps_figure
 from workings.ui.answers import ITEMS_A_PAGE, STEP_FILTERS, AnswerPair, Change, pair, step_filter
-from workings.ui.differences import Difference, differences
+from workings.ui.comparisons import Difference, changes, compared, differences, wrong_steps
 from workings.ui.requests import paged
 from workings.ui.series import Curves
 from workings.ui.site import Site
@@ -63,7 +63,7 @@ def two(site: Site, names: list[str]) -> list[Path]:
     return [site.folder.path(name) for name in names]
 
 
-def compared(site: Site, names: list[str], within: float | None = None) -> tuple[Compared, Comparison | None]:
+def answer_of(site: Site, names: list[str], within: float | None = None) -> tuple[Compared, Comparison | None]:
     """Comparable or not first; then what `compare` says, and what differs between the runs.
 
     Args:
@@ -79,7 +79,7 @@ def compared(site: Site, names: list[str], within: float | None = None) -> tuple
     values: dict[str, Any] = {"runs": names, "different": differences(site.folder, runs)}
     try:
         if len(runs) == 2:
-            comparison = site.compared.get(runs[0], runs[1], None if within is None else within / 100)
+            comparison = compared(site.folder, runs[0], runs[1], None if within is None else within / 100)
             values["comparison"] = comparison.to_json()
         else:
             values["ranking"] = rank(runs).to_json()
@@ -87,16 +87,16 @@ def compared(site: Site, names: list[str], within: float | None = None) -> tuple
     except RequestError as error:
         values["problem"] = f"{error.given}; expected {error.expected}"
     if comparison is not None and comparison.difference is not None:
-        values["first_wrong_step"] = {side.name: site.compared.breaks(EvaluationRecord(Path(side.path))).kinds
+        values["first_wrong_step"] = {side.name: wrong_steps(site.folder, EvaluationRecord(Path(side.path))).kinds
                                       for side in (comparison.a, comparison.b) if side is not None}
-        values["counts"] = {change: len(rows) for change, rows in site.compared.changes(*runs).items()}
+        values["counts"] = {change: len(rows) for change, rows in changes(site.folder, *runs).items()}
     return Compared(**values), comparison
 
 
 def pairs_page(site: Site, names: list[str], show: Change, page: int, wrong_step: str = "") -> Pairs:
     """Items of one kind of change, side by side; with a kind of first wrong equation those where either side has it."""
     runs = two(site, names)[:2]
-    rows = site.compared.changes(*runs)[show]
+    rows = changes(site.folder, *runs)[show]
     if wrong_step:
         has_step = [step_filter(site.folder, record.path, wrong_step) for record in find_pair(*runs)]
         rows = [pair for pair in rows if any(has(row) for has, row in zip(has_step, pair, strict=True))]
@@ -112,7 +112,7 @@ def router(site: Site) -> APIRouter:
     @routes.get("/api/compare")
     def compare_json(run: Names, within: Within = "") -> Compared:
         """Two runs: difference, interval, verdict. Three or four: a table."""
-        return compared(site, run, _points(within))[0]
+        return answer_of(site, run, _points(within))[0]
 
     @routes.get("/api/pairs")
     def pairs_json(run: Names, show: Change = "newly_right", page: int = 1, wrong_step: str = "") -> Pairs:
@@ -130,7 +130,7 @@ def router(site: Site) -> APIRouter:
         runs = two(site, run)
         # The report is written to a file, atomically; read back, it needs no place in the runs' folder.
         with tempfile.TemporaryDirectory() as temporary:
-            comparison = compared(site, run, _points(within))[1]
+            comparison = answer_of(site, run, _points(within))[1]
             page = write_report(Path(temporary) / "report.html", runs, comparison).read_bytes()
         return Response(page, media_type="text/html",
                         headers={"content-disposition": 'attachment; filename="comparison.html"'})
@@ -138,7 +138,7 @@ def router(site: Site) -> APIRouter:
     @routes.get("/compare", include_in_schema=False)
     def compare_page(run: Names, show: Change = "newly_right", page: int = 1, wrong_step: str = "", within: Within = ""
                      ) -> HTMLResponse:
-        answer, comparison = compared(site, run, _points(within))
+        answer, comparison = answer_of(site, run, _points(within))
         paths = two(site, run)
         # An unfinished run has no manifest to draw from; its curves come from the log.
         views = [view_run(path, color) for color, path in enumerate(paths) if (path / SEAL).is_file()]
@@ -150,9 +150,8 @@ def router(site: Site) -> APIRouter:
             within=within, wrong_step=wrong_step, steps=STEP_FILTERS,
             accuracy=accuracy_figure(views), delta=delta_figure(comparison) if comparison and has_delta else None,
             flips=flips_table(comparison), pass_rates=pass_table(comparison), breaks_caption=CAPTION,
-            breaks=first_wrong_steps_figure([(view.name, view.color, site.compared.breaks(view.evaluation))
-                                             for view in views
-                                  if view.evaluation is not None]),
+            breaks=first_wrong_steps_figure([(view.name, view.color, wrong_steps(site.folder, view.evaluation))
+                                             for view in views if view.evaluation is not None]),
             pairs=pairs_page(site, run, show, page, wrong_step) if has_delta else None,
             trained=[name for name, path in zip(run, paths, strict=True) if (path / "train").is_dir()])
 

@@ -14,6 +14,7 @@ from workings.evaluation.unit import read_scorecard
 from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, SEAL, SELECTION
 from workings.record.manifest import DRAWN_FROM
 from workings.reports.rounds_page import METHOD, RoundRow, RoundsPage, accuracy_by_round
+from workings.ui.comparisons import compared
 from workings.ui.folder import Folder
 from workings.ui.site import Site
 
@@ -109,7 +110,7 @@ def read_rounds(site: Site, name: str) -> Rounds:
     # Of several the one that the result names: it was made for as many rounds as there are.
     if _evaluated(control := improvement / RUNS / Path(result.get("control", CONTROL)).name):
         rounds.append(_round(site, CONTROL, control, None))
-    last = site.compared.get(runs[0], runs[-1]) if len(runs) > 1 else None
+    last = compared(site.folder, runs[0], runs[-1]) if len(runs) > 1 else None
     return Rounds(name=folder.name(improvement), asked=int(request["rounds"]), finished=bool(result), rounds=rounds,
                   sentence=str(result.get("sentence", "")), verdict=last.verdict if last else "")
 
@@ -141,7 +142,7 @@ def _round(site: Site, name: str, run: Path, before: Path | None) -> RoundShown:
     # Samples are next to the runs, and are called after the round that learns from them.
     unit = run.parent.parent / SAMPLES / f"for_round_{name}"
     if before is not None:
-        difference = site.compared.get(before, run).difference
+        difference = compared(site.folder, before, run).difference
         values["change"] = difference_text(difference, difference.p_value) if difference else ""
     if (unit / SEAL).is_file():
         counts = folder.object(unit / SELECTION)["counts"]

@@ -17,12 +17,11 @@ from workings.reports.gather import bare_view, commands
 from workings.reports.html import write_report
 from workings.ui.detail import Detail, read_detail
 from workings.ui.jobs import Job
-from workings.ui.labels import Label, tags_of
 from workings.ui.listing import RunRow
 from workings.ui.site import Site
 from workings.ui.tab import OpenedRun, Tab
 from workings.ui.tabs import TABS
-from workings.ui.tabs.ask import add_item, arguments
+from workings.ui.tabs.ask import arguments
 
 INSTEAD_OF_LOSS = (("reward", "Mean reward", "rollout"), ("kl_teacher", "Nats a token from the teacher", "rollout"),
                    ("margin", "Margin of pairs", "step"))
@@ -66,25 +65,6 @@ def router(site: Site, tabs: Mapping[str, Tab] = TABS) -> APIRouter:
             "content-disposition": f'attachment; filename="{_file_name(name)}.html"'})
 
     _ask_the_model(site, routes)
-
-    @routes.post("/item/{name:path}", include_in_schema=False)
-    def item_form(name: str, prompt: Annotated[str, Form()], expected: Annotated[str, Form()]) -> RedirectResponse:
-        site.folder.path(name)
-        add_item(site.folder.root, prompt.replace("\r\n", "\n"), expected)
-        return RedirectResponse(f"/run/{quote(name)}?tab=ask", 303)
-
-    @routes.post("/api/label/{name:path}")
-    def label_json(name: str, tags: Annotated[str, Form()] = "", hidden: Annotated[bool, Form()] = False) -> Label:
-        """Note tags of a run, and whether the list hides it; nothing of the run changes."""
-        label = Label(tags=tags_of(tags), hidden=hidden)
-        site.labels.set(site.folder.name(site.folder.path(name)), label)
-        return label
-
-    @routes.post("/label/{name:path}", include_in_schema=False)
-    def label_form(name: str, tags: Annotated[str, Form()] = "",
-                   hidden: Annotated[bool, Form()] = False) -> RedirectResponse:
-        label_json(name, tags, hidden)
-        return RedirectResponse(f"/run/{quote(name)}", 303)
 
     parameters = _parameters(tabs)
 

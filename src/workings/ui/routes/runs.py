@@ -38,7 +38,6 @@ class ListQuery(BaseModel):
     order: Literal["up", "down"] = "down"
     column: list[str] = Field(default=[], max_length=12, description="Keys of recipes that are shown as columns")
     group: str = Field(default="", max_length=200, description="A key of the recipes, or folder: runs in groups by it")
-    hidden: bool = Field(default=False, description="Also runs that someone hid")
     earlier: bool = Field(default=False, description="Also interrupted runs that others went on from")
 
     def address(self, **changes: Any) -> str:
@@ -53,8 +52,7 @@ def listed(site: Site, text: str, state: str, sort: str, descending: bool) -> Ru
     words = text.casefold().split()
     passing = [row for row in rows if (not state or row.state == state) and all(
         word in " ".join((row.name, row.recipe, row.learned_from, row.model, row.engine, row.device, row.dtypes,
-                          row.state,
-                          *row.tags)).casefold() for word in words)]
+                          row.state)).casefold() for word in words)]
     # Sorting is stable: rows that are equal in the asked column stay in the order of their names.
     passing.sort(key=lambda row: row.name)
     passing.sort(key=lambda row: _key(row, sort), reverse=descending)
@@ -117,12 +115,10 @@ def router(site: Site) -> APIRouter:
             return site.html("start.html.jinja", page="start", jobs=site.jobs.all(), empty=True, shipped=[],
                              quickstart="quickstart")
         earlier = Counter(row.earlier_of for row in run_list.rows if row.earlier_of)
-        shown_rows = [row for row in run_list.rows if wanted.hidden or not row.hidden]
-        runs = [row for row in shown_rows if row.kind == "run" and not (row.earlier_of and not wanted.earlier)]
+        runs = [row for row in run_list.rows if row.kind == "run" and not (row.earlier_of and not wanted.earlier)]
         return site.html("runs.html.jinja", page="runs", found=run_list, wanted=wanted,
                          groups=_groups(runs, wanted.group),
-                         alone=[row for row in shown_rows if row.kind != "run" and not row.base_of], earlier=earlier,
-                         hidden=sum(row.hidden for row in run_list.rows), begun=sorted(site.phases()),
-                         most=MAX_RUNS, **shown(rounds_here(site)))
+                         alone=[row for row in run_list.rows if row.kind != "run" and not row.base_of], earlier=earlier,
+                         begun=sorted(site.phases()), most=MAX_RUNS, **shown(rounds_here(site)))
 
     return routes

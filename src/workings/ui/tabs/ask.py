@@ -8,15 +8,10 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from workings.errors import RequestError
-from workings.record.storage import storage
-from workings.record.untrusted_files import read_plain
-from workings.scoring.items import item_from_json
 from workings.ui.jobs import Job
 from workings.ui.site import Site
 from workings.ui.tab import NoQuery, OpenedRun, Tab
 
-QUESTION_ITEMS_FILE = "asked.items.jsonl"
-"""A file in the folder of runs, where `workings eval` and the form of the page find it; outside of every seal."""
 LONGEST_QUESTION = 4_000
 QUESTIONS_A_PAGE = 10
 """Questions on a page."""
@@ -72,32 +67,6 @@ def read_question(job: Job, lines: Iterable[bytes]) -> AskedQuestion:
     if job.state in ("failed", "stopped", "lost"):
         question.problem = job.log[-1500:] or f"exit code {job.code}"
     return question
-
-
-def add_item(folder: Path, prompt: str, expected: str) -> str:
-    """Add a question with its right answer to the folder's `QUESTION_ITEMS_FILE`; its id.
-
-    Raises:
-        RequestError: it is not an item, or is there already.
-        RecordError: the file that is there cannot be read.
-        StorageError: it cannot be written.
-    """
-    path = folder / QUESTION_ITEMS_FILE
-    before = [json_object(line) or {} for line in read_plain(path).decode("utf-8", "replace").splitlines()] \
-        if path.exists() else []
-    if any(row.get("prompt") == prompt for row in before):
-        raise RequestError(f"{prompt[:80]!r}, which is in {QUESTION_ITEMS_FILE} already", "another question", "")
-    # One number more than there are ids, so that one of them is free regardless of what the file holds.
-    taken = {row.get("id") for row in before}
-    identity = next(name for number in range(1, len(taken) + 2) if (name := f"asked-{number}") not in taken)
-    value = {"id": identity, "prompt": prompt, "expected_answer": expected.strip()}
-    try:
-        item_from_json(value, fallback_id=identity)
-    except ValueError as error:
-        raise RequestError(f"an item of this question: {error}", "a question and its right answer", "") from None
-    with storage(path, "write"), path.open("ab") as stream:
-        stream.write((json.dumps(value, ensure_ascii=False) + "\n").encode("utf-8"))
-    return identity
 
 
 def _answer(value: dict[str, Any]) -> AskedAnswer:

@@ -1,4 +1,4 @@
-"""Differences between runs: recipe, data, environment, code."""
+"""Two runs against each other: the comparison, items that changed, and what differs in recipe, data and machine."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,13 +7,49 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from workings.errors import RecordError
-from workings.record.layout import CONFIG, ENVIRONMENT, MANIFEST
+from workings.evaluation.comparison.compare import Comparison, compare_records
+from workings.evaluation.first_wrong_step import FirstWrongSteps, count_first_wrong_steps
+from workings.evaluation.unit import EvaluationRecord, find_pair
+from workings.record.layout import (
+    CONFIG,
+    ENVIRONMENT,
+    EVALUATION_CONFIG,
+    EVALUATION_SUMMARY,
+    MANIFEST,
+    PREDICTIONS,
+    SUMS,
+)
+from workings.ui.answers import Answer, Change, pair_changes, read_answers
 from workings.ui.folder import Folder
 from workings.ui.number_format import flat_texts
 
 Group = Literal["recipe", "data", "environment", "code"]
 CODE_FIELDS = ("commit_sha", "dirty_diff_digest", "workings_version", "engine_distribution")
 DEVICE_FIELDS = ("hardware", "actual_device", "actual_dtypes", "mesh")
+
+
+def compared(folder: Folder, a: Path, b: Path, within: float | None = None) -> Comparison:
+    """The comparison of two runs, kept until a file changes; ``within`` is the margin of equivalence, a share."""
+    pair = find_pair(a, b)
+    return folder.worked_out.get(_files(*pair), lambda: compare_records(*pair, equivalent_within=within),
+                                 key=("comparison", within))
+
+
+def changes(folder: Folder, a: Path, b: Path) -> dict[Change, list[tuple[Answer, Answer]]]:
+    """Items of both runs by what changed from A to B."""
+    pair = find_pair(a, b)
+    return folder.worked_out.get(
+        _files(*pair), lambda: pair_changes(*(read_answers(folder, side.path) for side in pair)), key="changes")
+
+
+def wrong_steps(folder: Folder, evaluation: EvaluationRecord) -> FirstWrongSteps:
+    """An evaluation's items by their first wrong equation."""
+    return folder.worked_out.get(_files(evaluation), lambda: count_first_wrong_steps(evaluation), key="wrong steps")
+
+
+def _files(*records: EvaluationRecord) -> list[Path]:
+    names = (EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS, SUMS)
+    return [record.path / name for record in records for name in names]
 
 
 class Difference(BaseModel):
