@@ -1,17 +1,17 @@
 """`workings ask`: put one question to a trained run, and to the model that it began with."""
 
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from workings.cli.options import RunArgument
 from workings.cli.output import JsonFlag, answer, say, show
 from workings.errors import RequestError
 
 
 def ask_command(
-    run: Annotated[Path, typer.Argument(help="A sealed run directory.")],
+    run: RunArgument,
     question: Annotated[str, typer.Argument(help="The question, as a person would write it.")],
     max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=1, help="Longest answer, in tokens.")] = 256,
     base: Annotated[bool, typer.Option("--base", help="Ask the untrained model as well, afterwards.")] = False,

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from workings.cli.options import OverridesArgument, RecipeArgument, RunArgument
 from workings.cli.output import JsonFlag, answer
 from workings.errors import RequestError
 
@@ -134,9 +135,8 @@ def _check_pairs(path: Path, questions: Any, recipe: str) -> tuple[Any, Any]:
 
 
 def preview_command(
-    recipe: Annotated[str, typer.Argument(help="A recipe file, or the name of a shipped recipe.")],
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...",
-                                                          help="Overrides, e.g. data.reasoning=think.")] = None,
+    recipe: RecipeArgument,
+    overrides: OverridesArgument = None,
     n: Annotated[int, typer.Option("--n", min=0, help="Rows to show.")] = 3,
     row: Annotated[str, typer.Option("--row", help="Show the row of this trace instead of the first ones; a pair's "
                                            "are ID/chosen and ID/rejected.")] = "",
@@ -246,7 +246,7 @@ def _row_problems(recipe: str, read: Any, problems: Any) -> Any:
 
 
 def surprise_command(
-    run: Annotated[Path, typer.Argument(help="A sealed run directory.")],
+    run: RunArgument,
     row: Annotated[str, typer.Option("--row", help="Id of the trace; a pair's are ID/chosen and ID/rejected.",
                                      show_default="the first one")] = "",
     traces: Annotated[Path | None, typer.Option("--traces", help="A file of traces other than the run's own.")] = None,

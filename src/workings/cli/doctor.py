@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from workings.cli.options import OverridesArgument
 from workings.cli.output import JsonFlag, Meaning, answer, painted, say
 from workings.errors import RequestError
 
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 
 def doctor_command(
     recipe: Annotated[str | None, typer.Argument(help="A recipe file, or the name of a shipped recipe.")] = None,
-    overrides: Annotated[list[str] | None, typer.Argument(
-        metavar="KEY=VALUE", help="Overrides, e.g. engine=torch.")] = None,
+    overrides: OverridesArgument = None,
     out: Annotated[Path, typer.Option(
         "--out", help="Directory that runs will be written to: its disk is checked.")] = Path("runs"),
     online: Annotated[bool, typer.Option(

@@ -5,11 +5,12 @@ from typing import Annotated
 
 import typer
 
+from workings.cli.options import RunArgument
 from workings.cli.output import JsonFlag, answer
 
 
 def export_command(
-    run: Annotated[Path, typer.Argument(help="A sealed run directory.")],
+    run: RunArgument,
     out: Annotated[Path, typer.Option("--out", help="Directory to make for the model.")],
     file_format: Annotated[str, typer.Option("--format", help="safetensors (transformers, vLLM) or gguf (llama.cpp, "
                                                               "Ollama).")] = "safetensors",

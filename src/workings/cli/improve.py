@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from workings.cli.options import OverridesArgument
 from workings.cli.output import JsonFlag, answer, program, say
 from workings.errors import Interrupted, RequestError
 
@@ -12,8 +13,7 @@ from workings.errors import Interrupted, RequestError
 def improve_command(
     recipe: Annotated[str, typer.Argument(
         help="A recipe that imitates traces and has held-out items; `quickstart` brings its own data.")],
-    overrides: Annotated[list[str] | None, typer.Argument(
-        metavar="KEY=VALUE", help="Overrides for every round, e.g. training.steps=100.")] = None,
+    overrides: OverridesArgument = None,
     # `...` is Typer's mark of a required option behind an argument that has a default.
     out: Annotated[Path, typer.Option(
         "--out", help="Folder for all runs; an unfinished one is continued.")] = ...,  # type: ignore[assignment]

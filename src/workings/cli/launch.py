@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from workings.cli.kaggle import write_notebook
+from workings.cli.options import OverridesArgument, RecipeArgument
 from workings.cli.output import JsonFlag, answer
 from workings.errors import RequestError
 
@@ -14,9 +15,8 @@ if TYPE_CHECKING:
 
 
 def launch_command(
-    recipe: Annotated[str, typer.Argument(help="A recipe file, or the name of a shipped recipe.")],
-    overrides: Annotated[list[str] | None, typer.Argument(
-        metavar="KEY=VALUE", help="Overrides, e.g. engine=torch.")] = None,
+    recipe: RecipeArgument,
+    overrides: OverridesArgument = None,
     launcher: Annotated[Literal["slurm", "kubernetes", "skypilot", "kaggle"], typer.Option(
         "--for", help="Launcher that the files are for.")] = ...,  # type: ignore[assignment]
     write: Annotated[Path, typer.Option(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from workings.cli.options import OverridesArgument, RecipeArgument
 from workings.cli.output import JsonFlag, Meaning, answer, painted, program, say
 from workings.cli.waiting import WaitingLine
 from workings.errors import RequestError
@@ -22,9 +23,8 @@ MIN_PART_BYTES_SHOWN = 2**20 // 20
 
 
 def plan_command(
-    recipe: Annotated[str, typer.Argument(help="A recipe file, or the name of a shipped recipe.")],
-    overrides: Annotated[list[str] | None, typer.Argument(
-        metavar="KEY=VALUE", help="Overrides, e.g. batch.micro_batch=4.")] = None,
+    recipe: RecipeArgument,
+    overrides: OverridesArgument = None,
     on: Annotated[list[str], typer.Option(
         # `...` below is Typer's mark of a required option behind arguments that have defaults.
         "--on", help="Target, e.g. v5e-8, t4x2, rtx5090, or cpu for this machine; several with commas or repeated.",

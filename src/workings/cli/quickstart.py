@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
+from workings.cli.options import OverridesArgument
 from workings.cli.output import JsonFlag, answer, as_typed, say
 from workings.errors import Interrupted
 
 
 def quickstart_command(
-    overrides: Annotated[list[str] | None, typer.Argument(
-        metavar="KEY=VALUE", help="Overrides of the recipe, e.g. training.steps=40.")] = None,
+    overrides: OverridesArgument = None,
     out: Annotated[Path | None, typer.Option(
         "--out", help="Folder to make for everything, or that of a quickstart that was cut short, which is resumed; by "
         "default runs/quickstart, or the next free number.")] = None,

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from workings.cli.options import DataOption, DeviceOption, FirstWeightsOption, RunArgument
 from workings.cli.output import JsonFlag, answer, say
 
 # 3 is an open result, as in `compare` and `gate`: no proof, and no failure either.
@@ -12,7 +13,7 @@ EXIT_CODES = {"passed": 0, "failed": 1, "inconclusive": 3}
 
 
 def replay_command(
-    run: Annotated[Path, typer.Argument(help="A sealed run directory.")],
+    run: RunArgument,
     start: Annotated[int | None, typer.Option(
         "--from", min=0, help="Step of the checkpoint to start from, 0: the first weights; by default the earliest.",
     )] = None,
@@ -23,13 +24,9 @@ def replay_command(
         "--seed", min=0, help="Selects these items; by default a random one, which is recorded.")] = None,
     samples: Annotated[list[Path] | None, typer.Option(
         "--samples", help="Samples that the run drew, to be drawn again as well; may be given several times.")] = None,
-    data: Annotated[Path | None, typer.Option(
-        "--data", help="File of the traces, if it is not where the recipe says.")] = None,
-    weights: Annotated[Path | None, typer.Option(
-        "--weights", help="Directory of the weights that training started from, if it is not where the recipe "
-        "says.")] = None,
-    device: Annotated[str | None, typer.Option(
-        "--device", help="auto, cpu, gpu or tpu; by default as in the run's recipe.")] = None,
+    data: DataOption = None,
+    weights: FirstWeightsOption = None,
+    device: DeviceOption = None,
     fsdp: Annotated[int, typer.Option(
         "--fsdp", min=0, help="Devices to split rows and parameters over; 0: as the recipe means it here.")] = 0,
     name: Annotated[str, typer.Option("--name", help="Name of the replay in the run; by default its steps.")] = "",

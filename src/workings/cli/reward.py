@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from workings.cli import judge
+from workings.cli.options import OverridesArgument, RecipeArgument
 from workings.cli.output import JsonFlag, answer
 from workings.record.number_text import percent
 from workings.record.progress import slow_operation
@@ -24,9 +25,8 @@ def reward_group() -> None:
 
 @reward_app.command("check")
 def check_command(
-    recipe: Annotated[str, typer.Argument(help="A recipe file, or the name of a shipped recipe.")],
-    overrides: Annotated[list[str] | None, typer.Argument(
-        metavar="KEY=VALUE", help="Overrides, e.g. algorithm.group=16.")] = None,
+    recipe: RecipeArgument,
+    overrides: OverridesArgument = None,
     prompts: Annotated[int, typer.Option("--prompts", min=1, help="Number of prompts to try.")] = 8,
     no_model: Annotated[bool, typer.Option(
         "--no-model", help="Sample nothing: compare with the right answer alone; needs no engine.")] = False,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from workings.cli import replay, track
+from workings.cli.options import RunArgument
 from workings.cli.output import JsonFlag, answer
 from workings.errors import RecordError, RequestError
 from workings.hints import typed_path
@@ -103,7 +104,7 @@ def _aligned(rows: list[list[str]]) -> list[str]:
 
 @runs_app.command("note")
 def note_command(
-    run: Annotated[Path, typer.Argument(help="A sealed run directory.")],
+    run: RunArgument,
     facts: Annotated[list[str], typer.Argument(
         metavar="KEY=VALUE", help="Facts, e.g. kaggle_notebook_version=7 kaggle_notebook_url=… kaggle_run_id=…")],
     as_json: JsonFlag = False,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workings.cli.model_options import (
+from workings.cli.options import (
     MODEL_HELP,
     DeviceOption,
     EngineOption,

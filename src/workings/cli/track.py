@@ -5,12 +5,13 @@ from typing import Annotated
 
 import typer
 
+from workings.cli.options import RunArgument
 from workings.cli.output import JsonFlag, answer
 from workings.errors import RequestError
 
 
 def track_command(
-    run: Annotated[Path, typer.Argument(help="A sealed run directory.")],
+    run: RunArgument,
     mlflow: Annotated[str, typer.Option(
         "--mlflow", help="MLflow's tracking server, e.g. http://127.0.0.1:5000.")] = "",
     to: Annotated[str, typer.Option("--to", help="wandb: files of an offline run; nothing is sent.")] = "",

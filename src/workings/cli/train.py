@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
+from workings.cli.options import OverridesArgument, RecipeArgument
 from workings.cli.output import JsonFlag, answer, as_typed, say
 from workings.errors import DoesNotFit, Interrupted, RequestError
 from workings.record.layout import RECIPE_EVALUATION, SEAL, partial_path
 
 
 def train_command(
-    recipe: Annotated[str, typer.Argument(help="A recipe file, or the name of a shipped recipe.")],
-    overrides: Annotated[list[str] | None, typer.Argument(
-        metavar="KEY=VALUE", help="Overrides, e.g. training.steps=100.")] = None,
+    recipe: RecipeArgument,
+    overrides: OverridesArgument = None,
     out: Annotated[Path | None, typer.Option(
         "--out", help="Run directory to make; by default runs/NAME, NAME as in the recipe, or the next free number.",
     )] = None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from workings.cli.options import DataOption, FirstWeightsOption
 from workings.cli.output import JsonFlag, Meaning, answer, painted, say
 from workings.errors import RecordError, RequestError
 
@@ -43,11 +44,8 @@ def verify_command(
     seed: Annotated[int | None, typer.Option(
         "--seed", min=0, help="Level 3: selects the steps and answers; by default a random one, which is printed.",
     )] = None,
-    data: Annotated[Path | None, typer.Option(
-        "--data", help="Level 3: file of the traces, if it is not where the recipe says.")] = None,
-    weights: Annotated[Path | None, typer.Option(
-        "--weights", help="Level 3: directory of the weights that training started from, if it is not where the recipe "
-        "says.")] = None,
+    data: DataOption = None,
+    weights: FirstWeightsOption = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for every check, with its finding.")] = False,
     explain: Annotated[str, typer.Option(
         "--explain", metavar="CHECK", help="Verify nothing: print what this check compares and which falsification it "

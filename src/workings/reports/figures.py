@@ -1,20 +1,20 @@
 """The figures of a page: each drawn wide and narrow, with its key and the same numbers as a table."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from markupsafe import Markup
 
 from workings.evaluation.comparison.compare import Comparison
 from workings.evaluation.comparison.flips import TABLE_HEADS
-from workings.evaluation.comparison.paired import PairedDifference, points
+from workings.evaluation.comparison.paired import points
 from workings.evaluation.scorecard import recorded_interval
 from workings.evaluation.statistics.intervals import Interval
 from workings.record.number_text import p_shown, percent, small_p
 from workings.reports.gather import RunView
 from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark, draw_interval_chart
-from workings.reports.line_chart import Curve, LineChart, Points, draw_line_chart, marker, smoothed
+from workings.reports.line_chart import Curve, LineChart, draw_line_chart, marker, smoothed
 
 WIDE, NARROW = 880, 360
 SMOOTHING_SHARE = 50
@@ -26,6 +26,8 @@ _LOG_RATIO = 8
 _LOSS = "Mean negative log likelihood of the supervised tokens, in nats"
 _TABLE_ROWS = 12
 _LABEL_CHARS = 22
+SMOOTHED = " Bold: moving mean over a fiftieth of the steps; faint: every step."
+"""Sentence of a caption where smoothed curves are drawn on what was measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,18 +74,18 @@ def accuracy_figure(views: Sequence[RunView]) -> Drawn | None:
         for view in scored:
             cell = view.scorecard["overall"] if name == "overall" else view.scorecard["per_section"].get(name)
             if cell is not None:
-                marks.append(_accuracy_mark(cell, view.color))
+                interval = interval_of(cell)
+                marks.append(interval_mark(cell["mean"], interval, view.color))
                 table.append([name, view.name, str(cell["n"]), str(cell["correct"]), percent(cell["mean"]),
-                              _bounds(cell), str(cell["errors"])])
+                              bounds(interval), str(cell["errors"])])
         # The label has room for one count, that of the first run; the table has those of all.
         size = next(row[2] for row in table if row[0] == name)
         rows.append(IntervalRow(name=f"{name} ({size})", marks=marks))
-    description = "; ".join(f"{row[1]}, {row[0]}: {row[4]}, interval {row[5]}" for row in table)
-    chart = IntervalChart(title="Accuracy with 95 % intervals", description=description, rows=rows,
-                          x_label="right answers, %", low=0.0, high=100.0)
     heads = ["Section", "Run", "Items", "Right", "Accuracy", "95 % interval", "Errors"]
-    return drawn_intervals(chart, Table(caption="Accuracy", heads=heads, rows=table),
-                           [key_entry(view.name, view.color, "mark") for view in scored])
+    return interval_figure(
+        "Accuracy with 95 % intervals", rows, Table(caption="Accuracy", heads=heads, rows=table), "right answers, %",
+        description="; ".join(f"{row[1]}, {row[0]}: {row[4]}, interval {row[5]}" for row in table),
+        key=[key_entry(view.name, view.color, "mark") for view in scored])
 
 
 def delta_figure(comparison: Comparison) -> Drawn | None:
@@ -94,50 +96,79 @@ def delta_figure(comparison: Comparison) -> Drawn | None:
     if len(comparison.sections) > 1:
         # Adjusted for the number of sections: of twenty, one looks significant by chance.
         entries += [(section.name, section.difference, section.p_adjusted) for section in comparison.sections]
-    rows = [IntervalRow(name=f"{name} ({pair.n})", marks=[_delta_mark(pair)]) for name, pair, _ in entries]
-    table = [[name, str(pair.n), points(pair.delta), _delta_bounds(pair), p_shown(p) if p is not None else "none",
-              str(pair.newly_right), str(pair.newly_wrong)] for name, pair, p in entries]
-    description = "; ".join(f"{row[0]}: {row[2]} points, interval {row[3]}" for row in table)
-    chart = IntervalChart(title=f"Difference {comparison.name_b} minus {comparison.name_a}", description=description,
-                          rows=rows, x_label="percentage points", zero_line=True)
+    rows = [IntervalRow(name=f"{name} ({pair.n})", marks=[
+        interval_mark(pair.delta, pair.interval, _DELTA_COLOR, signed=True)]) for name, pair, _ in entries]
+    table = [[name, str(pair.n), points(pair.delta), bounds(pair.interval, signed=True),
+              p_shown(p) if p is not None else "none", str(pair.newly_right), str(pair.newly_wrong)]
+             for name, pair, p in entries]
     heads = ["Section", "Items", "Difference", "95 % interval", "p", "Newly right", "Newly wrong"]
-    return drawn_intervals(chart, Table(caption="Difference on the same items", heads=heads, rows=table))
+    return interval_figure(
+        f"Difference {comparison.name_b} minus {comparison.name_a}", rows,
+        Table(caption="Difference on the same items", heads=heads, rows=table), "percentage points", signed=True,
+        description="; ".join(f"{row[0]}: {row[2]} points, interval {row[3]}" for row in table))
 
 
-def drawn_intervals(chart: IntervalChart, table: Table, key: Sequence[dict[str, Any]] = ()) -> Drawn:
-    """A chart of intervals in both widths."""
+def interval_figure(title: str, rows: Sequence[IntervalRow], table: Table, x_label: str, *, description: str,
+                    signed: bool = False, key: Sequence[dict[str, Any]] = ()) -> Drawn:
+    """Intervals from 0 to 100 or, ``signed``, around a line at zero; ``description`` is the text alternative."""
+    chart = IntervalChart(title=title, description=description, rows=rows, x_label=x_label, zero_line=signed,
+                          low=None if signed else 0.0, high=None if signed else 100.0)
     return Drawn(wide=draw_interval_chart(chart, WIDE), narrow=draw_interval_chart(chart, NARROW), table=table,
                  key=list(key))
+
+
+def interval_mark(value: float, interval: Interval | str, color: int, *, signed: bool = False) -> Mark:
+    """A share, or a difference of shares, with its interval (or why there is none), in percent or points."""
+    sign, between = ("+", " to ") if signed else ("", "–")
+    text = f"{100 * value:{sign}.1f}"
+    if isinstance(interval, str):
+        return Mark(value=100 * value, low=None, high=None, color=color, label=f"{text} (no interval)")
+    low, high = 100 * interval.low, 100 * interval.high
+    return Mark(value=100 * value, low=low, high=high, color=color,
+                label=f"{text} ({low:{sign}.1f}{between}{high:{sign}.1f})")
+
+
+def bounds(interval: Interval | str, *, signed: bool = False) -> str:
+    """Both ends in percent or points, or why there are none."""
+    sign = "+" if signed else ""
+    return f"none: {interval}" if isinstance(interval, str) else \
+        f"{100 * interval.low:{sign}.1f} to {100 * interval.high:{sign}.1f}"
+
+
+def interval_of(cell: Mapping[str, Any]) -> Interval | str:
+    """The interval of a recorded cell, or why it has none."""
+    low, high = recorded_interval(cell)
+    return Interval(low, high, "recorded") if low is not None and high is not None else str(cell["ci_low"]["absent"])
 
 
 def loss_figures(views: Sequence[RunView]) -> list[LossFigure]:
     """Training loss and evaluation loss, as far as the runs have them."""
     figures = []
-    trained = [view for view in views if len(view.train_loss) > 1 and not view.uses_rewards]
+    trained = [Curve(name=view.name, points=view.train_loss, color=view.color, label=short(view.name))
+               for view in views if len(view.train_loss) > 1 and not view.uses_rewards]
     if trained:
         # One span for all runs, so that their curves are smoothed alike.
-        span = max(1, max(len(view.train_loss) for view in trained) // SMOOTHING_SHARE)
-        curves = [Curve(name=view.name, points=view.train_loss, color=view.color, style="faint")
-                  for view in trained if span > 1]
-        curves += [Curve(name=view.name, points=smoothed(view.train_loss, span), color=view.color,
-                         label=short(view.name)) for view in trained]
-        caption = f"{_LOSS}, before each update."
-        if span > 1:
-            caption += " Bold: moving mean over a fiftieth of the steps; faint: every step."
-        figures.append(LossFigure(heading="Training loss", caption=caption, drawn=_loss(
-            "Training loss", curves, trained, [view.train_loss for view in trained])))
-    held_out = [view for view in views if view.evaluation_loss]
-    if held_out:
-        curves = [Curve(name=view.name, points=view.evaluation_loss, color=view.color, style="dots",
-                        label=short(view.name))
-                  for view in held_out]
+        span = max(1, max(len(curve.points) for curve in trained) // SMOOTHING_SHARE)
         figures.append(LossFigure(
-            heading="Evaluation loss", drawn=_loss("Evaluation loss", curves, held_out,
-                                                   [view.evaluation_loss for view in held_out]),
+            heading="Training loss", caption=f"{_LOSS}, before each update." + (SMOOTHED if span > 1 else ""),
+            drawn=_loss("Training loss", trained, smoothed_curves(trained, span))))
+    held_out = [Curve(name=view.name, points=view.evaluation_loss, color=view.color, style="dots",
+                      label=short(view.name)) for view in views if view.evaluation_loss]
+    if held_out:
+        figures.append(LossFigure(
+            heading="Evaluation loss", drawn=_loss("Evaluation loss", held_out, held_out),
             caption=("The same" if trained else _LOSS) + " on traces that were held out. Runs that supervise different "
                     "tokens (steps and answer, or the answer alone) have losses of different things: compare "
                     "accuracies, not these."))
     return figures
+
+
+def smoothed_curves(curves: Sequence[Curve], span: int) -> list[Curve]:
+    """The curves as moving means over ``span`` steps, on what was measured; as they are where that is one step."""
+    if span <= 1:
+        return list(curves)
+    return [*(replace(curve, style="faint", label="") for curve in curves),
+            *(replace(curve, points=smoothed(curve.points, span)) for curve in curves)]
 
 
 def short(name: str) -> str:
@@ -145,62 +176,55 @@ def short(name: str) -> str:
     return name if len(name) <= _LABEL_CHARS else f"{name[:_LABEL_CHARS - 1]}…"
 
 
-def _loss(title: str, curves: Sequence[Curve], views: Sequence[RunView], series: Sequence[Points]) -> Drawn:
-    values = [value for points_ in series for _, value in points_]
+def _loss(title: str, series: Sequence[Curve], drawn: Sequence[Curve]) -> Drawn:
+    values = [value for curve in series for _, value in curve.points]
     # The logarithm needs values above zero, and a loss may reach zero.
     log = min(values) > 0 and max(values) > _LOG_RATIO * min(values)
-    description = "; ".join(
-        f"{view.name}: {points_[0][1]:.3f} at step {points_[0][0]:g}, {points_[-1][1]:.3f} at step {points_[-1][0]:g}"
-        for view, points_ in zip(views, series, strict=True))
-    chart = LineChart(title=title, description=description, curves=curves, x_label="step", log=log,
-                      y_label="nats per token (log scale)" if log else "nats per token")
+    return line_figure(title, series, drawn, log=log, digits=".4f", wide=(WIDE, 340), narrow=(NARROW, 280),
+                       y_label="nats per token (log scale)" if log else "nats per token")
+
+
+def line_figure(title: str, series: Sequence[Curve], drawn: Sequence[Curve] = (), *, y_label: str,
+                x_label: str = "step", log: bool = False, zero: bool = False, digits: str = ".4g",
+                wide: tuple[int, int] = (WIDE, 300), narrow: tuple[int, int] = (NARROW, 260),
+                table: Table | None = None) -> Drawn:
+    """Curves with their key, their ends in words, and their values as a table.
+
+    Args:
+        title: of the figure and its table.
+        series: what the key, the words and the table are about; none is empty.
+        drawn: what is drawn, where that is something else.
+        y_label: name of the vertical axis.
+        x_label: name of the horizontal axis.
+        log: whether the vertical axis is logarithmic.
+        zero: whether it begins at zero.
+        digits: format of the table's values.
+        wide: width and height of the wide drawing.
+        narrow: those of the narrow one.
+        table: in place of the values at about a dozen places.
+    """
+    description = "; ".join(f"{curve.name}: " * bool(curve.name) + ", ".join(
+        f"{y:.3g} at {x_label} {x:g}" for x, y in (curve.points[0], curve.points[-1])) for curve in series)
+    chart = LineChart(title=title, description=description, curves=drawn or series, x_label=x_label, y_label=y_label,
+                      log=log, zero=zero)
     # Names at the ends of curves need a margin that a narrow drawing does not have; its key names them.
-    bare = LineChart(title=title, description=description, x_label="step", y_label=chart.y_label, log=log,
-                     curves=[Curve(name=c.name, points=c.points, color=c.color, style=c.style) for c in curves])
-    kind = "dashed" if curves[0].style == "dots" else "line"
-    return Drawn(wide=draw_line_chart(chart, WIDE, 340), narrow=draw_line_chart(bare, NARROW, 280),
-                 key=[key_entry(view.name, view.color, kind) for view in views],
-                 table=steps_table(title, [view.name for view in views], series))
+    bare = replace(chart, curves=[replace(curve, label="") for curve in chart.curves])
+    return Drawn(wide=draw_line_chart(chart, *wide), narrow=draw_line_chart(bare, *narrow),
+                 key=[key_entry(curve.name, curve.color, "mark" if curve.style == "dots" else "line")
+                      for curve in series if curve.name],
+                 table=table or steps_table(title, series, x_label, digits))
 
 
-def steps_table(title: str, names: Sequence[str], series: Sequence[Points], digits: str = ".4f") -> Table:
-    """Values at about a dozen steps, the first and the last among them; a column for each name."""
-    steps = sorted({step for points_ in series for step, _ in points_})
+def steps_table(title: str, series: Sequence[Curve], x_label: str = "step", digits: str = ".4g") -> Table:
+    """Values at about a dozen places, the first and the last among them; a column for each curve."""
+    steps = sorted({step for curve in series for step, _ in curve.points})
     stride = max(1, (len(steps) - 1) // (_TABLE_ROWS - 1))
     # The last step is what people look for, and the stride may jump over it.
     shown = sorted({*steps[::stride], steps[-1]})
-    lookup = [dict(points_) for points_ in series]
+    lookup = [dict(curve.points) for curve in series]
     rows = [[f"{step:g}", *(f"{values[step]:{digits}}" if step in values else "—" for values in lookup)]
             for step in shown]
-    return Table(caption=title, heads=["Step", *names], rows=rows)
-
-
-def _accuracy_mark(cell: dict[str, Any], color: int) -> Mark:
-    low, high = (None if end is None else 100 * end for end in recorded_interval(cell))
-    return Mark(value=100 * cell["mean"], low=low, high=high, color=color,
-                label=f"{100 * cell['mean']:.1f}" + (f" ({low:.1f}–{high:.1f})" if low is not None and high is not None
-                                                     else " (no interval)"))
-
-
-def _delta_mark(difference: PairedDifference) -> Mark:
-    if isinstance(difference.interval, Interval):
-        low, high = 100 * difference.interval.low, 100 * difference.interval.high
-        return Mark(value=100 * difference.delta, low=low, high=high, color=_DELTA_COLOR,
-                    label=f"{100 * difference.delta:+.1f} ({low:+.1f} to {high:+.1f})")
-    return Mark(value=100 * difference.delta, low=None, high=None, color=_DELTA_COLOR,
-                label=f"{100 * difference.delta:+.1f}")
-
-
-def _bounds(cell: dict[str, Any]) -> str:
-    if isinstance(cell["ci_low"], dict):
-        return f"none: {cell['ci_low']['absent']}"
-    return f"{100 * cell['ci_low']:.1f} to {100 * cell['ci_high']:.1f}"
-
-
-def _delta_bounds(difference: PairedDifference) -> str:
-    if isinstance(difference.interval, Interval):
-        return f"{points(difference.interval.low)} to {points(difference.interval.high)}"
-    return f"none: {difference.interval}"
+    return Table(caption=title, heads=[x_label.capitalize(), *(curve.name or title for curve in series)], rows=rows)
 
 
 def key_entry(name: str, color: int, kind: str) -> dict[str, Any]:

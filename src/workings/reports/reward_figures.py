@@ -7,9 +7,9 @@ from statistics import fmean
 from workings.errors import RecordError, RequestError
 from workings.models.tokenizer import Tokenizer
 from workings.record.layout import TOKENIZER
-from workings.reports.figures import NARROW, SMOOTHING_SHARE, WIDE, Drawn, LossFigure, key_entry, steps_table
+from workings.reports.figures import SMOOTHED, SMOOTHING_SHARE, LossFigure, line_figure, smoothed_curves
 from workings.reports.gather import RunView
-from workings.reports.line_chart import Curve, LineChart, Points, draw_line_chart, smoothed
+from workings.reports.line_chart import Curve
 from workings.reports.reinforcement import PANELS, Panel, numbers
 from workings.reports.rollouts import mean_reward, read_rollout, rollout_steps, texts, visible
 from workings.rollouts.rollout import Group, Sample
@@ -89,47 +89,32 @@ def reward_samples(views: Sequence[RunView]) -> list[ShownRollout]:
     return rollouts
 
 
-Line = tuple[str, int, Points]
-
-
-def _lines(panel: Panel, points_of_runs: Sequence[tuple[RunView, list[tuple[float, dict[str, float]]]]]) -> list[Line]:
-    """Name, color and points of each line, those without points left out."""
-    lines: list[Line] = []
+def _lines(panel: Panel, points_of_runs: Sequence[tuple[RunView, list[tuple[float, dict[str, float]]]]]) -> list[Curve]:
+    """The panel's curves, those without points left out."""
+    lines: list[Curve] = []
+    alone = len(points_of_runs) == 1
     for view, rows in points_of_runs:
         keys = panel.lines_of(key for _, values in rows for key in values)
-        for number, line in enumerate(keys if len(points_of_runs) == 1 else keys[:1]):
+        for number, line in enumerate(keys if alone else keys[:1]):
             points = [(step, values[line.key]) for step, values in rows if line.key in values]
             # The only part of a single reward is often the reward itself, and would be drawn over it.
-            same = line not in panel.lines and lines and points == lines[0][2]
+            same = line not in panel.lines and lines and points == lines[0].points
             if points and not same and not (line.rare and not any(value for _, value in points)):
-                alone = len(points_of_runs) == 1
-                lines.append((line.name if alone else view.name, number % _COLORS if alone else view.color, points))
+                lines.append(Curve(name=line.name if alone else view.name, points=points,
+                                   color=number % _COLORS if alone else view.color))
     return lines
 
 
-def _figure(panel: Panel, lines: Sequence[Line]) -> LossFigure:
+def _figure(panel: Panel, lines: Sequence[Curve]) -> LossFigure:
     # A value of 0 has no place on a logarithmic axis.
-    log = panel.log and any(value > 0 for _, _, points in lines for _, value in points)
-    drawn_lines = [(name, color, [(x, y) for x, y in points if y > 0 or not log]) for name, color, points in lines]
-    drawn_lines = [(name, color, points) for name, color, points in drawn_lines if points]
-    caption = panel.sentence
-    span = max(len(points) for *_, points in drawn_lines) // SMOOTHING_SHARE
-    curves = [Curve(name=name, points=points, color=color) for name, color, points in drawn_lines]
-    if panel.key == "reward" and span > 1:
-        curves = [Curve(name=curve.name, points=curve.points, color=curve.color, style="faint") for curve in curves] + [
-            Curve(name=curve.name, points=smoothed(curve.points, span), color=curve.color) for curve in curves]
-        caption += " Bold: moving mean over a fiftieth of the steps; faint: every step."
+    log = panel.log and any(value > 0 for curve in lines for _, value in curve.points)
+    span = max(len(curve.points) for curve in lines) // SMOOTHING_SHARE if panel.key == "reward" else 1
     # Next to powers of ten there is no room for a unit, so that it is in the heading.
-    heading = f"{panel.title}, {panel.unit} (log scale)" if log else panel.title
-    chart = LineChart(
-        title=panel.title, curves=curves, x_label="step", log=log,
-        y_label="" if log else panel.unit or panel.title.casefold(),
-        description="; ".join(f"{name}: {points[0][1]:.3g} at step {points[0][0]:g}, {points[-1][1]:.3g} at step "
-                              f"{points[-1][0]:g}" for name, _, points in lines))
-    return LossFigure(heading=heading, caption=caption, drawn=Drawn(
-        wide=draw_line_chart(chart, WIDE, 300), narrow=draw_line_chart(chart, NARROW, 260),
-        key=[key_entry(name, color, "line") for name, color, _ in drawn_lines],
-        table=steps_table(panel.title, [name for name, *_ in lines], [points for *_, points in lines], ".4g")))
+    return LossFigure(
+        heading=f"{panel.title}, {panel.unit} (log scale)" if log else panel.title,
+        caption=panel.sentence + (SMOOTHED if span > 1 else ""),
+        drawn=line_figure(panel.title, lines, smoothed_curves(lines, span), log=log,
+                          y_label="" if log else panel.unit or panel.title.casefold()))
 
 
 def _rollout(view: RunView, step: int, title: str) -> ShownRollout:

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from workings.evaluation.statistics.intervals import Interval
 from workings.record import atomic
 from workings.record.number_text import percent, small_p
-from workings.reports.figures import Drawn, Table, drawn_intervals
+from workings.reports.figures import Drawn, Table, bounds, interval_figure, interval_mark
 from workings.reports.html import render_page
-from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark
+from workings.reports.interval_chart import IntervalRow
 
 METHOD = (
     "Every round is trained from the same first weights, on the recipe's own traces and on what was kept of the "
@@ -66,15 +67,11 @@ def accuracy_by_round(page: RoundsPage) -> Drawn:
     """Accuracy of each round and of the control with their intervals, as a chart and a table."""
     rows, table = [], []
     for row in page.rows:
-        low, high = (100 * row.low, 100 * row.high) if row.low is not None and row.high is not None else (None, None)
-        bounds = "no interval" if low is None else f"{low:.1f} to {high:.1f}"
+        interval = "no interval" if row.low is None or row.high is None else Interval(row.low, row.high, "recorded")
         name = row.name if row.name in ("start", "control") else f"round {row.name}"
-        rows.append(IntervalRow(name=name, marks=[Mark(
-            value=100 * row.accuracy, low=low, high=high, color=3 if row.name == "control" else 0,
-            label=f"{percent(row.accuracy)} ({bounds})")]))
-        table.append([name, percent(row.accuracy), bounds])
-    # The description says to those who do not see the picture what it shows.
-    chart = IntervalChart(title="Accuracy by round", rows=rows, x_label="right answers, %", low=0.0, high=100.0,
-                          description="; ".join(f"{row[0]}: {row[1]}" for row in table))
-    return drawn_intervals(chart, Table(caption="Accuracy by round", heads=["Round", "Accuracy", "95 % interval"],
-                                        rows=table))
+        rows.append(IntervalRow(name=name, marks=[interval_mark(row.accuracy, interval, 3 * (row.name == "control"))]))
+        table.append([name, percent(row.accuracy), bounds(interval)])
+    return interval_figure(
+        "Accuracy by round", rows,
+        Table(caption="Accuracy by round", heads=["Round", "Accuracy", "95 % interval"], rows=table),
+        "right answers, %", description="; ".join(f"{row[0]}: {row[1]}" for row in table))

@@ -6,15 +6,13 @@ from pathlib import Path
 
 from workings.evaluation.comparison.paired import points
 from workings.evaluation.comparison.seeds import MIN_SEEDS, SeedsComparison
-from workings.evaluation.scorecard import recorded_interval
 from workings.evaluation.statistics.equivalence import Equivalence
-from workings.evaluation.statistics.intervals import Interval
 from workings.evaluation.unit import find_unit
 from workings.record import atomic
 from workings.record.number_text import p_shown, percent, small_p
-from workings.reports.figures import Drawn, Table, drawn_intervals
+from workings.reports.figures import Drawn, Table, bounds, interval_figure, interval_mark, interval_of
 from workings.reports.html import render_page
-from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark
+from workings.reports.interval_chart import IntervalRow
 
 METHOD = (
     "An item's value is its mean score over the seeds of a side. The interval over items is Tango's for scores of 0 "
@@ -59,36 +57,27 @@ def write_seeds_page(out: Path, a: Sequence[Path], b: Sequence[Path], comparison
 
 
 def _difference(comparison: SeedsComparison) -> Drawn:
-    rows, table = [], []
+    delta, rows, table = comparison.difference.delta, [], []
     for name, interval in (("over items", comparison.difference.interval), ("over seeds", comparison.method_interval)):
-        has_interval = isinstance(interval, Interval)
-        # One seed a side has no spread, so the interval over seeds is a text that says why none exists.
-        low, high = (100 * interval.low, 100 * interval.high) if isinstance(interval, Interval) else (None, None)
-        bounds = f"{low:+.1f} to {high:+.1f}" if has_interval else str(interval)
-        delta = comparison.difference.delta
-        label = f"{points(delta)} ({bounds if has_interval else 'no interval'})"
         # 4 is the colour of a difference, which belongs to neither side.
-        rows.append(IntervalRow(name=name, marks=[Mark(value=100 * delta, low=low, high=high, color=4, label=label)]))
-        table.append([name, points(delta), bounds])
-    chart = IntervalChart(title="Difference of B minus A", rows=rows, x_label="percentage points", zero_line=True,
-                          description="; ".join(f"{row[0]}: {row[1]}, interval {row[2]}" for row in table))
-    heads = ["Interval", "Difference", "95 % interval"]
-    return drawn_intervals(chart, Table(caption="Difference", heads=heads, rows=table))
+        rows.append(IntervalRow(name=name, marks=[interval_mark(delta, interval, 4, signed=True)]))
+        table.append([name, points(delta), bounds(interval, signed=True)])
+    return interval_figure(
+        "Difference of B minus A", rows,
+        Table(caption="Difference", heads=["Interval", "Difference", "95 % interval"], rows=table), "percentage points",
+        description="; ".join(f"{row[0]}: {row[1]}, interval {row[2]}" for row in table), signed=True)
 
 
 def _runs(a: Sequence[Path], b: Sequence[Path], comparison: SeedsComparison) -> Drawn:
     rows, table = [], []
-    for side, (letter, paths) in zip((comparison.a, comparison.b), (("A", a), ("B", b)), strict=True):
+    for color, (side, letter, paths) in enumerate(((comparison.a, "A", a), (comparison.b, "B", b))):
         for name, path in zip(side.names, paths, strict=True):
             # As each evaluation has recorded it: a page computes nothing again.
             cell = find_unit(path).summary["scorecard"]["overall"]
-            low, high = (None if end is None else 100 * end for end in recorded_interval(cell))
-            bounds = "no interval" if low is None else f"{low:.1f} to {high:.1f}"
-            rows.append(IntervalRow(name=f"{letter}: {name}", marks=[
-                Mark(value=100 * cell["mean"], low=low, high=high, color="AB".index(letter),
-                     label=f"{percent(cell['mean'])} ({bounds})")]))
-            table.append([f"{letter}: {name}", str(cell["n"]), percent(cell["mean"]), bounds, str(cell["errors"])])
-    chart = IntervalChart(title="Accuracy of every run", rows=rows, x_label="right answers, %", low=0.0, high=100.0,
-                          description="; ".join(f"{row[0]}: {row[2]}" for row in table))
+            interval = interval_of(cell)
+            rows.append(IntervalRow(name=f"{letter}: {name}", marks=[interval_mark(cell["mean"], interval, color)]))
+            table.append([f"{letter}: {name}", str(cell["n"]), percent(cell["mean"]), bounds(interval),
+                          str(cell["errors"])])
     heads = ["Run", "Items", "Accuracy", "95 % interval", "Errors"]
-    return drawn_intervals(chart, Table(caption="Runs", heads=heads, rows=table))
+    return interval_figure("Accuracy of every run", rows, Table(caption="Runs", heads=heads, rows=table),
+                           "right answers, %", description="; ".join(f"{row[0]}: {row[2]}" for row in table))

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from workings.evaluation.first_wrong_step import KINDS, WRONG_STEP_KINDS, FirstWrongSteps
-from workings.evaluation.statistics.intervals import Interval
 from workings.record.number_text import percent
-from workings.reports.figures import Drawn, Table, drawn_intervals, key_entry
-from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark
+from workings.reports.figures import Drawn, Table, bounds, interval_figure, interval_mark, key_entry
+from workings.reports.interval_chart import IntervalRow
 from workings.scoring.steps import wrong_place
 
 CAPTION = ("Items by the line of the first wrong equation of their reasoning, with 95 % intervals; of each item the "
@@ -47,25 +46,11 @@ def first_wrong_steps_figure(named: Sequence[tuple[str, int, FirstWrongSteps]]) 
         marks = []
         for name, color, breaks in named:
             share, interval = breaks.share(kind)
-            marks.append(_mark(share, interval, color))
-            table.append([kind, name, str(breaks.kinds.get(kind, 0)), percent(share), _bounds(interval)])
+            marks.append(interval_mark(share, interval, color))
+            table.append([kind, name, str(breaks.kinds.get(kind, 0)), percent(share), bounds(interval)])
         rows.append(IntervalRow(name=kind, marks=marks))
-    description = "; ".join(f"{row[1]}, {row[0]}: {row[2]} items, {row[3]}" for row in table)
-    chart = IntervalChart(title="Items by their first wrong equation", description=description, rows=rows,
-                          x_label="items, %", low=0.0, high=100.0)
     heads = ["First wrong equation", "Run", "Items", "Share", "95 % interval"]
-    return drawn_intervals(chart, Table(caption="Items by their first wrong equation", heads=heads, rows=table),
-                           [key_entry(name, color, "mark") for name, color, _ in named])
-
-
-def _mark(share: float, interval: Interval | str, color: int) -> Mark:
-    if isinstance(interval, str):
-        return Mark(value=100 * share, low=None, high=None, color=color, label=f"{100 * share:.1f}")
-    low, high = 100 * interval.low, 100 * interval.high
-    return Mark(value=100 * share, low=low, high=high, color=color, label=f"{100 * share:.1f} ({low:.1f}–{high:.1f})")
-
-
-def _bounds(interval: Interval | str) -> str:
-    if isinstance(interval, str):
-        return f"none: {interval}"
-    return f"{100 * interval.low:.1f} to {100 * interval.high:.1f}"
+    title = "Items by their first wrong equation"
+    return interval_figure(title, rows, Table(caption=title, heads=heads, rows=table), "items, %",
+                           description="; ".join(f"{row[1]}, {row[0]}: {row[2]} items, {row[3]}" for row in table),
+                           key=[key_entry(name, color, "mark") for name, color, _ in named])

@@ -1,7 +1,7 @@
 """Recorded replays of a run as the page shows them: recorded against replayed, how far apart, and the wrong ones."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ from workings.errors import RecordError
 from workings.evidence.replay.comparison import line_differences
 from workings.evidence.replay.unit import FOLDER
 from workings.record.layout import REPLAY
-from workings.reports.figures import NARROW, WIDE, Drawn, Table, key_entry
-from workings.reports.line_chart import Curve, LineChart, draw_line_chart
+from workings.reports.figures import NARROW, WIDE, Drawn, Table, line_figure
+from workings.reports.line_chart import Curve
 
 
 class ReplayStep(BaseModel):
@@ -104,11 +104,12 @@ def drawn(replay: Replay) -> ReplayFigure | None:
     steps = [step for step in replay.steps if math.isfinite(step.recorded_loss + step.replayed_loss)]
     if not steps:
         return None
-    recorded = [(float(step.step), step.recorded_loss) for step in steps]
-    again = [(float(step.step), step.replayed_loss) for step in steps]
-    losses = _figure("Recorded and replayed loss", "nats a token", [
-        Curve(name="recorded", points=recorded, color=0, style="dots"),
-        Curve(name="replayed", points=again, color=1)], table=Table(
+    losses = line_figure(
+        "Recorded and replayed loss", [
+            Curve(name="recorded", points=[(float(step.step), step.recorded_loss) for step in steps], color=0,
+                  style="dots"),
+            Curve(name="replayed", points=[(float(step.step), step.replayed_loss) for step in steps], color=1)],
+        y_label="nats a token", wide=(WIDE, 260), narrow=(NARROW, 240), table=Table(
             caption="Recorded and replayed loss", heads=["Step", "Recorded", "Replayed", "Loss: relative difference",
                                                          "Gradient norm: relative difference"],
             rows=[[str(step.step), f"{step.recorded_loss:.9g}", f"{step.replayed_loss:.9g}",
@@ -119,19 +120,7 @@ def drawn(replay: Replay) -> ReplayFigure | None:
         return ReplayFigure(losses=losses, differences=None)
     # Two points are enough for a level line.
     span = [(float(steps[0].step), replay.loss_tolerance), (float(steps[-1].step), replay.loss_tolerance)]
-    differences = _figure("Relative difference of the loss", "", [
-        Curve(name="difference", points=points, color=1, style="dots"),
-        Curve(name="tolerance", points=span, color=2)], log=True)
-    return ReplayFigure(losses=losses, differences=differences)
-
-
-def _figure(title: str, unit: str, curves: Sequence[Curve], *, log: bool = False, table: Table | None = None) -> Drawn:
-    description = "; ".join(f"{curve.name}: {curve.points[0][1]:.4g} at step {curve.points[0][0]:g}, "
-                     f"{curve.points[-1][1]:.4g} at step {curve.points[-1][0]:g}" for curve in curves)
-    chart = LineChart(title=title, description=description, curves=curves, x_label="step", y_label=unit, log=log)
-    rows = [[curve.name, f"{min(y for _, y in curve.points):.2g}", f"{max(y for _, y in curve.points):.2g}"]
-            for curve in curves]
-    return Drawn(wide=draw_line_chart(chart, WIDE, 260), narrow=draw_line_chart(chart, NARROW, 240),
-                 key=[key_entry(curve.name, curve.color, "mark" if curve.style == "dots" else "line")
-                      for curve in curves],
-                 table=table or Table(caption=title, heads=["Curve", "Lowest", "Highest"], rows=rows))
+    return ReplayFigure(losses=losses, differences=line_figure(
+        "Relative difference of the loss", [Curve(name="difference", points=points, color=1, style="dots"),
+                                            Curve(name="tolerance", points=span, color=2)],
+        y_label="", log=True, digits=".2g", wide=(WIDE, 260), narrow=(NARROW, 240)))

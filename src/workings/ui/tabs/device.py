@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -14,8 +13,8 @@ from pydantic import BaseModel, Field
 from workings.errors import RecordError
 from workings.hardware.machine_use import SECONDS_BETWEEN
 from workings.record.layout import MACHINE
-from workings.reports.figures import NARROW, Drawn, key_entry, steps_table
-from workings.reports.line_chart import Curve, LineChart, draw_line_chart
+from workings.reports.figures import NARROW, Drawn, line_figure
+from workings.reports.line_chart import Curve
 from workings.ui.folder import Folder
 from workings.ui.memory_bars import memory_bar
 from workings.ui.site import Site
@@ -88,18 +87,10 @@ def drawn(figure: MachineFigure) -> Drawn | None:
     curves = [curve for curve in figure.curves if len(curve.minutes) > 1]
     if not curves:
         return None
-    alt = "; ".join(f"{curve.name + ': ' if curve.name else ''}{min(curve.values):.3g} to {max(curve.values):.3g}"
-                     for curve in curves)
     lines = [Curve(name=curve.name, points=list(zip(curve.minutes, curve.values, strict=True)), color=number % _COLORS)
              for number, curve in enumerate(curves)]
-    chart = LineChart(title=figure.title, description=f"{figure.unit}: {alt}", curves=lines, x_label="minutes",
-                      y_label=figure.unit, zero=True)
-    table = steps_table(figure.title, [curve.name or figure.unit for curve in curves],
-                        [curve.points for curve in lines],
-                        ".1f")
-    return Drawn(wide=draw_line_chart(chart, HALF_WIDE, 220), narrow=draw_line_chart(chart, NARROW, 220),
-                 key=[key_entry(curve.name, curve.color, "line") for curve in lines if curve.name],
-                 table=replace(table, heads=["Minute", *table.heads[1:]]))
+    return line_figure(figure.title, lines, x_label="minutes", y_label=figure.unit, zero=True, digits=".1f",
+                       wide=(HALF_WIDE, 220), narrow=(NARROW, 220))
 
 
 def _time(line: dict[str, Any]) -> float | None:

@@ -1,4 +1,4 @@
-"""Options of the commands that generate text with a model, and the request to open it."""
+"""Arguments and options that several commands share, and the request to open a model."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +12,14 @@ from workings.record.layout import SEAL
 if TYPE_CHECKING:
     from workings.runs.open_model import WeightsRequest
 
+RecipeArgument = Annotated[str, typer.Argument(help="A recipe file, or the name of a shipped recipe.")]
+OverridesArgument = Annotated[list[str] | None, typer.Argument(
+    metavar="[KEY=VALUE]...", help="Overrides of the recipe, e.g. training.steps=100.")]
+RunArgument = Annotated[Path, typer.Argument(help="A sealed run directory.")]
+DataOption = Annotated[Path | None, typer.Option(
+    "--data", help="File of the traces, if it is not where the recipe says.")]
+FirstWeightsOption = Annotated[Path | None, typer.Option(
+    "--weights", help="Directory of the weights that training started from, if it is not where the recipe says.")]
 MODEL_HELP = "A sealed run; or a folder or Hub id of weights in Hugging Face's format."
 DeviceOption = Annotated[str | None, typer.Option(
     "--device", help="auto, cpu, gpu or tpu; by default as in the run's recipe, auto for weights.")]
