@@ -149,8 +149,9 @@ def overhead(found: dict[str, Any]) -> list[str]:
             f"{v['programs_compiled']} programs for "
             f"{v['batch_shapes']} batch shapes, the whole quickstart {v['quickstart_seconds']:.0f} s (limit "
             f"{v['limits']['quickstart_seconds']:.0f}).", "",
-            *table(["part", "ms a step"], [[name.replace("_", " "), f"{value:.3f}"]
-                                           for name, value in v["milliseconds_a_step"].items()]), ""]
+            *table(["part", "ms a step"], [
+                [name.replace("_", " ").replace("beside", "next to the step:"), f"{value:.3f}"]
+                for name, value in v["milliseconds_a_step"].items()]), ""]
 
 
 def growth(found: dict[str, Any]) -> list[str]:
@@ -217,14 +218,11 @@ def startup(found: dict[str, Any]) -> list[str]:
         lines += table(["`train smoke-tiny`, s until", *v["train"]], [
             [name.replace("_", " "), *(f"{v['train'][engine][name]:.1f}" for engine in v["train"])]
             for name in next(iter(v["train"].values()))])
-        lines += ["", *table(["verb", "help, s", "costliest imports, ms"], [
-            [f"`{verb}`", f"{each['help_seconds']:.2f}",
-             ", ".join(f"{name} {value:.0f}" for name, value in each["costly_imports_ms"].items())]
-            for verb, each in v["verbs"].items()]), ""]
+        lines.append("")
     return lines
 
 
-PARTS = {"peers": ("Beside TRL and Tunix", peers), "peers_rl": ("Learning from rewards, beside them", peers_rl),
+PARTS = {"peers": ("Next to TRL and Tunix", peers), "peers_rl": ("Learning from rewards, next to them", peers_rl),
          "packing": ("Short rows", packing),
          "overhead": ("Outside of the step", overhead), "growth": ("As data grows", growth),
          "generation": ("Generation", generation), "largest_step": ("The largest step", largest_step),

@@ -40,9 +40,15 @@ class Occurrence(NamedTuple):
 def occurrences(path: Path) -> list[Occurrence]:
     """The idioms of one file, in its order."""
     return [Occurrence(f"{path.relative_to(ROOT)}:{number}", idiom, line.strip())
-            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+            for number, line in enumerate(_prose(path).splitlines(), 1)
             for idiom, pattern in IDIOMS.items()
             for _ in re.finditer(pattern, line)]
+
+
+def _prose(path: Path) -> str:
+    """The text of a file; in Markdown without comments, which name files and values."""
+    text = path.read_text(encoding="utf-8")
+    return re.sub(r"<!--.*?-->", "", text) if path.suffix == ".md" else text
 
 
 def text_files(folder: Path) -> list[Path]:

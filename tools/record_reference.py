@@ -26,7 +26,7 @@ CHECKS_HEAD = """## Checks of `workings verify`
 
 An id is never used for something else. A check that could not be made is `not_checked` and never counts as passed; a
 record reaches a level when every check of that level and of those below passed. `workings verify --explain ID` prints
-what a check compares, and a lie that it catches.
+what a check compares, and a false record that it catches.
 
 | id | level | what holds if it passes |
 |---|---|---|"""

@@ -25,7 +25,7 @@ def test_rounds_are_shown_with_links_to_runs_and_samples(tmp_path: Path, monkeyp
     page = client(tmp_path, monkeypatch)
     found = page.get("/api/rounds/better").json()
     assert (found["asked"], found["finished"], found["verdict"]) == (2, True, "better")
-    start, first = found["rounds"]
+    start, first = (row["values"] for row in found["rounds"])
     assert (start["name"], start["accuracy"], start["learned"], start["change"]) == ("start", 0.5, -1, "")
     assert (first["name"], first["accuracy"], first["learned"]) == ("1", 0.9, 5)
     assert first["change"].startswith("+40.0 points (95 % interval ")
@@ -72,18 +72,20 @@ def test_only_what_is_sealed_is_shown_while_it_is_made(tmp_path: Path, monkeypat
     draw(folder.samples(1))
     page = client(tmp_path, monkeypatch)
     found = page.get("/api/rounds/better").json()
-    assert ([row["name"] for row in found["rounds"]], found["finished"], found["verdict"]) == (["start"], False, "")
+    names = [row["values"]["name"] for row in found["rounds"]]
+    assert (names, found["finished"], found["verdict"]) == (["start"], False, "")
     assert "/compare" not in page.get("/rounds/better").text
     run = synthetic.sealed_run(folder.out / "runs" / CONTROL)
     score(run / "eval", "items", items(60), [True] * 60)
     found = page.get("/api/rounds/better").json()
-    assert [(row["name"], row["accuracy"]) for row in found["rounds"]] == [("start", 0.5), ("control", 1.0)]
+    assert [(row["values"]["name"], row["values"]["accuracy"])
+            for row in found["rounds"]] == [("start", 0.5), ("control", 1.0)]
     assert "/compare" not in page.get("/rounds/better").text, "the control is no round"
     # After further rounds there is a control of as many rounds next to the earlier one, and the result names it.
     later = synthetic.sealed_run(folder.out / "runs" / f"{CONTROL}_3")
     score(later / "eval", "items", items(60), [False] * 60)
     (folder.out / RESULT).write_text(json.dumps({"sentence": "", "control": f"better/runs/{later.name}"}))
-    assert [row["accuracy"] for row in page.get("/api/rounds/better").json()["rounds"]] == [0.5, 0.0]
+    assert [row["values"]["accuracy"] for row in page.get("/api/rounds/better").json()["rounds"]] == [0.5, 0.0]
 
 
 def test_a_damaged_improvement_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

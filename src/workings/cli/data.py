@@ -31,7 +31,7 @@ def import_command(
     key_map: Annotated[list[str] | None, typer.Option("--map", metavar="KEY=KEY,...", help="What the file calls the "
                        "format's keys: prompt=problem,answer=solution. May be given several times.")] = None,
     ignore: Annotated[list[str] | None, typer.Option("--ignore", metavar="KEY", help="A column that the answer does "
-                      "not depend on, whatever its name says. May be given several times.")] = None,
+                      "not depend on, in spite of its name. May be given several times.")] = None,
     columns: Annotated[str, typer.Option("--columns", metavar="NAME,...", help="Names of the columns of a CSV file "
                                          "without a line of names.")] = "",
     hold_out: Annotated[int, typer.Option("--hold-out", min=0, help="Questions to split off as evaluation items, "

@@ -51,7 +51,7 @@ def verify_command(
         "--explain", metavar="CHECK", help="Verify nothing: print what this check compares and which falsification it "
         "detects; `all`: a line for each check.")] = "",
     render: Annotated[str, typer.Option(
-        "--render", metavar="TEXT", help="Verify nothing: print a text for people, such as README.md, as the record "
+        "--render", metavar="TEXT", help="Verify nothing: print a view, such as README.md, as the record "
         "gives it.")] = "",
     as_json: JsonFlag = False,
 ) -> None:

@@ -47,17 +47,17 @@ class AdapterFields(Section):
 
 
 class LoraConfig(AdapterFields):
-    """LoRA (Hu et al., 2021): frozen weights, and two thin trained matrices beside each chosen projection."""
+    """LoRA (Hu et al., 2021): frozen weights, and two thin trained matrices next to each chosen projection."""
 
     name: Literal["lora"]
-    """Low-rank adapters beside frozen weights."""
+    """Low-rank adapters next to frozen weights."""
 
 
 class QloraConfig(AdapterFields):
     """QLoRA (Dettmers et al., 2023): LoRA over projections stored in 4 bits."""
 
     name: Literal["qlora"]
-    """Low-rank adapters beside frozen 4-bit weights (NF4, blocks of 64)."""
+    """Low-rank adapters next to frozen 4-bit weights (NF4, blocks of 64)."""
 
 
 FrozenBits = Literal["nf4", "int8"]

@@ -24,19 +24,11 @@ RUNS, SAMPLES, CONTROL = "runs", "samples", "control"
 
 
 class RoundShown(BaseModel):
-    """One model of an improvement."""
+    """One model of an improvement, and where its run and its samples are."""
 
-    name: str = Field(description="`start`, the number of a round, or `control`")
+    values: RoundRow
     run: str
     samples: str = Field(default="", description="The samples that it learned from, drawn by the model before")
-    accuracy: float
-    low: float | None = Field(default=None, description="Lower end of the 95 % interval, where there is one")
-    high: float | None = Field(default=None, description="Upper end")
-    change: str = Field(default="", description="Against the round before, on the same items")
-    learned: int = Field(default=-1, description="Samples that it learned from; -1: none were drawn for it")
-    never: int = Field(default=-1, description="Questions of which no sample was right")
-    sometimes: int = -1
-    always: int = -1
 
 
 class Rounds(BaseModel):
@@ -52,15 +44,14 @@ class Rounds(BaseModel):
     @property
     def last(self) -> str:
         """The run of the last round; empty while there is only the start."""
-        rounds = [row.run for row in self.rounds if row.name != CONTROL]
+        rounds = [row.run for row in self.rounds if row.values.name != CONTROL]
         return rounds[-1] if len(rounds) > 1 else ""
 
     @property
     def page(self) -> RoundsPage:
         """The values of the exported page."""
-        fields = ("name", "accuracy", "low", "high", "change", "learned", "never", "sometimes", "always")
-        return RoundsPage(title=self.name, sentence=self.sentence, verdict=self.verdict, rows=tuple(
-            RoundRow(**{key: getattr(row, key) for key in fields}) for row in self.rounds))
+        return RoundsPage(title=self.name, sentence=self.sentence, verdict=self.verdict,
+                          rows=tuple(row.values for row in self.rounds))
 
 
 class Improvement(BaseModel):
@@ -136,20 +127,18 @@ def _evaluated(run: Path) -> bool:
 
 
 def _round(site: Site, name: str, run: Path, before: Path | None) -> RoundShown:
-    folder, overall = site.folder, read_scorecard(run)["overall"]
+    folder, overall, counts = site.folder, read_scorecard(run)["overall"], {}
     low, high = recorded_interval(overall)
-    values: dict[str, Any] = {}
+    difference = compared(folder, before, run).difference if before is not None else None
     # Samples are next to the runs, and are called after the round that learns from them.
     unit = run.parent.parent / SAMPLES / f"for_round_{name}"
-    if before is not None:
-        difference = compared(site.folder, before, run).difference
-        values["change"] = difference_text(difference, difference.p_value) if difference else ""
-    if (unit / SEAL).is_file():
-        counts = folder.object(unit / SELECTION)["counts"]
-        sample_counts = folder.object(run / MANIFEST).get("facts", {}).get(DRAWN_FROM, {})
-        values |= {"samples": folder.name(unit), "learned": sum(sample_counts.values()),
-                   **{key: counts[key] for key in ("never", "sometimes", "always")}}
-    return RoundShown(name=name, run=folder.name(run), accuracy=overall["mean"], low=low, high=high, **values)
+    if is_drawn := (unit / SEAL).is_file():
+        drawn_from = folder.object(run / MANIFEST).get("facts", {}).get(DRAWN_FROM, {})
+        counts = folder.object(unit / SELECTION)["counts"] | {"learned": sum(drawn_from.values())}
+    return RoundShown(run=folder.name(run), samples=folder.name(unit) if is_drawn else "", values=RoundRow(
+        name=name, accuracy=overall["mean"], low=low, high=high,
+        change=difference_text(difference, difference.p_value) if difference else "",
+        **{key: counts.get(key, -1) for key in ("learned", "never", "sometimes", "always")}))
 
 
 def shown(rounds: Rounds | None) -> dict[str, Any]:

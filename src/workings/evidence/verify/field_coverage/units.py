@@ -9,7 +9,7 @@ _SEALED: dict[str, tuple[Fields, ...]] = {
     "SEAL.json": (
         checked("schema root unit", "integrity.sealed", "sums and place"),
         checked("made_from", "consistency.made_from", "the run around it"),
-        checked("status", "integrity.sealed", "a unit beside a run is complete or is none"),
+        checked("status", "integrity.sealed", "only a complete unit is kept next to a run"),
     ),
     "SHA256SUMS": (checked("", "integrity.sums", "the bytes of every file"),),
 }
