@@ -90,15 +90,14 @@ def coloured(text: str) -> str:
 
 
 def _set_up(yes: bool, as_json: bool) -> None:
+    from workings.doctor.finding import Finding
     from workings.doctor.nvidia import read_driver
-    from workings.doctor.setup_cuda import CannotSetUp, perform, plan_setup, run_command
+    from workings.doctor.setup_cuda import perform, plan_setup, run_command
 
-    try:
-        plan = plan_setup(read_driver())
-    except CannotSetUp as refused:
-        answer({"problems": 1, "findings": [refused.finding.to_json()]}, as_json=as_json,
-               text="\n".join(refused.finding.lines()))
-        raise typer.Exit(1) from None
+    plan = plan_setup(read_driver())
+    if isinstance(plan, Finding):
+        answer({"problems": 1, "findings": [plan.to_json()]}, as_json=as_json, text="\n".join(plan.lines()))
+        raise typer.Exit(1)
     # Without --yes the commands are shown and nothing is changed.
     if yes:
         plan = perform(plan, run_command, say)

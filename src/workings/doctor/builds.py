@@ -24,14 +24,6 @@ class Build:
     """Package index for pip."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """At most two builds to try, in this order, and the reasons against the others."""
-
-    builds: tuple[Build, ...]
-    reasons: tuple[str, ...]
-
-
 @cache
 def builds() -> tuple[Build, ...]:
     """All builds, newest CUDA first."""
@@ -66,15 +58,15 @@ def compiled_for(names: Iterable[str]) -> tuple[list[str], list[str]]:
     return code, ptx
 
 
-def choose(cards: Sequence[Card], driver_cuda: str, candidates: Sequence[Build] | None = None) -> Choice:
-    """First the newest build that every card and the driver run, then at most one older one that they run, too.
+def choose(cards: Sequence[Card], driver_cuda: str, candidates: Sequence[Build] | None = None,
+           ) -> tuple[Build | None, tuple[str, ...]]:
+    """The newest build that every card and the driver run, or None; and the reasons against newer ones.
 
     Args:
         cards: of this machine; a build must run on all of them.
         driver_cuda: CUDA version that the driver says it supports.
         candidates: builds to choose from, newest first; the published ones if not given.
     """
-    chosen: list[Build] = []
     reasons: list[str] = []
     # Newest first, and every build that is refused gives its reason: "none fits" alone could not be acted on.
     for build in candidates if candidates is not None else builds():
@@ -92,9 +84,9 @@ def choose(cards: Sequence[Card], driver_cuda: str, candidates: Sequence[Build] 
                 any(not runs_on(build.architectures, card.capability) for card in cards):
             reasons.append(f"{build.tag}: the driver's CUDA {driver_cuda} is older than {build.cuda} and cannot "
                            "compile its intermediate code")
-        elif len(chosen) < 2:
-            chosen.append(build)
-    return Choice(builds=tuple(chosen), reasons=tuple(reasons))
+        else:
+            return build, tuple(reasons)
+    return None, tuple(reasons)
 
 
 def version_number(version: str) -> tuple[int, ...]:
