@@ -312,8 +312,8 @@ def test_every_unit_has_a_root(run: Path) -> None:
 
 def test_the_verbs(run: Path, workings, tmp_path: Path) -> None:
     key = tmp_path / "new" / "key"
-    made = json.loads(workings("sign", "--new-key", key, "--json").stdout.splitlines()[-1])
-    signed = json.loads(workings("sign", run, "--key", key, "--json").stdout.splitlines()[-1])
+    made = json.loads(workings("runs", "sign", "--new-key", key, "--json").stdout.splitlines()[-1])
+    signed = json.loads(workings("runs", "sign", run, "--key", key, "--json").stdout.splitlines()[-1])
     assert signed["key_id"] == made["key_id"]
     done = json.loads(workings("verify", run, "--key", made["public"], "--json").stdout.splitlines()[-1])
     assert {"id": "attestation.trust", "level": 0, "verdict": "passed",

@@ -1,11 +1,11 @@
 """`workings launch`: write the files that start a run on another machine."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from workings.cli.kaggle import write_notebook
 from workings.cli.options import OverridesArgument, RecipeArgument
 from workings.cli.output import JsonFlag, answer
 from workings.errors import RequestError
@@ -47,7 +47,7 @@ def launch_command(
     there, and resume after a restart. For Kaggle they are a notebook and the data set with this package's wheel.
     """
     if launcher == "kaggle":
-        write_notebook(recipe, overrides or (), write, user=user, on=on, wheel=wheel, smoke=smoke, as_json=as_json)
+        _write_notebook(recipe, overrides or (), write, user=user, on=on, wheel=wheel, smoke=smoke, as_json=as_json)
         return
     if user or smoke:
         raise RequestError(f"--{'user' if user else 'smoke'} with --for {launcher}", "--for kaggle with this option",
@@ -72,3 +72,28 @@ def _text(result: "LaunchResult") -> str:
         f"written    {result.folder}: {', '.join(result.files)}",
         "           validated, not run: nothing was started",
         f"start      put the folder at {job.remote_folder}, and there: {result.start}"])
+
+
+def _write_notebook(recipe: str, overrides: Sequence[str], out: Path, *, user: str, on: str, wheel: Path | None,
+                   smoke: bool, as_json: bool) -> None:
+    """Write a notebook, its script twin and its settings, and the data set with this package's wheel.
+
+    The notebook installs the wheel by its digest.
+    """
+    if not user:
+        raise RequestError("--for kaggle without --user", "your name on Kaggle", "--user NAME")
+    from workings.publish.kaggle import write_kaggle
+
+    paths = write_kaggle(recipe, out, overrides, user=user, on=on, wheel=wheel, smoke=smoke)
+    values = {"notebook": str(paths.notebook), "dataset": str(paths.dataset), "kernel_id": paths.kernel_id,
+              "dataset_id": paths.dataset_id, "machine": paths.machine.editor_name,
+              "wheel_sha256": paths.wheel_sha256}
+    # Commands for the person to type: nothing is uploaded from here.
+    steps = [f"notebook for {paths.machine.editor_name}: {paths.notebook}",
+             f"data set with the wheel: {paths.dataset}", "",
+             f"  kaggle datasets create -p {paths.dataset} --dir-mode zip   (later: kaggle datasets version -p … -m …)",
+             f"  kaggle kernels push -p {paths.notebook}"]
+    if paths.gated:
+        steps.append(f"{paths.gated} comes from the Hub: if it is gated, accept its licence there and attach the "
+                     "secret HF_TOKEN in the notebook's editor (Add-ons, Secrets)")
+    answer(values, as_json=as_json, text="\n".join(steps))

@@ -19,8 +19,8 @@ COMMAND_GROUPS: dict[str, tuple[str, ...]] = {
     "Start": ("quickstart", "doctor", "recipes", "data"),
     "Train": ("plan", "train", "launch", "sample", "improve", "reward", "ask"),
     "Measure": ("eval", "compare", "gate"),
-    "Prove": ("verify", "sign"),
-    "Show": ("runs", "ui", "serve", "pack", "export"),
+    "Prove": ("verify", "pack"),
+    "Show": ("runs", "ui", "serve", "export"),
 }
 """Heading -> commands, in the order of a person's work."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workings.cli import replay, track
+from workings.cli import replay, sign, track
 from workings.cli.options import RunArgument
 from workings.cli.output import JsonFlag, answer
 from workings.errors import RecordError, RequestError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from workings.ui.folder import Folder
     from workings.ui.listing import RunRow
 
-runs_app = typer.Typer(help="List runs; add notes to one, replay it, fetch it, copy it to a tracker.",
+runs_app = typer.Typer(help="List runs; sign one, replay it, fetch it, copy it to a tracker, add notes.",
                        rich_markup_mode=None)
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 16
@@ -142,4 +142,5 @@ def fetch_command(
 
 
 runs_app.command("replay")(replay.replay_command)
+runs_app.command("sign")(sign.sign_command)
 runs_app.command("track")(track.track_command)

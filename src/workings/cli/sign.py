@@ -1,4 +1,4 @@
-"""`workings sign`: sign a run, or make the key for it."""
+"""`workings runs sign`: sign a run, or make the key for it."""
 
 import shlex
 from pathlib import Path
@@ -28,8 +28,8 @@ def sign_command(
         return
     if run is None or key is None:
         raise RequestError("no RUN" if run is None else "no --key", "a sealed run and the private key that signs it",
-                           f"workings sign {'runs/NAME' if run is None else shlex.quote(str(run))} "
-                           f"--key {key or 'KEY.pem'}; workings sign --new-key KEY.pem makes a key")
+                           f"workings runs sign {'runs/NAME' if run is None else shlex.quote(str(run))} "
+                           f"--key {key or 'KEY.pem'}; workings runs sign --new-key KEY.pem makes a key")
     from workings.evidence.attest.keys import require_available
     from workings.evidence.attest.sign import sign_run
 
@@ -49,7 +49,7 @@ def _make_key(out: Path, other: object, *, passphrase: bool, as_json: bool) -> N
     """Make a key pair; nothing is signed."""
     if other:
         raise RequestError("--new-key with a run or --key", "--new-key FILE alone",
-                           f"workings sign --new-key {shlex.quote(str(out))}, then workings sign RUN --key FILE")
+                           f"workings runs sign --new-key {shlex.quote(str(out))}, then workings runs sign RUN --key FILE")
     from workings.evidence.attest.keys import new_key, require_available
 
     require_available()
@@ -60,4 +60,4 @@ def _make_key(out: Path, other: object, *, passphrase: bool, as_json: bool) -> N
     answer({"key_id": key.key_id, "private": str(key.private), "public": str(key.public)},
            as_json=as_json,
            text=f"key {key.key_id}\nprivate (keep it): {key.private}\npublic (publish it): {key.public}\n"
-                f"to sign: workings sign RUN --key {key.private}")
+                f"to sign: workings runs sign RUN --key {key.private}")

@@ -190,7 +190,8 @@ def _trusted(files: Sequence[Path]) -> tuple[bytes, ...]:
         try:
             keys.public_key(file.read_bytes())
         except (OSError, RecordError) as error:
-            raise RequestError(f"--key {file}: {error}", "a public key in PEM, as `workings sign --new-key FILE` makes",
+            raise RequestError(f"--key {file}: {error}",
+                               "a public key in PEM, as `workings runs sign --new-key FILE` makes",
                                f"--key {file}.pub") from None
     return tuple(file.read_bytes() for file in files)
 

@@ -4,7 +4,6 @@ import re
 from dataclasses import dataclass
 from importlib.metadata import requires
 from importlib.resources import files
-from types import ModuleType
 
 from workings.errors import RequestError
 from workings.hints import pip_install
@@ -57,7 +56,11 @@ def script(request: NotebookRequest) -> str:
 
 def notebook_text(request: NotebookRequest) -> str:
     """The notebook as the bytes of an `.ipynb` file, the same for the same request."""
-    nbformat = _nbformat()
+    try:
+        import nbformat
+    except ModuleNotFoundError:
+        raise RequestError("a notebook, and nbformat is not installed", "the extra `kaggle`",
+                           pip_install("kaggle")) from None
     notebook = nbformat.v4.new_notebook(metadata={
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"}})
@@ -98,12 +101,3 @@ def _literal(text: str) -> str:
     if '"""' in text or "\\" in text:
         return repr(text)
     return f'"""\\\n{text}"""' if text.endswith("\n") else f'"""\\\n{text}\n"""'
-
-
-def _nbformat() -> ModuleType:
-    try:
-        import nbformat
-    except ModuleNotFoundError:
-        raise RequestError("a notebook, and nbformat is not installed", "the extra `kaggle`",
-                           pip_install("kaggle")) from None
-    return nbformat

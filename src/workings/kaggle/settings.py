@@ -29,7 +29,6 @@ class Machine:
     """`tpu` or `gpu`."""
     jax_extra: str
     """Requirement that installs JAX for it, if Kaggle's own is too old."""
-    source: str
 
     @property
     def session_hours(self) -> float:
@@ -37,14 +36,11 @@ class Machine:
         return float(targets()[self.target].kaggle_session_hours or 0)
 
 
+# Names from github.com/Kaggle/kaggle-cli/pull/1198.
 MACHINES = {
-    "v5e-8": Machine(
-        target="v5e-8", editor_name="TPU v5e-8", machine_shape="TpuV5E8", platform="tpu",
-        jax_extra="tpu", source="github.com/Kaggle/kaggle-cli/pull/1198: TpuV5E8 is TPU v5e-8"),
-    "t4x2": Machine(
-        target="t4x2", editor_name="GPU T4 x2", machine_shape="NvidiaTeslaT4", platform="gpu",
-        jax_extra="cuda12", source="github.com/Kaggle/kaggle-cli/pull/1198: NvidiaTeslaT4 is GPU T4 x2"),
-}
+    "v5e-8": Machine(target="v5e-8", editor_name="TPU v5e-8", machine_shape="TpuV5E8", platform="tpu", jax_extra="tpu"),
+    "t4x2": Machine(target="t4x2", editor_name="GPU T4 x2", machine_shape="NvidiaTeslaT4", platform="gpu",
+                    jax_extra="cuda12")}
 
 
 def find_machine(name: str, device: str) -> Machine:

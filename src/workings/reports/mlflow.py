@@ -1,8 +1,10 @@
-"""A sealed run on an MLflow server: parameters, metrics, evaluation and artifacts. The record stays the source."""
+"""Runs on an MLflow server: parameters, metrics and, of a sealed run, evaluation and artifacts."""
 
 import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
 
 from workings.errors import RecordError, RequestError, WorkingsError
 from workings.hints import pip_install
@@ -11,8 +13,44 @@ from workings.record.reader import RunRecord
 from workings.record.values import Absent, moment
 from workings.reports.tracked import artifacts, numbers, scores, settings, tags
 
-BATCH = 1_000
-"""Metrics that the server takes in one call."""
+STATUS = {"complete": "FINISHED", "failed": "FAILED"}
+"""How a run ended, in MLflow's words; all else is KILLED."""
+
+
+class MlflowRun:
+    """A run on an MLflow server, made when it is opened: for a run that trains as for one that is sealed."""
+
+    def __init__(self, uri: str, experiment: str, name: str, config: Mapping[str, str],
+                 tags: Mapping[str, str] = MappingProxyType({})) -> None:
+        from mlflow import MlflowClient
+        from mlflow.entities import Param
+
+        self.client = MlflowClient(tracking_uri=uri)
+        existing = self.client.get_experiment_by_name(experiment)
+        self.id: str = self.client.create_run(
+            existing.experiment_id if existing is not None else self.client.create_experiment(experiment),
+            run_name=name, tags=dict(tags)).info.run_id
+        # The server refuses longer values, and more than 100 parameters or 1,000 metrics in one call.
+        params = [Param(key, str(value)[:6_000]) for key, value in config.items()]
+        for start in range(0, len(params), 100):
+            self.client.log_batch(self.id, params=params[start:start + 100])
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """Take numbers of a step that was just taken."""
+        self.log_rows([(metrics, step, time.time())])
+
+    def log_rows(self, rows: Iterable[tuple[Mapping[str, float], int, float]]) -> None:
+        """Take numbers of steps, each with the seconds since 1970 of its end."""
+        from mlflow.entities import Metric
+
+        metrics = [Metric(key, value, int(1_000 * at), step) for values, step, at in rows
+                   for key, value in values.items()]
+        for start in range(0, len(metrics), 1_000):
+            self.client.log_batch(self.id, metrics=metrics[start:start + 1_000])
+
+    def end(self, status: str) -> None:
+        """The run ended."""
+        self.client.set_terminated(self.id, STATUS.get(status, "KILLED"))
 
 
 def log_run(path: Path, uri: str, experiment: str, *, weights: bool = False) -> str:
@@ -36,29 +74,27 @@ def log_run(path: Path, uri: str, experiment: str, *, weights: bool = False) -> 
         raise RequestError(f"--mlflow {uri}", "the address of a tracking server", "mlflow server --port 5000, then "
                            "--mlflow http://127.0.0.1:5000")
     try:
-        from mlflow import MlflowClient
         from mlflow.exceptions import MlflowException
     except ModuleNotFoundError as error:
         raise RequestError("an MLflow server without its client", "the package mlflow-skinny",
                            pip_install("track")) from error
     run = RunRecord.open(path)
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # its default waits for minutes
-    client = MlflowClient(tracking_uri=uri)
     try:
         with slow_operation(f"asking MLflow at {uri}"):
-            existing = client.get_experiment_by_name(experiment)
-        experiment_id = existing.experiment_id if existing is not None else client.create_experiment(experiment)
-        logged = client.create_run(experiment_id, run_name=path.resolve().name, tags=tags(run)).info.run_id
+            logged = MlflowRun(uri, experiment, path.resolve().name, dict(settings(path)), tags(run))
         # The run exists on the server from here on, and must not stay "running" there when the upload fails.
         try:
-            _log(client, logged, run, path, weights)
+            logged.log_rows(_rows(run, path))
+            for file, folder in artifacts(path, weights):
+                logged.client.log_artifact(logged.id, str(file), folder)
         except BaseException:
-            client.set_terminated(logged, "FAILED")
+            logged.end("failed")
             raise
-        client.set_terminated(logged, "FINISHED" if run.status == "complete" else "KILLED")
+        logged.end(run.status)
     except (MlflowException, OSError) as error:
         raise WorkingsError(f"MLflow at {uri} did not take the run: {_said(error)}") from error
-    return str(logged)
+    return logged.id
 
 
 def _said(error: Exception) -> str:
@@ -70,28 +106,17 @@ def _said(error: Exception) -> str:
     return text[:500]
 
 
-def _log(client: Any, logged: str, run: RunRecord, path: Path, weights: bool) -> None:
-    from mlflow.entities import Metric, Param
-
-    # The server refuses longer values, and more than 100 parameters in one call.
-    params = [Param(key, value[:6_000]) for key, value in settings(path)]
-    for start in range(0, len(params), 100):
-        client.log_batch(logged, params=params[start:start + 100])
-    started = _milliseconds(run.manifest.started_at)
-    metrics, elapsed = [], 0.0
+def _rows(run: RunRecord, path: Path) -> Iterator[tuple[dict[str, float], int, float]]:
+    """The log's numbers, then those of all evaluations."""
+    elapsed, started = 0.0, _seconds(run.manifest.started_at)
     for line in run.metrics():
         # The log holds durations and no times, so a step's time is counted from the start of the run.
         elapsed += line["seconds"]
-        metrics += [Metric(key, value, int(started + 1_000 * elapsed), line["step"]) for key, value in numbers(line)]
-    metrics += [Metric(key, value, _milliseconds(run.manifest.finished_at), run.manifest.completed_steps)
-                for key, value in scores(path)]
-    for start in range(0, len(metrics), BATCH):
-        client.log_batch(logged, metrics=metrics[start:start + BATCH])
-    for file, folder in artifacts(path, weights):
-        client.log_artifact(logged, str(file), folder)
+        yield dict(numbers(line)), line["step"], started + elapsed
+    yield dict(scores(path)), run.manifest.completed_steps, _seconds(run.manifest.finished_at)
 
 
-def _milliseconds(text: str | Absent) -> int:
+def _seconds(text: str | Absent) -> float:
     if isinstance(text, Absent):
         raise RecordError(f"the manifest has no time: {text.absent}")
-    return int(moment(text).timestamp() * 1_000)
+    return moment(text).timestamp()

@@ -92,8 +92,8 @@ def signer(path: Path, passphrase: str = "") -> "CryptoSigner":
     from securesystemslib.signer import CryptoSigner
 
     if not path.is_file():
-        raise RequestError(f"--key {path}", "the private key that `workings sign --new-key FILE` made",
-                           "workings sign --new-key ~/.workings/signing.key")
+        raise RequestError(f"--key {path}", "the private key that `workings runs sign --new-key FILE` made",
+                           "workings runs sign --new-key ~/.workings/signing.key")
     if path.read_bytes()[:200].lstrip().startswith(b"-----BEGIN PUBLIC KEY-----"):
         private = path.with_suffix("") if path.suffix == ".pub" else Path("PRIVATE-KEY")
         raise RequestError(f"--key {path}, a public key", "the private key that belongs to it", f"--key {private}")
@@ -110,9 +110,10 @@ def signer(path: Path, passphrase: str = "") -> "CryptoSigner":
                            "--passphrase, which asks for it" if not passphrase else "leave --passphrase out") from None
     except ValueError:
         raise RequestError(f"--key {path}", "a private key in PEM and, if it is encrypted, its passphrase",
-                           "workings sign --new-key ~/.workings/signing.key") from None
+                           "workings runs sign --new-key ~/.workings/signing.key") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise RequestError(f"--key {path}, a key of another kind", "an Ed25519 key", "workings sign --new-key FILE")
+        raise RequestError(f"--key {path}, a key of another kind", "an Ed25519 key",
+                           "workings runs sign --new-key FILE")
     return CryptoSigner(key)
 
 

@@ -9,24 +9,14 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from workings.hardware.machine_use import SECONDS_BETWEEN, MachineUse
 
-
-class Library(Protocol):
-    """A tracking library's interface."""
-
-    def log(self, metrics: Mapping[str, float], step: int) -> None:
-        """Take numbers of a step."""
-        ...
-
-    def end(self, status: str) -> None:
-        """The run ended."""
-        ...
+if TYPE_CHECKING:
+    from workings.reports.mlflow import MlflowRun
 
 
 class WandbLike:
@@ -47,35 +37,7 @@ class WandbLike:
         self._library.finish(**exit_options)
 
 
-class Mlflow:
-    """An MLflow server, whose address is in ``MLFLOW_TRACKING_URI``."""
-
-    def __init__(self, first: Mapping[str, Any]) -> None:
-        from mlflow import MlflowClient
-        from mlflow.entities import Param
-
-        self._client = MlflowClient(tracking_uri=os.environ["MLFLOW_TRACKING_URI"])
-        experiment = self._client.get_experiment_by_name(first["project"])
-        experiment_id = (experiment.experiment_id if experiment is not None
-                         else self._client.create_experiment(first["project"]))
-        self._run = self._client.create_run(experiment_id, run_name=first["name"]).info.run_id
-        params = [Param(key, str(value)[:6_000]) for key, value in first["config"].items()]
-        for start in range(0, len(params), 100):  # the server takes no more in one call
-            self._client.log_batch(self._run, params=params[start:start + 100])
-
-    def log(self, metrics: Mapping[str, float], step: int) -> None:
-        """Take numbers of a step."""
-        from mlflow.entities import Metric
-
-        moment = int(time.time() * 1_000)
-        self._client.log_batch(self._run, metrics=[Metric(key, value, moment, step) for key, value in metrics.items()])
-
-    def end(self, status: str) -> None:
-        """The run ended."""
-        self._client.set_terminated(self._run, {"complete": "FINISHED", "failed": "FAILED"}.get(status, "KILLED"))
-
-
-def follow(library: Library, lines: Iterator[str], pause: float = SECONDS_BETWEEN,
+def follow(library: "WandbLike | MlflowRun", lines: Iterator[str], pause: float = SECONDS_BETWEEN,
            look: Callable[[], Mapping[str, float]] | None = None) -> None:
     """Tell a library everything until the lines end."""
     step, telling, over = 0, threading.Lock(), threading.Event()
@@ -110,7 +72,13 @@ def main(name: str) -> None:
     # Ctrl-C is for the run, which then says how it ended.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     first = json.loads(sys.stdin.readline())
-    follow(Mlflow(first) if name == "mlflow" else WandbLike(name, first), iter(sys.stdin))
+    if name != "mlflow":
+        follow(WandbLike(name, first), iter(sys.stdin))
+        return
+    from workings.reports.mlflow import MlflowRun
+
+    follow(MlflowRun(os.environ["MLFLOW_TRACKING_URI"], first["project"], first["name"], first["config"]),
+           iter(sys.stdin))
 
 
 if __name__ == "__main__":
