@@ -3,7 +3,7 @@
 import pytest
 
 from workings.reports.line_chart import Scale, linear_ticks, log_ticks, smoothed, thinned, tick_label
-from workings.reports.run_table import count, duration
+from workings.reports.run_table import count
 
 
 def test_scales_map_ends_and_middles() -> None:
@@ -27,7 +27,6 @@ def test_labels() -> None:
     assert tick_label(1500) == "1\u202f500"
     assert tick_label(0.02) == "0.02"
     assert count(1234567) == "1\u202f234\u202f567"
-    assert (duration(59.6), duration(276), duration(7260)) == ("60 s", "4 min 36 s", "2 h 1 min")
 
 
 def test_smoothing_is_a_centered_mean() -> None:

@@ -49,7 +49,8 @@ def _make_key(out: Path, other: object, *, passphrase: bool, as_json: bool) -> N
     """Make a key pair; nothing is signed."""
     if other:
         raise RequestError("--new-key with a run or --key", "--new-key FILE alone",
-                           f"workings runs sign --new-key {shlex.quote(str(out))}, then workings runs sign RUN --key FILE")
+                           f"workings runs sign --new-key {shlex.quote(str(out))}, "
+                           "then workings runs sign RUN --key FILE")
     from workings.evidence.attest.keys import new_key, require_available
 
     require_available()

@@ -29,8 +29,8 @@ INSTEAD = {
     "baseline": "gate RUN --save NAME", "chat": ASK, "fetch": "runs fetch", "generate": ASK, "info": "runs",
     "judge": "reward judge", "kaggle": "launch --for kaggle", "key": "runs sign --new-key KEY.pem", "list": "runs",
     "ls": "runs", "note": "runs note", "parity": "doctor RECIPE --engines", "replay": "runs replay",
-    "resume": "train RECIPE --out RUN --resume", "select": "data select", "sign": "runs sign RUN --key KEY.pem", "status": "runs",
-    "track": "runs track"}
+    "resume": "train RECIPE --out RUN --resume", "select": "data select", "sign": "runs sign RUN --key KEY.pem",
+    "status": "runs", "track": "runs track"}
 """What to type in place of a word that other programs, or subcommands here, have as a command."""
 
 

@@ -2,8 +2,10 @@
 
 import re
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import requires
 from importlib.resources import files
+from types import ModuleType
 
 from workings.errors import RequestError
 from workings.hints import pip_install
@@ -57,7 +59,7 @@ def script(request: NotebookRequest) -> str:
 def notebook_text(request: NotebookRequest) -> str:
     """The notebook as the bytes of an `.ipynb` file, the same for the same request."""
     try:
-        import nbformat
+        nbformat: ModuleType = import_module("nbformat")
     except ModuleNotFoundError:
         raise RequestError("a notebook, and nbformat is not installed", "the extra `kaggle`",
                            pip_install("kaggle")) from None

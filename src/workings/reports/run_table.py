@@ -9,7 +9,7 @@ from workings.evaluation.unit import EvaluationRecord
 from workings.hardware.memory import gib
 from workings.record.manifest import DRAWN_FROM, RunManifest
 from workings.record.memory_use import MemoryUse
-from workings.record.number_text import percent
+from workings.record.number_text import duration, percent
 from workings.record.values import Absent
 from workings.reports.gather import RunView
 from workings.scoring.model_judge import judge_text
@@ -79,16 +79,6 @@ def count(value: int) -> str:
     """Digits in groups of three."""
     # U+202F, a narrow no-break space: a number stays on one line.
     return f"{value:,}".replace(",", "\u202f")
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person says them."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    # Rounded once at the start: rounding the parts could give 60 s.
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
 def _number(value: float | Absent) -> str:

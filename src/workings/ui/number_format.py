@@ -7,9 +7,9 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from workings.hardware.memory import byte_text
-from workings.record.number_text import percent, small_p
+from workings.record.number_text import duration, percent, small_p
 from workings.record.values import leaves
-from workings.reports.run_table import count, duration
+from workings.reports.run_table import count
 from workings.reports.wrong_steps import marked, right_value
 
 

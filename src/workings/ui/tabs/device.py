@@ -89,7 +89,7 @@ def drawn(figure: MachineFigure) -> Drawn | None:
         return None
     lines = [Curve(name=curve.name, points=list(zip(curve.minutes, curve.values, strict=True)), color=number % _COLORS)
              for number, curve in enumerate(curves)]
-    return line_figure(figure.title, lines, x_label="minutes", y_label=figure.unit, zero=True, digits=".1f",
+    return line_figure(figure.title, lines, x_label="minute", y_label=figure.unit, zero=True, digits=".1f",
                        wide=(HALF_WIDE, 220), narrow=(NARROW, 220))
 
 
