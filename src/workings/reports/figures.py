@@ -212,7 +212,8 @@ def line_figure(title: str, series: Sequence[Curve], drawn: Sequence[Curve] = ()
     return Drawn(wide=draw_line_chart(chart, *wide), narrow=draw_line_chart(bare, *narrow),
                  key=[key_entry(curve.name, curve.color, "mark" if curve.style == "dots" else "line")
                       for curve in series if curve.name],
-                 table=table or steps_table(title, series, x_label, digits))
+                 table=table or steps_table(title, [replace(curve, name=curve.name or y_label) for curve in series],
+                                            x_label, digits))
 
 
 def steps_table(title: str, series: Sequence[Curve], x_label: str = "step", digits: str = ".4g") -> Table:
@@ -224,7 +225,7 @@ def steps_table(title: str, series: Sequence[Curve], x_label: str = "step", digi
     lookup = [dict(curve.points) for curve in series]
     rows = [[f"{step:g}", *(f"{values[step]:{digits}}" if step in values else "—" for values in lookup)]
             for step in shown]
-    return Table(caption=title, heads=[x_label.capitalize(), *(curve.name or title for curve in series)], rows=rows)
+    return Table(caption=title, heads=[x_label.capitalize(), *(curve.name for curve in series)], rows=rows)
 
 
 def key_entry(name: str, color: int, kind: str) -> dict[str, Any]:
