@@ -72,7 +72,7 @@ def test_what_a_scorer_does_to_one_item_is_that_items_error(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("body", "said"), [
     ("raise SystemExit(0)", "SystemExit"),
-    ("everywhere(b'{}\\n')\n    return [1.0]", "wrote where its values go"),
+    ("everywhere(b'{}\\n')\n    return [1.0]", "wrote where its answers go"),
 ])
 def test_what_a_reward_does_wrong_is_an_error(tmp_path: Path, body: str, said: str) -> None:
     own(tmp_path, f"{SHOUT}\ndef score(prompts, completions, **columns):\n    {body}\n")

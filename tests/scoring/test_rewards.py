@@ -20,8 +20,6 @@ from workings.scoring.rewards import (
     CompletionToReward,
     RewardProcess,
     RewardSettings,
-    sample_from_json,
-    settings_from_json,
     shipped_reward,
     total,
 )
@@ -133,13 +131,6 @@ def test_what_decides_is_recorded(tmp_path):
         shipped_reward(chosen.rewards[-1], sample(), chosen)
 
 
-def test_settings_and_samples_travel(tmp_path):
-    chosen = settings("answer", {"scorer": "overlong", "buffer": 4, "weight": -2}, "own.py:f", base=tmp_path.resolve())
-    assert settings_from_json(chosen.to_json()) == chosen
-    one = sample(tokens=[4, 5], item=Item(id="a", prompt="p", expected_answer="b", aliases=("c",), tolerance=0.5))
-    assert sample_from_json(one.to_json()) == one
-
-
 OWN = '''
 import os, sys, time
 import numpy
@@ -213,7 +204,7 @@ def test_values_come_by_name_for_each_completion(own):
     ("no_columns", "raised TypeError: .*unexpected keyword argument"),
     ("wants_more", "raised TypeError: missing a required argument: 'gold'; it is called with prompts, completions, "
      "answer, .*history, .*topic.*expected_answer.*completion_ids$"),
-    ("dies", r"its process died \(exit code 9\) over 2 completions"),
+    ("dies", r"the scoring process died \(exit code 9\) \(2 completions"),
     ("eats", r"raised MemoryError: .*\(`memory_gib` is 4\)"),
 ])
 def test_what_a_function_does_wrong_is_named(own, function, said):
@@ -227,9 +218,9 @@ def test_what_a_function_does_wrong_is_named(own, function, said):
 def test_a_function_that_hangs_is_killed(own):
     with RewardProcess(settings({"scorer": "own.py:hangs", "seconds": 0.5}, base=own)) as process:
         child = process.child
-        with pytest.raises(RewardError, match=r"reward own.py:hangs: no values for 1 completions within 0.5 s"):
+        with pytest.raises(RewardError, match=r"reward own.py:hangs: time limit: not scored within 0.5 s"):
             process.score([sample()])
-        assert child.poll() is not None
+        assert child.process.poll() is not None
 
 
 @pytest.mark.children
@@ -245,9 +236,7 @@ def test_limits_are_recorded_where_they_are_not_the_usual_ones(own):
     usual, other = settings({"scorer": "own.py:right", "seconds": 60, "memory_gib": 4.0}, base=own), settings(
         {"scorer": "own.py:right", "seconds": 90, "memory_gib": 8}, base=own)
     assert usual.recorded() == settings("own.py:right", base=own).recorded()
-    assert usual.to_json()["rewards"] == [{"weight": 1.0, "scorer": "own.py:right"}]
     assert other.recorded()[0]["parameters"] == {"seconds": 90, "memory_gib": 8}
-    assert settings_from_json(other.to_json()) == other
 
 
 @pytest.mark.parametrize(("written", "said"), [
@@ -265,8 +254,8 @@ def test_a_process_that_died_is_replaced(own, monkeypatch):
         with pytest.raises(RewardError, match="exit code 3"):
             process.score([sample(), OTHER])
         assert process.score([sample(), OTHER]) == [{"own.py:dies_once": 2}, {"own.py:dies_once": 1}]
-        process.child.kill()
-        process.child.wait()
+        process.child.process.kill()
+        process.child.process.wait()
         assert process.score([sample(), OTHER]) == [{"own.py:dies_once": 2}, {"own.py:dies_once": 1}]
 
 

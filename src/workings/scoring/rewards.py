@@ -6,11 +6,9 @@ so a verifier computes it again. A person's own function is executed only in the
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from pydantic import TypeAdapter
 
 from workings.answers.extract import EXTRACTION_VERSION
 from workings.config.rewards import USUAL_LIMITS, FileReward, JudgeReward, OverlongReward, RewardConfig, reward_name
@@ -24,12 +22,11 @@ from workings.scoring.model_judge import JUDGE, read_judge, score_of
 from workings.scoring.scorers import SCORERS, get_scorer
 from workings.scoring.settings import ScoringSettings
 from workings.scoring.steps import STEPS_VERSION
-from workings.scoring.worker_pool import UnexpectedOutput, Worker, ending
+from workings.scoring.worker_pool import NoAnswer, Worker
 
 SHIPPED_VERSIONS = {"form": "1", "length": "1", "overlong": "1"}
 """Raised whenever a reward's value changes; `answer`, `exact` and `math` have the versions of their scorers, and
 `steps` that of the checker of equations."""
-_REWARDS: TypeAdapter[tuple[RewardConfig, ...]] = TypeAdapter(tuple[RewardConfig, ...])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,19 +41,6 @@ class CompletionToReward:
     """The ids that it was decoded from, without the stop token."""
     truncated: bool
     """It was cut off by the limit on new tokens."""
-
-    def to_json(self) -> dict[str, Any]:
-        """All fields, to be sent to the process that computes rewards."""
-        # Field by field, because `Item.to_json` leaves out what says nothing and a column needs it.
-        return {"item": {field.name: getattr(self.item, field.name) for field in fields(Item)}, "text": self.text,
-                "tokens": list(map(int, self.tokens)), "truncated": self.truncated}
-
-
-def sample_from_json(record: Mapping[str, Any]) -> CompletionToReward:
-    """What `CompletionToReward.to_json` wrote."""
-    item = record["item"]
-    return CompletionToReward(item=Item(**{**item, "aliases": tuple(item["aliases"])}), text=record["text"],
-                  tokens=record["tokens"], truncated=record["truncated"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,18 +145,6 @@ class RewardSettings:
                                "write the path as seen from the recipe's directory")
         return f"sha256:{file_digest(path)}"
 
-    def to_json(self) -> dict[str, Any]:
-        """All fields, to be sent to the process that computes rewards."""
-        return {"rewards": [reward.model_dump(mode="json") for reward in self.rewards], "form": self.form,
-                "max_new_tokens": self.max_new_tokens, "base": str(self.base.resolve()),
-                "call_seconds": self.call_seconds}
-
-
-def settings_from_json(record: Mapping[str, Any]) -> RewardSettings:
-    """What `RewardSettings.to_json` wrote."""
-    rewards = _REWARDS.validate_python(tuple(record["rewards"]))
-    return RewardSettings(**{**record, "rewards": rewards, "base": Path(record["base"])})
-
 
 def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: RewardSettings) -> float:
     """The value of a reward that comes with this project, unweighted. Pure: equal arguments give equal values.
@@ -253,14 +225,14 @@ class RewardProcess(Worker):
     """
 
     def __init__(self, settings: RewardSettings) -> None:
-        self._settings = settings
-        self._names = settings.names
+        self._settings, self._names = settings, settings.names
         self._replies: list[str] = []
         judge = next((reward for reward in settings.rewards if isinstance(reward, JudgeReward)), None)
         # Asked from here: the child has no network.
         self._judge = None if judge is None else endpoint_of(read_judge(settings.path(judge)))
-        versions = [reward["version"] for reward in settings.recorded()]
-        super().__init__({"settings": settings.to_json(), "versions": versions})
+        files = [reward.scorer for reward in settings.rewards if isinstance(reward, FileReward)]
+        super().__init__((settings, [reward["version"] for reward in settings.recorded()]), "rewards",
+                         ", ".join(files or self._names))
 
     @property
     def replies(self) -> list[str]:
@@ -276,13 +248,19 @@ class RewardProcess(Worker):
         """
         if not samples:
             return []
+        # One answer a reward, so each has the whole time for itself.
+        limits = [reward.seconds if isinstance(reward, FileReward) else self._settings.call_seconds
+                  for reward in self._settings.rewards]
         values: dict[str, list[float]] = {}
         try:
-            self._ask(samples, values)
-        finally:
-            if len(values) < len(self._names):
-                # Answers that were not read would be mistaken for those of the next request.
-                self._stop()
+            for name, answer in zip(self._names, self._answers(list(samples), limits), strict=True):
+                if "problem" in answer:
+                    self._stop()
+                    raise RewardError(f"reward {name}: {answer['problem']}")
+                values[name] = answer["values"]
+        except NoAnswer as error:
+            raise RewardError(f"reward {self._names[len(values)]}: {error} ({len(samples)} completions; the limit of a "
+                              "function of your own is its key `seconds`)") from None
         self._replies = [""] * len(samples)
         if self._judge is not None:
             try:
@@ -292,41 +270,3 @@ class RewardProcess(Worker):
             values[JUDGE] = [score_of(reply) or 0.0 for reply in self._replies]
         # From a list for each reward to a dict for each completion.
         return [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
-
-    def _ask(self, samples: Sequence[CompletionToReward], values: dict[str, list[float]]) -> None:
-        """Put the values of one reward after the other into ``values``."""
-        child = self._running()
-        name, answers, seconds = self._names[0], list[dict[str, Any]](), 0.0
-        try:
-            self._send(child, [sample.to_json() for sample in samples])
-            for name, reward in zip(self._names, self._settings.rewards, strict=True):
-                # One line a reward, so each has the whole time for itself.
-                seconds = reward.seconds if isinstance(reward, FileReward) else self._settings.call_seconds
-                # One read may bring the lines of several rewards, which are kept for the next turns.
-                answers = answers or self._next(seconds)
-                answer = answers.pop(0)
-                if "problem" in answer:
-                    raise RewardError(f"reward {name}: {answer['problem']}")
-                values[name] = answer["values"]
-        except TimeoutError:
-            raise RewardError(f"reward {name}: no values for {len(samples)} completions within {seconds:g} s, the "
-                              "limit of one call (of your own function, its key `seconds`); it was killed") from None
-        except UnexpectedOutput:
-            raise RewardError(f"reward {name}: it wrote where its values go, so that none can be told from it"
-                              ) from None
-        except (EOFError, BrokenPipeError):
-            self._stop()
-            if self._cancelled:
-                self._running()  # raises what a cancelled process raises
-            raise RewardError(f"reward {name}: its process died ({ending(child)}) over {len(samples)} completions"
-                              ) from None
-
-    def _refused(self, answer: Mapping[str, Any]) -> RequestError:
-        return RequestError(f"rewards: {answer['reward']}: {answer['problem']}",
-                            "a file that can be loaded, with the function (prompts, completions, **columns)")
-
-    def _not_started(self) -> RequestError:
-        files = [reward.scorer for reward in self._settings.rewards if isinstance(reward, FileReward)]
-        return RequestError(f"rewards: {', '.join(files or self._names)}",
-                            "files that can be loaded (an error is above, or loading did not end)",
-                            f"python {files[0].rpartition(':')[0]}" if files else "")

@@ -1,8 +1,8 @@
-"""The process that scores: reads requests from standard input and writes one line for each answer.
+"""The process that scores: reads pickled requests from standard input and writes one line for each answer.
 
 Scoring runs here so that no completion, scorer or reward function can hang, exhaust or crash the run; the process may
-be killed at any moment. The first line is the settings: those of a scorer, or those of rewards. One request line holds
-a whole chunk: the parent has written all of it before the first answer comes, so that neither side blocks.
+be killed at any moment. The first request says what it is for: the settings of a scorer, or those of rewards. Each
+later one holds a whole chunk, which the parent has written before the first answer comes, so that neither side blocks.
 
 An audit hook refuses a reward function what Python reports before it happens: connections, look-ups of names, and the
 start of other programs, which would be free of the hook. It does not stop what raises no audit event: `ctypes`,
@@ -11,38 +11,30 @@ and written. It is a guard against mistakes; code that is not trusted belongs in
 """
 
 import contextlib
+import copy
 import inspect
 import json
 import math
 import os
+import pickle
 import runpy
 import signal
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from numbers import Real
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from workings.config.rewards import FileReward, JudgeReward, RewardConfig, reward_name
 from workings.errors import RequestError
-from workings.scoring.items import UNSPECIFIED, Item, item_from_json
+from workings.scoring.items import UNSPECIFIED, Item
 from workings.scoring.judge import Judgement, judge
-from workings.scoring.rewards import (
-    CompletionToReward,
-    RewardSettings,
-    sample_from_json,
-    settings_from_json,
-    shipped_reward,
-)
+from workings.scoring.rewards import CompletionToReward, RewardSettings, shipped_reward
 from workings.scoring.scorers import SCORERS, ScoreFunction, load_scorer
 from workings.scoring.settings import ScoringSettings
-from workings.scoring.worker_pool import ANSWER_TAG, stopping_signals
+from workings.scoring.worker_pool import stopping_signals
 
-FLUSH_SECONDS = 0.02
-"""Longest time that an answer waits for others; writing each at once would double the cost of scoring."""
 REFUSED = {
     **dict.fromkeys(("socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo",
                      "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo"), "no network"),
@@ -53,42 +45,8 @@ REFUSED = {
 MAX_PROBLEM = 500
 """Longest description of what went wrong, in characters."""
 
+Answer = dict[str, Any]
 Compute = Callable[[list[CompletionToReward]], object]
-
-
-class AnswerStream:
-    """Where answers are written, one line each. A scorer that prints must not break the protocol: it prints to stderr.
-
-    Args:
-        tag: begins each line. By it the reader knows an answer from what other code wrote to the same descriptor.
-    """
-
-    def __init__(self, tag: str) -> None:
-        self._stream, self._tag = os.fdopen(os.dup(1), "w", encoding="ascii"), tag
-        os.dup2(2, 1)
-
-    def write(self, answer: dict[str, Any]) -> None:
-        """Add an answer; it may wait for others until `flush`."""
-        with _exit_with_parent():
-            self._stream.write(json.dumps([self._tag, answer]) + "\n")
-
-    def send(self, answer: dict[str, Any]) -> None:
-        """Write an answer at once."""
-        self.write(answer)
-        self.flush()
-
-    def flush(self) -> None:
-        """Send what is waiting."""
-        with _exit_with_parent():
-            self._stream.flush()
-
-
-@contextmanager
-def _exit_with_parent() -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        os._exit(0)  # not `sys.exit`, which would write what is waiting once more
 
 
 def ignore_signals() -> None:
@@ -98,15 +56,6 @@ def ignore_signals() -> None:
     if hasattr(signal, "pthread_sigmask"):  # not on Windows
         # What `Worker` had held back; a program that is started here finds none blocked.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, stopping_signals())
-
-
-def request_stream() -> TextIO:
-    """Where requests are read. A scorer that reads standard input must not eat them: it finds an empty one."""
-    requests = os.fdopen(os.dup(0), encoding="utf-8")
-    empty = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(empty, 0)
-    os.close(empty)
-    return requests
 
 
 def limit_memory(limit_bytes: int) -> None:
@@ -125,39 +74,49 @@ def limit_memory(limit_bytes: int) -> None:
 def main() -> None:
     """Serve requests until standard input ends."""
     ignore_signals()
-    requests = request_stream()
-    first = json.loads(requests.readline())
-    answers = AnswerStream(first.pop(ANSWER_TAG))
-    (_serve_rewards if "versions" in first else _serve_scores)(first, requests, answers)
+    # A scorer that reads standard input must not eat requests: it finds an empty one. What it prints goes to stderr.
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "w", encoding="ascii")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    tag, job = pickle.load(requests)  # noqa: S301 - the parent alone writes here
+
+    def send(answer: Answer) -> None:
+        try:
+            # By the tag the parent knows an answer from what other code wrote to the same descriptor.
+            answers.write(f"{tag}{json.dumps(answer)}\n")
+            answers.flush()
+        except BrokenPipeError:
+            os._exit(0)  # not `sys.exit`, which would write what is waiting once more
+
+    try:
+        answers_to = _scores(job) if isinstance(job, ScoringSettings) else _rewards(*job)
+    except RequestError as error:
+        send({"problem": error.given.removeprefix("scorer: "), "expected": error.expected})
+        return
+    send({})
+    while True:
+        try:
+            request = pickle.load(requests)  # noqa: S301 - as above
+        except EOFError:
+            return
+        for answer in answers_to(request):
+            send(answer)
 
 
-def _serve_scores(first: dict[str, Any], requests: TextIO, answers: AnswerStream) -> None:
-    settings = ScoringSettings(**{**first, "rules": tuple(first["rules"])})  # JSON has no tuples
+def _scores(settings: ScoringSettings) -> Callable[[Any], Iterator[Answer]]:
+    """What judges completions. Raises `RequestError`."""
     # Before the scorer is loaded, because loading a file runs other people's code as well.
     limit_memory(settings.child_bytes)
-    try:
-        scorer = load_scorer(settings.scorer)
-    except RequestError as error:
-        answers.send({"problem": error.given, "expected": error.expected})
-        return
-    except BaseException as error:  # noqa: BLE001 - the file is other people's code; what it raises is the answer
-        answers.send({"problem": f"{settings.scorer} raised {type(error).__name__}: {error}"[:MAX_PROBLEM]})
-        return
-    answers.send({"ready": scorer.version})
-    for line in requests:
-        flushed = time.monotonic()
-        for request in json.loads(line):
-            answers.write(_judged(request, scorer.score, settings))
-            if time.monotonic() - flushed > FLUSH_SECONDS:
-                answers.flush()
-                flushed = time.monotonic()
-        answers.flush()
+    with _named(settings.scorer, "a scorer that can be loaded"):
+        score = load_scorer(settings.scorer).score
+    return lambda request: (_judged(*completion, score=score, settings=settings, second=request[1])
+                            for completion in request[0])
 
 
-def _judged(request: dict[str, Any], score: ScoreFunction, settings: ScoringSettings) -> dict[str, Any]:
+def _judged(item: Item, text: str, truncated: bool, *, score: ScoreFunction, settings: ScoringSettings,
+            second: bool) -> Answer:
     try:
-        return judge(item_from_json(request["item"]), request["text"], score, settings,
-                     truncated=request["truncated"], second=request["second"]).to_json()
+        return judge(item, text, score, settings, truncated=truncated, second=second).to_json()
     except TimeoutError as error:
         return Judgement(error=f"time limit: {error}"[:MAX_PROBLEM]).to_json()
     # `SystemExit` as well: it would end the process, and cost the other completions of the chunk their time.
@@ -165,25 +124,34 @@ def _judged(request: dict[str, Any], score: ScoreFunction, settings: ScoringSett
         return Judgement(error=f"scorer raised {type(error).__name__}: {error}"[:MAX_PROBLEM]).to_json()
 
 
-def _serve_rewards(first: dict[str, Any], requests: TextIO, answers: AnswerStream) -> None:
-    settings = settings_from_json(first["settings"])
+@contextlib.contextmanager
+def _named(name: str, expected: str) -> Iterator[None]:
+    """Raise whatever the body raises as a `RequestError` that names what was loaded."""
+    try:
+        yield
+    except RequestError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - the file is other people's code; what it raises is the answer
+        raise RequestError(f"{name}: {_raised(error)}", expected) from None
+
+
+def _rewards(settings: RewardSettings, versions: Sequence[str]) -> Callable[[Any], Iterator[Answer]]:
+    """What computes rewards, one answer for each. Raises `RequestError`."""
     limit_memory(int(settings.memory_gib * 1024**3))
     sys.addaudithook(refuse)
     computed: list[Compute] = []
-    for reward, version in zip(settings.rewards, first["versions"], strict=True):
-        try:
+    for reward, version in zip(settings.rewards, versions, strict=True):
+        with _named(reward_name(reward), "a file with the function (prompts, completions, **columns)"):
             computed.append(_load(reward, version, settings))
-        except BaseException as error:  # noqa: BLE001 - the file is other people's code; what it raises is the answer
-            problem = error.given if isinstance(error, RequestError) else _raised(error, settings)
-            answers.send({"reward": reward_name(reward), "problem": problem})
-            return
-    answers.send({"ready": len(computed)})
-    for line in requests:
+
+    def answers(samples: list[CompletionToReward]) -> Iterator[Answer]:
         for compute in computed:
-            answer = _answer(compute, line, settings)
-            answers.send(answer)
+            # Copied for each function: it may change the lists that it is given.
+            answer = _values(compute, copy.deepcopy(samples), settings)
+            yield answer
             if "problem" in answer:
                 break
+    return answers
 
 
 def refuse(event: str, arguments: tuple[Any, ...]) -> None:
@@ -203,10 +171,11 @@ def _load(reward: RewardConfig, version: str, settings: RewardSettings) -> Compu
     path = settings.path(reward)
     # Taken before the file runs, because code can change the file that it is in.
     if settings.version(reward) != version:
-        raise RequestError(f"{path} has changed since its digest was recorded", "the file that was recorded")
+        raise RequestError(f"{reward_name(reward)}: {path} has changed since its digest was recorded",
+                           "the file that was recorded")
     function = runpy.run_path(str(path)).get(reward.function)
     if not callable(function):
-        raise RequestError(f"no function {reward.function} in {path}", "a function of that name")
+        raise RequestError(f"{reward_name(reward)}: no function {reward.function} in {path}", "a function of that name")
     return lambda samples: _called(function, {
         "prompts": [sample.item.prompt for sample in samples],
         "completions": [sample.text for sample in samples], **columns(samples)})
@@ -243,13 +212,12 @@ def _record(item: Item) -> dict[str, Any]:
     return {"answer": item.expected_answer, **always, **item.to_json()}
 
 
-def _answer(compute: Compute, line: str, settings: RewardSettings) -> dict[str, Any]:
+def _values(compute: Compute, samples: list[CompletionToReward], settings: RewardSettings) -> Answer:
     try:
-        # Read anew for each function: it may change the lists that it is given.
-        samples = list(map(sample_from_json, json.loads(line)))
         return _checked(compute(samples), samples)
     except BaseException as error:  # noqa: BLE001 - rewards are other people's code; what they raise is the answer
-        return {"problem": _raised(error, settings)}
+        limit = f" (`memory_gib` is {settings.memory_gib:g})" if isinstance(error, MemoryError) else ""
+        return {"problem": _raised(error, limit)}
 
 
 def _checked(given: object, samples: Sequence[CompletionToReward]) -> dict[str, Any]:
@@ -265,8 +233,8 @@ def _checked(given: object, samples: Sequence[CompletionToReward]) -> dict[str, 
     return {"values": [float(value) for value in given]}
 
 
-def _raised(error: BaseException, settings: RewardSettings) -> str:
-    limit = f" (`memory_gib` is {settings.memory_gib:g})" if isinstance(error, MemoryError) else ""
+def _raised(error: BaseException, limit: str = "") -> str:
+    """What other people's code raised, and in which line of theirs."""
     # A file that is run by its path has that path in its frames; what the standard library froze has no file.
     theirs = [frame for frame in traceback.extract_tb(error.__traceback__)
               if frame.filename != __file__ and not frame.filename.startswith("<")]
