@@ -19,7 +19,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 from tools.result_file import write_result
 
@@ -35,8 +34,9 @@ def drawn(file: Path) -> list[dict[str, Any]]:
     rows = [row for row in map(json.loads, file.read_text("utf-8").splitlines())
             if row["source"] == "EVOUNA" and max(len(row["completion"]), len(row["prompt"])) <= LONGEST]
     keys = ("prompt", "expected_answer", "aliases", "completion", "right")
+    draw = random.Random(1)  # noqa: S311 - no secret
     return [{key: row[key] for key in keys} for label in (True, False)
-            for row in random.Random(1).sample([row for row in rows if row["right"] is label], OF_EACH_LABEL)]
+            for row in draw.sample([row for row in rows if row["right"] is label], OF_EACH_LABEL)]
 
 
 def workings(*words: str | Path, check: bool) -> "subprocess.CompletedProcess[str]":
@@ -59,7 +59,7 @@ def main(words: Sequence[str]) -> int:
         server = subprocess.Popen([Path(sys.executable).with_name("workings"), "serve", MODEL, "--template",
                                    "tokenizer", "--port", port], stdout=sys.stderr)
         try:
-            _wait(f"http://127.0.0.1:{port}")
+            _wait(int(port))
             checked = workings("reward", "judge", "--url", f"http://127.0.0.1:{port}/v1", "--model", MODEL, "--items",
                                items, "--out", judge, "--max-tokens", "4", check=False)
         finally:
@@ -78,14 +78,14 @@ def main(words: Sequence[str]) -> int:
     return 0 if found["passed"] or refused else 1
 
 
-def _wait(address: str) -> None:
+def _wait(port: int) -> None:
     deadline = time.monotonic() + SECONDS
     while True:
         try:
-            urlopen(address, timeout=5).close()
-        except OSError as error:  # an answer with a status of an error is one as well
-            if hasattr(error, "code") or time.monotonic() > deadline:
-                return
+            socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
             time.sleep(0.5)
         else:
             return

@@ -17,7 +17,8 @@ OPTIONS = "Which planet is hottest? (A) Venus (B) Mercury (C) Mars (D) 5%"
     ("<answer></answer>\n#### 9", "9", "hashes"),
     ("steps\n#### 1,234\nmore", "1,234", "hashes"),
     ("so \\boxed{\\frac{1}{2}} is it", "\\frac{1}{2}", "boxed"),
-    ("so \\boxed 7.", "7", "boxed"),
+    ("so \\boxed 7.", "7", "boxed"), ("so $a = -\\boxed{256}$.", "-256", "boxed"),
+    ("escaped twice: \\\\boxed{\\\\frac{1}{2}}", "\\frac{1}{2}", "boxed"),
     ("The answer is 3.14. Bye", "3.14", "answer_phrase"),
     ("Final answer: **42**", "42", "answer_phrase"),
     ("**Final Answer**\n\n42", "42", "answer_phrase"),
@@ -48,11 +49,13 @@ def test_numbers(text: str, found: str, rule: str) -> None:
     # No single number is no answer.
     ("It is 5. The answer is 3 or 4.", ""), ("It is 5. The answer is not known.", ""), ("The answer isn't 33.", ""),
     ("The answer is x ≥ 3.", ""), ("It is between 3 and 5.", ""), ("The answer is 42abc", ""),
+    ("The answer is 3u + 14.", ""), ("It is 2 + \\frac{1}{2} + \\frac{1}{3} + \\cdots", ""),
     ("x = 1 or x = -6", ""), ("x^2 - 5x + 6 = 0", ""), ("4√5", ""), ("See page 30.", ""), ("Suppose there are 30.", ""),
     # Groups of digits are one number, or none.
     ("It costs Rs 1,50,000.", "Rs 1,50,000"), ("So the total is 1,23,45,678 rupees.", "1,23,45,678 rupees"),
     ("Das Total ist 150'000.", "150'000"), ("The total is 150_000.", "150_000"), ("The total is 15,0000.", ""),
-    ("He paid 25 lakh rupees.", "25 lakh rupees"), ("答案是 3万。", "3万"), ("It starts at 4:30.", ""),
+    ("So 6 x 4 = 24 remained.", "24"), ("Bill is on the 18th floor.", "18"), ("He has 5 on the 3rd day.", "5"),
+    ("It costs 1億5000万.", ""), ("It costs 2万円.", "2 万円"), ("He paid 25 lakh rupees.", "25 lakh rupees"), ("答案是 3万。", "3万"), ("It starts at 4:30.", ""),
     # Words are numbers where no digits are.
     ('The letter "e" occurs twice in the word "here".', "twice"), ("Nobody has one.", "one"),
     ("The number of darts that 501 points take is nine.", "nine"), ("No one knows.", ""),

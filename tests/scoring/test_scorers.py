@@ -8,10 +8,9 @@ import pytest
 from workings.answers.extract import extract
 from workings.answers.extraction import answer_kind
 from workings.answers.texts import normalise_text
-from workings.errors import RequestError
 from workings.scoring.items import Item, read_items
 from workings.scoring.judge import judge
-from workings.scoring.scorers import answer, exact, get_scorer, register
+from workings.scoring.scorers import answer, exact, get_scorer
 from workings.scoring.settings import ScoringSettings
 
 
@@ -44,12 +43,6 @@ def test_exact_means_the_same_characters() -> None:
 def test_normalisation() -> None:
     assert normalise_text("  **The  \\text{Eiffel}   Tower**. ") == "eiffel tower"
     assert normalise_text("a") == "a"
-
-
-def test_a_name_is_registered_once() -> None:
-    assert get_scorer("answer").version == "3"
-    with pytest.raises(RequestError, match="not registered"):
-        register("answer", "4")(answer)
 
 
 FORMS = {

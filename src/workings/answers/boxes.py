@@ -20,7 +20,8 @@ def last_boxes(text: str) -> str | None:
     if not found:
         return None
     start, _, content = found[-1]
-    contents = [content]
+    # "-\boxed{256}"; behind something else the sign is that of a difference.
+    contents = [f"-{content}" if re.search(r"[=$(]\s*-\s*$", text[:start][-9:]) else content]
     for before in reversed(found[:-1]):
         # Cut, because the expression could take long on a text of any length; a cut one matches nothing.
         if not _SIDE_BY_SIDE.fullmatch(text[before[1]:start][:MAX_BETWEEN]):

@@ -21,7 +21,8 @@ _EMPTY = frozenset(("the", "a", "an", "of", "s"))
 _LEADING = frozenset(("in", "at", "on", "from", "by", "about", "approximately", "around", "over", "under", "into",
     "to", "with", "for", "as", "roughly", "mr", "mrs", "ms", "dr", "sir", "lady", "lord", "saint", "st"))
 _DENIALS = frozenset(("not", "never", "nor", "neither", "without", "except", "unlike", "isnt", "wasnt", "arent",
-    "werent", "than", "instead"))
+    "werent", "than", "instead", "nobody"))
+_REJECTIONS = frozenset(("wrong", "incorrect", "false"))
 NEAR = 4
 """Words before a name in which a denial is looked for."""
 _ALTERNATIVES = re.compile(
@@ -37,12 +38,13 @@ def says(text: str, expected: Sequence[str], question: str = "") -> bool:
     (False, False)
     """
     kept = [_REASON.sub("", sentence) for sentence in sentences(text)]
-    told = [_words(sentence) for sentence in kept]
+    told, alternatives = [_words(sentence) for sentence in kept], [_offered(each, listed=True) for each in kept]
     offered = _offered(question)
     for spelling in expected:
         for names in _ways(spelling):
-            if names and all(any(_said(words, name) for words in told) for name in names) and not any(
-                    _chosen_with_another(told, name, offered) for name in names):
+            if names and all(any(_said(words, name) and name not in several
+                                 for words, several in zip(told, alternatives, strict=True)) for name in names
+                             ) and not any(_chosen_with_another(told, name, offered) for name in names):
                 return True
         # "TheHouston Astroswon": search engines glue what they quote.
         if len(spelling) >= MIN_GLUED and spelling[0].isupper() and any(
@@ -87,7 +89,8 @@ def _find(words: tuple[str, ...], name: tuple[str, ...]) -> list[tuple[int, int]
 
 def _denied(words: tuple[str, ...], at: int, end: int) -> bool:
     before = words[max(0, at - NEAR):at]
-    return bool(_DENIALS.intersection(before)) or before[-1:] == ("or",) or words[end:end + 1] == ("or",)
+    return bool(_DENIALS.intersection(before)) or before[-1:] == ("or",) or words[end:end + 1] == ("or",) or bool(
+        _REJECTIONS.intersection(words[end:end + 2]))
 
 
 @lru_cache(maxsize=4096)
@@ -119,7 +122,8 @@ def _without_leading(name: tuple[str, ...]) -> tuple[str, ...]:
     return name
 
 
-def _offered(question: str) -> set[tuple[str, ...]]:
-    """The things that a question offers, "Betty or Veronica": each as one word and as two."""
-    parts = [_words(part) for match in _ALTERNATIVES.finditer(question) for part in match.groups() if part]
+def _offered(text: str, *, listed: bool = False) -> set[tuple[str, ...]]:
+    """The things that a text offers, "Betty or Veronica", or only those of lists: each as one word and as two."""
+    parts = [_words(part) for match in _ALTERNATIVES.finditer(text) if match[2] or not listed
+             for part in match.groups() if part]
     return {name for part in parts for name in (part, part[:1], part[-1:]) if name}

@@ -63,6 +63,9 @@ _GOES_ON = re.compile(
     r"\s?[-+*/×÷^=]{1,2}\s?[\d(a-z$]|\s(?:or|to|and|plus|minus|times|divided|more|less|of)\b|\s?[-–—]\s?\d|,\s\d")
 _CONCLUDES = re.compile(
     r"\W*(?:so|therefore|thus|hence|in conclusion|finally|overall|wait|actually|but|no)\b", re.IGNORECASE)
+# LaTeX that was escaped twice, as in a file that quotes another: "\\frac".
+_DOUBLED = re.compile(
+    r"(?<!\\)\\(?=\\(?:boxed|[dt]?frac|sqrt|text|pi|times|cdot|infty|left|right|log|sin|cos|theta)(?![a-z]))")
 _FORMULA = re.compile(r"(?<!\\)\$([^$]+)\$|\\\((.+?)\\\)")
 
 
@@ -206,6 +209,7 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
     # A closing tag that was cut in two.
     if (open_tag := text.rstrip().rpartition("<")[2]) and "/answer".startswith(open_tag) and len(open_tag) > 1:
         text = f"{text.rstrip()[:-len(open_tag)]}/answer>"
+    text = _DOUBLED.sub("", text)
     spoken = text_after_thinking(whole_fractions(text), truncated=truncated, question=question)
     for name in rules or RULES:
         answer = RULES[name](spoken, kind)

@@ -85,6 +85,8 @@ def sentence_number(sentence: str) -> str | None:
         return in_words  # "the least number of darts for 501 points is nine"
     said = marked or [each for each in found if each.end <= len(_REASON.sub("", sentence, count=1))]
     said = [each for each in said if not _THING_BEFORE.search(sentence[:each.start][-12:])]
+    # "5 apples on the 3rd day"; a place is the answer where no other number is there.
+    said = [each for each in said if not re.match("(?:st|nd|rd|th)", sentence[each.end:])] or said
     if not said or said[-1].number is None or _is_open(sentence, found, said[-1]):
         return None
     return said[-1].text
@@ -96,7 +98,7 @@ def _prepared(sentence: str) -> str:
     text = re.sub(r"(?<=[\d)])\*\*(?=[\d(])", "^", text)  # a power, and no bold text
     text = re.sub(r"(?<!\\)\$(\s?-?[\d.,/]+(?:\s?%?|\s[a-zA-Z][\w/^{}]{0,9})\s?)\$(?!\d)", r"\1", text)
     text = re.sub(r"(?<!\\)\$(?!\s?-?[\d.])", "", text)
-    return re.sub(r"(?<!\d )\b(?:minus|negative) (?=\d)", "-", re.sub(r"(?<=\d)\s+(?=\s)", "", text))
+    return re.sub(r"(?<!\d )\b(?:minus|negative) (?=\d)", "-", re.sub(r"\s+(?=\s)", "", text))
 
 
 def _right_side(sentence: str, at: int, behind: list[NumberAt]) -> str | None:

@@ -156,7 +156,7 @@ def _number_at(sentence: str, start: int, end: int) -> NumberAt:
     currency = _CURRENCY_BEFORE.search(sentence[max(0, start - 6):start])
     start -= len(currency[0]) if currency else 0
     sign = re.search(r"(?:^|(?<=[\s(=:*$]))[-+]\s?$|(?<=[=(:])\s?-\s?$", sentence[:start][-4:])
-    if sign and not re.search(r"[\d)]\s-\s$", sentence[:start]):
+    if sign and not re.search(r"(?:\d[a-z]?|(?<![^\W_])[a-z]|[)}])\s[-+]\s$", sentence[:start]):
         start -= len(sign[0].lstrip())
     if re.match(r"\s?[十百千]", sentence[end:]):
         return NumberAt(start, end, sentence[start:end], None)
@@ -170,7 +170,9 @@ def _number_at(sentence: str, start: int, end: int) -> NumberAt:
         if longer and not is_preposition and (number is None or (longer.value, longer.percent, longer.unit.measure) != (
                 number.value, number.percent, number.unit.measure)):
             number, stop = longer, last
-    if stop == end and re.match(r"[^\W\d_]", sentence[end:]):  # "42abc", "6x"
+    # "42abc", "6x"; "18th" is the place 18. And "1億5000万", which is not read as one number.
+    if re.match(r"(?!(?:st|nd|rd|th)\b)[^\W\d_]", sentence[stop:]) or re.match(
+            r"[万萬億亿] ?\d", sentence[max(start, stop - 1):]):
         number = None
     return NumberAt(start, stop, sentence[start:stop], number)
 
@@ -263,6 +265,7 @@ def names_a_value(left: str) -> bool:
     >>> names_a_value("Total cost"), names_a_value("3*4"), names_a_value("x^2+y^2")
     (True, True, False)
     """
+    left = re.sub(r"(?<=\d)x(?=\d)| x (?=[\d$(])", " * ", left)
     parts = [part.strip().strip("*$_∴ ") for part in re.split(r"[=≈]", left)]
     # "x = -b/(2a) = 12/4": the name is what all of it is, unless another name follows ("x = 2, y").
     if len(parts) > 1 and _NAMED.fullmatch(parts[0]) and not re.search(

@@ -115,7 +115,8 @@ def same_units(one: MeasureUnit, other: MeasureUnit) -> bool:
 def _is_mathematics(token: str) -> bool:
     if token.casefold() in _MATHEMATICS and token not in _LETTERS:
         return True
-    return len(token) == 1 and token.isalpha() and token not in _LETTERS and token != "a"
+    # A letter of a script without cases is a word, such as 円 or 個.
+    return len(token) == 1 and (token.islower() or token.isupper()) and token not in _LETTERS and token != "a"
 
 
 def _measure(tokens: list[str], currency: str) -> tuple[str, list[str]]:

@@ -3,7 +3,8 @@
 import hashlib
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -93,7 +94,8 @@ def read_items(path: Path) -> list[Item]:
         except ValueError as error:
             problems.append(f"line {number}: {error}")
     # Scores are joined by id, run against run, so an id must name one question.
-    problems += [f"id {name!r} comes {count} times" for name, count in _doubles(items)]
+    problems += [f"id {name!r} comes {count} times" for name, count in Counter(item.id for item in items).items()
+                 if count > 1]
     # Raised after all lines were read, so that a person mends them in one go.
     if problems:
         shown = "; ".join(problems[:_SHOWN_PROBLEMS])
@@ -181,10 +183,3 @@ def _tolerance(record: Mapping[str, Any]) -> float:
     if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance <= LARGEST:
         raise ValueError(f"tolerance is {tolerance!r}, not a number of at least 0")
     return float(Fraction(str(tolerance)))
-
-
-def _doubles(items: Iterable[Item]) -> list[tuple[str, int]]:
-    counts: dict[str, int] = {}
-    for item in items:
-        counts[item.id] = counts.get(item.id, 0) + 1
-    return [(name, count) for name, count in counts.items() if count > 1]

@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,8 @@ AT_A_TIME = 8
 """Questions that are asked at a time."""
 SECONDS = 600.0
 """Time limit of one reply, in seconds: a model of this machine answers one question after the other."""
-TRIES = 4
+PAUSES = (0, 1, 2, 4)
+"""Seconds before each try."""
 _PASSING = frozenset({408, 429, 500, 502, 503, 504})
 
 
@@ -67,23 +68,20 @@ class Endpoint:
         if key := os.environ.get(KEY):
             headers["authorization"] = f"Bearer {key}"
         request = Request(f"{self.url.rstrip('/')}/chat/completions", body, headers)  # noqa: S310 - as below
-        for attempt in range(1, TRIES + 1):
+        for seconds in PAUSES:
+            time.sleep(seconds)
             try:
                 with urlopen(request, timeout=SECONDS) as response:  # noqa: S310 - http and https alone, by `check_judge`
                     return _content(json.load(response))
             except HTTPError as error:
                 problem = f"HTTP {error.code}: {error.read(300).decode('utf-8', 'replace')}"
-                if error.code not in _PASSING or attempt == TRIES:
+                if error.code not in _PASSING:
                     break
-            # Before OSError's relatives are told apart: all of them may pass.
             except (OSError, HTTPException) as error:
                 problem = str(error)
-                if attempt == TRIES:
-                    break
             except (ValueError, LookupError, TypeError):
                 problem = "no text in its answer"
                 break
-            time.sleep(2 ** (attempt - 1))
         raise RequestError(f"the judge at {self.url} gave no reply ({problem[:300]})",
                            f"an endpoint that answers {self.model} at /chat/completions at temperature 0",
                            f"a key belongs into {KEY}; a run is served by: workings serve RUN")
@@ -104,9 +102,8 @@ def endpoint_of(judge: JudgeFile) -> Endpoint:
 def judge_replies(endpoint: Endpoint, completions: Sequence[tuple[Item, str]]) -> list[str]:
     """The reply about each completion of an item; empty for one that is too long to be judged."""
     questions = [question_of(item, text) if len(text) <= LONGEST_TEXT else "" for item, text in completions]
-    asked = [question for question in questions if question]
-    return [endpoint.kept[question] if question else "" for question in questions] if endpoint.replies(asked) else [
-        "" for _ in questions]
+    endpoint.replies([question for question in questions if question])
+    return [endpoint.kept.get(question, "") for question in questions]
 
 
 class JudgingProcess(ScoringProcess):
@@ -117,23 +114,17 @@ class JudgingProcess(ScoringProcess):
     """
 
     def __init__(self, settings: ScoringSettings) -> None:
-        super().__init__(replace_scorer(settings))
+        super().__init__(ScoringSettings(**{**settings.for_scoring(), "scorer": "answer"}))
         self._endpoint = endpoint_of(read_judge(Path(settings.scorer.removeprefix(JUDGE_PREFIX))))
 
     def judge(self, completions: Sequence[tuple[Item, str, bool]]) -> list[Judgement]:
         """As `ScoringProcess.judge`, with the judge's scores."""
         found = super().judge(completions)
-        questions = {place: question_of(item, text) for place, (item, text, _) in enumerate(completions)
-                     if len(text) <= LONGEST_TEXT and not found[place].error}
-        replies = dict(zip(questions, self._endpoint.replies(list(questions.values())), strict=True))
-        return [judged(judgement, questions[place], replies[place]) if place in questions else replace(
-            judgement, score=0.0, error=judgement.error or f"too long to be judged: above {LONGEST_TEXT:,} characters")
-            for place, judgement in enumerate(found)]
-
-
-def replace_scorer(settings: ScoringSettings) -> ScoringSettings:
-    """The settings by which answers, form and steps of judged completions are found."""
-    return ScoringSettings(**{**settings.for_scoring(), "scorer": "answer"})
+        pairs = list(zip(completions, found, strict=True))
+        replies = iter(judge_replies(self._endpoint, [
+            (item, text) for (item, text, _), judgement in pairs if not judgement.error]))
+        return [judgement if judgement.error else judged(judgement, item, text, next(replies))
+                for (item, text, _), judgement in pairs]
 
 
 def recorded_scorer(name: str) -> dict[str, Any]:

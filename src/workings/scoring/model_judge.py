@@ -47,7 +47,6 @@ text gives several answers, or if it gives none, and a number between if the ans
 number from 0 to 10 and nothing else."""
 _REPLY = re.compile(r"(?:(?:score|grade|rating)\s*[:=]?\s*)?(\d{1,2}(?:\.\d+)?)(?:\s*(?:/|out of)\s*10)?\s*\.?",
                     re.IGNORECASE)
-_UNREADABLE = "the judge's reply holds no score"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,11 +126,6 @@ def question_of(item: Item, text: str) -> str:
     return re.sub(r"\{(question|expected|fence|text)\}", lambda match: parts[match[1]], PROMPT)
 
 
-def question_digest(question: str) -> str:
-    """By what a record names a question, which the rest of its line gives again."""
-    return bytes_digest(question.encode())
-
-
 def score_of(reply: str) -> float | None:
     """The score in a judge's reply, from 0 to 1; None unless it is one number of the scale and nothing else.
 
@@ -143,8 +137,10 @@ def score_of(reply: str) -> float | None:
     return value / HIGHEST if 0 <= value <= HIGHEST else None
 
 
-def judged(judgement: Judgement, question: str, reply: str) -> Judgement:
-    """A judgement by the rules with the judge's score in place of theirs."""
+def judged(judgement: Judgement, item: Item, text: str, reply: str) -> Judgement:
+    """A judgement by the rules about a completion of an item, with the judge's score in place of theirs."""
+    if len(text) > LONGEST_TEXT:
+        return replace(judgement, score=0.0, error=f"too long to be judged: above {LONGEST_TEXT:,} characters")
     score = score_of(reply)
-    return replace(judgement, rule=JUDGE, score=0.0 if score is None else score, question=question_digest(question),
-                   reply=reply, error=judgement.error or ("" if score is not None else _UNREADABLE))
+    return replace(judgement, rule=JUDGE, score=score or 0.0, question=bytes_digest(question_of(item, text).encode()),
+                   reply=reply, error="the judge's reply holds no score" if score is None else "")

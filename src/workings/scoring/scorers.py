@@ -35,20 +35,8 @@ class Scorer:
     """The libraries that decide with it, and their versions; raises `RequestError` where one is missing."""
 
 
-SCORERS: dict[str, Scorer] = {}
 CONTAINS = "contains"
 """The scorer for names and phrases; it looks through the final sentences."""
-
-
-def register(name: str, version: str, libraries: Callable[[], str] | None = None
-             ) -> Callable[[ScoreFunction], ScoreFunction]:
-    """Register a scoring function; a second one under the same name is refused."""
-    def add(function: ScoreFunction) -> ScoreFunction:
-        if name in SCORERS:
-            raise RequestError(f"scorer {name!r}", "a name that is not registered yet")
-        SCORERS[name] = Scorer(name, version, function, libraries)
-        return function
-    return add
 
 
 def needs_library(name: str) -> bool:
@@ -105,7 +93,6 @@ def _parts(name: str) -> tuple[Path, str]:
     return Path(path), function
 
 
-@register("answer", "3")
 def answer(given: str, item: Item) -> float:
     """Numbers by value (within the item's tolerance), choices by letter, names as `contains`, others as the same text.
 
@@ -121,20 +108,17 @@ def answer(given: str, item: Item) -> float:
     return float(_in_order(given, item) and any(same_answer(given, each, item.tolerance) for each in expected))
 
 
-@register(CONTAINS, "1")
 def contains(given: str, item: Item) -> float:
     """Whether the answer says the expected name or phrase, or an alias: not denied, and not as one of several."""
     expected = (item.expected_answer, *item.aliases)
     return float(any(same_text(given, each) for each in expected) or says(given, expected, item.prompt))
 
 
-@register("exact", "1")
 def exact(given: str, item: Item) -> float:
     """The very same characters, outer white space aside; aliases count as well."""
     return float(given.strip() in {expected.strip() for expected in (item.expected_answer, *item.aliases)})
 
 
-@register("math", "2", libraries_version)
 def math(given: str, item: Item) -> float:
     """Judges as `answer` does; where that finds no equality, math-verify is asked whether two formulas are the same.
 
@@ -159,3 +143,9 @@ def _in_order(given: str, item: Item) -> bool:
     """Whether a list is in the expected order, where one is asked for, as far as it is there to the letter."""
     places = [given.find(part.strip()) for part in item.expected_answer.split(",")]
     return -1 in places or places == sorted(places) or not asks_for_order(item.prompt)
+
+
+SCORERS = {scorer.name: scorer for scorer in (
+    Scorer("answer", "3", answer), Scorer(CONTAINS, "1", contains), Scorer("exact", "1", exact),
+    Scorer("math", "2", math, libraries_version))}
+"""By name. A version is raised whenever a score changes."""

@@ -24,20 +24,6 @@ class StepCheck:
     wrong: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WrongStep:
-    """An equation that does not hold."""
-
-    start: int
-    """Where it begins, in characters of the text."""
-    end: int
-    """Behind its last character."""
-    written: str
-    """The equation as it is there."""
-    expected: str
-    """The value of the side that calculates, such as `17`."""
-
-
 def checked_equations(text: str) -> list[Equation]:
     """The equations of a text that were worked out, right ones and wrong ones, in order."""
     return [equation for equation in find_equations(text[:MAX_CHARACTERS]) if equation.verdict != "not read"]
@@ -54,16 +40,16 @@ def check_steps(text: str) -> StepCheck:
     return StepCheck(len(equations), len(equations) - len(wrong), tuple(wrong[:MAX_SHOWN]))
 
 
-def first_wrong_step(text: str) -> WrongStep | None:
+def first_wrong_step(text: str) -> Equation | None:
     """The first equation of a text that does not hold beyond doubt; None where none is found.
 
     It is arithmetic, and mostly but not always where a solution goes wrong: see docs/evaluation.md.
 
-    >>> first_wrong_step("7+5=12, carry 1; 4+2+1=8")
-    WrongStep(start=17, end=24, written='4+2+1=8', expected='7')
+    >>> first_wrong_step("7+5=12, carry 1; 4+2+1=8").written
+    '4+2+1=8'
     """
-    return next((WrongStep(equation.start, equation.end, equation.written, equation.expected)
-                 for equation in checked_equations(text) if equation.verdict == "wrong" and not equation.doubt), None)
+    return next((equation for equation in checked_equations(text)
+                 if equation.verdict == "wrong" and not equation.doubt), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -358,12 +358,12 @@ def _judge_problem(unit: Unit) -> str:
 
 def _judged_again(item: "Item", row: dict[str, Any], judgement: "Judgement") -> "Judgement":
     """The score that a recorded reply gives, if it is the reply to the question about this completion."""
-    from workings.scoring.model_judge import LONGEST_TEXT, judged, question_of
+    from workings.scoring.model_judge import judged
     recorded = row.get("judge")
     reply = recorded.get("reply") if isinstance(recorded, dict) else None
-    if len(row["completion"]) > LONGEST_TEXT or judgement.error or not isinstance(reply, str):
+    if judgement.error or not isinstance(reply, str):
         return replace(judgement, score=0.0, error=judgement.error or "not judged")
-    return judged(judgement, question_of(item, row["completion"]), reply)
+    return judged(judgement, item, row["completion"], reply)
 
 
 def _verdict_problems(row: dict[str, Any], judgement: "Judgement") -> list[str]:
