@@ -6,8 +6,6 @@ from collections.abc import Iterator
 MAX_BOXES = 50
 """Last boxes that are looked at."""
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
-# "\boxed{1011}_2".
-_BASE_BEHIND = re.compile(r"_(?:\d|\{\d{1,2}\})")
 # "x = \boxed{2} or x = \boxed{3}": both are the answer.
 _SIDE_BY_SIDE = re.compile(r"[\s$\\()]*(?:,|and|or|;)[\s$\\()]*(?:and|or)?[\s$\\()]*(?:[a-zA-Z]\s*=\s*)?")
 MAX_BETWEEN = 60
@@ -44,8 +42,7 @@ def _boxes(text: str) -> Iterator[tuple[int, int, str]]:
             continue
         end = _brace_end(text, match.end(), limit)
         if end >= 0 and text[match.end() + 1:end].strip():
-            base = _BASE_BEHIND.match(text, end + 1)
-            yield match.start(), end + 1, text[match.end() + 1:end] + (base[0] if base else "")
+            yield match.start(), end + 1, text[match.end() + 1:end]
 
 
 def _brace_end(text: str, start: int, limit: int) -> int:

@@ -37,7 +37,6 @@ _OPERATOR_BEHIND = re.compile(r"\s?[√^!](?!\s|$)|\s?[+*×·÷]\s?[\da-z(]|\s(?
 _JOINED = re.compile(
     r"\s?(?:[^\W\d_]+\s){0,3}?(?:or|to|and|nor|[-–—])\s(?:also |about |approximately )?(?:[a-z]\s?=\s?)?"
     r"\$?|\s?[-–—]\s?|, ")
-_SEVERAL_NAMED = re.compile(r"(?<!\w)[a-z](?:_\w)?\s?=[^=]*(?:,|\band\b|\bor\b)\s*[a-z](?:_\w)?$")
 _GOES_ON = re.compile(r"\s?[-+*/×÷^√]\s?[\d(a-z]|\s(?:or|and)\s[a-z]?\s?=?\s?[-\d]")
 _DATE = re.compile(r"[0-3]?\d, [12]\d{3}")
 _ONE_WORD = "|".join(sorted(WORDS, reverse=True))
@@ -104,7 +103,7 @@ def _prepared(sentence: str) -> str:
 def _right_side(sentence: str, at: int, behind: list[NumberAt]) -> str | None:
     """The number right behind the last equals sign; of `= 1/6 ≈ 0.167` both. None for an equation with unknowns."""
     left = sentence[:at].strip(" *$")
-    if _SEVERAL_NAMED.search(left) or not (names_a_value(_LEADS_IN.split(left)[-1]) or names_a_value(left)):
+    if not (names_a_value(_LEADS_IN.split(left)[-1]) or names_a_value(left)):
         return None
     if not behind or re.search(r"[^\W\d_]{2}|[({\[±√]", sentence[at + 1:behind[0].start].replace("Rs", "")):
         return None

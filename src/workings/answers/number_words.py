@@ -40,7 +40,7 @@ def read_words(words: Sequence[str]) -> InWords | None:
     """
     start = 1 if words and words[0] in _SIGNS else 0
     sign = _SIGNS[words[0]] if start else 1
-    span = _year(words) or _whole(words, start)
+    span = _whole(words, start)
     if span is None:
         return None
     value, at = span
@@ -56,13 +56,6 @@ def read_words(words: Sequence[str]) -> InWords | None:
         plural = following.endswith("s")
         return InWords(sign * value / _PARTS[following], at + 1) if plural == (value != 1) else None
     return None if _ORDINAL.fullmatch(following) and value % 10 == 0 else InWords(sign * value, at)
-
-
-def _year(words: Sequence[str]) -> tuple[Fraction, int] | None:
-    """A year as it is spoken, "nineteen eighty-nine", and how many words it is."""
-    century, rest = _SMALL.get(words[0], 0) if words else 0, _whole(words, 1) if len(words) > 1 else None
-    return (century * 100 + rest[0], rest[1]) if 11 <= century <= 20 and rest and 10 <= rest[0] < 100 and (
-        words[1] in _SMALL) else None
 
 
 def _whole(words: Sequence[str], at: int) -> tuple[Fraction, int] | None:

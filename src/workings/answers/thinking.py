@@ -25,10 +25,6 @@ _ENDED = (r"<(?:\|(?:endoftext|end_of_text|im_end|eot_id|eot|end_of_turn|return)
 _BEFORE_END = re.compile(rf"(?:\s*+{_ENDED})*+(?P<text>.*?)(?P<end>{_ENDED}|\Z)", re.DOTALL)
 _NEXT_QUESTION = re.compile(r"\n\s*(?:###\s*(?:question|problem|instruction|input)\b"
                             r"|(?:question|q|problem|human|user|student|instruction)\s*\d{0,4}\s*:)", re.IGNORECASE)
-# The same without a mark: behind "the answer is 8." a paragraph that tells of something and ends with a question.
-_NEXT_PROBLEM = re.compile(r"\banswer is [^\n?]{1,80}\n\s*\n"
-                           r"(?=(?!(?:wait|but|hmm|however|actually|no|let|now|oh|i|we)\b)[A-Z][^\n?]{20,800}[.!] "
-                           r"(?:how (?:many|much|long|far|old)|what|which)\b[^\n?]{5,300}\?\s*\n)", re.IGNORECASE)
 SHORT = 100
 """Characters of a line that may be an answer as a whole."""
 _ANSWERED = re.compile(r"####|\\boxed|\banswer\b|</answer>|=\s*\W{0,3}\d", re.IGNORECASE)
@@ -91,10 +87,7 @@ def _before_next_question(text: str) -> str:
     if (first := _NEXT_QUESTION.search(text)) and 0 < len(text[:first.start()].strip()) <= SHORT and (
             "\n" not in text[:first.start()].strip() and not text[:first.start()].rstrip().endswith((":", "?"))):
         mark = first
-    if mark:
-        text = text[:mark.start()]
-    problem = _NEXT_PROBLEM.search(text)
-    return text[:problem.end()] if problem else text
+    return text[:mark.start()] if mark else text
 
 
 _OPENED = (("\\boxed{", "}"), ("<answer>", "</answer>"), ("\\[", "\\]"), ("\\(", "\\)"))

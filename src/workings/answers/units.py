@@ -128,8 +128,6 @@ def _measure(tokens: list[str], currency: str) -> tuple[str, list[str]]:
         rest = rest[1:]
     while len(rest) > 1 and (rest[0] in ("/", "per", "a", "an", "each", "every") or rest[0].casefold() == "per"):
         below, after = _base(rest[1:])
-        if not below and rest[0] in ("/", "per") and rest[1].isalpha():
-            below, after = _singular(rest[1]), rest[2:]
         if not below:
             break
         name, rest = f"{name}/{below}", after
@@ -149,9 +147,6 @@ def _base(tokens: list[str]) -> tuple[str, list[str]]:
     token, rest = tokens[start], tokens[start + 1:]
     if token.casefold() in _RATES and not power:
         return _RATES[token.casefold()], rest
-    scale = rest[0].casefold() if rest else ""
-    if token.casefold() in ("degree", "degrees", "°") and scale in ("celsius", "fahrenheit", "c", "f"):
-        return f"degree {'celsius' if scale.startswith('c') else 'fahrenheit'}", rest[1:]
     # "12 in total" are no inches, and A and V are units only as capitals.
     if len(token) == 1 and token.isalpha() and token not in _LETTERS:
         return "", tokens
