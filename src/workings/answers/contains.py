@@ -28,6 +28,8 @@ NEAR = 4
 _ALTERNATIVES = re.compile(
     r"([^\s,;?:]+(?: [^\s,;?:]+)?)(?:, ([^\s,;?:]+))?,? or (?:the |an? )?([^\s,;?:]+(?: [^\s,;?:]+)?)", re.IGNORECASE)
 
+_GUESSES = re.compile(r"\b(?:could|might|may|either|perhaps|maybe|possibly)\b", re.IGNORECASE)
+
 
 def says(text: str, expected: Sequence[str], question: str = "") -> bool:
     """Whether a text says one of the spellings of a name or phrase; of a list of them, each part.
@@ -38,7 +40,7 @@ def says(text: str, expected: Sequence[str], question: str = "") -> bool:
     (False, False)
     """
     kept = [_REASON.sub("", sentence) for sentence in sentences(text)]
-    told, alternatives = [_words(sentence) for sentence in kept], [_offered(each, listed=True) for each in kept]
+    told, alternatives = [_words(sentence) for sentence in kept], [_offered(each, as_guesses=True) for each in kept]
     offered = _offered(question)
     for spelling in expected:
         for names in _ways(spelling):
@@ -122,8 +124,12 @@ def _without_leading(name: tuple[str, ...]) -> tuple[str, ...]:
     return name
 
 
-def _offered(text: str, *, listed: bool = False) -> set[tuple[str, ...]]:
-    """The things that a text offers, "Betty or Veronica", or only those of lists: each as one word and as two."""
-    parts = [_words(part) for match in _ALTERNATIVES.finditer(text) if match[2] or not listed
+def _offered(text: str, *, as_guesses: bool = False) -> set[tuple[str, ...]]:
+    """The things that a text offers, "Betty or Veronica": each as one word and as two.
+
+    ``as_guesses``: only those of a list that is all of the text or of which one may be right.
+    """
+    parts = [_words(part) for match in _ALTERNATIVES.finditer(text)
+             if not as_guesses or (match[2] and (match.start() == 0 or _GUESSES.search(text)))
              for part in match.groups() if part]
     return {name for part in parts for name in (part, part[:1], part[-1:]) if name}

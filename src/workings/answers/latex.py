@@ -101,8 +101,6 @@ def normal_form(text: str) -> str:
     """
     # The end of a matrix's row is no command for a space.
     text = re.sub(r"\s+", " ", _DELIMITERS.sub("", signs(text).replace("\\\\", "⏎")))
-    text = re.sub(r"[×·]|(?<=\d)\s?x\s?(?=\d)", "*", text)
-    text = text.replace("{bmatrix}", "{pmatrix}")
     text = text.strip().strip("$").rstrip(".").strip()
     text = _SPACES.sub("", text)
     text = _FUNCTION.sub(r"\1", _TEXT.sub(r"\1", _TEXT.sub(r"\1", _BOLD.sub(r"\1", text))))
@@ -112,8 +110,6 @@ def normal_form(text: str) -> str:
     text = re.sub(r"\^\s*\{?\\(?:circ|degree)\}?", "°", text)
     text = _SIGN.sub(lambda sign: _SIGNS[sign[1]], text).replace("\\{", "{").replace("\\}", "}").replace("$", "")
     text = re.sub(r"\s+", "", text)
-    text = re.sub(r"(?<=[,(\[])\+(?=∞|\\infty)", "", text)
-    text = re.sub(r"√\{(\d+)\}", r"√\1", text)
     # Behind a digit it would be a mixed number.
     text = re.sub(r"(?<!\d)(?<!ln)(?<!log)(?<!sin)(?<!cos)(?<!tan)\\frac\{(?!ln|log|sin|cos|tan)(\d*√?[\w.]+)\}"
                   r"\{(\d+|[^\W\d_])\}", r"\1/\2", text)
