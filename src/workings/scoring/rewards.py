@@ -6,7 +6,7 @@ so a verifier computes it again. A person's own function is executed only in the
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -251,9 +251,11 @@ class RewardProcess(Worker):
         # One answer a reward, so each has the whole time for itself.
         limits = [reward.seconds if isinstance(reward, FileReward) else self._settings.call_seconds
                   for reward in self._settings.rewards]
+        # Plain numbers: the child would import the library of an array.
+        plain = [replace(sample, tokens=[int(token) for token in sample.tokens]) for sample in samples]
         values: dict[str, list[float]] = {}
         try:
-            for name, answer in zip(self._names, self._answers(list(samples), limits), strict=True):
+            for name, answer in zip(self._names, self._answers(plain, limits), strict=True):
                 if "problem" in answer:
                     self._stop()
                     raise RewardError(f"reward {name}: {answer['problem']}")
