@@ -57,7 +57,7 @@ def test_reasoning_of_earlier_turns_that_is_not_kept_is_counted(tmp_path: Path) 
     assert (trace.steps, trace.history) == (("1+1=2",), turns(("user", "1+1?"), ("assistant", "2")))
     assert result.learned is not None
     assert result.learned.reasoning_left_out == 1
-    assert "1 earlier turns had reasoning in a field of its own" in result.learned.text()[-1]
+    assert "1 earlier turns had reasoning in a separate field" in result.learned.text()[-1]
 
 
 def test_pairs_are_not_learned_like_that(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ UNCLEAR: list[tuple[str, Any, str]] = [
     ("prompt-chosen-rejected", {"prompt": "1?", "chosen": True, "rejected": "3"}, "`chosen` must be a text, not true"),
     ("prompt-chosen-rejected", {"prompt": [user("1?")], "chosen": [user("2")], "rejected": [bot("3")]}, "last turn"),
     ("prompt-chosen-rejected", {"prompt": [user("1?")], "rejected": [bot("3")],
-                                "chosen": [{**bot("2"), "reasoning_content": "x"}]}, "reasoning in a field of its own"),
+                                "chosen": [{**bot("2"), "reasoning_content": "x"}]}, "reasoning in a separate field"),
     ("chosen-rejected", {"prompt": "1?", "chosen": "2", "rejected": "3"}, "try --format prompt-chosen-rejected"),
     ("chosen-rejected", {"chosen": [user("1?"), bot("2")], "rejected": [user("2?"), bot("3")]}, "before their last"),
     ("chosen-rejected", {"chosen": "The sky is bluer", "rejected": "The sky is blue now"}, "a word, behind 'The"),
@@ -171,7 +171,7 @@ def test_two_records_that_make_no_pair_are_both_rejected(tmp_path: Path) -> None
 
     result, pairs = run(tmp_path, "kto", told("a", True), told("a", False), told("b", False), told("b", True))
     assert ([pair.prompt for pair in pairs], result.read, result.rejected) == (["a"], 4, 2)
-    assert rejected(result) == [(line, "id 'same' stands in an earlier record already") for line in (3, 4)]
+    assert rejected(result) == [(line, "id 'same' is in an earlier record already") for line in (3, 4)]
 
 
 def test_another_conversation_is_another_prompt(tmp_path: Path) -> None:

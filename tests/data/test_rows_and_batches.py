@@ -84,7 +84,7 @@ def test_a_long_row_is_an_error_or_a_listed_drop() -> None:
     rows = build_rows([TRACES[0], long], TOKENIZER, TEMPLATE, config(over_length="drop"))
     assert [kept.id for kept in rows.rows] == [TRACES[0].id]
     assert [(gone["id"], gone["status"]) for gone in rows.index[1:]] == [("long", "dropped")]
-    with pytest.raises(RequestError, match="none of which gives a row"):
+    with pytest.raises(RequestError, match="and no trace gives a row"):
         build_rows([long], TOKENIZER, TEMPLATE, config(over_length="drop"))
 
 

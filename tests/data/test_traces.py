@@ -31,7 +31,7 @@ def test_what_is_written_is_read_again(tmp_path) -> None:
     (json.dumps({**GOOD, "id": "b", "answer": " "}), "`answer` is empty"),
     (json.dumps({**GOOD, "steps": "1+1=2"}), "`steps` must be a list of texts"),
     (json.dumps({"id": "b", "prompt": "x", "steps": []}), "`answer` is missing"),
-    (json.dumps(GOOD), "id 'a' stands in an earlier line already"),
+    (json.dumps(GOOD), "id 'a' is in an earlier line already"),
     ('{"id": "b", "prompt": "\\ud800", "steps": [], "answer": "2"}', "half a surrogate pair"),
     ('{"id": "b", "prompt": "x", "steps": ["\\ud800"], "answer": "2"}', "half a surrogate pair"),
     ('{"id": "b", "prompt": "x", "steps": [], "answer": "2", "note": "\\ud800"}', "half a surrogate pair"),

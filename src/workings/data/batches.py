@@ -62,7 +62,7 @@ class Batches:
         """Plan nothing yet.
 
         Args:
-            rows: proved rows. Those of a pair stand side by side, in a bucket that holds the longer one.
+            rows: proved rows. Those of a pair are neighbours, in a bucket that holds the longer one.
             seed: decides the order, with the epoch's number.
             rows_per_micro_batch: sequences in one micro batch over all data-parallel devices (B).
             accumulation: micro batches summed before one update (A).
@@ -91,7 +91,7 @@ class Batches:
         if position.batch >= len(plan):
             raise RecordError(f"data position {position}: epoch {position.epoch} has {len(plan)} batches only; "
                               "the checkpoint belongs to other data")
-        # Behind an epoch's last batch the next one begins, in an order of its own.
+        # Behind an epoch's last batch the next one begins, in its own order.
         last = position.batch + 1 == len(plan)
         after = Position(position.epoch + 1, 0) if last else Position(position.epoch, position.batch + 1)
         return self._batch(plan[position.batch]), after
@@ -114,7 +114,7 @@ class Batches:
         # Epochs differ a little in their steps with packing, so they are added up one by one.
         full_epochs, part = divmod(epochs, 1)
         steps = sum(self.batches_in_epoch(epoch) for epoch in range(int(full_epochs)))
-        # Rounded before it is rounded up: a tenth of ten steps is one, whatever a tenth is in binary.
+        # Rounded before it is rounded up: a tenth of ten steps is one, although binary fractions have no exact tenth.
         return max(1, steps + (math.ceil(round(part * self.batches_in_epoch(int(full_epochs)), 6)) if part else 0))
 
     def shapes(self) -> list[BatchShape]:
@@ -221,7 +221,7 @@ def _row_digests(batch: Batch) -> list[list[str]]:
     # A 0 on both sides, so that the first and the last row of a sequence have two borders like any other.
     segments = np.pad(batch.segment_ids.reshape(-1, length), ((0, 0), (1, 1)))
     number, border = np.nonzero(segments[:, 1:] != segments[:, :-1])
-    mask = np.zeros((len(segments), length + 1), np.uint8)  # of a token; the loss mask stands one position before it
+    mask = np.zeros((len(segments), length + 1), np.uint8)  # of a token; the loss mask is one position earlier
     mask[:, 1:] = batch.loss_mask.reshape(-1, length)
     mask[number, border] = 0  # nothing before its first token predicts it
     # Little-endian on every machine, as in `Row.digest`; slices of a memoryview copy nothing.
@@ -269,7 +269,7 @@ def make_batch(sequences: Sequence[Sequence[Row]], shape: tuple[int, int], lengt
             loss_mask[number, start:end - 1] = row.loss_mask[1:]
             targets[number, start:end - 1] = row.tokens[1:] * row.loss_mask[1:]
             positions[number, start:end] = np.arange(len(row.tokens))
-            # Positions begin anew with each row: with an id of its own, a packed row is computed like one alone.
+            # Positions begin anew with each row: with its own id, a packed row is computed like one alone.
             segments[number, start:end] = segment
             start = end
     full = (*shape, length)
@@ -280,7 +280,7 @@ def make_batch(sequences: Sequence[Sequence[Row]], shape: tuple[int, int], lengt
 def fixed_batches(rows: RowSet, rows_per_batch: int, data_config: DataConfig) -> list[Batch]:
     """Batches for an evaluation loss: A = 1, one row a sequence, the last batch filled up.
 
-    The rows as they stand; longest first where their lengths decide those of the batches (`data.buckets: auto`).
+    The rows in their order; longest first where their lengths decide those of the batches (`data.buckets: auto`).
     """
     lengths = rows.lengths
     buckets = bucket_lengths(data_config, lengths, rows.max_length, rows_per_batch)
@@ -290,7 +290,7 @@ def fixed_batches(rows: RowSet, rows_per_batch: int, data_config: DataConfig) ->
         numbers = order[start:start + rows_per_batch]
         # One row decides the length of its batch, and buckets keep the number of programs to compile small.
         length = int(bucket_of(lengths[numbers].max(), buckets))
-        # The same empty list many times, which nobody fills.
+        # The same empty list many times; it is never filled.
         sequences: list[list[Row]] = [[rows.rows[number]] for number in numbers]
         sequences += [[]] * (rows_per_batch - len(numbers))
         batches.append(make_batch(sequences, (1, rows_per_batch), length, rows.pad_id))

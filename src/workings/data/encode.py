@@ -4,7 +4,7 @@ Every completion is proved before the first step: exactly one BOS, the stop toke
 given back by the tokens, and no text that ends or forges a turn. One that fails is an error that names it.
 
 Where every turn of the assistant is learned, each of them is proved like that, and its text is proved to be what the
-chat template writes in the whole conversation. Each is encoded as the last one would be: apart from what stands before
+chat template writes in the whole conversation. Each is encoded as the last one would be: apart from what comes before
 it, because generation starts behind the tokens of that.
 """
 
@@ -105,7 +105,7 @@ def _texts(example: Example, template: ChatTemplate) -> list[tuple[str, str]]:
         return turns[:1] + [(stop + after[len(before) + len(learned):], text)
                             for (before, learned), (after, text) in pairwise(turns)]
     except RequestError as error:
-        # Before white space, because templates also rewrite a text with marks of their own.
+        # Before white space, because templates also rewrite a text with their own marks.
         _refuse_control_tokens(example, example.parts, template.tokenizer)
         # The usual reason why a template rewrites an answer: most of them trim it.
         _, answer = template.split_thought(example.completion)
@@ -131,7 +131,7 @@ def _joined(example: Example, read: list[list[int]], learned_tokens: list[list[i
     for turn, (learned, after) in enumerate(zip(learned_tokens[:-1], read[1:], strict=True), start=1):
         if after[:1] != template.stop_ids[:1] or len(after) == 1:
             raise _unproved(example, f"nothing is said between turn {turn} of the assistant and its next one",
-                            "turns of the assistant with somebody else's between them")
+                            "turns of the assistant with another speaker's between them")
         start = len(tokens)
         tokens = tokens + learned
         earlier.append((start, len(tokens)))
@@ -189,7 +189,7 @@ def _refuse_forged_turns(encoded: Encoded, tokenizer: Tokenizer, template: ChatT
 
 
 def _refuse_control_tokens(example: Example, texts: Iterable[str], tokenizer: Tokenizer) -> None:
-    """Raise `RequestError` with the control tokens that stand in some of an example's texts, where there are some."""
+    """Raise `RequestError` with the control tokens in some of an example's texts, where there are some."""
     own = list(texts)
     # Looked for only where something is wrong: a vocabulary can hold thousands, and nearly every row passes.
     if own and (tokens := [token for token in tokenizer.control_tokens if any(token in text for text in own)]):

@@ -1,7 +1,7 @@
-"""The plan of an epoch: which rows stand in which sequence of which batch, and how long each batch is.
+"""The plan of an epoch: the rows of each sequence of each batch, and how long each batch is.
 
 Specified in `docs/format.md`. Plans are arrays, because an epoch of a million rows has hundreds of thousands of
-batches, of which a run may take a few.
+batches, and a run may take a few of them.
 """
 
 from collections.abc import Sequence
@@ -43,12 +43,12 @@ class EpochPlan(LazySequence[Planned]):
     def with_rows(self, each: int) -> "EpochPlan":
         """The plan of single rows, where this one's rows are groups of ``each`` rows that follow one another.
 
-        A group's rows stand side by side, each in a sequence of its own.
+        A group's rows are neighbours, each in its own sequence.
         """
-        beside = np.arange(each)
+        offsets = np.arange(each)
         # An empty place stays one, of as many empty sequences.
-        members = np.where(self.members[..., None] < 0, -1, self.members[..., None] * each + beside)
-        rows = (self.rows[:, None] * each + beside).reshape(-1)
+        members = np.where(self.members[..., None] < 0, -1, self.members[..., None] * each + offsets)
+        rows = (self.rows[:, None] * each + offsets).reshape(-1)
         return EpochPlan(rows, np.arange(len(rows) + 1), members.reshape(len(members), -1), self.lengths)
 
     def __len__(self) -> int:
@@ -98,7 +98,7 @@ def bucket_of(lengths: np.ndarray, buckets: Sequence[int]) -> np.ndarray:
 def _filled(rows: np.ndarray, borders: np.ndarray, long: np.ndarray, size: int) -> EpochPlan:
     """Group sequences of one length into batches, in order; what is left over shares the last batches.
 
-    A batch stands where its bucket had collected enough. Leftovers follow, from the longest bucket to the shortest and
+    A batch comes where its bucket had collected enough. Leftovers follow, from the longest bucket to the shortest and
     those of a bucket in order, each batch as long as its first sequence, the last one filled up with empty sequences.
 
     Args:

@@ -66,7 +66,7 @@ def make_named(name: str, out: Path, *, force: bool) -> MadeFiles:
 
     Raises:
         RequestError: unknown name, or a file that exists.
-        RecordError: the generators no longer make what the name stands for.
+        RecordError: the generators no longer make what the name means.
     """
     _refuse_existing([out], force)
     _refuse_absent_folder(out)

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class LazySequence(Sequence[T]):
-    """Index, slices and iteration for whoever knows its length and makes an element by its number."""
+    """Index, slices and iteration for a sequence that knows its length and makes an element by its number."""
 
     @abstractmethod
     def _make(self, number: int) -> T:
@@ -51,7 +51,7 @@ class TraceFile(Sequence[Trace]):
         # One pass over the bytes gives all, in constant memory.
         self.sha256, self._lines, self.may_hold_samples = _looked_at(path) if path.is_file() else ("", 0, False)
         if not self._lines:
-            read_traces(path)  # says why there are none
+            read_traces(path)  # says why it is empty
 
     @cached_property
     def _traces(self) -> list[Trace]:
@@ -84,7 +84,7 @@ def _looked_at(path: Path) -> tuple[str, int, bool]:
         for chunk in chunks(stream):
             digest.update(chunk)
             lines += chunk.count(b"\n")
-            # The mark may lie across the border of two chunks.
+            # The mark may be split by the border of two chunks.
             has_mark = has_mark or mark in last + chunk
             last = chunk[-len(mark):]
     return digest.hexdigest(), lines + (last[-1:] != b"\n"), has_mark

@@ -19,10 +19,10 @@ def write_manifest(directory: Path, **made_by: Any) -> dict[str, Any]:
     """Write `manifest.json` about all files in a directory and below it, and return it.
 
     Args:
-        directory: holds `traces.jsonl` and `items.jsonl`, and whatever else was made with them.
+        directory: holds `traces.jsonl` and `items.jsonl`, and anything else that was made with them.
         made_by: generator, version, seed and counts asked for: all that is needed to make it again.
     """
-    # The manifest itself is left out: it cannot hold its own digest, and an old one may still lie there.
+    # The manifest itself is left out: it cannot hold its own digest, and an old one may still be there.
     files = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != MANIFEST)
     return write_manifest_of(directory / MANIFEST, files, directory / TRACES, directory / ITEMS, made_by)
 
@@ -51,7 +51,7 @@ def file_facts(path: Path) -> dict[str, Any]:
 
 
 def _records(path: Path) -> list[dict[str, Any]]:
-    # Of bytes `splitlines` splits at line ends alone; of a text also at characters that may stand within a JSON text.
+    # Of bytes `splitlines` splits at line ends alone; of a text also at characters that a JSON text may hold.
     return [json.loads(line) for line in path.read_bytes().splitlines()] if path.is_file() else []
 
 

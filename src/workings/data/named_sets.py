@@ -26,7 +26,7 @@ class SetRecipe:
 
     summary: str
     holds: Literal["traces", "items"]
-    """The half of the generator's output that the name stands for."""
+    """The half of the generator's output that the name means."""
     sha256: str
     """Digest of the set as a file of JSON lines."""
     kind: str = "unit_conversion"
@@ -60,10 +60,10 @@ def make_set(name: str) -> tuple[list[Trace], list[ItemRecord]]:
     # Both halves are made: which problems are traces depends on how many items are held out.
     traces, items = make_kind(recipe.kind, recipe.traces, recipe.items, recipe.seed)
     made: tuple[list[Trace], list[ItemRecord]] = (traces, []) if recipe.holds == "traces" else ([], items)
-    # A name stands for one set of bytes: results on it stay comparable over versions.
+    # A name means one set of bytes: results on it stay comparable over versions.
     digest = bytes_digest(traces_bytes(made[0]) or items_bytes(made[1]))
     if digest != recipe.sha256:
-        raise RecordError(f"data set {name}: made {digest}, and its name stands for {recipe.sha256}: this version of "
+        raise RecordError(f"data set {name}: made {digest}, and its name means {recipe.sha256}: this version of "
                           "the generators makes other data")
     return made
 

@@ -21,7 +21,7 @@ class OpenedTraces:
     traces: Sequence[Trace]
     """The traces; those of a file are read at the first access (see `workings.data.lazy_sequence`)."""
     sha256: str
-    """Digest of the file, or of the file that a shipped name stands for."""
+    """Digest of the file, or of the file that a shipped name means."""
 
 
 def open_traces(name: str, base: Path = Path(), more: str = "") -> OpenedTraces:
@@ -47,7 +47,7 @@ def open_traces(name: str, base: Path = Path(), more: str = "") -> OpenedTraces:
 
 
 def open_items_file(name: str, into: Path) -> Path:
-    """The file of items that a name stands for: itself when it is a file, else the shipped set written to ``into``.
+    """The file of items that a name means: itself when it is a file, else the shipped set written to ``into``.
 
     Raises `RequestError` when there is neither.
     """

@@ -64,7 +64,7 @@ def first_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
         # Left whenever there is room, so the leaf that is reached is the first one that fits.
         while node < size:
             node = 2 * node if room[2 * node] >= length else 2 * node + 1
-        # A leaf that nobody used has all its room, so no leaf beyond the next new one is ever reached.
+        # An unused leaf has all its room, so no leaf beyond the next new one is ever reached.
         if node - size == len(packed):
             packed.append([])
         # Leaf `size + i` is sequence i.
@@ -87,7 +87,7 @@ def best_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
     Returns:
         Sequences of ascending row numbers, ascending by their first.
 
-    As Best Fit Decreasing (D. S. Johnson, "Near-optimal bin packing algorithms", 1973) does. Sequences lie in a heap
+    As Best Fit Decreasing (D. S. Johnson, "Near-optimal bin packing algorithms", 1973) does. Sequences are in a heap
     for every room that they can have left, and a number's bits say which heaps hold any.
     """
     _refuse_unfit(lengths, capacity)

@@ -112,7 +112,7 @@ def build_pair_rows(pairs: Sequence[PreferencePair], tokenizer: Tokenizer, templ
     if data_config.over_length == "error":
         refuse_long(too_long, "pair", len(pairs), "both completions inside the window")
     if not rows:
-        raise RequestError(f"{len(pairs)} pairs, none of which gives rows", "at least one pair",
+        raise RequestError(f"{len(pairs)} pairs, and no pair gives rows", "at least one pair",
                            "a larger data.max_length" if dropped else "a file with pairs")
     return PairRows(RowSet(tuple(rows), tuple(dropped), tokenizer.pad_id, limit))
 
@@ -142,7 +142,7 @@ def _parts(text: str, template: ChatTemplate) -> tuple[str, ...]:
     thought, answer = template.split_thought(text)
     if thought:
         return thought.removeprefix(THOUGHT).removesuffix(THOUGHT_END), answer
-    # Where the prompt opens the `<think>` block itself, that mark is none of the learned text.
+    # Where the prompt opens the `<think>` block itself, that mark is not learned.
     return (text.removeprefix(THINK),)
 
 

@@ -1,7 +1,7 @@
-"""Preference pairs: two completions of one prompt, of which one is the better. One JSON object a line, UTF-8.
+"""Preference pairs: a better and a worse completion of one prompt. One JSON object a line, UTF-8.
 
 Files of other shapes become pairs through `workings.data.importing`; everything else sees pairs only. The two
-completions are texts as a model writes them, in whatever form they have: a pair says which is better, not how it
+completions are texts as a model writes them, in any form: a pair says which is better, not how it
 reasons.
 """
 
@@ -29,7 +29,7 @@ class PreferencePair(Labelled):
     """The worse one."""
 
     def to_json(self) -> dict[str, Any]:
-        """The pair as one flat JSON object; metadata stands beside the known keys, empty labels are left out."""
+        """The pair as one flat JSON object; metadata is next to the known keys, empty labels are left out."""
         return self.with_labels({name: getattr(self, name) for name in _OWN})
 
 

@@ -86,7 +86,7 @@ class RowSummary:
         return self.dropped / (self.rows + self.dropped)
 
     def text(self) -> str:
-        """A few lines for people, with a histogram of lengths."""
+        """A few lines for the terminal, with a histogram of lengths."""
         most = max(count for *_, count in self.histogram)
         bars = [f"  {low:>6}-{high:<6} {'█' * round(_BAR * count / most):<{_BAR}} {count}"
                 for low, high, count in self.histogram]
@@ -135,7 +135,7 @@ def pieces(row: Row, tokenizer: Tokenizer) -> list[Piece]:
         # SentencePiece spells a space before a word as U+2581.
         if spelling.startswith("▁") and not text.startswith(" "):
             text = f" {text}"  # some decoders take the space at the beginning of a text away
-        # U+FFFD stands for bytes that are not a whole character by themselves.
+        # U+FFFD replaces bytes that are not a whole character by themselves.
         elif not text or "\ufffd" in text:
             text = spelling
         for hidden, visible in _VISIBLE.items():
@@ -145,7 +145,7 @@ def pieces(row: Row, tokenizer: Tokenizer) -> list[Piece]:
 
 
 def marked(row_pieces: Sequence[Piece]) -> str:
-    """A row as plain text: what is learned stands between `«` and `»`."""
+    """A row as plain text: what is learned is between `«` and `»`."""
     parts, inside = [], False
     for piece in row_pieces:
         if piece.learned != inside:

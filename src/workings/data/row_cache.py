@@ -156,7 +156,7 @@ def _read(path: Path) -> KeptRowSet | None:
 
 def _write(place: Path, row_set: RowSet) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
-    # On the same file system, so that the move into place is one rename and nobody sees half a folder.
+    # On the same file system, so that the move into place is one rename and half a folder is never seen.
     with tempfile.TemporaryDirectory(dir=place.parent) as name:
         partial = Path(name) / "rows"
         partial.mkdir()

@@ -38,7 +38,7 @@ class Labelled:
     licence: str = ""
     """Licence of the source, as an SPDX id where there is one."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Whatever else the source said; kept, never interpreted."""
+    """Everything else that the source said; kept, never interpreted."""
 
     def __post_init__(self) -> None:
         # Turns that say nothing but a role and a text may be given as pairs.
@@ -124,7 +124,7 @@ def iterate_lines(path: Path, from_json: FromJson[Line], *, expected: str, form:
                 # UTF-8 cannot hold half a surrogate pair, so lines without an escape are spared the check.
                 record = from_json(with_id(canonical.loads(line), number), escapes=b"\\u" in line)
                 if record.id in seen:
-                    raise ValueError(f"id {record.id!r} stands in an earlier line already")
+                    raise ValueError(f"id {record.id!r} is in an earlier line already")
             except (ValueError, RecordError) as error:
                 # An invalid first line shows that the file holds something else.
                 raise RequestError(f"{path}:{number}: {error}", expected, import_command(path, out) if number == 1 else
@@ -150,7 +150,7 @@ NUMBERED = "line-"
 
 
 def path_beside(path: Path, ending: str) -> Path:
-    """A file beside a file of lines, which has its name: `traces.jsonl` and `items.jsonl` give `traces.items.jsonl`."""
+    """A file next to a file of lines, named after it: `traces.jsonl` and `items.jsonl` give `traces.items.jsonl`."""
     return path.with_name(f"{path.name.removesuffix('.jsonl')}.{ending}")
 
 
@@ -201,11 +201,11 @@ def history_of(turns: object, name: str = "history") -> tuple[Turn, ...]:
 
 
 TURN_KEYS = ("tool_calls", "name", "tool_call_id")
-"""What a turn may say beside its role and text."""
+"""What a turn may say in addition to its role and text."""
 
 
 def calls_text(more: Mapping[str, Any]) -> str:
-    """What a turn says beside its role and text, as JSON; calls in the form that chat templates take.
+    """What a turn says in addition to its role and text, as JSON; calls in the form that chat templates take.
 
     Raises:
         ValueError: a call without a name, or whose arguments are no JSON object.
@@ -219,7 +219,7 @@ def _call(call: object) -> dict[str, Any]:
     if not isinstance(call, dict) or not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise ValueError("a call of a tool must have a name: {function: {name, arguments}}")
     arguments = function.get("arguments", {})
-    # Servers write them as a text of JSON, of which templates would make a text in quotes.
+    # Servers write them as a text of JSON, which templates would put in quotes.
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments or "{}")

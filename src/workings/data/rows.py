@@ -1,6 +1,6 @@
 """Rows: completions as tokens with a loss mask, each proved to teach what it should (`workings.data.encode`).
 
-Reasoning *and* answer lie inside the window, or there is no row: one that is too long is an error that names it, or
+Reasoning *and* answer are inside the window, or there is no row: one that is too long is an error that names it, or
 dropped and listed where the recipe says `over_length: drop`.
 """
 
@@ -42,7 +42,7 @@ class Row:
     @property
     def learned_turns(self) -> list[tuple[int, int]]:
         """Positions of the assistant's learned turns, each with its stop token: (start, end) in ``tokens``."""
-        # Between two of them stands what somebody else said, so each is one run of ones in the mask.
+        # Another speaker comes between two of them, so each is one run of ones in the mask.
         # With a zero on both sides every run of ones has two borders, also at the ends of the row.
         borders = np.flatnonzero(np.diff(self.loss_mask.astype(np.int8), prepend=0, append=0)).tolist()
         return list(zip(borders[::2], borders[1::2], strict=True))
@@ -111,7 +111,7 @@ class RowSet:
     def shared_prefix(self) -> int:
         """Positions that begin every row alike and predict nothing that is learned.
 
-        A chat template's first tokens, or an instruction that stands before every question.
+        A chat template's first tokens, or an instruction before every question.
         """
         if not self.rows:
             return 0
@@ -232,7 +232,7 @@ def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemp
         refuse_long(dropped, "trace", len(traces), "reasoning and answer inside the window")
     refuse_repeated_ids([row.id for row in rows], "trace")
     if not rows:
-        raise RequestError(f"{len(dropped)} traces, none of which gives a row", "at least one row",
+        raise RequestError(f"{len(dropped)} traces, and no trace gives a row", "at least one row",
                            "a larger data.max_length" if dropped else "a file with traces")
     return RowSet(tuple(rows), tuple(dropped), tokenizer.pad_id, limit)
 
@@ -306,12 +306,12 @@ _REASONING_MARKS = re.compile(r"</?(?:think|reasoning)>")
 def _refuse_another_form(trace: Trace, reasoning: str) -> None:
     """Raise `RequestError` where an earlier turn is not of the form that the last one is rendered in.
 
-    Earlier turns are learned as they stand in the file: a model that is taught both forms writes either.
+    Earlier turns are learned as written in the file: a model that is taught both forms writes either.
     """
     # The last turn is not among them: the template itself writes it.
     earlier_answers = [turn for turn in (*trace.history, *trace.tool_turns) if turn.role == "assistant"]
     for number, turn in enumerate(earlier_answers, start=1):
-        # A call of a tool has a form of its own, and what is marked is only read.
+        # A call of a tool has another form, and what is marked is only read.
         if turn.has_calls or not turn.learned:
             continue
         text = turn.text
@@ -336,7 +336,7 @@ def refuse_other_template(template: ChatTemplate, config: DataConfig) -> None:
 
 
 def refuse_repeated_ids(ids: Iterable[str], what: str) -> None:
-    """Raise `RequestError` where an id of traces, or of whatever they are, comes twice."""
+    """Raise `RequestError` where an id comes twice."""
     seen: set[str] = set()
     for row_id in ids:
         if row_id in seen:

@@ -49,7 +49,7 @@ class Trace(Labelled):
     """Calls of tools with which the last turn ends, as JSON (an object with `tool_calls`)."""
 
     def to_json(self) -> dict[str, Any]:
-        """The trace as one flat JSON object; metadata stands beside the known keys, empty labels are left out."""
+        """The trace as one flat JSON object; metadata is next to the known keys, empty labels are left out."""
         return self.with_labels({"id": self.id, "prompt": self.prompt, "steps": list(self.steps),
                                  "answer": self.answer, **(json.loads(self.calls) if self.calls else {})})
 
@@ -114,7 +114,7 @@ def completion_text(trace: Trace, reasoning: str) -> str:
         reasoning: one of `STYLES`.
 
     Raises:
-        RequestError: when the style shows steps and the trace has none: such a row would teach that there are none.
+        RequestError: when the style shows steps and the trace has none: such a row would teach to leave them out.
     """
     if reasoning == "answer_only":
         return trace.answer
@@ -135,7 +135,7 @@ def completion_form(reasoning: str) -> str:
 
 
 def split_completion(text: str, reasoning: str) -> tuple[tuple[str, ...], str] | None:
-    """Steps and answer of which `completion_text` makes exactly this text; None where there are none.
+    """Steps and answer from which `completion_text` makes exactly this text; None if that is impossible.
 
     Args:
         text: what a model wrote, without its stop token.

@@ -179,7 +179,7 @@ def _pairs(loaded: LoadedRecipe, name: str, digests: dict[str, str]) -> list[Pre
                            f"{loaded.recipe.algorithm.name}", "a file of pairs: id, prompt, chosen, rejected",
                            f"workings data import --format preferences {path} --out pairs.jsonl")
     pairs = read_pairs(path)
-    # After reading: a file that cannot be read has an error of its own.
+    # After reading: a file that cannot be read has its own error.
     digests["traces"] = file_digest(path)
     return pairs
 

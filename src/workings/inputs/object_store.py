@@ -92,7 +92,7 @@ def about(store: Any, url: str) -> Mapping[str, Any]:
 
 
 def listing(store: Any, url: str) -> Listing:
-    """Lists the objects below an address. Raises `RequestError` if there are none, or a name leads elsewhere."""
+    """Lists the objects below an address. Raises `RequestError` without any, or if a name leads elsewhere."""
     root = root_of(store, url)
     try:
         entries = store.find(root, detail=True)
@@ -116,7 +116,7 @@ def copy(store: Any, url: str, listing: Listing, folder: Path) -> None:
         if path.is_file():
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Beside its path and renamed, so that an incomplete copy is never taken for a complete one.
+        # Next to its path and renamed, so that an incomplete copy never looks complete.
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".copying-") as half:
             try:
                 # To a file and never into memory: weights are gigabytes.
@@ -127,7 +127,7 @@ def copy(store: Any, url: str, listing: Listing, folder: Path) -> None:
             if "size" in attributes and size != attributes["size"]:
                 raise RequestError(f"{url}/{name}: {size} bytes received of {attributes['size']}",
                                    "an object that does not change while it is copied", "the same command again")
-            # In one file system, because the temporary folder lies beside the path: the rename is atomic.
+            # In one file system, because the temporary folder is next to the path: the rename is atomic.
             Path(half, "copy").replace(path)
 
 

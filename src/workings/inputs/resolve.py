@@ -46,7 +46,7 @@ class Weights:
     id: str
     """Name in the recipe: a Hub id, a directory, a folder of an object store, a published shape, or `scratch`."""
     revision: str
-    """Resolved commit on the Hub, or why there is none."""
+    """Resolved commit on the Hub, or why there is no commit."""
 
     @property
     def folder(self) -> Path:
@@ -111,7 +111,7 @@ def resolve(loaded: LoadedRecipe, data: RunData | None = None, *, tensors: bool 
         RequestError: an input is missing, or inputs contradict each other.
     """
     data = data or find_data(loaded)
-    # In this order: a tokenizer may lie beside the weights, and the shape of a new model needs its vocabulary.
+    # In this order: a tokenizer may be next to the weights, and the shape of a new model needs its vocabulary.
     weights = find_weights(loaded, tensors=tensors)
     tokenizer = find_tokenizer(loaded, weights, data.traces or data.pairs)
     return ResolvedRun(
@@ -175,7 +175,7 @@ def is_verified(loaded: LoadedRecipe) -> bool:
 
 
 def fetch_tensors(weights: Weights) -> None:
-    """Download the tensors beside files that were found without them, of the same commit; the run is known to fit.
+    """Download the tensors next to files that were found without them, of the same commit; the run is known to fit.
 
     Raises:
         RequestError: the Hub or the store cannot be reached, or the store holds others by now.
@@ -183,7 +183,7 @@ def fetch_tensors(weights: Weights) -> None:
     # Local weights are whole already, and random ones have no files.
     if weights.directory is None or is_local(weights.revision):
         return
-    # Each commit has a folder of its own, so a branch that has moved since shows in the path.
+    # Each commit has its own folder, so a branch that has moved since shows in the path.
     if locate_weights(weights.id, weights.revision, []).directory != weights.directory:
         raise RequestError(f"{weights.id}, which was changed meanwhile", "weights that stay as they are",
                            "the same command again")
@@ -212,20 +212,20 @@ def find_tokenizer(loaded: LoadedRecipe, weights: Weights, data: Iterable[Trace 
             else (entry.prompt, completion_text(entry, reasoning)))), TRAINED_VOCABULARY)
     if name == "model":
         if weights.directory is None:
-            raise RequestError("tokenizer: model", "a model with a tokenizer of its own; this one is made from scratch",
+            raise RequestError("tokenizer: model", "a model with its own tokenizer; this one is made from scratch",
                                "set `tokenizer: train`, or a directory with tokenizer.json")
         return Tokenizer.load(weights.directory)
     return Tokenizer.load(_local_tokenizer(loaded, name) or locate_weights(name, "main", [], tensors=False).folder)
 
 
 def _local_tokenizer(loaded: LoadedRecipe, name: str) -> Path | None:
-    """A folder or file of this machine with a tokenizer; None for a Hub id, of which small files are downloaded."""
+    """A folder or file of this machine with a tokenizer; None for a Hub id, whose small files are downloaded."""
     local = loaded.path(name)
     return local_folder(name, [loaded.base]) or (local if local.exists() else None)
 
 
 def find_stop_tokens(loaded: LoadedRecipe, weights: Weights, template: ChatTemplate) -> StopTokens:
-    """A recipe's stop tokens, compared with those that the files beside its tokenizer name."""
+    """A recipe's stop tokens, compared with those that the files next to its tokenizer name."""
     return StopTokens.of(template, weights.directory if loaded.recipe.tokenizer == "model" else None)
 
 

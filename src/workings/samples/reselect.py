@@ -49,7 +49,7 @@ def reselect(unit: Path, out: Path, selection: Selection, pairs: PairRule | None
                 if file_digest(partial / name) != digest:
                     raise RecordError(f"{source.path / name} is not the file that was sealed")
         write_files(partial, selection, pairs)
-        # The same model has drawn these samples, whatever rules choose among them.
+        # The same model has drawn these samples, with any rules.
         origin = parse_seal(read_plain(source.path / SEAL))["made_from"]
         seal_unit(partial, SAMPLED, "complete", origin if isinstance(origin, str) else None)
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -50,12 +50,12 @@ def ends_elsewhere(steps: Sequence[str], answer: Fraction) -> bool:
 
 
 def _shown(text: str) -> str:
-    """LaTeX as plain text, without boxes: what stands in one is the answer itself, unless a calculation gives it."""
+    """LaTeX as plain text, without boxes: the content of one is the answer itself, unless a calculation gives it."""
     return plain(_BOX.sub(lambda box: f"{box[1]} {box[2]}" if box[1] else " ", text)) if "\\" in text else text
 
 
 def _numbers(text: str) -> Iterator[tuple[Fraction, bool]]:
-    """Numbers of a text in digits and words, and whether each is a whole number, which nobody rounds."""
+    """Numbers of a text in digits and words, and whether each is a whole number, which is never rounded."""
     for match in _NUMBER.finditer(text):
         number = parse_number(match.group()) if len(match.group()) <= 60 else None
         if number is not None:

@@ -12,7 +12,7 @@ KINDS: dict[str, tuple[bool, str]] = {
     "normalized_duplicate": (True, "the question of an earlier trace but for case, white space and punctuation"),
     "conflict": (True, "another answer to the same question"),
     "empty_step": (True, "a step without text"),
-    "repeated_step": (True, "a step that stands twice in a row"),
+    "repeated_step": (True, "the same step twice in a row"),
     "wrong_equation": (True, "an equation that does not hold"),
     "answer_not_reached": (True, "a number as answer that no step mentions, and steps that end in another result"),
     "repeated_pair": (True, "question and both completions of an earlier pair"),

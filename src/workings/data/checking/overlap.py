@@ -39,7 +39,7 @@ SIMILARITY = 0.8
 SIMILARITY_WITH_NUMBERS = ((3, 0.4), (1, 0.6))
 """The limit for texts with at least this many numbers, all of them equal."""
 SIMILARITY_WITHIN = 0.5
-"""The limit for texts without numbers of which one has all words of the other, and no further denial."""
+"""The limit for two texts without numbers if one has all words of the other, and no further denial."""
 _DENIALS = frozenset(("not", "no", "never", "without", "t"))
 _AMOUNTS = frozenset((
     "twice", "double", "doubled", "triple", "half", "halves", "third", "quarter", "percent", "dozen", "squared",
@@ -51,7 +51,7 @@ WORDS_FOR_ONE_MORE = 10
 SMALL_GROUP = 50
 """Texts with equal numbers that are all compared with each other."""
 NGRAM = 13
-"""Words of a passage that is taken for copied (Brown et al., 2020, use 13)."""
+"""Words of a passage that counts as copied (Brown et al., 2020, use 13)."""
 PASSAGE_WORDS = 3
 """Words of a passage, by which two texts are compared."""
 SHORTEST_QUESTION = 4
@@ -145,7 +145,7 @@ def _asks_the_same(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def _says_little_more(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether one text is the other behind an introduction, with few words more within, none of which is an amount.
+    """Whether one text is the other behind an introduction, with few words more within, and no amount among them.
 
     Both begin and end alike behind the introduction: what follows a question asks for something else.
     """
@@ -187,14 +187,14 @@ class Question:
 
 
 def read_questions(path: Path) -> list[Question]:
-    """The questions of a file of items (`prompt` or `question`), whatever else its records hold.
+    """The questions of a file of items (`prompt` or `question`), with any other keys.
 
     Raises:
         RequestError: naming file and line of a record without a question.
     """
     questions = []
     for record in open_file(path).records(lambda _: None):
-        # One bad record stops the check: questions that were not read would be leaks that nobody finds.
+        # One bad record stops the check: questions that were not read would be leaks that are never found.
         value = record.value if not isinstance(record, Unreadable) else None
         prompt = (value.get("prompt") or value.get("question")) if isinstance(value, dict) else None
         if not isinstance(value, dict) or not isinstance(prompt, str):
@@ -207,7 +207,7 @@ def read_questions(path: Path) -> list[Question]:
 def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Question]) -> Iterator[DataFinding]:
     """Leaks of questions into texts, at most one an entry: the question itself, its words, or a part of it anywhere.
 
-    A part is a long passage of a question, or the whole of a short one that stands within other words.
+    A part is a long passage of a question, or the whole of a short one within other words.
     """
     exact = {question.prompt: question.id for question in questions}
     spelled = [(question, words(question.prompt)) for question in questions]
@@ -250,7 +250,7 @@ class _Within:
                 self._sentences[text] = question.id
 
     def first_contained(self, texts: Iterable[str]) -> str:
-        """Id of the first question that stands in one of the texts; empty where none does."""
+        """Id of the first question that one of the texts holds; empty without one."""
         if not (self._by_beginning or self._sentences):
             return ""
         return next((name for text in texts if (name := self._in(text))), "")
@@ -260,7 +260,7 @@ class _Within:
         for at in range(len(spelled) - SHORTEST_QUESTION + 1):
             for question, name in self._by_beginning.get(tuple(spelled[at:at + SHORTEST_QUESTION]), ()):
                 end = at + len(question)
-                # "What is 47+25?" stands in "What is 47+25+3?" by its words, and is not asked there.
+                # The words of "What is 47+25?" are in "What is 47+25+3?", and is not asked there.
                 if tuple(spelled[at:end]) == question and end in ends:
                     return name
         sentences = (tuple(spelled[start:end]) for start, end in pairwise(sorted({0, *ends})) if self._sentences)
@@ -268,12 +268,12 @@ class _Within:
 
 
 def _holds_name(question: str) -> bool:
-    """Whether a word behind the first begins with a capital; one letter is none (`I`, `X`)."""
+    """Whether a word behind the first begins with a capital; one letter is no name (`I`, `X`)."""
     return any(word[0].isupper() for word in re.findall(r"[^\W\d_]{2,}", question)[1:])
 
 
 def _with_ends(text: str) -> tuple[list[str], set[int]]:
-    """The words of a text, and how many of them stand before each end of a sentence, line or quotation."""
+    """The words of a text, and how many of them come before each end of a sentence, line or quotation."""
     spelled: list[str] = []
     ends = set()
     for part in _END.split(text):

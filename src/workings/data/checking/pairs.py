@@ -69,7 +69,7 @@ def _alone(pair: PreferencePair) -> Iterator[tuple[str, str]]:
     # A question of choice holds both completions, and gives none away.
     if _within(pair.chosen, pair.prompt) and not _within(pair.rejected, pair.prompt):
         yield "answer_in_prompt", excerpt(pair.chosen)
-    # Tags of reasoning belong to completions that reason; marks of turns belong to nobody's text.
+    # Tags of reasoning belong to completions that reason; marks of turns belong to no text.
     if forged := [mark for text in (pair.prompt, pair.chosen, pair.rejected) for mark in TURN_MARKS.findall(text)]:
         yield "control_text", shown(forged)
     yield from missing_labels(pair)
@@ -80,7 +80,7 @@ def _spaceless(text: str) -> str:
 
 
 def _within(part: str, text: str) -> bool:
-    """Whether the words of a text stand in another one, side by side."""
+    """Whether another text holds the words of a text, side by side."""
     joined = " ".join(words(part))
     return bool(joined) and f" {joined} " in f" {' '.join(words(text))} "
 
@@ -97,7 +97,8 @@ def _repeated(pairs: Numbers, question_keys: Keys) -> Iterator[DataFinding]:
 def _contradicting(pairs: Numbers, question_keys: Keys) -> Iterator[DataFinding]:
     """Pairs of one question that go round: A before B and B before A, or with more completions between them.
 
-    A completion that is chosen in one pair and rejected in another one is none by itself: so a ranking looks.
+    A completion that is chosen in one pair and rejected in another one is no contradiction by itself: a ranking has
+    such completions.
     """
     import numpy as np
     from scipy.sparse import coo_array
@@ -131,7 +132,7 @@ def _length_bias(pairs: Numbers) -> Iterator[str]:
     if not differing:
         return
     longer = sum(len(pair.chosen) > len(pair.rejected) for pair in differing)
-    # Reported only where the whole interval lies outside of what says nothing: few pairs are no finding.
+    # Reported only where the whole interval is outside of what says nothing: few pairs are no finding.
     ends = binomtest(longer, len(differing)).proportion_ci(_CONFIDENCE, method="wilson")
     if ends.high < NEUTRAL_LENGTH_SHARES[0] or ends.low > NEUTRAL_LENGTH_SHARES[1]:
         yield (f"the chosen completion has more characters in {longer} of {len(differing)} pairs whose lengths differ: "

@@ -77,7 +77,7 @@ def read_tolerantly(path: Path, from_json: Callable[[object], E]) -> Numbered[E]
 
 
 def learned_texts(entry: Entry) -> tuple[str, ...]:
-    """The texts of an entry that a model learns from, beside the question."""
+    """The texts of an entry that a model learns from, except the question."""
     return (entry.chosen, entry.rejected) if isinstance(entry, PreferencePair) else (*entry.steps, entry.answer)
 
 
@@ -113,7 +113,7 @@ def report_of(read: Numbered[E], findings: Sequence[DataFinding]) -> CheckReport
 def write_clean(read: Numbered[E], report: CheckReport, path: Path) -> tuple[Path, Path]:
     """Write the entries about which nothing that matters was found, and a list of what went, with reasons.
 
-    Returns the two paths: `NAME.clean.jsonl` and `NAME.left_out.jsonl` beside the file.
+    Returns the two paths: `NAME.clean.jsonl` and `NAME.left_out.jsonl` next to the file.
     """
     gone = report.left_out
     clean, left_out = path_beside(path, "clean.jsonl"), path_beside(path, "left_out.jsonl")

@@ -75,7 +75,7 @@ def _alone(trace: Trace) -> Iterator[tuple[str, str]]:
     if doubtful := [equation for text in written for equation in doubtful_equations(text)]:
         yield "doubtful_equation", shown(list(dict.fromkeys(doubtful)))
     if wrong := [equation for text in written for equation in wrong_equations(text)]:
-        # Each once: an equation often stands in a step and again in the annotation taken out of it.
+        # Each once: an equation is often in a step and again in the annotation taken out of it.
         yield "wrong_equation", shown(list(dict.fromkeys(wrong)))
     texts = (trace.prompt, *trace.steps, trace.answer)
     if forged := [match.group() for text in texts for match in _CONTROL.finditer(text)]:
@@ -144,7 +144,7 @@ def _is_open(answers: Sequence[str], question: str) -> bool:
 
 
 def _about_group(members: Sequence[tuple[int, Trace]]) -> list[DataFinding]:
-    # Which of several answers is right nobody can tell here: all of them are named.
+    # The right one of several answers is unknown here, so all are named.
     if _contradict([final_answer(trace.answer) for _, trace in members], members[0][1].prompt):
         answers = shown([f"{trace.id} says {trace.answer}" for _, trace in members])
         return [DataFinding(kind="conflict", record=position, id=trace.id, text=f"{excerpt(trace.prompt)}: {answers}")

@@ -38,7 +38,7 @@ class Equation:
     end: int
     """Behind its last character."""
     written: str
-    """The equation as it stands there."""
+    """The equation as written."""
     verdict: Verdict
     expected: str = ""
     """For a wrong one: the value of the side that calculates."""
@@ -57,8 +57,8 @@ def find_equations(text: str) -> list[Equation]:
     # Most lines of most texts hold none, and looking for it is cheap.
     if not re.search(r"[=≈]|\\approx|\\simeq|\d\W*\b(?:is|equals|makes|gives)\b", text):
         return []
-    # Calculator annotations (`48/2 = <<48/2=24>>24`) are texts of their own; what stands around them goes on.
-    # Blanks of the same length stand for them, so that places in the rest stay what they are.
+    # Calculator annotations (`48/2 = <<48/2=24>>24`) are separate texts; the text around them goes on.
+    # Blanks of the same length replace them, so that places in the rest stay what they are.
     # So does a semicolon for the full stop of `= 7.The answer`, without which it would be part of a number.
     shown = _GLUED.sub(";", _ANNOTATION.sub(lambda match: " " * len(match.group()), text))
     outer = list(_equations_in(shown, text))
@@ -84,7 +84,7 @@ def doubtful_equations(text: str) -> list[str]:
 
 
 def _around(outer: Sequence[Equation], one: Equation) -> Iterator[Equation]:
-    """The equations in whose midst another one may stand."""
+    """The equations that may surround another one."""
     at = bisect_right(outer, one.start, key=lambda equation: equation.start)
     yield from outer[max(at - 2, 0):at]
 
@@ -164,7 +164,7 @@ def _is_more_than_fraction(tokens: Sequence[Token]) -> bool:
 
 
 def _number(tokens: Sequence[Token]) -> Token | None:
-    """The number that a side is, whatever sign, percent sign or unit it has."""
+    """The number that a side is, with any sign, percent sign or unit."""
     numbers = [token for token in tokens if token.kind == "number"]
     return numbers[0] if len(numbers) == 1 and not _has_operation(tokens) else None
 
@@ -240,7 +240,7 @@ def _is_range(pair: Pair, right_calculates: bool) -> bool:
 
 
 def _may_be_rounded(left_values: Sequence[Fraction], right_values: Sequence[Fraction], pair: Pair, text: str) -> bool:
-    """Whether a quotient may stand there without its fraction, because a word around it says so."""
+    """Whether a quotient may be written without its fraction, because a word around it says so."""
     single = _number(pair.right.tokens)
     if single is None or not any(token.text in "/:" or token.kind == "frac" for token in pair.left.tokens):
         return False

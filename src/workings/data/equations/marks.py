@@ -1,4 +1,4 @@
-"""Words among the tokens of a text, taken for what they do: operations, units, asides, or the end of an expression."""
+"""Words among the tokens of a text, read by what they do: operations, units, asides, or the end of an expression."""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _MATH_ENDS = re.compile(r"\$\s+\\?\$|\\[)\]]")
 def mark(tokens: Sequence[Token], text: str) -> list[Token]:
     """The tokens with words behind numbers replaced by `op`, `power`, `scale`, `cents`, `says` and `unit`.
 
-    Asides (`(ones)`) and breaks within a chain are left out; a `gap` stands between two numbers side by side.
+    Asides (`(ones)`) and breaks within a chain are left out; a `gap` is put between two numbers side by side.
     """
     marked: list[Token] = []
     at = 0
@@ -80,7 +80,7 @@ def _word(tokens: Sequence[Token], at: int, expression: list[Token], text: str) 
 
 
 def _operation(tokens: Sequence[Token], at: int, expression: list[Token]) -> int:
-    """Appends the operation or the equals sign that words stand for; the index behind them, or 0 for other words."""
+    """Appends the operation or the equals sign that words mean; the index behind them, or 0 for other words."""
     token, before = tokens[at], expression[-1]
     following = [one.text for one in tokens[at:at + 3]]
     if following == ["is", "equal", "to"]:

@@ -79,7 +79,7 @@ def _left(side: Sequence[Token], before: Token | None, text: str) -> Side:
 
     Args:
         side: its tokens.
-        before: what stands before it: an equals sign, or the token at which the expression had to begin.
+        before: what comes before it: an equals sign, or the token at which the expression had to begin.
         text: all of it.
     """
     opened = _last_unmatched(side, "open", "close")
@@ -126,9 +126,9 @@ def _last_unmatched(side: Sequence[Token], kind: str, partner: str) -> int:
 
 
 def _is_aside(opening: Token, preceding: Token | None) -> bool:
-    """Whether an unmatched bracket opens a text of its own.
+    """Whether an unmatched bracket opens a separate text.
 
-    `She has 12 (5 + 7 = 12) apples` says something beside; `2(5 + 7 = …` and `f(5 + 7 = …` are parts of more.
+    `She has 12 (5 + 7 = 12) apples` is an aside; `2(5 + 7 = …` and `f(5 + 7 = …` are parts of more.
     """
     if preceding is None or opening.end - opening.start > 1:
         return True
@@ -142,7 +142,7 @@ def _right(side: Sequence[Token], after: Token | None, text: str, *, strict: boo
 
     Args:
         side: its tokens.
-        after: what stands behind it: an equals sign, or the token at which the expression had to end.
+        after: what comes behind it: an equals sign, or the token at which the expression had to end.
         text: all of it.
         strict: no word may follow.
     """
@@ -153,7 +153,7 @@ def _right(side: Sequence[Token], after: Token | None, text: str, *, strict: boo
     first, last = tokens[0], tokens[-1]
     unread = Side(start=first.start, end=last.end)
     opens_bracket = end < len(side) and side[end].kind == "open"
-    # `= 12 (so 5 more)` says something beside, if there is a space; behind closing brackets nothing may go on.
+    # `= 12 (so 5 more)` has an aside, if there is a space; behind closing brackets nothing may go on.
     if not ends_operand(last) or (last.end == side[end].start if opens_bracket else behind < len(side)):
         return unread
     cut_off = not opens_bracket and after is not None and after.kind == "ellipsis" and "." in last.text
@@ -233,7 +233,7 @@ def _clean_after(after: Token | None, end: int, text: str, *, strict: bool) -> b
         return False
     if after is None or after.kind in ("break", "bullet") or after.kind in _SEPARATORS:
         return True
-    # Without a space only a unit may follow: `12kg` is a number with one, `12th` is none.
+    # Without a space only a unit may follow: `12kg` is a number with one, `12th` is not.
     stuck = after.start == end
     if after.kind == "word":
         first = after.text.split()[0]

@@ -1,7 +1,7 @@
 r"""Tokens of a text that may hold equations, plain or in LaTeX, each with its place in the text.
 
 White space, currency signs, mathematical delimiters and Markdown's emphasis say nothing about a value and give no
-token. Whatever is not known here is a token of kind `other`, at which every expression ends.
+token. Anything unknown is a token of kind `other`, at which every expression ends.
 """
 
 import re
@@ -23,7 +23,7 @@ class Token:
 
 _SAME = {"×": "*", "·": "*", "⋅": "*", "∙": "*", "∗": "*", "✕": "*", "x": "*", "X": "*", "÷": ":", "−": "-", "–": "-",
          "⁄": "/", "**": "^", r"\cdot": "*", r"\times": "*", r"\ast": "*", r"\div": ":", r"\%": "%"}
-"""`:` stands for a division sign, which binds two fractions less tightly than the strokes within them."""
+"""`:` means a division sign, which binds two fractions less tightly than the strokes within them."""
 _SUPERSCRIPT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 _GROUP = r"(?:,|\{,\}|,\\!|\\,)"
 _RELATIONS = ("ne|neq|le|leq|leqslant|ge|geq|geqslant|lt|gt|equiv|sim|cong|to|rightarrow|Rightarrow|implies|iff|"

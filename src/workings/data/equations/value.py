@@ -60,7 +60,7 @@ def values(tokens: Sequence[Token]) -> tuple[Fraction, ...]:
     kinds = {token.kind for token in tokens}
     texts = [token.text for token in tokens]
     numbers: list[Fraction] = []
-    # A second reading is tried only where its notation stands there.
+    # A second reading is tried only where its notation is used.
     # Of 72 readings at most; nearly every side has one.
     divisions = sum(text in ("/", ":") for text in texts) + ("open" in kinds and "/" in texts)
     for choice in product(

@@ -1,4 +1,4 @@
-"""Words beside and between numbers, and their effect on them. All in lower case.
+"""Words around and between numbers, and their effect on them. All in lower case.
 
 A check that cries wolf is switched off: a word that may change a value ends the equation, which is then not judged.
 """
@@ -16,7 +16,7 @@ OPERATIONS = {"times": "*", "plus": "+", "minus": "-", "of": "of"}
 TWO_WORD_OPERATIONS = {"divided by": "/", "multiplied by": "*"}
 POWERS = {"squared": "2", "cubed": "3"}
 SAYS = {"is", "equals", "makes", "gives"}
-"""Words that stand for an equals sign between an expression and a number."""
+"""Words that mean an equals sign between an expression and a number."""
 
 NO_UNITS = _listed("""
     a after all also although am an and are as at be because been before bmod both but by can choose cubed did
@@ -47,7 +47,7 @@ NAMED_BY_NUMBER = re.compile(
     r"(?<!\beach )(?<!\bevery )(?<!\bper )(?<!\ba )(?<!\bone )\b(?:day|step|week|month|year|hour|minute|chapter|page|"
     r"grade|age|room|question|problem|item|exercise|number|no|table|figure|equation|case|part|round|level|stage|row|column|class|"
     r"team|player|group|box|section|lesson|version|line|task|example|option|unit|season|bus|gate|floor|apartment)s?\s+$")
-"""Endings of what stands before a number that is a name: `day 1 * 2`."""
+"""Endings of the text before a number that is a name: `day 1 * 2`."""
 
 BARE_MAY_FOLLOW = _listed("""
     so thus then hence therefore is gives get gets have has that since because means""")
@@ -55,7 +55,7 @@ BARE_MAY_FOLLOW = _listed("""
 
 UNITS_STUCK = _listed("""
     cm km mm dm kg mg ml kl ft in inch lb lbs oz hrs hr min mins sec secs mph kmh km/h m/s kw kwh mb gb usd eur""")
-"""Units that may stand right behind a number without a space; a single letter would be a variable."""
+"""Units that may come right behind a number without a space; a single letter would be a variable."""
 
 LETTERS_BEHIND = "aimgslhw"
 """Single letters that are a word or a unit behind a number and a space, and no variable."""
@@ -88,4 +88,4 @@ ROUNDED = re.compile(
     r"\bround\w*|\bapprox\w*|\babout\b|\broughly\b|\bnearest\b|\bwhole\b|\bfull\b|\bremain\w*|\bleft ?over\b|\bleft\b"
     r"|\bfloor|\bceil|\bat (?:least|most)\b|\bcomplete\w*|\bestimat\w*|\binteger|\btruncat\w*|\bnearly\b|\balmost\b"
     r"|\bas many as\b|⌊|⌈|≈|~", re.IGNORECASE)
-"""Words by which a quotient may stand there without its fraction."""
+"""Words by which a quotient may be written without its fraction."""

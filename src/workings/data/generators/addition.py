@@ -1,7 +1,7 @@
 """Additions of two 2-digit numbers with the carry written out.
 
 There are 8,100 such problems. Problems are split by their unordered pair, so 25+47 never trains a model that is asked
-47+25. Items take one order of their pair, so that every item is a problem of its own.
+47+25. Items take one order of their pair, so that every item is a separate problem.
 """
 
 from collections import Counter
@@ -36,13 +36,13 @@ def make(n_train: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemR
                    key=lambda pair: rank(seed, "addition", VERSION, "pair", *pair))
     # Sorted by a hash that holds the seed: a shuffle that is the same on every machine.
     held_out, trained = pairs[:n_items], pairs[n_items:]
-    # Both orders of a trained pair may be traces; a set has no order of its own, the rank gives it one.
+    # Both orders of a trained pair may be traces; a set has no order, the rank gives it one.
     problems = _facts_first(sorted({order for a, b in trained for order in ((a, b), (b, a))},
                                    key=lambda pair: rank(seed, "addition", VERSION, "order", *pair)))
     if n_train < 1 or n_items < 1 or len(held_out) < n_items or len(problems) < n_train:
         raise RequestError(
             f"{n_train} traces and {n_items} items of addition",
-            f"at least one of each, at most {len(pairs)} items, and at most {len(problems)} traces beside {n_items} "
+            f"at least one of each, at most {len(pairs)} items, and at most {len(problems)} traces next to {n_items} "
             "items: there are 8,100 additions of two 2-digit numbers", "ask for fewer")
     # One order of each pair, by a bit of its hash: half of the items begin with the larger number.
     turned = [pair if rank(seed, "addition", VERSION, "turn", *pair)[0] % 2 else pair[::-1] for pair in held_out]

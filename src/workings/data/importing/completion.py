@@ -21,7 +21,7 @@ def split_tagged(text: str) -> tuple[tuple[str, ...], str]:
     """Steps and answer of `<think>…</think>…`, `<reasoning>…</reasoning><answer>…</answer>` and mixtures of them.
 
     Raises:
-        ValueError: when there is no such tag, one is open or repeated, or text stands where it would be lost.
+        ValueError: when there is no such tag, one is open or repeated, or there is text that would be lost.
     """
     # Tags are counted before the text is cut: a second block would otherwise be lost without a word.
     parts = _TAGS.findall(text)
@@ -59,7 +59,7 @@ def _reasoning(text: str) -> tuple[str, str, str]:
 
 
 def split_hashes(text: str) -> tuple[tuple[str, ...], str]:
-    """Steps and answer of a text that ends with `#### answer` on a line of its own (GSM8K).
+    """Steps and answer of a text that ends with `#### answer` on a separate line (GSM8K).
 
     Raises:
         ValueError: when there is no such line, more than one, or text after it.
@@ -70,7 +70,7 @@ def split_hashes(text: str) -> tuple[tuple[str, ...], str]:
         raise ValueError("no line that begins with ####")
     if len(marked) > 1:
         raise ValueError("two answers: more than one line begins with ####")
-    # What stands behind the answer would be lost, and with it perhaps a correction.
+    # What comes behind the answer would be lost, and with it perhaps a correction.
     if marked[0] != len(lines) - 1:
         raise ValueError("text after the line that begins with ####")
     return lines_of("\n".join(lines[:-1])), _alone(lines[-1].lstrip().removeprefix("####"))
@@ -80,7 +80,7 @@ def split_channel(text: str) -> tuple[tuple[str, ...], str]:
     """Steps and answer of `<|channel>thought…<channel|>…`, as Gemma 4 writes them.
 
     Raises:
-        ValueError: when there is no such channel, it is open or repeated, or text stands before it.
+        ValueError: when there is no such channel, it is open or repeated, or text comes before it.
     """
     match = _THOUGHT.fullmatch(text)
     if match is None or len(_CHANNEL.findall(text)) != 2:

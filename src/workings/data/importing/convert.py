@@ -27,7 +27,7 @@ def converted(parts: Parts, metadata: dict[str, Any], fallback_id: str, given: M
         tools: descriptions of the tools that the record has, as JSON.
 
     Raises:
-        ValueError: with the reason, where there is none.
+        ValueError: with the reason why there is neither.
     """
     # `_label` takes what it finds out of the metadata, so that no field is kept twice.
     labels = {name: _label(metadata, name) or given.get(name, "") for name in LABELS}
@@ -62,7 +62,7 @@ def metadata_of(record: Mapping[str, Any], parts: Parts, ignored: Mapping[str, A
     merged = {**parts.metadata, **others, **({IGNORED: dict(ignored)} if ignored else {})}
     if "license" in merged and "licence" not in merged:
         merged["licence"] = merged.pop("license")
-    # a key that a trace or a pair gives another meaning (an `answer` beside the tagged text, say) is renamed
+    # a key that a trace or a pair gives another meaning (an `answer` next to the tagged text, say) is renamed
     return {f"original_{key}" if key in _OWN_KEYS else key: _plain(value)
             for key, value in merged.items() if value is not None}
 

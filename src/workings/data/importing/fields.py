@@ -51,8 +51,8 @@ class Said:
     """One turn as a file has it."""
 
     turn: Turn
-    beside: tuple[str, ...] = ()
-    """Reasoning that stands beside the text, as lines."""
+    reasoning: tuple[str, ...] = ()
+    """Reasoning in another field than the text, as lines."""
 
     @property
     def letter(self) -> str:
@@ -60,9 +60,9 @@ class Said:
         return "c" if self.turn.has_calls else _LETTERS.get(self.turn.role, "s")
 
 
-def said(role: str, turn_text: str, beside: tuple[str, ...] = ()) -> Said:
+def said(role: str, turn_text: str, reasoning: tuple[str, ...] = ()) -> Said:
     """A turn that says nothing but a text."""
-    return Said(Turn(role, turn_text), beside)
+    return Said(Turn(role, turn_text), reasoning)
 
 
 SHAREGPT = ("from", "value")
@@ -70,7 +70,7 @@ SHAREGPT = ("from", "value")
 OPENAI = ("role", "content")
 """Keys of role and text in most other formats."""
 REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
-"""Keys of reasoning that stands beside a text."""
+"""Keys of reasoning next to a text."""
 _TEXT_PARTS, _TEXT_KEYS = ("text", "input_text", "output_text"), ("text", "value")
 _REASONING_PARTS = ("reasoning", "thinking")
 
@@ -130,7 +130,7 @@ def turns(record: Mapping[str, Any], key: str, names: tuple[str, str] = OPENAI) 
 
 
 def turn_of(turn: object, names: tuple[str, str], where: str) -> Said:
-    """One turn; ``where`` it stands, for messages."""
+    """One turn; ``where`` it is, for messages."""
     role_key, text_key = names
     if not isinstance(turn, dict):
         raise ValueError(f"a turn must be an object, not {kind_of(turn)}")
@@ -149,16 +149,16 @@ def turn_of(turn: object, names: tuple[str, str], where: str) -> Said:
         learned = learned_mark(turn, "the turn")
     except ValueError as error:
         raise ValueError(str(error) if where in str(error) else f"{error} in {where}") from None
-    # Of others nothing is ever learned, whatever is asked for.
+    # Of others nothing is ever learned.
     if role != "assistant" and any(turn.get(key) in (1, "true") for key in MARKS):
         raise ValueError(f"{where} ({role}) is marked as learned; only turns of the assistant are learned")
-    content_text, beside = _one_reasoning(turn, content_text, thought, where) if role == "assistant" else (
+    content_text, reasoning = _one_reasoning(turn, content_text, thought, where) if role == "assistant" else (
         content_text, ())
-    return Said(Turn(role, content_text, learned or role != "assistant", calls_text(more)), beside)
+    return Said(Turn(role, content_text, learned or role != "assistant", calls_text(more)), reasoning)
 
 
 def _more(turn: Mapping[str, Any], written: str, text_key: str) -> dict[str, Any]:
-    """What a turn says beside role and text, for chat templates: calls of tools, or the name of one."""
+    """What a turn says in addition to role and text, for chat templates: calls of tools, or the name of one."""
     more = {key: turn[key] for key in ("tool_calls", "name", "tool_call_id") if turn.get(key)}
     if _ROLES[written] != "assistant":
         more.pop("tool_calls", None)
@@ -268,8 +268,8 @@ class Exchange:
     history: list[Turn]
     prompt: str
     completion: str
-    beside: tuple[str, ...]
-    """Reasoning that stands beside the completion, as lines."""
+    reasoning: tuple[str, ...]
+    """Reasoning in another field than the completion, as lines."""
     reasoning_left_out: int = 0
     """Earlier turns that had such reasoning; a history does not keep it."""
     tool_turns: Sequence[Turn] = ()
@@ -304,7 +304,7 @@ def exchange(conversation: Sequence[Said]) -> Exchange:
     asked = letters.rindex("u", 0, end)
     last = conversation[end]
     earlier = conversation[:asked]
-    return Exchange([said.turn for said in earlier], conversation[asked].turn.text, last.turn.text, last.beside,
-                    sum(bool(said.beside) for said in (*earlier, *conversation[asked + 1:end])),
+    return Exchange([said.turn for said in earlier], conversation[asked].turn.text, last.turn.text, last.reasoning,
+                    sum(bool(said.reasoning) for said in (*earlier, *conversation[asked + 1:end])),
                     [said.turn for said in conversation[asked + 1:end]], last.turn.more,
                     [said.turn for said in conversation[end + 1:]])

@@ -25,12 +25,12 @@ class Format:
 
     gives: Literal["traces", "pairs"]
     keys: str
-    """The keys that a record needs, for people."""
+    """The keys that a record needs, in words."""
     read: Callable[[Record], Parts]
     """Raises `ValueError` with a reason that fits behind `file:line:`."""
 
 
-# A record is taken for the first format that reads it. Pairs first, because a record of pairs often holds a
+# A record is read as the first format that reads it. Pairs first, because a record of pairs often holds a
 # conversation as well; then from the strictest reader to the one that reads the most.
 FORMATS: dict[str, Format] = {
     # Data sets openbmb/UltraFeedback and HuggingFaceH4/ultrafeedback_binarized.

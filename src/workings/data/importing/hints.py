@@ -12,7 +12,7 @@ from workings.data.importing.sources import RecordSource
 from workings.errors import RequestError
 
 _LOOKED_AT = 20
-SKIP = "--on-error skip writes such records to a file beside"
+SKIP = "--on-error skip writes such records to another file"
 
 
 def looks_like(record: Mapping[str, Any], but: str = "") -> str:
@@ -60,5 +60,5 @@ def format_of(source: RecordSource, keys: KeyMap) -> str:
 
 
 def by_a_key(record: Mapping[str, Any]) -> str:
-    """The format of conversations whose key a record has, whatever is wrong with its turns; else empty."""
+    """The format of conversations whose key a record has, even if its turns are wrong; else empty."""
     return next((form for key, form in (("messages", "messages"), ("conversations", "sharegpt")) if key in record), "")

@@ -1,8 +1,8 @@
 """`--hold-out N`: questions for evaluation split off an import, and what is like them left out of the traces.
 
-Labels and seed decide which ones: the traces that can be asked stand in the order of their labels and numbers of steps,
-in the order of a digest within each of these groups, and every k-th is taken. So the first label keeps its share to
-within one item and the others nearly, and the same records with the same seed give the same items.
+Labels and seed decide which ones: the traces that can be asked are put in the order of their labels and numbers of
+steps, in the order of a digest within each of these groups, and every k-th is taken. So the first label keeps its
+share to within one item and the others nearly, and the same records with the same seed give the same items.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ STRATA = ("section", "category", "difficulty", "kind", "type", "subject", "level
 """Fields whose shares are kept, where a file has them with 2 to 50 values."""
 _MAX_VALUES = 50
 SAME_NUMBERS_SIMILARITY = 0.5
-"""Shared three-word passages from which a question with the same numbers is taken for a held-out one. No higher than
+"""Shared three-word passages from which a question with the same numbers counts as a held-out one. No higher than
 what `data check` reports: a trace too few costs little, a question that was learned by heart costs the evaluation."""
 _LONG_ANSWER = 100
 _SHOWN_VALUES = 8
@@ -68,7 +68,7 @@ class HeldOut:
         return record | ({"left_out_path": str(self.left_out_path)} if self.left_out_path else {})
 
     def text(self) -> list[str]:
-        """Lines for people."""
+        """Lines for the terminal."""
         label_counts = "; ".join(f"{name}: {_counts(counts)}" for name, counts in self.strata.items())
         lines = [f"{self.items} held out as evaluation items in {self.path} (seed {self.seed}), with the shares that "
                  f"the file has of {label_counts}"]
@@ -115,7 +115,7 @@ def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
         raise RequestError(f"--hold-out {n} of {candidates.traces} traces; the others are all like a held-out one",
                            "a hold-out that leaves traces to learn from", f"--hold-out {max(1, n // 10)}")
     left_out = left_out_path(out)
-    # The traces last: a file of traces without its items would be taken for the whole.
+    # The traces last: a file of traces without its items would look like the whole.
     atomic.write_with(item_path(out), lambda stream: _write(stream, items))
     if like:
         atomic.write_with(left_out, partial(_write_left_out, read, like))
@@ -132,7 +132,7 @@ def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
 
 
 class _Candidates:
-    """The traces that can be asked: one for each question that stands alone and has one answer."""
+    """The traces that can be asked: one for each question without earlier turns and with one answer."""
 
     def __init__(self, traces: Iterable[Trace]) -> None:
         self.traces = 0

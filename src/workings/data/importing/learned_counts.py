@@ -25,7 +25,7 @@ class LearnedCounts:
     """Characters of steps and answers."""
     earlier_characters: int = 0
     reasoning_left_out: int = 0
-    """Earlier turns whose reasoning stood in a field of its own, which a history does not keep."""
+    """Earlier turns whose reasoning was in a separate field, which a history does not keep."""
 
     def add(self, trace: Trace, reasoning_left_out: int) -> None:
         """Count one trace; ``reasoning_left_out`` is how many of its earlier turns lost their reasoning."""
@@ -55,7 +55,7 @@ class LearnedCounts:
                 "earlier_reasoning_left_out": self.reasoning_left_out}
 
     def text(self) -> list[str]:
-        """Lines for people; none where `last` and `all` learn the same."""
+        """Lines for the terminal; none where `last` and `all` learn the same."""
         if not self.earlier_turns:
             return []
         turns, characters = self.traces + self.earlier_turns, self.last_characters + self.earlier_characters
@@ -65,6 +65,6 @@ class LearnedCounts:
                  f"{self.last_characters:,} of {characters:,} characters ({share})",
                  f"data.learn: all learns all {turns:,}"]
         if self.reasoning_left_out:
-            lines.append(f"{self.reasoning_left_out:,} earlier turns had reasoning in a field of its own, which is not "
+            lines.append(f"{self.reasoning_left_out:,} earlier turns had reasoning in a separate field, which is not "
                          "kept: only the last turn has steps")
         return lines

@@ -33,8 +33,8 @@ def _pair(record: Record, conversations: Iterable[list[Said]], used: Keys = froz
 
 def _completion(end: Exchange) -> str:
     """The completion of an exchange as one text. Raises `ValueError` where it is two."""
-    if end.beside:
-        raise ValueError("reasoning in a field of its own: nothing says how it is written in the completion")
+    if end.reasoning:
+        raise ValueError("reasoning in a separate field: nothing says how it is written in the completion")
     if end.calls or end.not_learned:
         raise ValueError("a completion of a pair that " + ("calls a tool" if end.calls else
                                                            "is marked as not to be learned"))
@@ -64,7 +64,7 @@ def implicit(record: Record) -> Parts:
     Source: TRL, "Dataset formats and types", preference with an implicit prompt, and its function `extract_prompt`.
     """
     if "prompt" in record:
-        raise ValueError("`prompt` stands beside the two; try --format prompt-chosen-rejected")
+        raise ValueError("there is a `prompt` next to the two; try --format prompt-chosen-rejected")
     if any(isinstance(record.get(side), list) for side in _SIDES):
         return _pair(record, (fields.turns(record, side) for side in _SIDES))
     chosen, rejected = (fields.text(record, side) for side in _SIDES)

@@ -26,4 +26,4 @@ class Parts:
     not_learned: Sequence[Turn] = ()
     """Turns behind the last one that may be learned."""
     reasoning_left_out: int = 0
-    """Earlier turns with reasoning in a field of its own, which a history does not keep."""
+    """Earlier turns with reasoning in a separate field, which a history does not keep."""

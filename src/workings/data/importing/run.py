@@ -44,9 +44,9 @@ class ImportRequest:
     keys: Mapping[str, str] = field(default_factory=dict)
     """Names of the format's keys in the file: the format's key -> the file's key."""
     ignore: tuple[str, ...] = ()
-    """Columns that are kept and not read, whatever their names say."""
+    """Columns that are kept and not read, although their names look important."""
     on_error: Literal["fail", "skip"] = "fail"
-    """Stop at the first bad record and write nothing, or write bad records beside and go on."""
+    """Stop at the first bad record and write nothing, or write bad records to another file and go on."""
     completions: Literal["split", "keep"] = "split"
     """Whether completions of format `prompt-completion` are split into steps and answer, or kept as one text."""
     labels: Mapping[str, str]
@@ -128,7 +128,7 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest, prog
     rejects = path_beside(out, "rejects.jsonl")
     with atomic.together(out, item_path(out), left_out_path(out), rejects):
         if request.hold_out:
-            # Beside the result and not in the system's folder, which may be small or lie in memory.
+            # Next to the result and not in the system's folder, which may be small or in memory.
             with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
                 # Written whole first: which questions are held out follows from all of them.
                 all_traces = Path(folder, "traces.jsonl")
@@ -193,7 +193,7 @@ class _Importer:
         """The format that the first rejected record looks like."""
 
     def to_files(self, out: Path, rejects: Path) -> None:
-        """Write what the records give and, beside it, those that were rejected."""
+        """Write what the records give and, in another file, those that were rejected."""
         def write(good: BinaryIO) -> None:
             atomic.write_with(rejects, lambda bad: self._run(good, bad))
             if self.nothing_left:
@@ -255,7 +255,7 @@ class _Importer:
         except ValueError as error:
             # The person knows the file's own keys, and the format's only where they mapped none.
             raise ValueError(self._keys.missing(record.value) or str(error)) from None
-        # Whatever the format does not know is kept, so that an import loses nothing.
+        # Everything that the format does not know is kept, so that an import loses nothing.
         half = Half(record, parts, metadata_of(renamed, parts, ignored), tools)
         if parts.is_right is not None:
             other = self._waiting.partner(half)
@@ -292,7 +292,7 @@ class _Importer:
         # Two of a million ids get the same 64 bits once in 37 million imports; whole ids would take far more memory.
         short = int.from_bytes(hashlib.blake2b(trace_id.encode(), digest_size=8).digest(), "big")
         if short in self._ids:
-            raise ValueError(f"id {trace_id[:80]!r} stands in an earlier record already")
+            raise ValueError(f"id {trace_id[:80]!r} is in an earlier record already")
         self._ids.add(short)
 
 

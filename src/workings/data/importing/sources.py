@@ -1,6 +1,6 @@
 """Sources of records: JSON lines, a JSON array, CSV, parquet, or a data set on the Hugging Face Hub.
 
-Everything streams: memory holds one record, or one batch of parquet rows, whatever the size of the file.
+Everything streams: memory holds one record, or one batch of parquet rows, for a file of any size.
 """
 
 import codecs
@@ -283,7 +283,7 @@ def _parquet(path: Path, progress: Progress) -> Records:
         with parquet.ParquetFile(path) as file:
             total = max(file.metadata.num_rows, 1)
             for batch in file.iter_batches(batch_size=_PARQUET_ROWS):
-                # Parquet does not say how many bytes a batch took, so its share of the rows stands for them.
+                # Parquet does not say how many bytes a batch took, so its share of the rows is reported.
                 progress(path.stat().st_size * len(batch) // total)
                 for row in batch.to_pylist():
                     number += 1

@@ -23,7 +23,7 @@ _GROUPED = re.compile(r"-?\$?\d{1,3}(,\d{3})+(\.\d+)?")
 def _trace(record: Record, conversation: list[Said], used: Keys, split: Split = split_any) -> Parts:
     """The trace of a conversation; ``split`` takes a text apart that has no reasoning in another field."""
     end = fields.exchange(fields.with_system(record, conversation))
-    steps, answer = (end.beside, end.completion.strip()) if end.beside else split(end.completion)
+    steps, answer = (end.reasoning, end.completion.strip()) if end.reasoning else split(end.completion)
     return Parts(values={**end.asked, "steps": list(steps), "answer": answer, **json.loads(end.calls or "{}")},
                  not_learned=end.not_learned, reasoning_left_out=end.reasoning_left_out,
                  used=frozenset({*used, *SYSTEM}))
@@ -47,8 +47,8 @@ def _asked_and_told(record: Record, asked: list[Said], used: Keys, answer_key: s
     # Of a record, unlike of a turn, such a key may say anything (a flag, a level), and is metadata then.
     key = next((key for key in fields.REASONING_KEYS if any_form and isinstance(record.get(key), str)
                 and record[key].strip()), "")
-    beside = lines_of(record[key]) if key else ()
-    return [*asked, said("assistant", fields.text(record, answer_key), beside)], {*used, answer_key, key}
+    reasoning = lines_of(record[key]) if key else ()
+    return [*asked, said("assistant", fields.text(record, answer_key), reasoning)], {*used, answer_key, key}
 
 
 def prompt_completion(record: Record, split: Split = split_any) -> Parts:

@@ -20,7 +20,7 @@ _PART = re.compile(r"(?P<name>.+\.gguf)\.part-?(?P<number>\d+)$", re.IGNORECASE)
 
 @dataclass(frozen=True, kw_only=True)
 class GgufSource:
-    """A GGUF file, whole or in pieces, and the terms that lie beside it."""
+    """A GGUF file, whole or in pieces, and the terms next to it."""
 
     files: tuple[Path, ...]
     """The file, or its pieces in order."""
@@ -48,7 +48,7 @@ def names_gguf(name: str) -> bool:
 
 
 def find_gguf(name: str, bases: Sequence[Path]) -> GgufSource | None:
-    """The GGUF file of this name; None where there is none, or where a folder of this name holds ``config.json``.
+    """The GGUF file of this name; None without one, or where a folder of this name holds ``config.json``.
 
     Args:
         name: a file, a folder, or ``package:NAME``.
@@ -78,7 +78,7 @@ def refuse_package_name(name: str) -> None:
 def _in_folder(folder: Path) -> GgufSource | None:
     if (folder / "config.json").is_file():
         return None
-    # The part of a multimodal model that sees comes in a file with a name of its own.
+    # The part of a multimodal model that sees comes in a separate file.
     files = sorted(path for path in folder.iterdir() if path.name.lower().endswith(SUFFIX)
                    and not path.name.lower().startswith("mmproj"))
     if len(files) > 1:
