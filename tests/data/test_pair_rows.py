@@ -10,14 +10,12 @@ import pytest
 
 from tests.data.vocabulary import tokenizer_for
 from workings.config.data import DataConfig
-from workings.data.batches import Batches, Position
 from workings.data.generators import addition
 from workings.data.pair_rows import PairRows, build_pair_rows, pair_ids, pair_problems
 from workings.data.preferences import PreferencePair
 from workings.data.row_cache import cached_rows
 from workings.data.rows import build_rows
 from workings.data.traces import Trace
-from workings.engines.prefix_sharing import PrefixSharing
 from workings.errors import RecordError, RequestError
 from workings.models.chat import ChatTemplate
 
@@ -40,7 +38,7 @@ def test_a_pair_by_hand() -> None:
     prompt = ["<bos>", "<start_of_turn>", "user", "\n", "What▁", "is▁", "4", "+", "2", "?", "<end_of_turn>", "\n",
               "<start_of_turn>", "model", "\n"]
     completions = [["4", "+", "2", "=", "6", "<end_of_turn>"], ["7", "<end_of_turn>"]]
-    for row, completion in zip(made.pair(0), completions, strict=True):
+    for row, completion in zip(made.rows.rows[:2], completions, strict=True):
         assert [TOKENIZER.token(token) for token in row.tokens] == prompt + completion
         assert row.loss_mask.tolist() == [0] * 15 + [1] * len(completion)
     asked = hashlib.sha256(b"what is 4+2?").hexdigest()
@@ -126,25 +124,5 @@ def test_rows_that_were_kept_pair_up_as_they_did(tmp_path: Path) -> None:
     kept = PairRows(cached_rows(tmp_path, "k", lambda: made.rows))
     assert kept.rows is not made.rows
     assert (kept.ids, kept.lengths.tolist(), kept.rows.digest) == (made.ids, made.lengths.tolist(), made.rows.digest)
-    assert np.array_equal(kept.pair(1)[0].tokens, made.pair(1)[0].tokens)
+    assert np.array_equal(kept.rows.rows[2].tokens, made.rows.rows[2].tokens)
     assert [json.loads(line)["id"] for line in bytes(kept.rows.index_bytes).splitlines()] == made.rows.ids
-
-
-def test_every_batch_has_at_most_the_distinct_positions_that_are_said_of_its_shape() -> None:
-    traces, _ = addition.make(40, 1, 3)
-    pairs = rows_of(*(PreferencePair(id=trace.id, prompt=trace.prompt, chosen=trace.answer,
-                                     rejected=" and ".join([trace.answer] * (2 + number % 5)))
-                      for number, trace in enumerate(traces)), max_length=64)
-    batches = Batches(pairs, seed=0, rows_per_micro_batch=6, accumulation=2,
-                      data_config=config(buckets=[48, 64], max_length=64))
-    for number in range(batches.batches_in_epoch(0)):
-        batch, _ = batches.at(Position(0, number))
-        assert batch.distinct_positions == batches.blank(batch.tokens.shape).distinct_positions
-        # Rows of other pairs begin with the template's words, too, so that fewer are left.
-        assert 0 < PrefixSharing.count(batch) < batch.distinct_positions < batch.tokens[0].size
-    # By hand, of the first pair: both rows, less what they begin with up to the first token in which they differ.
-    chosen, rejected = (row.tokens.tolist() for row in pairs.pair(0))
-    alike = next(i for i, (one, other) in enumerate(zip(chosen, rejected, strict=False)) if one != other)
-    assert pairs.distinct[0] == len(chosen) + len(rejected) - alike
-    assert Batches(pairs.rows, seed=0, rows_per_micro_batch=6, accumulation=2,
-                   data_config=config(max_length=64)).at(Position())[0].distinct_positions == 0

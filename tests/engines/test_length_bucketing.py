@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from tests.engines.tiny import random_batch, request, tiny_shape, with_signals
-from workings.engines.length_bucketing import LengthBuckets, rows_at_a_time
-from workings.engines.prefix_sharing import PrefixSharing
 from workings.engines.torch.engine import TorchEngine
+from workings.engines.torch.length_bucketing import LengthBuckets, rows_at_a_time
 from workings.models.batch import Batch
 from workings.objectives.policy_gradient import PolicyGradient
 
@@ -53,9 +52,6 @@ def test_rows_that_begin_alike_are_neighbours() -> None:
     tokens = np.concatenate([prompts, prompts, np.arange(10, 42, dtype=np.int32).reshape(2, 4, 4)], -1)
     parts = LengthBuckets.from_batch(replace(batch, tokens=tokens, segment_ids=np.ones_like(tokens)))
     assert [part.tokens[0, :, 0].tolist() for part in parts.batches] == [[3, 3, 3, 4], [4, 5, 5, 5]]
-    # 24 positions less twice what is shared; then rounded up to quarters.
-    assert [PrefixSharing.count(part) for part in parts.batches] == [20, 20]
-    assert [part.distinct_positions for part in parts.batches] == [24, 24]
 
 
 def test_many_rows_are_computed_some_at_a_time() -> None:

@@ -3,56 +3,15 @@
 With NumPy, and with the functions of both engines, which find the derivatives by themselves.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import exp, log, sqrt
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
 
-from workings.engines.jax.objective import ARRAY as JAX
-from workings.engines.torch.objective import ARRAY as TORCH
-from workings.objectives.base import ArrayFunctions
+from tests.engines.objective_oracle import FRAMEWORKS
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, REFERENCE, PolicyGradient
 from workings.ways.rewards import Cispo, Dapo, DrGrpo, Grpo, Gspo, RewardWay, Rloo
-
-NUMPY = ArrayFunctions(exp=np.exp, log=np.log, minimum=np.minimum, clip=np.clip,
-                       log_sigmoid=lambda x: -np.logaddexp(0, -x), stop_gradient=np.asarray,
-                       stack=lambda arrays: np.stack(arrays, -1))
-Signals = Mapping[str, np.ndarray]
-Found = tuple[float, Mapping[str, float], np.ndarray | None]
-"""Total, metrics, and the derivative of the total in each log probability where the framework finds one."""
-
-
-def with_numpy(objective: PolicyGradient, log_probs: np.ndarray, mask: np.ndarray, signals: Signals) -> Found:
-    terms = objective.terms(NUMPY, log_probs, mask, signals)
-    return float(terms.total), {name: float(x / count) for name, (x, count) in terms.metrics.items()}, None
-
-
-def with_jax(objective: PolicyGradient, log_probs: np.ndarray, mask: np.ndarray, signals: Signals) -> Found:
-    def total(x: jax.Array) -> Any:
-        terms = objective.terms(JAX, x, jnp.asarray(mask, jnp.float32),
-                                {name: jnp.asarray(y, jnp.float32) for name, y in signals.items()})
-        return terms.total, terms.metrics
-
-    (value, metrics), gradient = jax.value_and_grad(total, has_aux=True)(jnp.asarray(log_probs, jnp.float32))
-    return float(value), {name: float(x / count) for name, (x, count) in metrics.items()}, np.asarray(gradient)
-
-
-def with_torch(objective: PolicyGradient, log_probs: np.ndarray, mask: np.ndarray, signals: Signals) -> Found:
-    leaf = torch.tensor(log_probs, dtype=torch.float32, requires_grad=True)
-    terms = objective.terms(TORCH, leaf, torch.tensor(mask, dtype=torch.float32),
-                            {name: torch.tensor(y, dtype=torch.float32) for name, y in signals.items()})
-    [gradient] = torch.autograd.grad(terms.total, leaf)
-    return terms.total.item(), {name: (x / count).item() for name, (x, count) in terms.metrics.items()}, \
-        gradient.numpy()
-
-
-FRAMEWORKS: dict[str, Callable[..., Found]] = {"numpy": with_numpy, "jax": with_jax, "torch": with_torch}
 
 THEN = ((0.4, 0.8, 0.5), (0.5, 0.25))
 """Probability of each token when it was drawn; the second completion is a token shorter."""

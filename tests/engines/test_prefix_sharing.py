@@ -1,29 +1,27 @@
 """What rows begin with is computed once where they begin alike, and all numbers stay what they were."""
 
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.engines.tiny import request as plain_request
-from tests.engines.tiny import tiny_shape
-from workings.engines.prefix_sharing import PrefixSharing
+from tests.engines.tiny import request, tiny_shape
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.lora import base_weights
+from workings.engines.torch.prefix_sharing import DistinctPositions
 from workings.engines.torch.step import to_rows
 from workings.models.batch import Batch
+from workings.objectives.cross_entropy import CROSS_ENTROPY
 from workings.objectives.policy_gradient import REFERENCE
 from workings.objectives.preference import Preference
 
-pytestmark = pytest.mark.slow
-request = partial(plain_request, cpu_optimizations=True, objective=Preference())
 LENGTH = 12
 PAIRS = (  # tokens that both rows begin with, and those that each goes on with
     ((5, 2, 3), (6, 5, 1), (0, 3, 4)),  # the first tokens of the second pair's rows differ by one only
     ((7, 0, 5), (0, 0, 0), (4, 8, 8)))  # a row that the other one begins with; an empty pair; rows of full length
 """Of two micro batches."""
+DISTINCT = [29, 32]
+"""By hand: 5 + 2 + 3, 6 + 5 + 1 and 3 + 4; 7 + 5, and 4 + 8 + 8."""
 
 
 def batch_of_pairs() -> Batch:
@@ -45,77 +43,61 @@ def batch_of_pairs() -> Batch:
                  positions=np.where(segments > 0, np.arange(LENGTH), 0).astype(np.int32), divided_by=5.0)
 
 
-DISTINCT = 32
-"""Of the second micro batch, by hand: 7 + 5, and 4 + 8 + 8. The first has 5 + 2 + 3, 6 + 5 + 1 and 3 + 4: 29."""
-
-
-def shared(batch: Batch) -> Batch:
-    """With two spare positions more."""
-    return replace(batch, distinct_positions=DISTINCT + 2)
+def distinct(tokens: Any, segments: Any) -> DistinctPositions | None:
+    return DistinctPositions.of_rows(np.asarray(tokens), np.asarray(segments), np.zeros(0, int))
 
 
 def test_distinct_positions_are_counted_once_and_lead_back() -> None:
     batch = batch_of_pairs()
-    found = PrefixSharing.from_batch(shared(batch))
-    assert found is not None
-    assert (found.first_AP < 6 * LENGTH).sum(-1).tolist() == [29, DISTINCT]
-    assert PrefixSharing.count(batch) == DISTINCT
-    for number in range(2):
+    for number, count in enumerate(DISTINCT):
+        found = distinct(batch.tokens[number], batch.segment_ids[number])
+        assert found is not None
+        assert len(found.first_P) == count
         flat, there = batch.tokens[number].reshape(-1), batch.segment_ids[number] > 0
-        distinct = np.append(flat, 0)[found.first_AP[number]]
-        np.testing.assert_array_equal(distinct[found.index_ABS[number]][there], batch.tokens[number][there])
+        np.testing.assert_array_equal(flat[found.first_P][found.index_BS][there], batch.tokens[number][there])
 
 
-def test_batches_without_pairs_and_with_little_to_share_stay_as_they_are() -> None:
-    batch = batch_of_pairs()
-    assert PrefixSharing.from_batch(batch) is None
-    assert PrefixSharing.from_batch(replace(batch, distinct_positions=70)) is None  # of 72
-    with pytest.raises(ValueError, match="32 distinct positions in a batch of at most 31"):
-        PrefixSharing.from_batch(replace(batch, distinct_positions=31))
+def test_rows_with_little_to_share_and_rows_of_padding_stay_as_they_are() -> None:
+    rows = np.arange(24).reshape(2, 12)
+    rows[1, :5] = rows[0, :5]
+    assert distinct(rows, np.ones_like(rows)) is None  # 19 of 24
+    rows[1, 5] = rows[0, 5]
+    assert distinct(rows, np.ones_like(rows)) is not None
+    assert distinct(rows, np.zeros_like(rows)) is None
 
 
 def test_a_position_is_shared_by_eight_rows_at_most() -> None:
-    rows = np.full((1, 20, 3), 7, np.int32)
-    rows[0, 13, 1:] = 8
-    batch = replace(Batch.blank((1, 20, 3)), tokens=rows, segment_ids=np.ones_like(rows), distinct_positions=20)
-    found = PrefixSharing.from_batch(batch)
+    rows = np.full((20, 3), 7)
+    rows[13, 1:] = 8
+    found = distinct(rows, np.ones_like(rows))
     assert found is not None
     # Rows 0 to 7, 8 to 15 and 16 to 19 share the first token; of the other two row 13 has its own, and ends a run.
-    assert found.index_ABS[0, :, 0].tolist() == [0] * 8 + [3] * 8 + [10] * 4
-    assert found.index_ABS[0, :, 1].tolist() == [1] * 8 + [4] * 5 + [6] + [8] * 6
-    assert PrefixSharing.count(batch) == 11
+    assert found.index_BS[:, 0].tolist() == [0] * 8 + [3] * 8 + [10] * 4
+    assert found.index_BS[:, 1].tolist() == [1] * 8 + [4] * 5 + [6] + [8] * 6
+    assert len(found.first_P) == 11
 
 
-def steps(engine: Any, batch: Batch) -> tuple[list[Any], dict[str, np.ndarray]]:
-    """What two steps say, and the weights after them."""
-    state, said = engine.init(0), []
-    for _ in range(2):
-        state, result = engine.step(state, batch, 1e-3)
-        said.append(result)
-    return said, {name: x.detach().numpy() for name, x in base_weights(state.model).items()}
-
-
-def assert_same(found: list[tuple[list[Any], dict[str, np.ndarray]]]) -> None:
-    (plain, before), (other, after) = found
-    for one, two in zip(plain, other, strict=True):
-        assert two.loss == pytest.approx(one.loss, rel=1e-5)
-        assert two.grad_norm == pytest.approx(one.grad_norm, rel=1e-5)
-        np.testing.assert_allclose(two.log_probs, one.log_probs, atol=1e-5)
-        assert two.metrics == pytest.approx(one.metrics, rel=1e-4, abs=1e-6)
-    for name, x in before.items():
-        np.testing.assert_allclose(after[name], x, atol=2e-5, err_msg=name)
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["gemma2", pytest.param("qwen3", marks=pytest.mark.full)])
-def test_a_torch_step_and_its_log_probabilities_give_the_same(family: str) -> None:
-    batch, engine = batch_of_pairs(), TorchEngine.open(request(tiny_shape(family, layers=3)))
-    rows = to_rows(engine.spec, shared(batch))
-    assert [part.distinct and len(part.distinct.first_P) for part in rows] == [29, DISTINCT]
-    assert_same([steps(engine, each) for each in (batch, shared(batch))])
-    state = engine.init(0)
-    np.testing.assert_allclose(*(engine.log_probs(state, each) for each in (batch, shared(batch))), atol=1e-5)
+def test_a_step_and_its_log_probabilities_are_those_of_whole_rows(family: str) -> None:
+    batch, asked = batch_of_pairs(), {"shape": tiny_shape(family, layers=3), "objective": Preference()}
+    engines = [TorchEngine.open(request(**asked, cpu_optimizations=on)) for on in (False, True)]
+    assert [[part.distinct and len(part.distinct.first_P) for part in to_rows(engine.spec, batch)]
+            for engine in engines] == [[None, None], DISTINCT]
+    states = [engine.init(0) for engine in engines]
+    for _ in range(2):
+        both = list(zip(engines, states, strict=True))
+        asked_before = [engine.log_probs(state, batch) for engine, state in both]
+        (_, plain), (_, other) = (engine.step(state, batch, 1e-3) for engine, state in both)
+        assert [other.loss, other.grad_norm] == pytest.approx([plain.loss, plain.grad_norm], rel=1e-5)
+        assert other.metrics == pytest.approx(plain.metrics, rel=1e-4, abs=1e-6)
+        for found in (other.log_probs, *asked_before):
+            np.testing.assert_allclose(found, plain.log_probs, atol=1e-5)
+    before, after = (base_weights(state.model) for state in states)
+    for name, x in before.items():
+        np.testing.assert_allclose(after[name].detach().numpy(), x.detach().numpy(), atol=2e-5, err_msg=name)
 
 
-def test_accelerators_run_whole_rows() -> None:
-    engine = TorchEngine.open(request(tiny_shape("gemma"), cpu_optimizations=False))
-    assert [part.distinct for part in to_rows(engine.spec, shared(batch_of_pairs()))] == [None, None]
+def test_rows_of_traces_are_whole() -> None:
+    engine = TorchEngine.open(request(tiny_shape("gemma"), objective=CROSS_ENTROPY, cpu_optimizations=True))
+    assert [part.distinct for part in to_rows(engine.spec, batch_of_pairs())] == [None, None]

@@ -5,7 +5,6 @@ and 1/2; the second's teacher 1/2, 1/2 and nothing, its student 1/2, 1/4 and 1/4
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-import torch
 
+from tests.engines.objective_oracle import FRAMEWORKS
 from tests.engines.tiny import random_batch, request, tiny_shape, with_top_tokens
 from tests.objectives.numpy_functions import NUMPY
 from workings.config.training import MemoryConfig, PrecisionConfig
@@ -22,7 +21,6 @@ from workings.engines.base import TeachingEngine
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.objective import ARRAY as JAX
 from workings.engines.torch.engine import TorchEngine
-from workings.engines.torch.objective import ARRAY as TORCH
 from workings.errors import RequestError
 from workings.models.batch import Batch
 from workings.objectives.base import SeveralTargets
@@ -38,32 +36,11 @@ SIGNALS = {name: TEACHER[..., number].astype(np.float32) for number, name in enu
 LN2 = math.log(2)
 
 
-def by_numpy() -> tuple[Any, Any]:
-    return TWO.terms(NUMPY, STUDENT, MASK, SIGNALS), None
-
-
-def by_jax() -> tuple[Any, Any]:
-    def total(x: Any) -> Any:
-        terms = TWO.terms(JAX, x, jax.numpy.asarray(MASK), SIGNALS)
-        return terms.total, terms.metrics
-
-    (value, metrics), derivative = jax.value_and_grad(total, has_aux=True)(jax.numpy.asarray(STUDENT, "float32"))
-    return replace(by_numpy()[0], total=value, metrics=metrics), np.asarray(derivative)
-
-
-def by_torch() -> tuple[Any, Any]:
-    x = torch.tensor(STUDENT, dtype=torch.float32, requires_grad=True)
-    terms = TWO.terms(TORCH, x, torch.tensor(MASK), {name: torch.tensor(each) for name, each in SIGNALS.items()})
-    derivative = torch.autograd.grad(terms.total, x)[0].numpy()
-    return replace(terms, total=terms.total.detach()), derivative
-
-
-@pytest.mark.parametrize("compute", [by_numpy, by_jax, by_torch])
-def test_values_worked_out_by_hand(compute: Callable[[], tuple[Any, Any]]) -> None:
-    terms, derivative = compute()
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_values_worked_out_by_hand(framework: str) -> None:
+    total, means, derivative = FRAMEWORKS[framework](TWO, STUDENT, MASK, SIGNALS)
     # 1/2 ln 2 + 1/4 ln 1 + 1/4 ln 1/2; then 1/2 ln 1 + 1/2 ln 2, and of the rest what is counted at the least.
-    assert float(terms.total) == pytest.approx(LN2 / 4 + LN2 / 2 + MIN_REST * math.log(4 * MIN_REST), abs=1e-6)
-    means = {name: float(total / count) for name, (total, count) in terms.metrics.items()}
+    assert total == pytest.approx(LN2 / 4 + LN2 / 2 + MIN_REST * math.log(4 * MIN_REST), abs=1e-6)
     # 3/4 and 1; the entropies are 3/2 ln 2 and ln 2.
     assert means == pytest.approx({"teacher_mass": 7 / 8, "teacher_entropy": 5 / 4 * LN2}, abs=1e-4)
     if derivative is not None:

@@ -8,7 +8,7 @@ may hold empty sequences (``segment_ids`` 0 everywhere), which weigh nothing in 
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -79,7 +79,6 @@ class Batches:
         self._buckets = bucket_lengths(data_config, self._lengths, self._rows.max_length, self._size)
         self._plans: dict[int, EpochPlan] = {}
         self._most: dict[int, int] = {}
-        self._distinct: dict[int, int] = {}
 
     def at(self, position: Position) -> tuple[Batch, Position]:
         """The batch at a position, and the position after it.
@@ -137,16 +136,6 @@ class Batches:
                 counts = counts * length // lengths
             self._most[length] = int(counts[lengths <= length].max(initial=0))
         return self._most[length]
-
-    def most_distinct(self, length: int) -> int:
-        """The most `Batch.distinct_positions` that a micro batch of this length can have, in any epoch; 0: no pairs."""
-        if self._pairs is None:
-            return 0
-        if length not in self._distinct:
-            # The largest pairs could all fall into one micro batch.
-            fitting = np.sort(self._pairs.distinct[self._pairs.lengths <= length])
-            self._distinct[length] = int(fitting[-(self._shape[1] // 2):].sum())
-        return self._distinct[length]
 
     def typical_shape(self) -> tuple[BatchShape, float]:
         """Shape of a batch of mean length in the first epoch, and the share of its positions that are supervised."""
@@ -209,10 +198,8 @@ class Batches:
         return self._bounded(batch)
 
     def _bounded(self, batch: Batch) -> Batch:
-        """The batch with the bounds of all batches of its shape, on which an engine's programs can rely."""
-        length = batch.tokens.shape[2]
-        return replace(batch.with_loss_positions(self.most_supervised(length)),
-                       distinct_positions=self.most_distinct(length))
+        """The batch with as many loss positions as any batch of its shape, on which an engine's programs can rely."""
+        return batch.with_loss_positions(self.most_supervised(batch.tokens.shape[2]))
 
 
 def _row_digests(batch: Batch) -> list[list[str]]:

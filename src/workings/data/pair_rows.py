@@ -45,23 +45,6 @@ class PairRows:
         longest: np.ndarray = self.rows.lengths.reshape(len(self.ids), len(SIDES)).max(axis=1)
         return longest
 
-    @cached_property
-    def distinct(self) -> np.ndarray:
-        """int64 ``[pairs]``: tokens of both rows of each pair, those that both begin with counted once."""
-        def alike(first: np.ndarray, second: np.ndarray) -> int:
-            length = min(len(first), len(second))
-            different = np.flatnonzero(first[:length] != second[:length])
-            # Up to the first difference: the common beginning needs one pass for both.
-            return int(different[0]) if len(different) else length
-
-        both = (self.pair(number) for number in range(len(self.rows.rows) // 2))
-        return np.array([len(chosen.tokens) + len(rejected.tokens) - alike(chosen.tokens, rejected.tokens)
-                         for chosen, rejected in both], np.int64)
-
-    def pair(self, number: int) -> tuple[Row, Row]:
-        """The chosen and the rejected row of a pair, by its number."""
-        return self.rows.rows[2 * number], self.rows.rows[2 * number + 1]
-
 
 def row_id(pair_id: str, side: str) -> str:
     """The id of one of a pair's two rows."""

@@ -58,9 +58,6 @@ class Batch:
 
     M is one number for all batches of a shape, because programs have fixed shapes.
     """
-    distinct_positions: int = 0
-    """Upper limit of the distinct positions of a micro batch of this shape, without padding, if positions with equal
-    prefixes in neighbouring rows count once (prefix sharing). 0: not known."""
 
     def __post_init__(self) -> None:
         for name, x in self.signals.items():

@@ -84,10 +84,9 @@ class SeveralTargets(Protocol):
 
 
 @runtime_checkable
-class AnyRowOrder(Protocol):
-    """An objective that is a sum over independent rows, whose lengths may differ much, such as completions.
+class OfCompletions(Protocol):
+    """An objective whose neighbouring rows may have one prompt: an engine may compute equal prefixes once."""
 
-    An engine may compute them in another order and in other micro batches.
-    """
-
-    any_row_order: ClassVar[bool]
+    rows_may_move: ClassVar[bool]
+    """Whether it is a sum over independent rows, which an engine may compute in another order and other micro
+    batches."""

@@ -27,7 +27,7 @@ class PolicyGradient:
     """Negative advantage, weighted by the bounded ratio of a token's probability now to that when it was sampled."""
 
     name: ClassVar[str] = "policy_gradient"
-    any_row_order: ClassVar[bool] = True
+    rows_may_move: ClassVar[bool] = True
 
     clip_low: float = 0.2
     """The ratio is bounded from below by ``1 - clip_low``."""

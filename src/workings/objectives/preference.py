@@ -26,6 +26,7 @@ class Preference:
     """
 
     name: ClassVar[str] = "preference"
+    rows_may_move: ClassVar[bool] = False
     signals: ClassVar[tuple[str, ...]] = (REFERENCE,)
     metrics: ClassVar[tuple[str, ...]] = (
         "margin", "accuracy", "chosen_reward", "rejected_reward", "chosen_log_prob", "rejected_log_prob")

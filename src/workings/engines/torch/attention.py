@@ -9,7 +9,7 @@ Shape suffixes: B rows, S query positions, T key positions, N query heads, K key
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,24 +17,14 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface
 
+from workings.engines.torch.prefix_sharing import DistinctPositions
+
 EVERYTHING = 2**31 - 1
 """Window of a layer that sees all positions before."""
 QUERIES = 256
 """Query positions whose scores exist at one time in `chunked_attention`."""
 LARGEST_GROUPED_HEAD = 256
 """Largest head of PyTorch's flash kernel; the memory-efficient one takes larger ones (Gemma 4's global layers: 512)."""
-
-
-class AttentionLayout(Protocol):
-    """Another arrangement of a micro batch's positions, for attention alone."""
-
-    def split(self, x_BNSH: Tensor) -> Tensor:
-        """Queries, keys or values in that arrangement; a query then sees every key up to its own position."""
-        ...
-
-    def merge(self, x_MNLH: Tensor, rows: int) -> Tensor:
-        """The inverse: ``[B, N, S, H]`` of ``rows`` rows."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -50,8 +40,8 @@ class AttentionMask:
     """``[B, S, T]`` query position minus key position, during generation."""
     seen: Tensor | None = None
     """``[B, T]`` keys that exist, during generation."""
-    layout: AttentionLayout | None = None
-    """Another arrangement of the rows for attention, which needs no ``segment_ids``."""
+    distinct: DistinctPositions | None = None
+    """With prefix sharing, what is laid out as rows for attention, which then need no ``segment_ids``."""
     _masks: dict[tuple[int, int], Tensor] = field(default_factory=dict)
 
     def mask(self, length: int, window: int, device: torch.device) -> Tensor | None:
@@ -157,18 +147,18 @@ def _registered(attention: Attention) -> Callable[..., tuple[Tensor, None]]:
         del module, attention_mask, others
         # Layers of full attention say None.
         window = sliding_window or EVERYTHING
-        layout, rows = visible.layout, query.shape[0]
-        if layout is not None:
-            query, key, value = (layout.split(x) for x in (query, key, value))
+        distinct = visible.distinct
+        if distinct is not None:
+            query, key, value = (distinct.split(x) for x in (query, key, value))
         # After a split each row is one segment, so causality and the window are all that a mask has to say.
         mask = visible.mask(query.shape[2], window, query.device)
         size = query.shape
         if size[2] == 1 and mask is not None:
             # Of one new token the heads that share keys are as several queries of one head, so that no key is copied.
-            query = query.reshape(rows, key.shape[1], -1, size[3])
+            query = query.reshape(size[0], key.shape[1], -1, size[3])
         out = attention(query, key, value, mask, scaling, softcap or 0.0).reshape(size)
-        if layout is not None:
-            out = layout.merge(out, rows)
+        if distinct is not None:
+            out = distinct.merge(out)
         # transformers wants positions before heads, and None where no attention weights are kept.
         return out.transpose(1, 2), None
     return attend

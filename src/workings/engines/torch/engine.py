@@ -22,7 +22,6 @@ from workings.engines.base import (
     require_adapters,
     require_signals,
 )
-from workings.engines.length_bucketing import LengthBuckets
 from workings.engines.prefill import copies_of_each
 from workings.engines.torch import checkpoint, four_bit
 from workings.engines.torch.backward_optimizer import refuse_conflicts
@@ -47,6 +46,7 @@ from workings.engines.torch.generate import (
     uniform_numbers,
 )
 from workings.engines.torch.half import LossScale
+from workings.engines.torch.length_bucketing import LengthBuckets
 from workings.engines.torch.linear_attention import has_linear_state
 from workings.engines.torch.lora import (
     RootWithoutAdapters,

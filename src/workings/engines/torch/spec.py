@@ -18,7 +18,7 @@ from workings.engines.torch.triton.check import kernels_run_on
 from workings.engines.torch.unverified import refuse_request
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
-from workings.objectives.base import AnyRowOrder, Objective
+from workings.objectives.base import Objective, OfCompletions
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -33,9 +33,9 @@ class TorchSpec:
     attention: str
     """A key of `attention.FUNCTIONS`."""
     group_by_length: bool
-    """Rows of an update are computed in micro batches of similar length (`workings.engines.length_bucketing`)."""
+    """Rows of an update are computed in micro batches of similar length (`length_bucketing`)."""
     share_prefixes: bool
-    """Equal prefixes of rows are computed once (`workings.engines.prefix_sharing`)."""
+    """Equal prefixes of rows are computed once (`prefix_sharing`)."""
     checkpointing: bool
     """Activations of a layer are computed again in backward (`memory.remat: layer`)."""
     loss_chunk: int
@@ -79,19 +79,20 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
     on_cpu = device.type == "cpu" and memory.cpu_optimizations
     kernels = kernels_run_on(device) and precision.compute != "fp16"
     # Several processes share each micro batch by rows, which would have to be of like length, too.
-    rows_move = on_cpu and (mesh or ProcessMesh()).fsdp == 1
+    objective = request.objective
+    alone = on_cpu and (mesh or ProcessMesh()).fsdp == 1
     return with_kernels(kernels, TorchSpec(
         shape=shape, device=device, mesh=mesh or ProcessMesh(),
         attention=attention,
-        group_by_length=rows_move and isinstance(request.objective, AnyRowOrder),
+        group_by_length=alone and isinstance(objective, OfCompletions) and objective.rows_may_move,
         # A state has no distinct positions; an unverified model's attention may look at rows in a way of its own.
-        share_prefixes=rows_move and shape.verified and not shape.has_state,
+        share_prefixes=alone and isinstance(objective, OfCompletions) and shape.verified and not shape.has_state,
         checkpointing=memory.remat == "layer", loss_chunk=memory.loss_chunk,
         card_kernels=False,
         parameter_dtype=DTYPES[precision.parameters], compute_dtype=DTYPES[precision.activations],
         product_dtype=DTYPES[precision.compute],
         rounding=precision.rounding, seed=request.seed,
-        optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments]), objective=request.objective,
+        optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments]), objective=objective,
         clip_norm=request.optimizer.clip_norm, optimizer_in_backward=memory.optimizer_in_backward,
         table_on_host=memory.per_layer_embeddings == "host", method=request.method,
         frozen_bits=request.frozen_bits))

@@ -15,10 +15,8 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import is_fake
 from transformers import PreTrainedModel
 
-from workings.engines.prefix_sharing import PrefixSharing
 from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.backward_optimizer import BackwardOptimizer
-from workings.engines.torch.distinct_positions import DistinctPositions
 from workings.engines.torch.embedding import shared_gradient
 from workings.engines.torch.half import LossScale
 from workings.engines.torch.lora import trainable_parameters
@@ -27,6 +25,7 @@ from workings.engines.torch.model import build_model, hidden_states, unembedding
 from workings.engines.torch.objective import targets_of, token_weights
 from workings.engines.torch.optimizers.apply import in_groups, update_tensors
 from workings.engines.torch.optimizers.base import TensorUpdate, UpdateContext, clip_factor, sum_of_squares
+from workings.engines.torch.prefix_sharing import DistinctPositions
 from workings.engines.torch.rounding import MASTER
 from workings.engines.torch.sharding import FsdpRoot, local
 from workings.engines.torch.spec import TorchSpec
@@ -86,7 +85,6 @@ class Rows:
 def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[Rows]:
     """This process's share of each micro batch; ``signals``: names of the batch's signals that are needed."""
     micro_batches = []
-    sharing = PrefixSharing.from_batch(batch) if spec.share_prefixes else None
     for i in range(batch.tokens.shape[0]):
         # Views of NumPy arrays: nothing is copied before it goes to the device.
         own = {name: x[i, spec.mesh.rows(x.shape[1])] for name, x in batch.arrays.items()}
@@ -104,7 +102,8 @@ def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[
             index=torch.from_numpy(index).to(spec.device), packed=packed,
             targets=torch.from_numpy(own["targets"].reshape(-1)[index].astype(np.int64)).to(spec.device),
             signals={name: torch.from_numpy(own[name].reshape(-1)[index]).to(spec.device) for name in signals},
-            distinct=None if sharing is None else DistinctPositions.from_plan(sharing, i, index),
+            distinct=(DistinctPositions.of_rows(own["tokens"], own["segment_ids"], index) if spec.share_prefixes
+                      else None),
             **arrays))
     return micro_batches
 
@@ -156,7 +155,7 @@ def supervised(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
     tokens, positions, visible, index = rows.tokens, rows.positions, rows.visible, rows.index
     if rows.distinct is not None:
         tokens, positions = (rows.distinct.to_distinct(x) for x in (tokens, positions))
-        visible, index = AttentionMask(layout=rows.distinct), rows.distinct.supervised_N
+        visible, index = AttentionMask(distinct=rows.distinct), rows.distinct.supervised_N
     hidden = hidden_states(model, tokens, positions, visible)
     # The loss computes N rows only, however many positions are prompt or padding.
     # `index_select` and no mask: the number of rows is known without asking the device.

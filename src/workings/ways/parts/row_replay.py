@@ -64,8 +64,7 @@ def with_a_pair_swapped(batch: Batch) -> Batch:
     positions = batch.loss_positions
     return replace(
         Batch.of(arrays, batch.divided_by),
-        loss_positions=None if positions is None else np.concatenate([positions[:1, order], positions[1:]]),
-        distinct_positions=batch.distinct_positions)
+        loss_positions=None if positions is None else np.concatenate([positions[:1, order], positions[1:]]))
 
 
 def with_another_reference(batch: Batch) -> Batch:

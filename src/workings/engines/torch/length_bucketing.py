@@ -1,22 +1,18 @@
 """Length bucketing: an update's rows in micro batches of similar length, to save padding; equal prefixes stay together.
 
-Only for objectives that allow any order of rows (`workings.objectives.base.AnyRowOrder`). Sums over the update change
-in their order alone, because the divisor is that of the whole update.
+Only for objectives whose rows may be moved (`workings.objectives.base.OfCompletions`). Sums over the update change in
+their order alone, because the divisor is that of the whole update.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from workings.engines.prefix_sharing import PrefixSharing
 from workings.models.batch import Batch
 
 MAX_ROWS, MIN_ROWS = 32, 8
 """Limits of the rows of a micro batch: with more of them one long row pads more others; fewer leave cores idle."""
-
-SIZES = 4
-"""Numbers of distinct positions that a micro batch may have: quarters of its positions."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +40,8 @@ class LengthBuckets:
         batches = []
         for rows_of_part in order.reshape(-1, size):
             longest = max(1, int(lengths[rows_of_part].max()))
-            part = Batch.of({name: x.reshape(-1, length)[rows_of_part, :longest][None]
-                             for name, x in batch.arrays.items()}, divided_by=batch.divisor)
-            # In few steps: prefixes of little use are not laid out.
-            step = -(-part.tokens.size // SIZES)
-            batches.append(replace(part, distinct_positions=-(-PrefixSharing.count(part) // step) * step))
+            batches.append(Batch.of({name: x.reshape(-1, length)[rows_of_part, :longest][None]
+                                     for name, x in batch.arrays.items()}, divided_by=batch.divisor))
         return cls(batches, order, batch.tokens.shape)
 
     @classmethod
