@@ -6,9 +6,10 @@ import jax.numpy as jnp
 import pytest
 import torch
 
-from workings.config.training import OPTIMIZERS, AdamW8bitConfig, AdamWConfig, MuonConfig
+from tests.engines.tiny import request, tiny_shape
+from workings.config.training import OPTIMIZERS, AdamW8bitConfig, MuonConfig
 from workings.engines.jax import optimizers as jax_optimizers
-from workings.engines.refusals import optimizer_refusal
+from workings.engines.refusals import jax_refusals, refuse, torch_refusals
 from workings.engines.torch import optimizers as torch_optimizers
 from workings.errors import RequestError
 
@@ -54,9 +55,8 @@ def test_a_configuration_says_the_moments_that_the_engine_makes(engine: str, var
 def test_an_engine_has_what_the_configurations_say_and_refuses_the_rest(engine: str) -> None:
     there = {variant.optimizer_name() for variant in OPTIMIZERS if engine in variant.engines}
     assert set(ENGINES[engine].OPTIMIZERS) == there
+    refusals = {"jax": jax_refusals, "torch": torch_refusals}[engine]
     refused = {"jax": AdamW8bitConfig(name="adamw8bit"), "torch": MuonConfig(name="muon")}[engine]
     with pytest.raises(RequestError, match=f"optimizer.name: {refused.name} with engine {engine}"):
-        ENGINES[engine].make_optimizer(refused, None)
-    assert optimizer_refusal(AdamWConfig(name="adamw"), engine) is None
-    with pytest.raises(ValueError, match="two optimizers of the name adamw"):
-        ENGINES[engine].register("adamw", ENGINES[engine].OPTIMIZERS["adafactor"])
+        refuse(refusals(request(tiny_shape(), optimizer=refused)))
+    refuse(refusals(request(tiny_shape())))

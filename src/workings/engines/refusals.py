@@ -1,75 +1,122 @@
-"""Optimizers, memory settings and packed rows that our engines do not support, checked without their frameworks."""
+"""Features that our engines do not have, found without their frameworks: for plans, and where an engine is opened."""
 
-from typing import Any
+from collections.abc import Iterable, Iterator
 
-from workings.config.training import OPTIMIZERS, MemoryConfig, OptimizerConfig
+from workings.config.training import OPTIMIZERS, AdafactorConfig
 from workings.engines.base import EngineRequest, Refusal
-from workings.models.shape import ModelShape
+from workings.errors import RequestError
+from workings.models.registry import family_of
+from workings.models.weights import tensor_shapes
 
 
-def register_optimizer(optimizers: dict[str, type[Any]], name: str, optimizer: type[Any]) -> None:
-    """Add an engine's optimizer by the name of its configuration. Raises `ValueError` where the name is taken."""
-    if name in optimizers:
-        raise ValueError(f"two optimizers of the name {name}: {optimizers[name].__name__}, {optimizer.__name__}")
-    optimizers[name] = optimizer
+def refuse(refusals: Iterable[Refusal]) -> None:
+    """Raise the `RequestError` of the first refusal, if there is one."""
+    for refusal in refusals:
+        raise refusal.error()
 
 
-def optimizer_refusal(config: OptimizerConfig, engine: str) -> Refusal | None:
-    """Refusal of an optimizer that an engine does not have (`OptimizerFields.engines`); None if it has it."""
-    if engine in config.engines:
-        return None
-    *names, last = (each.optimizer_name() for each in OPTIMIZERS if engine in each.engines)
-    return Refusal(feature=f"optimizer {config.name}", given=f"optimizer.name: {config.name} with engine {engine}",
-                   expected=f"{', '.join(names)} or {last}",
-                   try_next=f"optimizer.name=adamw, or engine={config.engines[0]}")
-
-
-def host_table_refusal(memory: MemoryConfig, shape: ModelShape, engine: str) -> Refusal | None:
-    """Refusal of `memory.per_layer_embeddings: host`; None if it is supported or not asked for."""
-    if memory.per_layer_embeddings == "device":
-        return None
-    asked, feature = "memory.per_layer_embeddings: host", "per-layer embeddings on the host"
-    if not shape.per_layer_width:
-        return Refusal(feature=feature, given=f"{asked} with a {shape.family} model that has no such table",
-                       expected="device: there is nothing to keep on the host",
-                       try_next="memory.per_layer_embeddings=device")
-    if engine != "torch":
-        return Refusal(feature=feature, given=f"{asked} with engine {engine}",
-                       expected="device: this engine holds all weights on the device",
-                       try_next="memory.per_layer_embeddings=device, or engine=torch")
-    return None
-
-
-def packing_refusal(packed: bool, shape: ModelShape) -> Refusal | None:
-    """Refusal of packed rows; None if they are supported or not asked for.
-
-    Unverified models are checked when they are opened.
-    """
-    if not (packed and shape.verified and shape.has_state):
-        return None
-    return Refusal(feature="packed rows in layers with a state",
-                   given=f"data.packing with a {shape.family} model, whose layers keep a state: the row before would "
-                         "be seen", expected="one row a sequence", try_next="data.packing=none")
-
-
-def half_refusal(request: EngineRequest, engine: str) -> Refusal | None:
-    """Refusal of `precision.compute: fp16`; None if it is supported or not asked for."""
-    if request.precision.compute != "fp16":
-        return None
-    shape, given = request.shape, "precision.compute: fp16"
-    if engine != "torch":
-        return Refusal(feature="fp16", given=f"{given} with engine {engine}",
-                       expected="fp32 or bf16: this engine does not scale the loss, which fp16 needs",
-                       try_next="engine=torch, or precision.compute=bf16")
+def jax_refusals(request: EngineRequest) -> Iterator[Refusal]:
+    """Refusals of 8-bit moments, the optimizer in backward, fp16, and families that only the other engine has."""
+    shape = request.shape
+    yield from _optimizer(request, "jax")
     if request.memory.optimizer_in_backward:
-        return Refusal(feature="fp16 with the optimizer in backward",
-                       given=f"{given} with memory.optimizer_in_backward: true",
-                       expected="false: only after the whole backward is it known whether a gradient overflowed",
-                       try_next="memory.optimizer_in_backward=false, or precision.compute=fp32")
+        yield Refusal(feature="memory.optimizer_in_backward",
+                      given="memory.optimizer_in_backward: true with engine jax",
+                      expected="false: the compiled step donates its state and frees each gradient as it is used",
+                      try_next="leave it out, or engine=torch")
+    yield from _table_on_host(request, "jax")
+    if request.precision.compute == "fp16":
+        yield Refusal(feature="fp16", given="precision.compute: fp16 with engine jax",
+                      expected="fp32 or bf16: this engine does not scale the loss, which fp16 needs",
+                      try_next="engine=torch, or precision.compute=bf16")
+    try:
+        family_of(shape).check_engine("jax", shape)
+    except RequestError as error:
+        yield Refusal(feature=f"family {shape.family}", given=error.given, expected=error.expected,
+                      try_next=error.try_next)
+
+
+def torch_refusals(request: EngineRequest) -> Iterator[Refusal]:
+    """Refusals of matrices split among devices, recomputation of parts of a layer, Muon, packed states, and TPUs."""
+    shape, memory = request.shape, request.memory
+    # Whole layers are checkpointed here; which products inside of one are kept cannot be chosen.
+    if memory.remat not in ("none", "layer"):
+        yield Refusal(feature=f"memory.remat {memory.remat}", given=f"memory.remat: {memory.remat} with engine torch",
+                      expected="none or layer", try_next="memory.remat=layer, or engine=jax")
+    if request.mesh.tp > 1:
+        yield Refusal(feature="mesh.tp above 1", given=f"mesh.tp: {request.mesh.tp} with engine: torch",
+                      expected="tp of 1: this engine splits rows and parameters, not matrices", try_next="mesh.tp=1")
+    yield from _optimizer(request, "torch")
+    yield from _table_on_host(request, "torch")
+    # The state of an unverified model is found when it is opened.
+    if request.packed and shape.verified and shape.has_state:
+        yield Refusal(feature="packed rows in layers with a state", expected="one row a sequence",
+                      given=f"data.packing with a {shape.family} model, whose layers keep a state: the row before "
+                            "would be seen", try_next="data.packing=none")
+    yield from _half(request)
+    yield from _own_class(request)
+    if request.device == "tpu":
+        yield Refusal(feature="a TPU", given="device: tpu with engine: torch", try_next="engine=jax",
+                      expected="cpu or gpu; TPUs are driven by the JAX engine")
+
+
+def _optimizer(request: EngineRequest, engine: str) -> Iterator[Refusal]:
+    """An optimizer that an engine does not have (`OptimizerFields.engines`)."""
+    config = request.optimizer
+    if engine not in config.engines:
+        *names, last = (each.optimizer_name() for each in OPTIMIZERS if engine in each.engines)
+        yield Refusal(feature=f"optimizer {config.name}", given=f"optimizer.name: {config.name} with engine {engine}",
+                      expected=f"{', '.join(names)} or {last}",
+                      try_next=f"optimizer.name=adamw, or engine={config.engines[0]}")
+
+
+def _table_on_host(request: EngineRequest, engine: str) -> Iterator[Refusal]:
+    """`memory.per_layer_embeddings: host` without such a table, or on an engine that holds all on the device."""
+    asked, feature = "memory.per_layer_embeddings: host", "per-layer embeddings on the host"
+    if request.memory.per_layer_embeddings == "device":
+        return
+    if not request.shape.per_layer_width:
+        yield Refusal(feature=feature, given=f"{asked} with a {request.shape.family} model that has no such table",
+                      expected="device: there is nothing to keep on the host",
+                      try_next="memory.per_layer_embeddings=device")
+    elif engine != "torch":
+        yield Refusal(feature=feature, given=f"{asked} with engine {engine}",
+                      expected="device: this engine holds all weights on the device",
+                      try_next="memory.per_layer_embeddings=device, or engine=torch")
+
+
+def _half(request: EngineRequest) -> Iterator[Refusal]:
+    """`precision.compute: fp16` with what has no such products."""
+    shape, given = request.shape, "precision.compute: fp16"
+    if request.precision.compute != "fp16":
+        return
+    if request.memory.optimizer_in_backward:
+        yield Refusal(feature="fp16 with the optimizer in backward",
+                      given=f"{given} with memory.optimizer_in_backward: true",
+                      expected="false: only after the whole backward is it known whether a gradient overflowed",
+                      try_next="memory.optimizer_in_backward=false, or precision.compute=fp32")
     what = ("experts" if shape.experts else "layers that keep a state" if shape.has_state
             else "" if shape.verified else "a class that is not verified")
     if what:
-        return Refusal(feature=f"fp16 with {what}", given=f"{given} with a {shape.family} model, which has {what}",
-                       expected="fp32 or bf16: only attention and feed-forward layers have products in fp16",
-                       try_next="precision.compute=fp32")
-    return None
+        yield Refusal(feature=f"fp16 with {what}", given=f"{given} with a {shape.family} model, which has {what}",
+                      expected="fp32 or bf16: only attention and feed-forward layers have products in fp16",
+                      try_next="precision.compute=fp32")
+
+
+def _own_class(request: EngineRequest) -> Iterator[Refusal]:
+    """Experts and models that are not verified are computed by transformers' own modules, as these are."""
+    shape, precision = request.shape, request.precision
+    what = "experts" if shape.experts else "" if shape.verified else "model.verified: false"
+    if what and precision.parameters != precision.compute:
+        yield Refusal(feature=f"two number formats with {what}",
+                      given=f"precision.parameters: {precision.parameters} with precision.compute: "
+                            f"{precision.compute} and {what}",
+                      expected="one format for both: these modules of transformers compute in their storage format",
+                      try_next=f"precision.compute={precision.parameters}")
+    if what and isinstance(request.optimizer, AdafactorConfig) and request.method.name == "full":
+        blocks = [name for name, size in tensor_shapes(shape).items() if len(size) > 2]
+        if blocks:
+            yield Refusal(feature=f"Adafactor with {what}",
+                          given=f"optimizer.name: adafactor with {blocks[0]}, which has more than two axes",
+                          expected="an optimizer that does not factor: Adafactor has a rule for matrices",
+                          try_next="optimizer.name=adamw")

@@ -19,12 +19,10 @@ from workings.engines.base import (
 )
 from workings.engines.gpu_settings import gpu_share
 from workings.engines.jax.target import PACKAGES, CompilerAbsent, Unimplemented, compile_for
-from workings.engines.refusals import half_refusal, host_table_refusal, optimizer_refusal
+from workings.engines.refusals import jax_refusals, refuse
 from workings.engines.source_digest import library_versions, source_digest
-from workings.errors import RequestError
 from workings.hardware.catalog import Target, gpu_config
 from workings.hardware.compile_target import CompileTarget, compile_target
-from workings.models.registry import family_of
 
 AT_A_TIME = 2
 """Compilers that run at the same time."""
@@ -42,25 +40,8 @@ class JaxPlanning:
 
     @classmethod
     def refusals(cls, request: EngineRequest) -> Sequence[Refusal]:
-        """Refusals of 8-bit moments, the optimizer in backward, and families that only the other engine has."""
-        refusals = []
-        if refused := optimizer_refusal(request.optimizer, cls.name):
-            refusals.append(refused)
-        if request.memory.optimizer_in_backward:
-            refusals.append(Refusal(
-                feature="memory.optimizer_in_backward", given="memory.optimizer_in_backward: true with engine jax",
-                expected="false: the compiled step donates its state and frees each gradient as it is used",
-                try_next="leave it out, or engine=torch"))
-        if refused := host_table_refusal(request.memory, request.shape, cls.name):
-            refusals.append(refused)
-        if refused := half_refusal(request, cls.name):
-            refusals.append(refused)
-        try:
-            family_of(request.shape).check_engine(cls.name, request.shape)
-        except RequestError as error:
-            refusals.append(Refusal(feature=f"family {request.shape.family}", given=error.given,
-                                    expected=error.expected, try_next=error.try_next))
-        return refusals
+        """Features of the request that the engine does not have."""
+        return [*jax_refusals(request)]
 
     @classmethod
     def inspect_for(cls, request: EngineRequest, programs: ProgramShapes, target: Target) -> Inspections:
@@ -71,8 +52,7 @@ class JaxPlanning:
             NotInspected: the compiler for this target is not installed, or does not do one of the programs.
             WorkingsError: the compiler crashed, or what it compiled is not the split program that was asked for.
         """
-        for refusal in cls.refusals(request):
-            raise refusal.error()
+        refuse(jax_refusals(request))
         # XLA compiles for a card that is absent only when it is told the card's sizes in full.
         if target.platform == "gpu" and not target.gpu_config:
             raise NotInspected

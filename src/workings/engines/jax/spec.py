@@ -20,9 +20,8 @@ from workings.engines.jax.remat import POLICIES
 from workings.engines.jax.rounding import MASTER
 from workings.engines.jax.sharding import Layout
 from workings.engines.jax.step import StepSpec, make_step
-from workings.engines.refusals import half_refusal, host_table_refusal
+from workings.engines.refusals import jax_refusals, refuse
 from workings.errors import RequestError
-from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.weights import PROJECTIONS
 
@@ -32,13 +31,7 @@ DTYPES = {"fp32": jnp.float32, "bf16": jnp.bfloat16}
 def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpec:
     """The step of a request. Raises `RequestError` for features that this engine does not have."""
     precision, memory = request.precision, request.memory
-    family_of(request.shape).check_engine("jax", request.shape)
-    if memory.optimizer_in_backward:
-        raise RequestError("memory.optimizer_in_backward: true with engine jax",
-                           "false: the compiled step donates its state and frees each gradient as it is used",
-                           "leave it out, or engine=torch")
-    if refused := host_table_refusal(memory, request.shape, "jax") or half_refusal(request, "jax"):
-        raise refused.error()
+    refuse(jax_refusals(request))
     lora = make_lora(request.method, request.shape, layout.tp, request.frozen_bits)
     return StepSpec(
         shape=request.shape, layout=layout, remat=POLICIES[memory.remat],

@@ -23,6 +23,7 @@ from workings.engines.base import (
     require_signals,
 )
 from workings.engines.prefill import copies_of_each
+from workings.engines.refusals import refuse, torch_refusals
 from workings.engines.torch import checkpoint, four_bit
 from workings.engines.torch.backward_optimizer import refuse_conflicts
 from workings.engines.torch.decode import PickToken
@@ -107,6 +108,8 @@ class TorchEngine(TorchPlanning):
     """`workings.engines.base.Engine` on PyTorch. Open it with `TorchEngine.open`."""
 
     def __init__(self, request: EngineRequest, device: Device) -> None:
+        # Before this process waits for others.
+        refuse(torch_refusals(request))
         refuse_conflicts(request, 1)
         self.request = request
         self.device = device

@@ -6,7 +6,7 @@ from typing import Any
 
 from workings.config.training import MeshConfig
 from workings.engines.base import EngineRequest, Inspections, NotInspected, ProgramShapes, Refusal
-from workings.engines.refusals import half_refusal, host_table_refusal, optimizer_refusal, packing_refusal
+from workings.engines.refusals import refuse, torch_refusals
 from workings.engines.source_digest import library_versions, source_digest
 from workings.engines.torch.trace.target import trace_for
 from workings.hardware.catalog import Target
@@ -26,30 +26,8 @@ class TorchPlanning:
 
     @classmethod
     def refusals(cls, request: EngineRequest) -> Sequence[Refusal]:
-        """Matrices split among devices, recomputation of parts of a layer, Muon, packed rows of states, and TPUs."""
-        refusals = []
-        # Whole layers are checkpointed here; which products inside of one are kept cannot be chosen.
-        if request.memory.remat not in ("none", "layer"):
-            refusals.append(Refusal(
-                feature=f"memory.remat {request.memory.remat}", expected="none or layer",
-                given=f"memory.remat: {request.memory.remat} with engine torch",
-                try_next="memory.remat=layer, or engine=jax"))
-        if request.mesh.tp > 1:
-            refusals.append(Refusal(
-                feature="mesh.tp above 1", given=f"mesh.tp: {request.mesh.tp} with engine: torch",
-                expected="tp of 1: this engine splits rows and parameters, not matrices", try_next="mesh.tp=1"))
-        if refused := optimizer_refusal(request.optimizer, cls.name):
-            refusals.append(refused)
-        if refused := host_table_refusal(request.memory, request.shape, cls.name):
-            refusals.append(refused)
-        if refused := packing_refusal(request.packed, request.shape):
-            refusals.append(refused)
-        if refused := half_refusal(request, cls.name):
-            refusals.append(refused)
-        if request.device == "tpu":
-            refusals.append(Refusal(feature="a TPU", given="device: tpu with engine: torch", try_next="engine=jax",
-                                    expected="cpu or gpu; TPUs are driven by the JAX engine"))
-        return refusals
+        """Features of the request that the engine does not have."""
+        return [*torch_refusals(request)]
 
     @classmethod
     def inspect_for(cls, request: EngineRequest, programs: ProgramShapes, target: Target) -> Inspections:
@@ -63,8 +41,7 @@ class TorchPlanning:
         # Not inspected rather than refused: then the formula answers, which knows `tp`.
         if request.mesh.tp > 1:
             raise NotInspected("engine: torch splits rows and parameters, not matrices (mesh.tp)")
-        for refusal in cls.refusals(request):
-            raise refusal.error()
+        refuse(torch_refusals(request))
         # For an absent machine `auto` means all of its devices, not those that this process sees.
         if request.mesh.fsdp == "auto":
             request = replace(request, mesh=MeshConfig(fsdp=target.devices, tp=1))

@@ -72,9 +72,6 @@ def find_mesh(request: EngineRequest, platform: str) -> ProcessMesh:
         RequestError: another number of processes than the recipe asks for, or what cannot be split.
     """
     world, wanted = world_size(), request.mesh.fsdp
-    if request.mesh.tp > 1:
-        raise RequestError(f"mesh.tp: {request.mesh.tp} with engine: torch",
-                           "tp of 1: this engine splits rows and parameters, not matrices", "mesh.tp=1")
     if wanted not in ("auto", world):
         raise RequestError(f"mesh.fsdp: {wanted} in {world} processes", "one process a device",
                            f"torchrun --nproc-per-node {wanted}, or mesh.fsdp={world}")

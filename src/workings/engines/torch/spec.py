@@ -6,16 +6,14 @@ from typing import Any
 import torch
 
 from workings.config.method import FrozenBits, FullConfig, LoraConfig, QloraConfig
-from workings.config.training import AdafactorConfig
 from workings.engines.base import EngineRequest
-from workings.engines.refusals import half_refusal, host_table_refusal, packing_refusal
+from workings.engines.refusals import refuse, torch_refusals
 from workings.engines.torch.attention import choose
 from workings.engines.torch.optimizers import make_optimizer
 from workings.engines.torch.optimizers.adamw import AdamW
 from workings.engines.torch.optimizers.base import Optimizer
 from workings.engines.torch.sharding import ProcessMesh
 from workings.engines.torch.triton.check import kernels_run_on
-from workings.engines.torch.unverified import refuse_request
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
 from workings.objectives.base import Objective, OfCompletions
@@ -62,14 +60,7 @@ class TorchSpec:
 def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh | None = None) -> TorchSpec:
     """The step that a request asks for. Raises `RequestError` for what this engine does not do."""
     precision, memory, shape = request.precision, request.memory, request.shape
-    if memory.remat not in ("none", "layer"):
-        raise RequestError(f"memory.remat: {memory.remat} with engine torch", "none or layer",
-                           "memory.remat=layer, or engine=jax")
-    if refused := (host_table_refusal(memory, shape, "torch") or packing_refusal(request.packed, shape)
-                   or half_refusal(request, "torch")):
-        raise refused.error()
-    _refuse_with_experts(request)
-    refuse_request(request)
+    refuse(torch_refusals(request))
     # PyTorch's fused attention has no argument for a cap of the scores.
     if memory.attention == "flash" and shape.attention_softcap:
         raise RequestError(f"memory.attention: flash with a {shape.family} model, whose attention scores are capped",
@@ -104,20 +95,6 @@ def with_kernels(kernels: bool, spec: TorchSpec) -> TorchSpec:
         spec.optimizer.by_kernel = kernels
     # The optimizer is an object of its own, so `replace` alone would not reach it.
     return replace(spec, card_kernels=kernels)
-
-
-def _refuse_with_experts(request: EngineRequest) -> None:
-    """Raises `RequestError` for what transformers' experts, one tensor for all of a layer's, cannot be asked for."""
-    if not request.shape.experts:
-        return
-    precision, optimizer = request.precision, request.optimizer
-    if precision.parameters != precision.compute:
-        raise RequestError(f"precision.parameters: {precision.parameters} with precision.compute: {precision.compute} "
-                           "and experts", "one format for both: experts are multiplied as they are stored",
-                           f"precision.compute={precision.parameters}")
-    if request.method.name == "full" and isinstance(optimizer, AdafactorConfig):
-        raise RequestError("optimizer.name: adafactor with experts", "an optimizer that does not factor: experts are "
-                           "tensors of three axes, and Adafactor has a rule for matrices", "optimizer.name=adamw")
 
 
 def dtype_name(dtype: Any) -> str:

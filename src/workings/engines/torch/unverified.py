@@ -13,30 +13,11 @@ from transformers import PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from workings.config.method import FullConfig
-from workings.config.training import AdafactorConfig
-from workings.engines.base import EngineRequest
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
 
 LOGIT_FACTOR = "workings_logit_factor"
 """Attribute of a model: hidden states are multiplied by it before they meet the head."""
-
-
-def refuse_request(request: EngineRequest) -> None:
-    """Raises `RequestError` for what cannot be asked of a class that was never looked at."""
-    shape, precision = request.shape, request.precision
-    if shape.verified:
-        return
-    if precision.parameters != precision.compute:
-        raise RequestError(f"precision.parameters: {precision.parameters} with precision.compute: {precision.compute} "
-                           "and model.verified: false", "one format for both: modules of an unknown class compute in "
-                           "their storage format", f"precision.compute={precision.parameters}")
-    blocks = [name for name, size in shape.tensors if len(size) > 2]
-    if blocks and isinstance(request.optimizer, AdafactorConfig) and isinstance(request.method, FullConfig):
-        raise RequestError(f"optimizer.name: adafactor with {blocks[0]}, which has more than two axes",
-                           "an optimizer that does not factor: Adafactor has a rule for matrices",
-                           "optimizer.name=adamw")
 
 
 def unverified_config(shape: ModelShape, values: Mapping[str, Any]) -> Any:
