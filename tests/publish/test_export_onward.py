@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.engines.tiny import tiny_shape
-from workings.engines.multimodal_weights import ADAPTER_CONFIG, ADAPTER_WEIGHTS, IN_TEXT, merge_non_text_weights
+from workings.engines.checkpoint_files import ADAPTER_CONFIG, ADAPTER_FILE
+from workings.engines.multimodal_weights import IN_TEXT, merge_non_text_weights
 from workings.engines.safetensors_file import TensorFile, write_tensors
 from workings.engines.weight_files import model_weights
 from workings.models.chat import ChatTemplate
@@ -59,7 +60,7 @@ def write_text_part(folder: Path, base: Path, shape: ModelShape) -> dict[str, np
             stem = IN_TEXT.removesuffix("model.") + layer_name(layer, name).removesuffix("weight")
             adapters |= {f"{stem}lora_A.weight": draw.random((2, inner), np.float32),
                          f"{stem}lora_B.weight": draw.random((outer, 2), np.float32)}
-    write_tensors(folder / "adapter" / ADAPTER_WEIGHTS, {name: (x.dtype, x.shape) for name, x in adapters.items()},
+    write_tensors(folder / "adapter" / ADAPTER_FILE, {name: (x.dtype, x.shape) for name, x in adapters.items()},
                   adapters.__getitem__, {})
     (folder / "adapter" / ADAPTER_CONFIG).write_text(json.dumps({
         "peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 2, "lora_alpha": 4, "inference_mode": True,
@@ -75,7 +76,7 @@ def test_peft_puts_adapters_on_the_text_part_of_the_whole_model_and_on_nothing_e
     adapters = write_text_part(tmp_path / "out", tmp_path / "base", shape)
     merge_non_text_weights(tmp_path / "out", tmp_path / "base", shape)
 
-    stored = TensorFile(tmp_path / "out" / "adapter" / ADAPTER_WEIGHTS)
+    stored = TensorFile(tmp_path / "out" / "adapter" / ADAPTER_FILE)
     # What vLLM turns into `language_model.model.` of its own classes.
     assert all(name.startswith("base_model.model.model.language_model.layers.") for name in stored.names())
     assert len(stored.names()) == len(adapters)

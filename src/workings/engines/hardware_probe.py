@@ -7,6 +7,7 @@ asking a framework, which may have been installed without support for the accele
 import os
 from pathlib import Path
 
+from workings.hardware.machine import cpu_model
 from workings.hardware.memory import host_memory
 
 # Vendor numbers of the PCI bus; classes are VGA controllers, and 3D controllers (cards without a display).
@@ -56,25 +57,13 @@ def accelerators(root: Path = Path("/")) -> dict[str, str]:
     return present
 
 
-def cpu_name(root: Path = Path("/")) -> str:
-    """The CPU's own name, as the kernel gives it."""
-    file = root / "proc/cpuinfo"
-    if file.is_file():
-        for line in file.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    import platform
-
-    return platform.processor() or platform.machine()
-
-
 def cpu_features(root: Path = Path("/")) -> str:
     """Text that decides which machine code runs here: the CPU's name, and its instructions if the kernel lists them."""
     file = root / "proc/cpuinfo"
     listed = file.read_text().splitlines() if file.is_file() else []
     # x86 lists its instructions as `flags`, Arm as `Features`; there is a line for every core, and equal ones count
     # once.
-    return "\n".join([cpu_name(root), *sorted({line for line in listed if line.startswith(("flags", "Features"))})])
+    return "\n".join([cpu_model(file), *sorted({line for line in listed if line.startswith(("flags", "Features"))})])
 
 
 def cpu_memory(root: Path = Path("/")) -> tuple[int, str]:

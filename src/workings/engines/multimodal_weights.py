@@ -1,12 +1,12 @@
 """Multimodal models: only the text part is trained; the other weights are skipped on load and merged into an export."""
 
-import json
 import shutil
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
 
+from workings.engines import checkpoint_files as files
 from workings.engines.safetensors_file import TensorFile, write_tensors
 from workings.engines.weight_files import model_weights
 from workings.models.json_file import read_object
@@ -14,8 +14,6 @@ from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.weights import PEFT_PREFIX, tensor_shapes
 
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
-ADAPTER, ADAPTER_WEIGHTS, ADAPTER_CONFIG = "adapter", "adapter_model.safetensors", "adapter_config.json"
 IN_TEXT, IN_FULL_MODEL = f"{PEFT_PREFIX}model.", f"{PEFT_PREFIX}model.language_model."
 """Prefix of peft's names for a tensor of the text part alone, and for the same tensor of the whole model."""
 PROCESSORS = "*processor_config.json"
@@ -67,41 +65,40 @@ def merge_non_text_weights(text: Path, base: Path, shape: ModelShape) -> None:
         shape: of the text model.
     """
     old = model_weights(base, shape)
-    trained, others = TensorFile(text / WEIGHTS), old.others()
+    trained, others = TensorFile(text / files.MODEL_FILE), old.others()
     # Under the whole model's names, in the order of its files; tensors are copied one at a time.
     stored = {old.stored_name(name): (trained, name) for name in tensor_shapes(shape)}
     stored |= {name: (file, name) for name, file in others.items()}
-    combined = text / f".{WEIGHTS}"
+    combined = text / f".{files.MODEL_FILE}"
     write_tensors(combined, {name: (file.dtype(own), file.shape(own)) for name, (file, own) in stored.items()},
-                  lambda name: stored[name][0].read(stored[name][1]), {"format": "pt"})
+                  lambda name: stored[name][0].read(stored[name][1]), files.METADATA)
     # Read now, because the text model's configuration is replaced below.
     dtype = _config(text)["dtype"]
-    combined.replace(text / WEIGHTS)
+    combined.replace(text / files.MODEL_FILE)
     config = _config(base)
     config["text_config"] = config["text_config"] | {"dtype": dtype}
-    text.joinpath(CONFIG).write_text(json.dumps(config | {"dtype": dtype}, indent=2, sort_keys=True) + "\n",
-                                     encoding="utf-8")
+    files.write_json(text / files.CONFIG, config | {"dtype": dtype})
     # Programs that load the whole model look for the settings of images and sound beside its weights.
     for path in base.glob(PROCESSORS):
         shutil.copyfile(path, text / path.name)
-    if (text / ADAPTER).is_dir():
-        _rename_adapters(text / ADAPTER)
+    if (text / files.ADAPTER_FOLDER).is_dir():
+        _rename_adapters(text / files.ADAPTER_FOLDER)
 
 
 def _rename_adapters(adapter: Path) -> None:
     """Rename the text model's adapters to the names that peft and vLLM look for in the whole model."""
-    file = TensorFile(adapter / ADAPTER_WEIGHTS)
+    file = TensorFile(adapter / files.ADAPTER_FILE)
     own = {IN_FULL_MODEL + name.removeprefix(IN_TEXT): name for name in file.names()}
-    renamed = adapter / f".{ADAPTER_WEIGHTS}"
+    renamed = adapter / f".{files.ADAPTER_FILE}"
     write_tensors(renamed, {name: (file.dtype(old), file.shape(old)) for name, old in own.items()},
-                  lambda name: file.read(own[name]), {"format": "pt"})
-    renamed.replace(adapter / ADAPTER_WEIGHTS)
-    config = json.loads((adapter / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+                  lambda name: file.read(own[name]), files.METADATA)
+    renamed.replace(adapter / files.ADAPTER_FILE)
+    config = read_object(adapter / files.ADAPTER_CONFIG)
     # A plain list would also match the vision and audio towers, whose projections have the same names.
     config["target_modules"] = rf"model\.language_model\.layers\..*\.({'|'.join(sorted(config['target_modules']))})"
-    (adapter / ADAPTER_CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    files.write_json(adapter / files.ADAPTER_CONFIG, config)
 
 
 def _config(directory: Path) -> dict[str, Any]:
-    return read_object(directory / CONFIG)
+    return read_object(directory / files.CONFIG)
 

@@ -7,6 +7,7 @@ from itertools import groupby
 from math import prod
 from types import MappingProxyType
 
+from workings.errors import RequestError
 from workings.models.family import (
     EMBEDDING,
     FINAL_NORM,
@@ -22,9 +23,9 @@ from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 
 __all__ = ["EMBEDDING", "FINAL_NORM", "HEAD", "LAYER_SCALAR", "PEFT_PREFIX", "PER_LAYER_EMBEDDING", "PER_LAYER_NORM",
-           "PER_LAYER_PROJECTION", "PROJECTIONS", "RESIDUAL", "LayerLoop", "first_value", "is_frozen", "layer_loops",
-           "layer_name", "layer_shapes", "outer_shapes", "parameter_count", "projections", "state_channels",
-           "tensor_shapes"]
+           "PER_LAYER_PROJECTION", "PROJECTIONS", "RESIDUAL", "LayerLoop", "find_projections",
+           "first_value", "is_frozen", "layer_loops", "layer_name", "layer_shapes", "outer_shapes",
+           "parameter_count", "projections", "state_channels", "tensor_shapes"]
 
 
 PEFT_PREFIX = "base_model.model."
@@ -34,6 +35,19 @@ PEFT_PREFIX = "base_model.model."
 def projections(shape: ModelShape) -> tuple[str, ...]:
     """Names of the matrices of one layer, in the order of their use."""
     return family_of(shape).projections
+
+
+def find_projections(names: Sequence[str], shape: ModelShape) -> tuple[str, ...]:
+    """The projections with these last parts, by which recipes and peft name them (`q_proj`), each once.
+
+    Raises:
+        RequestError: one that the model does not have.
+    """
+    there = {name.rpartition(".")[2]: name for name in projections(shape)}
+    if unknown := [name for name in names if name not in there]:
+        raise RequestError(f"method.target_modules: {', '.join(unknown)}", f"projections of {shape.family}",
+                           f"method.target_modules=[{', '.join(there)}]")
+    return tuple(there[name] for name in dict.fromkeys(names))
 
 
 @cache

@@ -7,7 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from workings.engines.multimodal_weights import ADAPTER, ADAPTER_CONFIG, CONFIG, merge_non_text_weights
+from workings.engines.checkpoint_files import ADAPTER_CONFIG, ADAPTER_FOLDER, CONFIG
+from workings.engines.multimodal_weights import merge_non_text_weights
 from workings.errors import RequestError
 from workings.hints import pip_install
 from workings.models.chat import ChatTemplate
@@ -137,8 +138,8 @@ def _write_safetensors(opened: TrainedModel, directory: Path, stop: StopTokens) 
         merge_non_text_weights(directory, starting_weights(opened.run.path), opened.request.shape)
     write_tokenizer(session.template, stop, directory)
     _name_special_tokens(session.tokenizer, stop, directory / CONFIG)
-    if (directory / ADAPTER).is_dir():
-        _name_base(opened, directory / ADAPTER / ADAPTER_CONFIG)
+    if (directory / ADAPTER_FOLDER).is_dir():
+        _name_base(opened, directory / ADAPTER_FOLDER / ADAPTER_CONFIG)
 
 
 def _write_gguf(opened: TrainedModel, directory: Path, name: str, stop: StopTokens, number_format: str) -> list[str]:

@@ -19,6 +19,7 @@ import jax
 from jax.experimental import topologies
 
 from workings.engines.base import EngineRequest, GenerationShape, program_shape
+from workings.engines.child_process import wrong
 from workings.engines.jax.buffer_assignment import Sizes, assignment_text, heap_parts
 from workings.engines.jax.params_tree import stacks
 from workings.engines.jax.programs import generation_sizes, lower_forward, lower_generation
@@ -181,6 +182,6 @@ def exact_bytes(state: dict[str, Any], shardings: dict[str, Any]) -> dict[str, i
 if __name__ == "__main__":
     try:
         result = main(json.load(sys.stdin))
-    except RequestError as wrong:
-        result = {"wrong": [wrong.given, wrong.expected, wrong.try_next]}
+    except RequestError as error:
+        result = wrong(error)
     sys.stdout.write(json.dumps(result) + "\n")

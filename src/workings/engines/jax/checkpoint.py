@@ -12,18 +12,16 @@ from typing import Any
 import jax
 import numpy as np
 
+from workings.engines import checkpoint_files as files
 from workings.engines.jax.frozen_matrix import FrozenFormat
 from workings.engines.jax.lora import adapter_shapes, init_adapters
 from workings.engines.jax.params_tree import Params, flatten_params, layer_numbers, layer_tensor, unflatten_params
 from workings.engines.jax.projection import is_adapter
 from workings.engines.jax.step import StepSpec
-from workings.engines.safetensors_file import TensorFile, write_tensors
+from workings.engines.safetensors_file import write_tensors
 from workings.engines.weight_files import model_weights
-from workings.errors import RecordError
 from workings.models.weights import PEFT_PREFIX, layer_name, layer_shapes
 
-MODEL_FILE, ADAPTER_FILE, OPTIMIZER_FILE = "model.safetensors", "adapter_model.safetensors", "optimizer.safetensors"
-STEP = "step"
 Shardings = dict[str, Any]
 
 
@@ -37,7 +35,7 @@ def unstacked(name: str, layers: int) -> list[str]:
 
 def weights_file(spec: StepSpec) -> str:
     """Name of the file with the trained weights."""
-    return ADAPTER_FILE if spec.lora else MODEL_FILE
+    return files.ADAPTER_FILE if spec.lora else files.MODEL_FILE
 
 
 def to_host(x: jax.Array) -> np.ndarray:
@@ -84,8 +82,7 @@ def write(path: Path, arrays: Mapping[str, jax.Array | LazyArray]) -> None:
         return held[key] if i < 0 else held[key][i]
 
     if jax.process_index() == 0:
-        # transformers reads from the metadata which framework's layout a file has.
-        write_tensors(path, plan, fetch, {"format": "pt"})
+        write_tensors(path, plan, fetch, files.METADATA)
         return
     for full in plan:  # the other processes take part in gathering, in the same order, and write nothing
         fetch(full)
@@ -95,7 +92,7 @@ def save(state: Mapping[str, Any], spec: StepSpec, directory: Path) -> None:
     """Write the weights (of adapters those alone), the optimizer's state and the step count into a directory."""
     write(directory / weights_file(spec), spec.saved(state["params"]))
     slots = {f"{slot}|{name}": x for slot, tree in state["moments"].items() for name, x in tree.items()}
-    write(directory / OPTIMIZER_FILE, slots | {STEP: state["step"]})
+    write(directory / files.OPTIMIZER_FILE, slots | {files.STEP: state["step"]})
 
 
 _Described = jax.Array | jax.ShapeDtypeStruct
@@ -120,24 +117,11 @@ def _put(array: np.ndarray, sharding: Any) -> jax.Array:
     return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
 
-def _reader(file: TensorFile, spec: Mapping[str, _Described], slot: str) -> Callable[[str], np.ndarray]:
+def _reader(file: files.CheckpointFile, spec: Mapping[str, _Described], slot: str) -> Callable[[str], np.ndarray]:
     """Function that reads a tensor by Hugging Face's name and checks its shape and dtype."""
     expected = {stored: (x.shape[1:] if name.startswith("layers.") else x.shape, np.dtype(x.dtype))
                 for name, x in spec.items() for stored in unstacked(name, x.shape[0] if x.shape else 0)}
-    names = set(file.names())
-
-    def read(stored: str) -> np.ndarray:
-        full = f"{slot}.{stored}" if slot else stored
-        if full not in names:
-            raise RecordError(f"{file.path} has no tensor {full}")
-        # From the file's header, so a wrong tensor is found before its bytes are read.
-        actual = (file.shape(full), file.dtype(full))
-        if actual != expected[stored]:
-            raise RecordError(f"{file.path}: {full} is {actual[1]} {actual[0]}, this run needs "
-                              f"{expected[stored][1]} {expected[stored][0]}")
-        return file.read(full)
-
-    return read
+    return lambda stored: file.read(f"{slot}.{stored}" if slot else stored, *expected[stored])
 
 
 def restore(directory: Path, spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any],
@@ -155,7 +139,7 @@ def restore(directory: Path, spec: StepSpec, abstract: dict[str, Any], shardings
         RecordError: a file or tensor is missing, damaged, or of another shape or dtype.
     """
     params = saved_weights(directory, spec, abstract["params"], shardings["params"])
-    optimizer = _opened(directory, OPTIMIZER_FILE)
+    optimizer = files.CheckpointFile(directory, files.OPTIMIZER_FILE)
     # Frozen weights are not in a checkpoint; they come from where training read them.
     if spec.lora:
         params |= spec.frozen(base())
@@ -164,21 +148,15 @@ def restore(directory: Path, spec: StepSpec, abstract: dict[str, Any], shardings
         read = _reader(optimizer, tree, slot)
         moments[slot] = {name: _put(_stack(read, name, x), shardings["moments"][slot][name])
                          for name, x in tree.items()}
-    step = _reader(optimizer, {STEP: abstract["step"]}, "")(STEP)
+    step = _reader(optimizer, {files.STEP: abstract["step"]}, "")(files.STEP)
     return {"params": unflatten_params(params), "moments": moments, "step": _put(step, shardings["step"])}
 
 
 def saved_weights(directory: Path, spec: StepSpec, abstract: Params, shardings: Shardings) -> dict[str, jax.Array]:
     """The flat weights of a checkpoint, of adapters those alone. Raises `RecordError` as `restore`."""
     saved, shardings = spec.saved(abstract), flatten_params(shardings)
-    read = _reader(_opened(directory, weights_file(spec)), saved, "")
+    read = _reader(files.CheckpointFile(directory, weights_file(spec)), saved, "")
     return {name: _put(_stack(read, name, x), shardings[name]) for name, x in saved.items()}
-
-
-def _opened(directory: Path, name: str) -> TensorFile:
-    if not (directory / name).is_file():
-        raise RecordError(f"{directory} has no {name}")
-    return TensorFile(directory / name)
 
 
 def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Shardings, seed: int) -> Params:
@@ -190,7 +168,7 @@ def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Sh
         RequestError: no config.json, another architecture or size than asked for, a missing shard or tensor.
     """
     # Headers are checked before anything is allocated on a device.
-    files = model_weights(directory, spec.shape)
+    source = model_weights(directory, spec.shape)
     shardings = flatten_params(shardings)
     params: dict[str, Any] = {}
     lora = spec.lora
@@ -203,12 +181,12 @@ def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Sh
     for name, x in flatten_params(abstract).items():
         if stored and name.endswith(f".{stored.codes}"):
             stem = name.removesuffix(stored.codes)
-            arrays = _quantized(files.read, f"{stem}weight", spec, stored)
+            arrays = _quantized(source.read, f"{stem}weight", spec, stored)
             params |= {key: _put(array, shardings[key])
                        for key, array in zip((name, stem + stored.scales), arrays, strict=True)}
         # Scales are set together with their codes, and adapters are set already.
         elif name not in params and not (stored and name.endswith(f".{stored.scales}")):
-            params[name] = _put(_stack(files.read, name, x), shardings[name])
+            params[name] = _put(_stack(source.read, name, x), shardings[name])
     return unflatten_params(params)
 
 

@@ -11,10 +11,12 @@ import jax
 import jax.extend
 import numpy as np
 
-from workings.engines.hardware_probe import accelerators, cpu_memory, cpu_name
+from workings.engines.hardware_probe import accelerators, cpu_memory
 from workings.engines.import_warnings import without_noise
+from workings.engines.kernel_check import check_products
 from workings.errors import DeviceError, first_line
 from workings.hardware.device import without_alias
+from workings.hardware.machine import cpu_model
 from workings.hints import pip_install
 
 PLUGINS = {"gpu": pip_install("cuda"), "tpu": pip_install("tpu")}
@@ -117,7 +119,7 @@ def memory_limit(device: jax.Device) -> tuple[int, str]:
 
 def device_name(device: jax.Device) -> str:
     """The device's own name; for the CPU the kernel's name of it."""
-    return cpu_name() if device.platform == "cpu" else str(device.device_kind)
+    return cpu_model() if device.platform == "cpu" else str(device.device_kind)
 
 
 def coarser_products(platform: str, compute: str) -> list[str]:
@@ -137,31 +139,8 @@ def library_versions() -> dict[str, str]:
 
 
 def check_kernels(devices: tuple[jax.Device, ...], dtype: str = "fp32") -> dict[str, Any]:
-    """Multiply two matrices in a number format (``fp32``, ``bf16``) on every device and compare with NumPy.
-
-    Raises `DeviceError` where a device fails or returns wrong numbers (wheels for the wrong architecture import well
-    and die at the first kernel).
-    """
-    number = {"fp32": np.dtype(np.float32), "bf16": np.dtype(jax.numpy.bfloat16)}[dtype]
-    left = np.linspace(-1.0, 1.0, 128 * 64, dtype=np.float32).reshape(128, 64).astype(number)
-    right = np.linspace(1.0, -0.5, 64 * 32, dtype=np.float32).reshape(64, 32).astype(number)
-    # From the factors as they were rounded, so that what is left is the device's own error.
-    expected = left.astype(np.float64) @ right.astype(np.float64)
-    # Rounding to bfloat16 moves a number by at most 2 ** -8 of its size; the limit is twice that of the largest one.
-    allowed = {"fp32": 1e-3, "bf16": 2**-7 * float(np.max(np.abs(expected)))}[dtype]
-    # By default a TPU multiplies float32 in bfloat16, and the limit is meant for float32.
+    """`check_products` on every device."""
+    # By default a TPU multiplies float32 in bfloat16, and the check is meant for float32.
     multiply = jax.jit(lambda a, b: jax.numpy.matmul(a, b, precision="highest"))
-    worst = 0.0
-    for device in devices:
-        try:
-            got = np.asarray(multiply(jax.device_put(left, device), jax.device_put(right, device)))
-        except RuntimeError as error:
-            raise DeviceError(f"a 128 x 64 x 32 matrix product in {dtype} on {device} failed: {first_line(error)}",
-                              "a device that runs kernels", "workings doctor") from error
-        difference = float(np.max(np.abs(got.astype(np.float64) - expected)))
-        if not difference < allowed:  # also where it is not a number
-            raise DeviceError(f"a matrix product in {dtype} on {device} is off by {difference:g}",
-                              f"an error below {allowed:g}", "workings doctor")
-        worst = max(worst, difference)
-    return {"kernel": f"matmul 128x64x32 {dtype}", "devices": [str(device) for device in devices],
-            "max_difference_to_numpy": worst}
+    return check_products(devices, dtype, lambda left, right, device: np.asarray(
+        multiply(jax.device_put(left, device), jax.device_put(right, device))))

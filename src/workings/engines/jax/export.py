@@ -1,22 +1,20 @@
 """A trained model as transformers reads it and, where adapters were trained, the adapters as peft reads them."""
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from workings.engines.jax.checkpoint import ADAPTER_FILE, MODEL_FILE, LazyArray, write
+from workings.engines import checkpoint_files as files
+from workings.engines.jax.checkpoint import LazyArray, write
 from workings.engines.jax.frozen_matrix import STORED, format_of
 from workings.engines.jax.init import parameter_shapes
-from workings.engines.jax.lora import merged, peft_config
+from workings.engines.jax.lora import merged
 from workings.engines.jax.params_tree import Params, flatten_params, layer_tensor
 from workings.engines.jax.projection import ADAPTER_A, ADAPTER_B, SCALE
 from workings.engines.jax.step import StepSpec
 from workings.models.shapes import to_hf_config
-
-CONFIG, ADAPTER_CONFIG, ADAPTER_FOLDER = "config.json", "adapter_config.json", "adapter"
 
 
 def export(params: Params, spec: StepSpec, directory: Path) -> None:
@@ -28,18 +26,22 @@ def export(params: Params, spec: StepSpec, directory: Path) -> None:
     # Shapes of the full model, whatever a run holds: codes of fewer bits and adapters become plain weights.
     shapes = parameter_shapes(spec.shape, spec.parameter_dtype)
     # A merged weight is made when its turn has come, so one of them at a time exists beside the state.
-    write(directory / MODEL_FILE, {
+    write(directory / files.MODEL_FILE, {
         name: LazyArray(x.shape, x.dtype, partial(_full, tensors, name, x.shape[-1], x.dtype))
         for name, x in shapes.items()})
     # Stored precision by transformers' names, which are JAX's.
     dtype = str(next(iter(shapes.values())).dtype)
-    _write_json(directory / CONFIG, to_hf_config(spec.shape) | {"dtype": dtype})
-    if spec.lora:
-        # Every process enters `write`, because gathering needs all of them; files are the first one's alone.
-        if jax.process_index() == 0:
-            (directory / ADAPTER_FOLDER).mkdir()
-        write(directory / ADAPTER_FOLDER / ADAPTER_FILE, spec.trained(params))
-        _write_json(directory / ADAPTER_FOLDER / ADAPTER_CONFIG, peft_config(spec.lora))
+    # Every process enters `write`, because gathering needs all of them; files are the first one's alone.
+    adapter, lora, writes = directory / files.ADAPTER_FOLDER, spec.lora, jax.process_index() == 0
+    if writes:
+        files.write_json(directory / files.CONFIG, to_hf_config(spec.shape) | {"dtype": dtype})
+    if lora and writes:
+        adapter.mkdir()
+        targets = [name.rpartition(".")[2] for name in lora.targets]
+        files.write_json(adapter / files.ADAPTER_CONFIG,
+                         files.adapter_config(lora.rank, lora.alpha, targets, spec.shape))
+    if lora:
+        write(adapter / files.ADAPTER_FILE, spec.trained(params))
 
 
 def _full(tensors: dict[str, jax.Array], name: str, inner: int, dtype: Any) -> jax.Array:
@@ -67,9 +69,3 @@ def _combined(tensors: dict[str, jax.Array], scale: jax.Array | None, inner: int
     if scale is None or ADAPTER_A not in tensors:
         return weight
     return merged(weight, tensors[ADAPTER_A], tensors[ADAPTER_B], scale, dtype)
-
-
-def _write_json(path: Path, value: dict[str, Any]) -> None:
-    if jax.process_index() == 0:
-        # Sorted, so that the same model gives the same bytes.
-        path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n", encoding="utf-8")

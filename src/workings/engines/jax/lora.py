@@ -19,7 +19,7 @@ from workings.engines.jax.params_tree import LAYERS, stacks
 from workings.engines.jax.projection import ADAPTER, SCALE
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
-from workings.models.weights import layer_shapes, projections
+from workings.models.weights import find_projections, layer_shapes, projections
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,14 +43,8 @@ def make_lora(method: FullConfig | LoraConfig | QloraConfig, shape: ModelShape, 
     """
     if isinstance(method, FullConfig):
         return None
-    # Recipes name projections by their last part, as peft does: `q_proj` is `self_attn.q_proj`.
-    there = {name.rpartition(".")[2]: name for name in projections(shape)}
-    if unknown := [name for name in method.target_modules if name not in there]:
-        raise RequestError(f"method.target_modules: {', '.join(unknown)}", f"projections of {shape.family}",
-                           f"some of {', '.join(there)}")
     lora = Lora(rank=method.rank, alpha=method.alpha, stored=FORMATS[frozen_bits] if method.name == "qlora" else None,
-                # A name that is given twice gets one adapter, in the order of the recipe.
-                targets=tuple(there[name] for name in dict.fromkeys(method.target_modules)))
+                targets=find_projections(method.target_modules, shape))
     # Int8 has a scale a row and can be cut anywhere; a block of NF4 shares one scale.
     if lora.stored is NF4:
         for layers in stacks(shape):
@@ -110,10 +104,3 @@ def merged(weight: jax.Array, a: jax.Array, b: jax.Array, scale: jax.Array, dtyp
     # By default an accelerator may round float32 factors to fewer bits; an export runs once, so it may be slow.
     delta = jnp.einsum("lor,lri->loi", b, a, precision="highest")
     return (weight.astype(jnp.float32) + scale[:, None, None] * delta).astype(dtype)
-
-
-def peft_config(lora: Lora) -> dict[str, Any]:
-    """Contents of ``adapter_config.json``."""
-    return {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": lora.rank, "lora_alpha": lora.alpha,
-            "lora_dropout": 0.0, "bias": "none", "fan_in_fan_out": False, "use_rslora": False, "use_dora": False,
-            "inference_mode": True, "target_modules": [name.rpartition(".")[2] for name in lora.targets]}

@@ -5,12 +5,9 @@ The compilers read environment variables before JAX is imported and print a lot,
 same child process compiles for the CPU. Below: what a compiled program, or the compiler's refusal, says about memory.
 """
 
-import json
 import os
 import re
 import site
-import subprocess
-import sys
 import tempfile
 from dataclasses import asdict, replace
 from importlib.metadata import version
@@ -18,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.engines.base import EngineRequest, Inspection, ProgramName, ProgramShape
+from workings.engines.child_process import ask_child, crash
 from workings.engines.gpu_settings import same_kernels
 from workings.errors import RequestError, WorkingsError, first_line
 from workings.hardware.compile_target import CompileTarget, CudaTarget, TpuTarget
@@ -90,33 +88,14 @@ def compile_for(request: EngineRequest, size: ProgramShape, target: CompileTarge
         environment = dict(os.environ) | compiler_environment(target) | {
             "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "TF_CPP_MIN_LOG_LEVEL": "1",
             "JAX_ENABLE_COMPILATION_CACHE": "false"}  # a program out of JAX's own cache leaves no dump
-        done = subprocess.run([sys.executable, "-m", "workings.engines.jax.aot_compile"], input=json.dumps(ask),
-                              text=True, capture_output=True, env=environment, check=False)
-    return _read(done, str(getattr(target, "topology", target.platform)))
-
-
-def _read(done: "subprocess.CompletedProcess[str]", where: str) -> Inspection:
-    """The inspection in the child's answer; raises the error that the answer describes."""
-    lines = done.stdout.strip().splitlines()
-    if done.returncode != 0 or not lines:
-        raise _crash(f"the compiler for {where} crashed (exit code {done.returncode})", done.stderr)
-    # The last line is the answer; compilers may have printed others before it.
-    answer = json.loads(lines[-1])
+        where = str(getattr(target, "topology", target.platform))
+        answer, said = ask_child("workings.engines.jax.aot_compile", ask, f"the compiler for {where}", environment)
     if "absent" in answer:
         raise CompilerAbsent(f"compiling for {where} without its compiler", answer["absent"], INSTALL)
-    if "wrong" in answer:
-        raise RequestError(*answer["wrong"])
     if "failed" in answer:
         kind = Unimplemented if answer["unimplemented"] else WorkingsError
-        raise _crash(f"compiling for {where} failed: {answer['failed'][:600]}", answer["failed"] + done.stderr, kind)
+        raise crash(f"compiling for {where} failed: {answer['failed'][:600]}", answer["failed"] + said, kind)
     return Inspection.from_json(answer["inspection"])
-
-
-def _crash(what: str, said: str, kind: type[WorkingsError] = WorkingsError) -> WorkingsError:
-    """An error that names the file with the compiler's last 200 lines: a crash is no verdict about memory."""
-    with tempfile.NamedTemporaryFile("w", prefix="workings-compiler-", suffix=".log", delete=False) as log:
-        log.write("\n".join(said.splitlines()[-200:]) + "\n")
-    return kind(f"{what}; this says nothing about memory. Its last lines: {log.name}")
 
 
 def refused_bytes(message: str) -> tuple[int, int]:

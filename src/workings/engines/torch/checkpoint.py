@@ -1,7 +1,6 @@
 """State to safetensors and back, one tensor at a time: the same files, names and shapes as the JAX engine writes."""
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +11,18 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from workings.config.method import FullConfig
-from workings.engines.safetensors_file import TensorFile, write_tensors
+from workings.engines import checkpoint_files as files
+from workings.engines.safetensors_file import write_tensors
 from workings.engines.torch.half import LossScale
-from workings.engines.torch.lora import ADAPTER_FOLDER, LazyTensor, base_weights, merged, store_weight, write_config
+from workings.engines.torch.lora import LazyTensor, base_weights, merged, store_weight
 from workings.engines.torch.sharding import as_split, gathered, local, own_part, release_gathered
 from workings.engines.torch.spec import TorchSpec, dtype_name
 from workings.engines.torch.step import State
 from workings.engines.weight_files import model_weights
-from workings.errors import RecordError
 from workings.models.shapes import to_hf_config
 from workings.models.weights import tensor_shapes
 
-MODEL_FILE, ADAPTER_FILE, OPTIMIZER_FILE = "model.safetensors", "adapter_model.safetensors", "optimizer.safetensors"
-STEP, LOSS_SCALE = "step", "loss_scale"
-METADATA = {"format": "pt"}
+LOSS_SCALE = "loss_scale"
 
 
 def to_numpy(x: Tensor) -> np.ndarray:
@@ -60,7 +57,7 @@ def write(path: Path, tensors: Mapping[str, Tensor | LazyTensor]) -> None:
         return x.make() if isinstance(x, LazyTensor) else gathered(x)
 
     if not dist.is_initialized() or dist.get_rank() == 0:
-        write_tensors(path, plan, lambda name: to_numpy(full_tensor(name)), METADATA)
+        write_tensors(path, plan, lambda name: to_numpy(full_tensor(name)), files.METADATA)
         return
     for name in plan:  # take part, in the same order
         full_tensor(name)
@@ -71,12 +68,12 @@ def optimizer_tensors(state: State) -> dict[str, Tensor]:
     slots = {f"{slot}.{name}": as_split(x, slot, state.trained[name])
              for slot, tree in state.moments.items() for name, x in tree.items()}
     scale = {LOSS_SCALE: state.loss_scale.tensor()} if state.loss_scale else {}
-    return slots | scale | {STEP: torch.tensor(state.step, dtype=torch.int32)}
+    return slots | scale | {files.STEP: torch.tensor(state.step, dtype=torch.int32)}
 
 
 def weights_file(spec: TorchSpec) -> str:
     """Name of the file of a checkpoint's weights."""
-    return MODEL_FILE if isinstance(spec.method, FullConfig) else ADAPTER_FILE
+    return files.MODEL_FILE if isinstance(spec.method, FullConfig) else files.ADAPTER_FILE
 
 
 def saved(spec: TorchSpec, state: State) -> dict[str, Tensor]:
@@ -90,35 +87,21 @@ def save(spec: TorchSpec, state: State, directory: Path) -> None:
     """Write the weights (of adapters those alone), optimizer state and step count into an existing directory."""
     release_gathered(state.root)
     write(directory / weights_file(spec), saved(spec, state))
-    write(directory / OPTIMIZER_FILE, optimizer_tensors(state))
+    write(directory / files.OPTIMIZER_FILE, optimizer_tensors(state))
 
 
-def _reader(path: Path) -> Callable[[str, Tensor], Tensor]:
-    """Reads by name, checking shape and format against the tensor that is to be filled."""
-    if not path.is_file():
-        raise RecordError(f"{path.parent} has no {path.name}")
-    file = TensorFile(path)
-    # Read once: a model has hundreds of tensors to look up.
-    there = set(file.names())
-
-    def read(name: str, like: Tensor) -> Tensor:
-        if name not in there:
-            raise RecordError(f"{file.path} has no tensor {name}")
-        actual, needed = (file.shape(name), file.dtype(name)), (tuple(like.shape), numpy_dtype(like.dtype))
-        if actual != needed:
-            raise RecordError(f"{file.path}: {name} is {actual[1]} {actual[0]}, this run needs {needed[1]} {needed[0]}")
-        return to_tensor(file.read(name))
-
-    return read
+def _read(file: files.CheckpointFile, name: str, like: Tensor) -> Tensor:
+    """A tensor of a checkpoint, of the shape and format of the one that is to be filled."""
+    return to_tensor(file.read(name, like.shape, numpy_dtype(like.dtype)))
 
 
 @torch.no_grad()
-def read_saved(path: Path, weights: Mapping[str, Tensor]) -> None:
-    """Fill weights from a checkpoint's file. Raises `RecordError` as `restore`."""
-    read = _reader(path)
+def read_saved(spec: TorchSpec, directory: Path, weights: Mapping[str, Tensor]) -> None:
+    """Fill weights from a checkpoint. Raises `RecordError` as `restore`."""
+    file = files.CheckpointFile(directory, weights_file(spec))
     for name, weight in weights.items():
         # Shapes are compared whole; each process reads the whole tensor and keeps its rows.
-        local(weight).copy_(own_part(read(name, weight), weight))
+        local(weight).copy_(own_part(_read(file, name, weight), weight))
 
 
 @torch.no_grad()
@@ -128,16 +111,16 @@ def restore(spec: TorchSpec, state: State, directory: Path) -> State:
     Raises:
         RecordError: a file or tensor is missing, damaged, or of another shape or format.
     """
-    read_saved(directory / weights_file(spec), saved(spec, state))
-    read = _reader(directory / OPTIMIZER_FILE)
+    read_saved(spec, directory, saved(spec, state))
+    file = files.CheckpointFile(directory, files.OPTIMIZER_FILE)
     for slot, tree in state.moments.items():
         for name, x in tree.items():
             distributed = as_split(x, slot, state.trained[name])
             # Every process reads the whole moment and keeps its own rows, so any number of processes can resume.
-            x.copy_(own_part(read(f"{slot}.{name}", distributed), distributed))
-    state.step = int(read(STEP, torch.empty((), dtype=torch.int32)))
+            x.copy_(own_part(_read(file, f"{slot}.{name}", distributed), distributed))
+    state.step = int(_read(file, files.STEP, torch.empty((), dtype=torch.int32)))
     if state.loss_scale:
-        state.loss_scale = LossScale.of_tensor(read(LOSS_SCALE, state.loss_scale.tensor()))
+        state.loss_scale = LossScale.of_tensor(_read(file, LOSS_SCALE, state.loss_scale.tensor()))
     return state
 
 
@@ -147,10 +130,10 @@ def load_weights(spec: TorchSpec, model: nn.Module, directory: Path) -> None:
     Raises:
         RequestError: no config.json, another architecture or size than asked for, a missing shard or tensor.
     """
-    files, weights = model_weights(directory, spec.shape), base_weights(model)
+    source, weights = model_weights(directory, spec.shape), base_weights(model)
     # In the order of the shapes and not of the file: every process must read, and communicate, alike.
     for name in tensor_shapes(spec.shape):
-        store_weight(weights[name], to_tensor(files.read(name)))
+        store_weight(weights[name], to_tensor(source.read(name)))
 
 
 def export(spec: TorchSpec, state: State, directory: Path) -> None:
@@ -159,19 +142,18 @@ def export(spec: TorchSpec, state: State, directory: Path) -> None:
     ``adapter/`` belongs on the weights that training started from, not on the merged ones.
     """
     release_gathered(state.root)
-    # Gathering takes every process, so all reach both writes before those that write nothing return.
-    write(directory / MODEL_FILE, merged(spec, state.model))
-    adapter = directory / ADAPTER_FOLDER
-    if not isinstance(spec.method, FullConfig):
-        if spec.mesh.rank == 0:
-            adapter.mkdir()
-        write(adapter / ADAPTER_FILE, state.trained)
-    if spec.mesh.rank:
+    method, adapter, writes = spec.method, directory / files.ADAPTER_FOLDER, spec.mesh.rank == 0
+    if writes:
+        config = to_hf_config(spec.shape) | {"dtype": dtype_name(spec.parameter_dtype)}
+        if not spec.shape.verified:  # its own file may name the class of a multimodal model, which is not written
+            config["architectures"] = [type(state.model).__name__]
+        files.write_json(directory / files.CONFIG, config)
+    # Gathering takes every process, so all of them enter both writes.
+    write(directory / files.MODEL_FILE, merged(spec, state.model))
+    if isinstance(method, FullConfig):
         return
-    config = to_hf_config(spec.shape) | {"dtype": dtype_name(spec.parameter_dtype)}
-    if not spec.shape.verified:  # its own file may name the class of a multimodal model, which is not written
-        config["architectures"] = [type(state.model).__name__]
-    text = json.dumps(config, indent=2, sort_keys=True)
-    (directory / "config.json").write_text(text + "\n", encoding="utf-8")
-    if not isinstance(spec.method, FullConfig):
-        write_config(spec, adapter)
+    if writes:
+        adapter.mkdir()
+        files.write_json(adapter / files.ADAPTER_CONFIG,
+                   files.adapter_config(method.rank, method.alpha, method.target_modules, spec.shape))
+    write(adapter / files.ADAPTER_FILE, state.trained)

@@ -9,11 +9,13 @@ import numpy as np
 import torch
 import transformers
 
-from workings.engines.hardware_probe import accelerators, cpu_memory, cpu_name
+from workings.engines.hardware_probe import accelerators, cpu_memory
+from workings.engines.kernel_check import check_products
 from workings.engines.torch.half import multiply
 from workings.errors import DeviceError, first_line
 from workings.hardware.catalog import targets
 from workings.hardware.device import without_alias
+from workings.hardware.machine import cpu_model
 from workings.hints import SETUP_CUDA
 
 ASK_FOR_CPU = "ask for the CPU in so many words: device=cpu"
@@ -99,7 +101,7 @@ def memory_limit(device: torch.device) -> tuple[int, str]:
 
 def device_name(device: torch.device) -> str:
     """The device's own name; for the CPU the kernel's name of it."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_model()
 
 
 def library_versions() -> dict[str, str]:
@@ -131,27 +133,12 @@ def slow_formats(kind: str, *formats: str) -> list[str]:
 
 
 def check_kernels(device: torch.device, dtype: str = "fp32") -> dict[str, Any]:
-    """Multiply two matrices in a number format (``fp32``, ``bf16``, ``fp16``) on the device; compare with fp64.
-
-    Raises `DeviceError` where it fails or returns wrong numbers.
-    """
+    """`check_products` on a device; products of float16 are added up in float32."""
     number = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[dtype]
-    # Values without a random generator, so that all devices multiply the same.
-    left = torch.linspace(-1.0, 1.0, 128 * 64, dtype=torch.float64).reshape(128, 64).to(number)
-    right = torch.linspace(1.0, -0.5, 64 * 32, dtype=torch.float64).reshape(64, 32).to(number)
-    expected = left.double() @ right.double()
-    # Inputs were rounded before the reference product; 2 ** -7 is one unit of bfloat16's last place.
-    # Products of fp16 are added up and kept in float32.
-    allowed = {"fp32": 1e-3, "fp16": 1e-3, "bf16": 2**-7 * float(expected.abs().max())}[dtype]
-    try:
-        there = left.to(device), right.to(device)
-        got = (multiply(*there) if dtype == "fp16" else there[0] @ there[1]).cpu().double()
-    except RuntimeError as error:
-        raise DeviceError(f"a 128 x 64 x 32 matrix product in {dtype} on {device} failed: {first_line(error)}",
-                          "a device that runs kernels", "workings doctor") from error
-    worst = float((got - expected).abs().max())
-    # Written this way NaN is refused as well.
-    if not worst < allowed:
-        raise DeviceError(f"a matrix product in {dtype} on {device} is off by {worst:g}", f"an error below {allowed:g}",
-                          "workings doctor")
-    return {"kernel": f"matmul 128x64x32 {dtype}", "devices": [str(device)], "max_difference_to_numpy": worst}
+
+    def product(left: np.ndarray, right: np.ndarray, there: torch.device) -> np.ndarray:
+        # The factors are rounded already, so float32 and back changes nothing; NumPy's bfloat16 is none of PyTorch's.
+        a, b = (torch.from_numpy(x.astype(np.float32)).to(number).to(there) for x in (left, right))
+        return (multiply(a, b) if number == torch.float16 else a @ b).cpu().double().numpy()
+
+    return check_products([device], dtype, product)

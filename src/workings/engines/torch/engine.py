@@ -310,7 +310,7 @@ class TorchEngine(TorchPlanning):
     def with_adapters(self, state: State, directory: Path) -> State:
         """The same model with the adapters of a checkpoint."""
         require_adapters(self.request.method)
-        checkpoint.read_saved(directory / checkpoint.weights_file(self.spec), trainable_parameters(state.root.model))
+        checkpoint.read_saved(self.spec, directory, trainable_parameters(state.root.model))
         return state
 
     def export(self, state: State, directory: Path) -> None:

@@ -9,14 +9,12 @@ keys has none for keys and values. All else stays as it is, without adapters and
 4's table of per-layer embeddings and the small matrices that bring it into the layers, routers and experts.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -35,9 +33,15 @@ from workings.engines.torch.sharding import FsdpRoot, gathered, local, own_part
 from workings.engines.torch.spec import TorchSpec
 from workings.errors import RequestError
 from workings.models.registry import family_of
-from workings.models.weights import LAYER_SCALAR, PEFT_PREFIX, is_frozen, layer_shapes, projections, tensor_shapes
-
-ADAPTER_FOLDER, ADAPTER_CONFIG = "adapter", "adapter_config.json"
+from workings.models.weights import (
+    LAYER_SCALAR,
+    PEFT_PREFIX,
+    find_projections,
+    is_frozen,
+    layer_shapes,
+    projections,
+    tensor_shapes,
+)
 
 
 @dataclass(frozen=True)
@@ -54,11 +58,7 @@ def refuse_unknown(spec: TorchSpec) -> None:
     method, shape = spec.method, spec.shape
     if isinstance(method, FullConfig):
         return
-    # peft matches the last part of a module's name.
-    known = {name.rpartition(".")[2] for name in projections(shape)}
-    if unknown := [name for name in method.target_modules if name not in known]:
-        raise RequestError(f"method.target_modules: {', '.join(unknown)}", f"projections of {shape.family}",
-                           f"method.target_modules=[{', '.join(sorted(known))}]")
+    find_projections(method.target_modules, shape)
     if method.name == "qlora":
         _refuse_fewer_bits(spec)
 
@@ -211,12 +211,3 @@ def _merged_weight(spec: TorchSpec, stored: "Tensor | FrozenLinear", layer: Any)
     # GPT-2 stores its matrices [in, out].
     delta = delta.T if isinstance(layer.get_base_layer(), Conv1D) else delta
     return (weight.float() + delta).to(weight.dtype)
-
-
-def write_config(spec: TorchSpec, directory: Path) -> None:
-    """``adapter_config.json``, as `peft.PeftModel.from_pretrained` reads it."""
-    # JSON has no sets, and sorted names make the same file each time.
-    values = {key: sorted(value) if isinstance(value, set) else value
-              for key, value in peft_config(spec).to_dict().items() if value is not None}
-    text = json.dumps(values | {"inference_mode": True, "init_lora_weights": True}, indent=2, sort_keys=True)
-    (directory / ADAPTER_CONFIG).write_text(text + "\n", encoding="utf-8")

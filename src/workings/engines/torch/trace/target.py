@@ -1,15 +1,14 @@
 """Traces for GPUs that are not here, in a child process, so that planning imports no PyTorch."""
 
 import json
-import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from workings.engines.base import EngineRequest, Inspection, ProgramName, ProgramShapes, program_shape
-from workings.errors import RequestError, WorkingsError
+from workings.engines.child_process import ask_child, wrong
+from workings.errors import RequestError
 from workings.hints import pip_install
 
 
@@ -30,18 +29,7 @@ def trace_for(request: EngineRequest, programs: ProgramShapes, platform: str, *,
     """
     ask = {"request": request.to_json(), "programs": dict(programs), "platform": platform, "capability": capability,
            "limit_bytes": limit_bytes}
-    done = subprocess.run([sys.executable, "-m", "workings.engines.torch.trace.target"], input=json.dumps(ask),
-                          text=True, capture_output=True, check=False)
-    lines = done.stdout.strip().splitlines()
-    if done.returncode != 0 or not lines:
-        with tempfile.NamedTemporaryFile("w", prefix="workings-trace-", suffix=".log", delete=False) as log:
-            log.write("\n".join(done.stderr.splitlines()[-200:]) + "\n")
-        raise WorkingsError(f"the trace of the PyTorch step failed (exit code {done.returncode}); this says nothing "
-                            f"about memory. Its last lines: {log.name}")
-    # The answer is the last line: libraries may print before it.
-    answer = json.loads(lines[-1])
-    if "wrong" in answer:
-        raise RequestError(*answer["wrong"])
+    answer, _ = ask_child("workings.engines.torch.trace.target", ask, "the trace of the PyTorch step")
     return {name: Inspection.from_json(inspected) for name, inspected in answer["programs"].items()}
 
 
@@ -51,8 +39,8 @@ def _trace(ask: Mapping[str, Any]) -> dict[str, Any]:
         # Here, because only the child process may load PyTorch.
         from workings.engines.torch.trace.inspect import TracedCard, inspect_program
     except ModuleNotFoundError as error:
-        return {"wrong": [f"a plan for engine: torch without {error.name}", "the libraries of this engine",
-                          pip_install("torch")]}
+        return wrong(RequestError(f"a plan for engine: torch without {error.name}", "the libraries of this engine",
+                                  pip_install("torch")))
     card = TracedCard(capability=ask["capability"], limit_bytes=ask["limit_bytes"])
     answers: dict[str, Any] = {}
     request = EngineRequest.from_json(ask["request"])
@@ -60,8 +48,8 @@ def _trace(ask: Mapping[str, Any]) -> dict[str, Any]:
         for name, size in ask["programs"].items():
             traced = inspect_program(request, name, program_shape(name, size), ask["platform"], card)
             answers[name] = asdict(traced) | {"breakdown": dict(traced.breakdown), "versions": dict(traced.versions)}
-    except RequestError as wrong:
-        return {"wrong": [wrong.given, wrong.expected, wrong.try_next]}
+    except RequestError as error:
+        return wrong(error)
     return {"programs": answers}
 
 
