@@ -1,0 +1,46 @@
+"""A small matrix product on each device, which shows that the device computes and gives the right numbers."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from workings.errors import DeviceError, first_line
+
+FORMATS: dict[str, Any] = {"fp32": np.float32, "bf16": ml_dtypes.bfloat16, "fp16": np.float16}
+
+
+def check_products(devices: Sequence[Any], dtype: str,
+                   multiply: Callable[[np.ndarray, np.ndarray, Any], np.ndarray]) -> dict[str, Any]:
+    """Multiply two matrices in a number format on every device, and compare with the product in fp64.
+
+    Args:
+        devices: the engine's.
+        dtype: ``fp32``, ``bf16`` or ``fp16``.
+        multiply: the engine's product of two arrays on a device.
+
+    Raises:
+        DeviceError: it fails or is wrong; wheels for another architecture import well and die at the first kernel.
+    """
+    # Values without a random generator, so that all devices multiply the same.
+    left = np.linspace(-1.0, 1.0, 128 * 64, dtype=np.float32).reshape(128, 64).astype(FORMATS[dtype])
+    right = np.linspace(1.0, -0.5, 64 * 32, dtype=np.float32).reshape(64, 32).astype(FORMATS[dtype])
+    # From the factors as they were rounded, so that what is left is the device's own error.
+    expected = left.astype(np.float64) @ right.astype(np.float64)
+    # Rounding to bfloat16 moves a number by at most 2 ** -8 of its size; the limit is twice that of the largest one.
+    # Products of fp16 are added up and kept in float32.
+    allowed = 2**-7 * float(np.max(np.abs(expected))) if dtype == "bf16" else 1e-3
+    worst = 0.0
+    for device in devices:
+        try:
+            difference = float(np.max(np.abs(multiply(left, right, device).astype(np.float64) - expected)))
+        except RuntimeError as error:
+            raise DeviceError(f"a 128 x 64 x 32 matrix product in {dtype} on {device} failed: {first_line(error)}",
+                              "a device that runs kernels", "workings doctor") from error
+        if not difference < allowed:  # also where it is not a number
+            raise DeviceError(f"a matrix product in {dtype} on {device} is off by {difference:g}",
+                              f"an error below {allowed:g}", "workings doctor")
+        worst = max(worst, difference)
+    return {"kernel": f"matmul 128x64x32 {dtype}", "devices": [str(device) for device in devices],
+            "max_difference_to_numpy": worst}
