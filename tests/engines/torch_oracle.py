@@ -7,11 +7,28 @@ import numpy as np
 import torch
 import transformers
 
+from tests.engines.tiny import request, tiny_shape
 from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.engine import TorchEngine
+from workings.engines.torch.lora import base_weights
 from workings.engines.torch.model import final_logits, hidden_states
 from workings.engines.torch.step import State, micro_batch_objective, to_rows
 from workings.models.batch import Batch
+
+LARGE = {"shared_kv_layers": 0, "shared_mlp_width": 0, "per_layer_width": 0, "keys_as_values": True,
+         "global_kv_heads": 1}
+FORMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gemma": ("gemma", {}), "gemma2": ("gemma2", {}), "gemma3": ("gemma3", {}), "gpt2": ("gpt2", {}),
+    "smollm3": ("smollm3", {"layers": 4}), "olmo3": ("olmo3", {"layers": 4}),
+    "olmo3 stretched": ("olmo3", {"layers": 4, "rope_yarn": (8.0, 16, 32.0, 1.0, 1.2079441541679836)}),
+    "gemma4 E2B": ("gemma4", {}), "gemma4 31B": ("gemma4", LARGE),
+    "gemma4 26B-A4B": ("gemma4", LARGE | {"experts": 4, "experts_per_token": 2, "expert_width": 16}),
+    "qwen3.5 2B": ("qwen3_5", {"linear_key_heads": 4}), "qwen3.5 4B": ("qwen3_5", {}),
+    "qwen3.5 9B": ("qwen3_5", {"tied_embeddings": False}),
+    "qwen3.5 state last": ("qwen3_5", {"linear_pattern": 0, "layers": 5,
+                                       "layer_types": ("global", "linear", "linear", "global", "linear")})}
+"""Family and changes of a tiny shape that make it the form of a published model; the last one is of models that were
+cut. A stretched OLMo has its published numbers but for the original context, which is 8192 there."""
 
 
 def our_logits(engine: TorchEngine, state: State, tokens: np.ndarray) -> np.ndarray:
@@ -31,6 +48,31 @@ def roughened(engine: TorchEngine, seed: int = 3) -> State:
             if ".layers." in name or ".h." in name:
                 x += 0.3 * torch.randn(x.shape, generator=draw)
     return state
+
+
+def rough(engine: TorchEngine) -> State:
+    """Random norms and matrices, and layers that scale what they give by numbers of their own."""
+    state = roughened(engine)
+    draw = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for name, x in base_weights(state.model).items():
+            if name.endswith("layer_scalar"):
+                assert isinstance(x, torch.Tensor)
+                x.copy_(0.5 + torch.rand(x.shape, generator=draw))
+    return state
+
+
+def opened(form: str, *, shape: dict[str, Any] | None = None, **changes: Any) -> TorchEngine:
+    """An engine of a tiny model of a form."""
+    family, its = FORMS[form]
+    return TorchEngine.open(request(tiny_shape(family, **its | (shape or {})), **changes))
+
+
+def their_logits(model: Any, tokens: np.ndarray) -> np.ndarray:
+    """Logits of a model of transformers, in rows without padding."""
+    with torch.no_grad():
+        found: np.ndarray = model(torch.from_numpy(tokens).long()).logits.numpy()
+    return found
 
 
 def same(a: State, b: State) -> bool:

@@ -1,8 +1,4 @@
-"""SmolLM3, OLMo 3 and Qwen 3.5 on the PyTorch engine against plain transformers: its classes, eager, our export.
-
-Logits and greedy text of every family are compared in `test_torch_engine`, what only Qwen 3.5 has in
-`test_qwen3_5_torch`.
-"""
+"""OLMo 3's stretched rotation on the PyTorch engine against plain transformers: its class, eager, our export."""
 
 import json
 from copy import deepcopy
@@ -14,25 +10,13 @@ import torch
 import transformers
 
 from tests.engines.tiny import request, tiny_shape
-from tests.engines.torch_oracle import our_logits, plain, roughened
-from workings.config.method import LoraConfig
+from tests.engines.torch_oracle import our_logits, plain, roughened, their_logits
 from workings.engines.torch.engine import TorchEngine
 
-PACKED = ("smollm3", "olmo3")
-NEW = (*PACKED, "qwen3_5")
 YARN = (8.0, 16, 32.0, 1.0, 1.2079441541679836)
 """OLMo 3's own numbers but for the original context, which is 8192 there."""
-LORA = LoraConfig(name="lora", rank=3, alpha=6)
-
-
-def opened(family: str, *, shape: dict[str, Any] | None = None, **changes: Any) -> TorchEngine:
-    return TorchEngine.open(request(tiny_shape(family, **{"layers": 4} | (shape or {})), **changes))
-
-
-def their_logits(model: Any, tokens: np.ndarray) -> np.ndarray:
-    with torch.no_grad():
-        found: np.ndarray = model(torch.from_numpy(tokens).long()).logits.numpy()
-    return found
+def opened(**shape: Any) -> TorchEngine:
+    return TorchEngine.open(request(tiny_shape("olmo3", layers=4, rope_yarn=YARN, **shape)))
 
 
 def rows(count: int = 40) -> np.ndarray:
@@ -41,7 +25,7 @@ def rows(count: int = 40) -> np.ndarray:
 
 def test_global_layers_of_an_olmo_are_stretched_as_transformers_stretches_them(tmp_path: Path) -> None:
     """All layers global: plain transformers computes the very same, frequencies and longer keys and queries."""
-    engine = opened("olmo3", shape={"rope_yarn": YARN, "layer_types": ("global",) * 4})
+    engine = opened(layer_types=("global",) * 4)
     state = roughened(engine)
     engine.export(state, tmp_path)
     ours, theirs = our_logits(engine, state, rows()), their_logits(plain(tmp_path), rows())
@@ -50,7 +34,7 @@ def test_global_layers_of_an_olmo_are_stretched_as_transformers_stretches_them(t
 
 def test_sliding_layers_of_an_olmo_are_not_stretched(tmp_path: Path) -> None:
     """All layers slide: they compute what plain transformers computes without YaRN."""
-    engine = opened("olmo3", shape={"rope_yarn": YARN, "layer_types": ("sliding",) * 4})
+    engine = opened(layer_types=("sliding",) * 4)
     state = roughened(engine)
     engine.export(state, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
@@ -92,7 +76,7 @@ def test_a_stretched_olmo_turns_its_sliding_layers_plainly(tmp_path: Path) -> No
     from tests.engines.jax_oracle import our_logits as jax_logits
     from workings.engines.jax.engine import JaxEngine
 
-    engine = opened("olmo3", shape={"rope_yarn": YARN})
+    engine = opened()
     state = roughened(engine)
     engine.export(state, tmp_path)
     ours, model = our_logits(engine, state, rows()), plain(tmp_path)
