@@ -19,21 +19,14 @@ from workings.models.family import (
     PER_LAYER_NORM,
     PER_LAYER_PROJECTION,
     Family,
-    FamilyRefusal,
 )
-from workings.models.hf_config import layer_types, read_rotation, read_sliding, require
+from workings.models.hf_config import layer_types, read_sliding
 from workings.models.shape import ModelShape
 
-_BY_THEIR_CLASS = FamilyRefusal(expected="an engine that trains experts by transformers' own class",
-                                try_next="engine=torch")
-WITHOUT_EXPERTS = {"jax": _BY_THEIR_CLASS, "tunix": _BY_THEIR_CLASS}
+WITHOUT_EXPERTS = ("jax", "tunix")
 """Engines that have no experts."""
 UNIFIED = "gemma4_unified_text"
 """``model_type`` of the same text part in the 12B model's ``config.json``."""
-
-
-def _sliding(config: Mapping[str, Any]) -> dict[str, Any]:
-    return read_sliding(config, 6, last_global=True)
 
 
 def _of_global_layers(config: Mapping[str, Any], key: str, earlier: str) -> int:
@@ -95,9 +88,8 @@ class Gemma4(Family):
         """Experts run in transformers' own class alone."""
         super().check_engine(engine, shape)
         if shape.experts and engine in WITHOUT_EXPERTS:
-            refusal = WITHOUT_EXPERTS[engine]
             raise RequestError(f"a {self.name} model with {shape.experts} experts with engine: {engine}",
-                               refusal.expected, refusal.try_next)
+                               "an engine that trains experts by transformers' own class", "engine=torch")
 
     def layer_shapes(self, shape: ModelShape, layer: int) -> dict[str, tuple[int, ...]]:
         """Tensors of one layer: without keys and values where it shares those of an earlier one."""
@@ -135,11 +127,8 @@ class Gemma4(Family):
                        PER_LAYER_NORM: (shape.per_layer_width,)}
         return shapes
 
-    def read_config(self, config: Mapping[str, Any]) -> ModelShape:
-        """Shape of a model from the content of its ``config.json``."""
-        require(config, self.needed)
-        self.check_fixed(config)
-        self.check_activation(config)
+    def read_attention(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Kinds of layers and what differs between them, per-layer embeddings, and experts."""
         # Among images tokens may see each other in the published models ("vision"); in text none sees what follows it.
         if config.get("use_bidirectional_attention") == "all":
             raise RequestError("use_bidirectional_attention: all", "a model in which no token sees what follows it")
@@ -147,26 +136,21 @@ class Gemma4(Family):
         if config.get("hidden_size_per_layer_input") and own_table != config["vocab_size"]:
             raise RequestError(f"vocab_size_per_layer_input: {own_table} next to vocab_size: {config['vocab_size']}",
                                "per-layer embeddings for every token of the vocabulary")
-        shared, width = int(config.get("num_kv_shared_layers") or 0), int(config["intermediate_size"])
-        as_values = bool(config.get("attention_k_eq_v"))
-        experts = bool(config.get("enable_moe_block"))
-        return ModelShape(family=self.name, **(dict(self.switches) | read_rotation(config) | _sliding(config) | {
-            "vocab_size": int(config["vocab_size"]), "layers": int(config["num_hidden_layers"]),
-            "width": int(config["hidden_size"]), "mlp_width": width, "heads": int(config["num_attention_heads"]),
-            "kv_heads": int(config["num_key_value_heads"]), "head_dim": int(config["head_dim"]),
-            "context": int(config["max_position_embeddings"]), "rms_norm_eps": float(config.get("rms_norm_eps", 1e-6)),
-            "tied_embeddings": bool(config.get("tie_word_embeddings", True)),
+        shared, as_values = int(config.get("num_kv_shared_layers") or 0), bool(config.get("attention_k_eq_v"))
+        double = shared and config.get("use_double_wide_mlp")
+        experts = config if config.get("enable_moe_block") else {}
+        return read_sliding(config, self.switches["sliding_pattern"], last_global=True) | {
             "final_softcap": float(config.get("final_logit_softcapping") or 0.0),
             "global_head_dim": _of_global_layers(config, "head_dim", "global_head_dim"),
             # transformers reads this number only where values are keys.
             "global_kv_heads": _of_global_layers(config, "num_key_value_heads", "num_global_key_value_heads")
             if as_values else 0,
             "keys_as_values": as_values, "shared_kv_layers": shared,
-            "shared_mlp_width": 2 * width if shared and config.get("use_double_wide_mlp") else 0,
+            "shared_mlp_width": 2 * int(config["intermediate_size"]) if double else 0,
             "per_layer_width": int(config.get("hidden_size_per_layer_input") or 0),
-            "experts": int(config.get("num_experts") or 0) if experts else 0,
-            "experts_per_token": int(config.get("top_k_experts") or 0) if experts else 0,
-            "expert_width": int(config.get("moe_intermediate_size") or 0) if experts else 0}))
+            "experts": int(experts.get("num_experts") or 0),
+            "experts_per_token": int(experts.get("top_k_experts") or 0),
+            "expert_width": int(experts.get("moe_intermediate_size") or 0)}
 
     def write_config(self, shape: ModelShape) -> dict[str, Any]:
         """Content of a ``config.json`` that transformers opens as this very model's text part."""
