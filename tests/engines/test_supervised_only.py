@@ -15,7 +15,12 @@ from workings.config.method import LoraConfig
 from workings.config.training import MemoryConfig
 from workings.engines.jax.attention import masked_attention, trained_attention
 from workings.engines.jax.engine import JaxEngine
+from workings.engines.jax.sharding import make_layout
+from workings.engines.jax.spec import build_spec
+from workings.engines.torch.engine import TorchEngine
 from workings.models.batch import Batch
+from workings.objectives.policy_gradient import PolicyGradient
+from workings.testing import UnigramEngine
 
 pytestmark = pytest.mark.slow
 request = partial(plain_request, cpu_optimizations=True)
@@ -109,3 +114,14 @@ def test_attentions_derivative_is_the_automatic_one(softcap: float, kv_heads: in
     automatic = partial(total, lambda *x: masked_attention(*x, allowed, scale=0.3, softcap=softcap))
     for one, other in zip(*(jax.value_and_grad(f, (0, 1, 2))(q, k, v) for f in (by_hand, automatic)), strict=True):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-6), one, other)
+
+
+def test_off_and_on_other_platforms_a_step_is_the_one_of_accelerators() -> None:
+    shape, layout = tiny_shape(), make_layout(tuple(jax.devices("cpu")[:1]), 1, 1)
+    specs = {(platform, on): build_spec(request(shape, cpu_optimizations=on), layout, platform)
+             for platform in ("cpu", "gpu") for on in (False, True)}
+    assert [key for key, spec in specs.items() if spec.at_loss_positions] == [("cpu", True)]
+    spec = TorchEngine.open(request(shape, cpu_optimizations=False, objective=PolicyGradient())).spec
+    assert (spec.group_by_length, spec.share_prefixes) == (False, False)
+    for on in (False, True):  # an engine without any takes both values
+        UnigramEngine.open(request(shape, cpu_optimizations=on))

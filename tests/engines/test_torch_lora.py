@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from tests.engines.tiny import random_batch, request, tiny_shape
-from tests.engines.torch_oracle import our_logits, same, with_adapter
+from tests.engines.torch_oracle import our_logits, plain, same, their_logits, their_loss, with_adapter
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import MemoryConfig, PrecisionConfig
 from workings.engines.safetensors_file import TensorFile
@@ -67,12 +67,7 @@ def test_ten_steps_equal_peft(case: str, bases: dict[str, Path], tmp_path: Path)
     rule = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2, weight_decay=0.0)
     losses = []
     for number in range(10):
-        rows = random_batch(engine.spec.shape, seed=number % 3)
-        tokens, targets, counted, real = (torch.from_numpy(x[0].copy()) for x in (
-            rows.tokens, rows.targets, rows.loss_mask, rows.segment_ids))
-        logits = model(tokens.long(), attention_mask=real.long()).logits
-        each = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), reduction="none")
-        loss = (each * counted.flatten()).sum() / counted.sum()
+        loss = their_loss(model, random_batch(engine.spec.shape, seed=number % 3))
         rule.zero_grad()
         loss.backward()
         rule.step()
@@ -110,8 +105,6 @@ def test_exported_adapter_and_merged_weights_are_the_trained_model(case: str, ba
     engine.export(state, tmp_path)
     tokens = np.random.default_rng(0).integers(0, 61, (2, 14)).astype(np.int32)
     ours = our_logits(engine, state, tokens)
-    merged = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32,
-                                                               attn_implementation="eager").eval()
     base = bases[case]
     if case == "qlora":  # the adapter was trained on what the four bits stand for
         base = tmp_path / "base"
@@ -120,12 +113,9 @@ def test_exported_adapter_and_merged_weights_are_the_trained_model(case: str, ba
                 for name, place in base_weights(state.model).items()}
         write(base / "model.safetensors", full)
         (base / "config.json").write_bytes((bases[case] / "config.json").read_bytes())
-    with torch.no_grad():
-        theirs = merged(torch.from_numpy(tokens).long()).logits.numpy()
-        beside = with_adapter(base, tmp_path / "adapter")(torch.from_numpy(tokens).long()).logits.numpy()
     scale = max(1.0, float(np.abs(ours).max()))
-    assert np.abs(ours - theirs).max() < 1e-5 * scale
-    assert np.abs(ours - beside).max() < 1e-5 * scale
+    for model in (plain(tmp_path), with_adapter(base, tmp_path / "adapter")):
+        assert np.abs(ours - their_logits(model, tokens)).max() < 1e-5 * scale
 
 
 def test_four_bits_are_bitsandbytes_own(bases: dict[str, Path]) -> None:

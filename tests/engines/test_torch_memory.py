@@ -47,33 +47,22 @@ def plain_loss(hidden: Any, head: Any, targets: Any, weights: Any, cap: float) -
     return (every * weights.flatten()).sum() / 7
 
 
-@pytest.mark.parametrize("over_positions", [True, False])
+@pytest.mark.parametrize("way", ["positions", "vocabulary", "kernel"])
 @pytest.mark.parametrize("chunk", [0, 5, 48])
 @pytest.mark.parametrize("cap", [0.0, 3.0])
 def test_the_loss_in_chunks_equals_the_plain_loss(monkeypatch: pytest.MonkeyPatch, cap: float, chunk: int,
-                                                  over_positions: bool) -> None:
-    monkeypatch.setattr(loss, "goes_over_positions", lambda *which: over_positions)
+                                                  way: str) -> None:
+    """Over positions, over the vocabulary, and by the plain version of the kernel of a card (`test_card_kernels`)."""
+    monkeypatch.setattr(loss, "goes_over_positions", lambda *which: way != "vocabulary")
     hidden, head, targets, weights = loss_inputs()
-    expected = plain_loss(hidden, head, targets, weights, cap)
-    ours = linear_cross_entropy(hidden, head, targets, weights, chunk=chunk, soft_cap=cap) / 7
+    expected, how = plain_loss(hidden, head, targets, weights, cap), {"chunk": chunk, "soft_cap": cap,
+                                                                      "kernel": way == "kernel"}
+    ours = linear_cross_entropy(hidden, head, targets, weights, **how) / 7
     assert ours.item() == pytest.approx(expected.item(), rel=1e-6)
     for mine, theirs in zip(torch.autograd.grad(ours, (hidden, head)), torch.autograd.grad(expected, (hidden, head)),
                             strict=True):
         assert (mine - theirs).abs().max() <= 2e-6 * theirs.abs().max()
-
-
-@pytest.mark.parametrize("chunk", [0, 5, 48])
-@pytest.mark.parametrize("cap", [0.0, 3.0])
-def test_the_loss_by_the_kernel_of_a_card_equals_the_plain_loss(cap: float, chunk: int) -> None:
-    """Its plain version for a CPU, which a card's version is held against in `test_card_kernels`."""
-    hidden, head, targets, weights = loss_inputs()
-    expected = plain_loss(hidden, head, targets, weights, cap)
-    ours = linear_cross_entropy(hidden, head, targets, weights, chunk=chunk, soft_cap=cap, kernel=True) / 7
-    assert ours.item() == pytest.approx(expected.item(), rel=1e-6)
-    for mine, theirs in zip(torch.autograd.grad(ours, (hidden, head)), torch.autograd.grad(expected, (hidden, head)),
-                            strict=True):
-        assert (mine - theirs).abs().max() <= 2e-6 * theirs.abs().max()
-    log_probs = loss.linear_log_probs(hidden, head, targets, chunk=chunk, soft_cap=cap, kernel=True)
+    log_probs = loss.linear_log_probs(hidden, head, targets, **how)
     assert -(log_probs * weights).sum().item() / 7 == pytest.approx(expected.item(), rel=1e-6)
 
 

@@ -95,7 +95,7 @@ def plain(folder: Path) -> Any:
     """The exported model as transformers opens it (float32, plain attention)."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
     # transformers takes token 0 for padding, whose row would get no gradient; here it is a token like any other.
-    model.base_model.embed_tokens.padding_idx = None
+    model.get_input_embeddings().padding_idx = None
     return model.eval()
 
 
@@ -111,8 +111,8 @@ def gradients(engine: TorchEngine, state: State, batch: Batch) -> dict[str, torc
 
 
 def their_loss(model: Any, batch: Batch) -> torch.Tensor:
-    """The mean loss of the first micro batch as plain PyTorch computes it."""
-    tokens, targets, counted, real = (torch.from_numpy(x[0].copy()) for x in (
+    """The mean loss of a batch, as one large micro batch, as plain PyTorch computes it."""
+    tokens, targets, counted, real = (torch.from_numpy(x.reshape(-1, x.shape[-1]).copy()) for x in (
         batch.tokens, batch.targets, batch.loss_mask, batch.segment_ids))
     logits = model(tokens.long(), attention_mask=real.long(), use_cache=False).logits
     each = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), reduction="none")
