@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.planning.planning_helpers import kept_plans, recipe, shape
-from workings.engines.torch.trace import target as tracing_child
 from workings.errors import RequestError, WorkingsError
 from workings.hardware.catalog import find_target
 from workings.planning.plan import make_plan
@@ -66,7 +65,7 @@ def test_what_the_engine_refuses_is_a_wrong_request(cache: Path) -> None:
 
 def test_a_crash_is_no_verdict(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     died = subprocess.CompletedProcess([], 139, stdout="", stderr="Segmentation fault")
-    monkeypatch.setattr(tracing_child.subprocess, "run", lambda *words, **options: died)
+    monkeypatch.setattr(subprocess, "run", lambda *words, **options: died)
     with pytest.raises(WorkingsError, match="says nothing about memory"):
         make_plan(asked(), shape(), find_target("t4"))
     assert not cache.exists()
