@@ -13,7 +13,7 @@ from typing import Any
 
 from workings.config.load import load_recipe
 from workings.data.generators import everyday
-from workings.data.generators.base import write_items
+from workings.data.generators.base import as_item, write_items
 from workings.data.manifest import write_manifest
 from workings.data.traces import write_traces
 from workings.evaluation.comparison.compare import Comparison, compare
@@ -143,6 +143,6 @@ def make_data(folder: Path, seed: int, size: RewardsSize) -> None:
     units, items = everyday.make_units(size.traces + size.prompts, size.items, seed)
     facts, _ = everyday.make_facts(0, seed)
     write_traces(folder / "traces.jsonl", [*units[:size.traces], *facts[:size.traces // 4]])
-    write_items(folder / "prompts.jsonl", map(everyday.as_item, units[size.traces:]))
+    write_items(folder / "prompts.jsonl", map(as_item, units[size.traces:]))
     write_items(folder / "items.jsonl", items)
     write_manifest(folder, generator="everyday", version=everyday.VERSION, seed=seed)
