@@ -9,7 +9,7 @@ disagreed: `id`, and `right` as it should be, or null where it cannot be said. B
 Next to the scorer `answer` are math-verify alone, and the two filters of lm-evaluation-harness's GSM8K (the number
 behind `####`; the last number). Of short facts the order of the models is written too, by people and by the scorer.
 
-    python -m proof.scoring FOLDER/final.jsonl
+    python -m proof.scoring FOLDER/final.jsonl FOLDER/rho.jsonl
 """
 
 import json
@@ -119,11 +119,19 @@ def model_order(rows: Iterable[Row], judged: dict[str, bool]) -> dict[str, Any]:
     return dict(sorted(shares.items(), key=lambda each: -each[1]["people"]))
 
 
+def _without_facts(rows: Sequence[Row], mended: Sequence[Row], judged: dict[str, bool]) -> dict[str, Any]:
+    """Agreement outside of short facts of the rows of one file, by corrected labels and by those as published."""
+    ids = {row["id"] for row in rows}
+    return {name: agreement(kept, [judged[row["id"]] for row in kept]) for name, given in (
+        ("corrected", [row for row in mended if row["id"] in ids]), ("as_published", rows))
+        if (kept := [row for row in given if row["kind"] != "fact"])}
+
+
 def main(words: Sequence[str]) -> int:
     """Judge the completions of the files, write the result file, print a line each; 1 where a goal is missed."""
     files, before = [Path(word) for word in words], load_average()
-    rows = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
-    folder = files[0].parent
+    read = {file.stem: [json.loads(line) for line in file.read_text("utf-8").splitlines()] for file in files}
+    rows, folder = [row for given in read.values() for row in given], files[0].parent
     load()
     begun, score = time.process_time(), workings("answer")
     judged = {row["id"]: score(row) for row in rows}
@@ -132,16 +140,18 @@ def main(words: Sequence[str]) -> int:
     kinds = by_kind(mended, judged)
     rules, published = ([row for row in given if row["kind"] != "fact"] for given in (mended, rows))
     labels = {row["id"]: row["right"] for row in mended}
+    by_file = {stem: _without_facts(given, mended, judged) for stem, given in read.items()}
     values = {
-        "kinds": kinds, "without_facts": agreement(rules, [judged[row["id"]] for row in rules]),
+        "kinds": kinds, "files": by_file, "without_facts": agreement(rules, [judged[row["id"]] for row in rules]),
         "without_facts_as_published": agreement(published, [judged[row["id"]] for row in published]),
         "corrections": {"to_right": sum(labels.get(row["id"]) is True and not row["right"] for row in rows),
                         "to_wrong": sum(labels.get(row["id"]) is False and row["right"] for row in rows),
                         "left_out": len(rows) - len(mended)},
         "models_on_facts": model_order(mended, judged), "cpu_seconds_for_10000": seconds,
         "sources": json.loads((folder / "sources.json").read_text("utf-8"))}
-    write_result(RESULT, what="How scorers judge what named models wrote and no rule had seen, by published labels.",
-                 command="python -m proof.scoring FOLDER/final.jsonl", packages=["math-verify", "sympy"],
+    write_result(RESULT, what="How scorers judge what named models wrote, by published labels.",
+                 command=f"python -m proof.scoring {' '.join(f'FOLDER/{file.name}' for file in files)}",
+                 packages=["math-verify", "sympy"],
                  values=values, load_before=before)
     for kind, found in kinds.items():
         print(kind, {key: value for key, value in found.items() if key != "sources"})
