@@ -48,6 +48,10 @@ def test_a_busy_machine_changes_no_judgement(tmp_path: Path) -> None:
             other.kill()
             other.wait()
         os.sched_setaffinity(0, processors)
+    (tmp_path / "loops.py").write_text("def score(answer, item):\n    while True: pass\n")
+    with ScoringProcess(ScoringSettings(scorer=f"{tmp_path / 'loops.py'}:score", item_seconds=0.4)) as scoring:
+        assert scoring.judge([(ITEM, "#### 2", False)])[0].error == "time limit: not scored within 0.4 s"
+        assert scoring.processor_seconds > 0.8  # of both children: it was tried again alone
     with ScoringProcess(ScoringSettings(scorer=f"{tmp_path / 'waits.py'}:score", item_seconds=0.2)) as scoring:
         assert scoring.judge([(ITEM, "#### 2", False)])[0].error == "time limit: not scored within 0.2 s"
 

@@ -52,7 +52,7 @@ class Child:
     """
 
     def __init__(self, job: Any) -> None:
-        self._tag, self._answers = secrets.token_hex(8), queue.SimpleQueue[bytes]()
+        self._tag, self._answers, self._ended_seconds = secrets.token_hex(8), queue.SimpleQueue[bytes](), 0.0
         with signals_held_back():
             self.process = subprocess.Popen([sys.executable, "-m", WORKER], env=_environment(),
                                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -64,7 +64,7 @@ class Child:
     @property
     def processor_seconds(self) -> float:
         """Processor seconds so far; 0 where the system does not say."""
-        return processor_seconds(self.process.pid) or 0.0
+        return self._ended_seconds or processor_seconds(self.process.pid) or 0.0
 
     def send(self, request: Any) -> None:
         """Ask something. The child answers only when it has read all of it, so neither side waits for the other."""
@@ -104,6 +104,7 @@ class Child:
 
     def kill(self) -> None:
         """End it, and wait until it is gone."""
+        self._ended_seconds = self.processor_seconds
         self.process.kill()
         self.process.wait()  # without it the killed child would stay in the process table
         with suppress(BrokenPipeError):  # closing writes what is still buffered, and no one reads it any more
