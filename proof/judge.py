@@ -56,8 +56,8 @@ def main(words: Sequence[str]) -> int:
         rows = drawn(Path(words[0]))
         items.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
         asked.write_text(json.dumps({"id": "a", **rows[0]}) + "\n", "utf-8")
-        server = subprocess.Popen([Path(sys.executable).with_name("workings"), "serve", MODEL, "--template",
-                                   "tokenizer", "--port", port], stdout=sys.stderr)
+        server = subprocess.Popen([Path(sys.executable).with_name("workings"), "serve", MODEL, "--engine", "torch",
+                                   "--template", "tokenizer", "--port", port], stdout=sys.stderr)
         try:
             _wait(int(port))
             checked = workings("reward", "judge", "--url", f"http://127.0.0.1:{port}/v1", "--model", MODEL, "--items",
