@@ -75,7 +75,7 @@ def watched(folder: Path) -> dict[str, Any]:
     from workings.training.loop import TrainingLoop
     from workings.training.observer import HeldOutObserver
     from workings.training.tensorboard import TensorBoardFiles
-    from workings.ways.parts.experience import TraceExperience
+    from workings.ways.parts.experience import RowExperience
 
     jax.config.update("jax_enable_compilation_cache", False)  # nothing was compiled by an earlier run
     clocks, compiled = Clocks(), JaxEngine.compiled_step
@@ -102,7 +102,7 @@ def watched(folder: Path) -> dict[str, Any]:
     JaxEngine.compiled_step = compiled_step  # type: ignore[method-assign]
     for owner, method, name in (
             (Batches, "at", "beside_batches"), (Batches, "digest", "beside_batch_digest"),
-            (TraceExperience, "next_batch", "wait_for_batch"), (RunWriter, "metric", "beside_record"),
+            (RowExperience, "next_batch", "wait_for_batch"), (RunWriter, "metric", "beside_record"),
             (AsyncMetricsWriter, "add", "wait_for_line"),
             (Display, "show", "display"), (TensorBoardFiles, "line", "beside_tensorboard"),
             (HeldOutObserver, "evaluate", "looks"),

@@ -75,14 +75,11 @@ WAYS: dict[str, str] = {
 
 
 def workings(*words: str | Path, cwd: Path) -> dict[str, Any]:
-    """The JSON object that a command prints as its last line; an error ends this script.
-
-    A run of these that learns from rewards says with exit code 1 that all its completions were cut off.
-    """
+    """The JSON object that a command prints as its last line; its exit code and error end this script."""
     done = subprocess.run([sys.executable, "-m", "workings", *map(str, words), "--json"], cwd=cwd, check=False,
                           text=True, capture_output=True,
                           env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "NO_COLOR": "1"})
-    if done.returncode and not (done.returncode == 1 and words[0] == "train"):
+    if done.returncode:
         raise SystemExit(f"workings {' '.join(map(str, words))}: exit code {done.returncode}\n{done.stderr}")
     return dict(json.loads(done.stdout.splitlines()[-1]))
 

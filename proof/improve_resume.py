@@ -15,15 +15,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from proof.improve_quickstart import command
 from tools.result_file import write_result
 
 RESULT = Path(__file__).with_suffix(".json")
-WORDS = ["improve", "quickstart", "training.steps=300", "checkpoint.every_steps=50", "evaluation.batch_size=32",
-         "--rounds", "2", "--samples", "8", "--all-rounds",
-         "--no-control", "--json"]
+WORDS = ["training.steps=300", "checkpoint.every_steps=50", "evaluation.batch_size=32", "--rounds", "2",
+         "--samples", "8", "--all-rounds"]
 COMPARED = ("samples/*/predictions.jsonl", "samples/*/kept.jsonl", "traces/*.jsonl",
             "runs/round_[0-9]/eval/*/predictions.jsonl", "runs/round_[0-9]/data/rows.jsonl",
             "runs/round_[0-9]/checkpoints/*/*.safetensors")
@@ -49,9 +50,12 @@ def moments(out: Path) -> dict[str, Callable[[], bool]]:
 
 
 def start(out: Path) -> "subprocess.Popen[str]":
-    """The command in its own process."""
-    return subprocess.Popen([sys.executable, "-m", "workings", *WORDS, "--out", str(out)], stdout=subprocess.PIPE,
+    """The command in its own process; the data for all are made once, next to the folders."""
+    return subprocess.Popen([*_command(out.parent / "data"), *WORDS, "--out", str(out)], stdout=subprocess.PIPE,
                             stderr=subprocess.DEVNULL, text=True, env=os.environ | {"JAX_PLATFORMS": "cpu"})
+
+
+_command = cache(command)
 
 
 def stopped(out: Path, due: Callable[[], bool], by: signal.Signals) -> bool:

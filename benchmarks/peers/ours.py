@@ -22,7 +22,7 @@ from workings.data.batches import Position  # noqa: E402
 from workings.engines.registry import find_engine  # noqa: E402
 from workings.training.loop import Progress, TrainingLoop  # noqa: E402
 from workings.training.schedule import Schedule  # noqa: E402
-from workings.ways.parts.experience import TraceExperience  # noqa: E402
+from workings.ways.parts.experience import RowExperience  # noqa: E402
 
 PACKAGES = {"jax": ("jax", "jaxlib"), "torch": ("torch", "transformers")}
 
@@ -72,7 +72,7 @@ def main(folder: Path, settings: dict[str, Any]) -> None:
 
     with tempfile.TemporaryFile("w") as file:
         loop = TrainingLoop(
-            engine=engine, experience=TraceExperience(batches), schedule=Schedule(
+            engine=engine, experience=RowExperience(batches), schedule=Schedule(
                 kind="constant", steps=batches.batches_in_epoch(0), peak=settings["learning_rate"], warmup_steps=0,
                 final_share=1.0),
             observer=None, hooks=MeterHooks(meter, file), progress=Progress(step=0, position=Position()))

@@ -42,8 +42,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'workings' has no attribute {name!r}")
     module, attribute = _PLACES[name]
     value = getattr(import_module(module), attribute)
-    if not isinstance(value, type):
-        value = import_module("workings.runs.python_api.python_words").in_python_words(value)
     # Kept, so that a verb is the same function whenever it is looked up.
     globals()[name] = value
     return value

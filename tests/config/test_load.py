@@ -51,10 +51,7 @@ def test_defaults_and_written_values():
     ("data", {"traces": "t", "max_length": 32, "micro_batch": 2}, "did you mean `batch.micro_batch`?"),
     ("optimizer", {"name": "adamw", "bta1": 0.9}, "did you mean `optimizer.beta1`?"),
     # the former names of renamed keys
-    ("algorithm", {"name": "dapo", "draws": 3}, "did you mean `algorithm.max_resamples`?"),
     ("algorithm", {"name": "grpo", "most_mismatch": 3}, "did you mean `algorithm.max_mismatch`?"),
-    ("evaluation", {"watch": 3}, "did you mean `evaluation.items_during_training`?"),
-    ("model", {"source": "pretrained", "id": "a/b", "proven": False}, "did you mean `model.verified`?"),
 ])
 def test_unknown_keys_get_a_suggestion(key, written, said):
     with pytest.raises(RequestError) as caught:

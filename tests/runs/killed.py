@@ -116,12 +116,7 @@ def resume(recipe: Path, out: Path, settings: Sequence[str], start: Start) -> li
         return []
     done = train(recipe, out, settings, start)
     sealed = done.returncode == 2 and ("its sealing is now finished" in done.stderr or "is complete" in done.stderr)
-    return [] if ended(done) or sealed else [f"resuming ended with {done.returncode}: {done.stderr[-800:]}"]
-
-
-def ended(done: Child) -> bool:
-    """Whether a run came to its end: completions of a tiny model are all cut off, which is said with exit code 1."""
-    return done.returncode == 0 or (done.returncode == 1 and "nothing was learned" in done.stdout + done.stderr)
+    return [] if done.returncode == 0 or sealed else [f"resuming ended with {done.returncode}: {done.stderr[-800:]}"]
 
 
 def was_killed(done: Child) -> bool:

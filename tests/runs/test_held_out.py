@@ -7,12 +7,13 @@ from tests.runs.runs_helpers import write_recipe
 from workings.config.load import load_recipe
 from workings.errors import RequestError
 from workings.evaluation.comparison.held_out_change import BEFORE, held_out_change
+from workings.inputs.datasets import RunData
 from workings.record import jsonl
 from workings.record.layout import EVENTS, LOG
 from workings.record.metrics import TIME_AND_MEMORY
 from workings.record.reader import RunRecord
+from workings.runs.prepare import TrainSetup
 from workings.runs.train import train
-from workings.runs.train_result import LoopSettings
 from workings.scoring.items import Item
 
 ITEMS = [Item(id=f"q{number}", prompt="?", expected_answer="1") for number in range(20)]
@@ -117,17 +118,9 @@ def test_a_run_that_was_stopped_has_the_same_lines(tmp_path, monkeypatch):
     assert f"held out   {facts[0]['sentence']}" in (result.run / LOG).read_text()
 
 
-def test_none_are_watched_where_nobody_wants_it(tmp_path):
-    class Setup:
-        """What the settings of a loop are read from."""
-
-        recipe = load_recipe(str(rewarded.write(tmp_path)), ["evaluation.items_during_training=0"]).recipe
-        held_out = ()
-
-        class data:
-            """Its items."""
-
-            items = ITEMS
-    assert LoopSettings.from_setup(Setup).held_out_items == 0
-    Setup.recipe = load_recipe(str(tmp_path / "recipe.yaml"), ["evaluation.items_during_training=64"]).recipe
-    assert LoopSettings.from_setup(Setup).held_out_items == 20
+@pytest.mark.parametrize(("wanted", "watched"), [(0, 0), (64, 20)])
+def test_as_many_are_watched_as_are_wanted(tmp_path, wanted, watched):
+    setup = object.__new__(TrainSetup)
+    loaded = load_recipe(str(rewarded.write(tmp_path)), [f"evaluation.items_during_training={wanted}"])
+    vars(setup).update(loaded=loaded, data=RunData(traces=[], held_out=[], items=ITEMS, digests={}))
+    assert len(setup.watched_items) == watched

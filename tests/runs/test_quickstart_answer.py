@@ -1,6 +1,5 @@
 """What `quickstart` says, and how it goes on where it was cut short, from records that need no training."""
 
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 from tests.record import synthetic
 from workings.cli.quickstart import quickstart_command
 from workings.errors import Interrupted, RequestError
-from workings.runs.quickstarts import folder, real, tiny, tiny_rewards
+from workings.runs.quickstarts import folder, real, tiny
 from workings.runs.quickstarts.tiny import ANSWER_ONLY, WITH_STEPS
 
 OTHER = "other"
@@ -41,20 +40,18 @@ def test_complete_runs_are_used_and_an_unfinished_one_is_resumed(tmp_path: Path,
         folder.complete_run(tmp_path, OTHER, recipe, said.append)
 
 
-@pytest.mark.parametrize(("begin", "first", "last"), [
-    (tiny.tiny_quickstart, WITH_STEPS, ANSWER_ONLY),
-    (partial(tiny_rewards.quickstart_rewards, export=None), tiny_rewards.START, tiny_rewards.RANDOM)])
-def test_only_the_same_quickstart_goes_on(begin: Any, first: str, last: str, tmp_path: Path,
-                                          monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("begin", [tiny.tiny_quickstart, real.real_quickstart])
+def test_only_the_same_quickstart_goes_on(begin: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class GoesOn(Exception):
         """Raised in place of training."""
 
     def trains(*_: object) -> None:
         raise GoesOn
 
-    for module, make_data in ((tiny, "make_data"), (tiny_rewards, "make_data"), (real, "_make_data")):
-        monkeypatch.setattr(module, "complete_run", trains)
-        monkeypatch.setattr(module, make_data, lambda folder, *_, **__: folder.mkdir(parents=True))
+    monkeypatch.setattr(tiny, "complete_run", trains)
+    monkeypatch.setattr(real, "read_items", trains)
+    for module in (tiny, real):
+        monkeypatch.setattr(module, "make_data", lambda folder, *_, **__: folder.mkdir(parents=True))
     out, words = tmp_path / "out", ("training.steps=60",)
     out.mkdir()
     with pytest.raises(RequestError, match="which exists"):  # its data may be half made
@@ -63,10 +60,10 @@ def test_only_the_same_quickstart_goes_on(begin: Any, first: str, last: str, tmp
     for _ in range(2):
         with pytest.raises(GoesOn):
             begin(out, words)
-    for other, name in (({"seed": 18, "overrides": words}, first), ({}, "")):
+    for other, name in (({"seed": 18, "overrides": words}, WITH_STEPS), ({}, "")):
         with pytest.raises(RequestError, match=f"another seed or other overrides.*(?s:.*){out}/recipes/{name}"):
             begin(out, **other)
-    (out / "recipes" / f"{last}.yaml").unlink()
+    (out / "recipes" / f"{ANSWER_ONLY}.yaml").unlink()
     with pytest.raises(RequestError, match="which exists"):
         begin(out, words)
 
@@ -76,11 +73,14 @@ def test_stopped_while_it_answers_it_says_how_to_go_on(tmp_path: Path, monkeypat
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tiny, "tiny_quickstart", stopped)
-    monkeypatch.setattr(tiny_rewards, "quickstart_rewards", stopped)
-    for rewards in (False, True):
-        out = tmp_path / f"rewards-{rewards}"
-        with pytest.raises(KeyboardInterrupt):  # nothing to go on with
-            quickstart_command(out=out, rewards=rewards, tiny=True)
-        (out / "recipes").mkdir(parents=True)
-        with pytest.raises(Interrupted, match=f"to resume: the same command with --out {out}"):
-            quickstart_command(out=out, rewards=rewards, tiny=True)
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):  # nothing to go on with
+        quickstart_command(out=out, tiny=True)
+    (out / "recipes").mkdir(parents=True)
+    with pytest.raises(Interrupted, match=f"to resume: the same command with --out {out}"):
+        quickstart_command(out=out, tiny=True)
+
+
+def test_rewards_need_the_real_model(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="--rewards needs the real model: --tiny trains another one"):
+        quickstart_command(out=tmp_path / "out", rewards=True, tiny=True)

@@ -14,7 +14,7 @@ import pytest
 
 import workings
 from tests.record import synthetic
-from tests.runs.runs_helpers import RECIPE, write_recipe
+from tests.runs.runs_helpers import OTHER_PACKAGE, RECIPE, write_recipe
 from workings.errors import DoesNotFit, RequestError
 from workings.evaluation.comparison.seeds import compare_seeds
 from workings.evidence.verify import verify
@@ -31,6 +31,15 @@ from workings.training.background_writers import MachineLog
 @pytest.fixture
 def recipe(tmp_path):
     return write_recipe(tmp_path / "asked")
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """A run of the recipe that nothing disturbed, with its evaluations. Tests only read it."""
+    folder = tmp_path_factory.mktemp("straight")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(OTHER_PACKAGE))
+        return train_and_evaluate(str(write_recipe(folder / "asked")), folder / "runs" / "a")
 
 
 def lines(run):
@@ -64,8 +73,8 @@ def kill_after(child, recipe, out, steps, seconds="0.05"):
     process.communicate()
 
 
-def test_a_run_is_complete_learns_and_verifies(recipe, tmp_path):
-    result = train_and_evaluate(str(recipe), tmp_path / "runs" / "a")
+def test_a_run_is_complete_learns_and_verifies(straight):
+    result = straight
     run = RunRecord.open(result.training.run)
     metrics = run.metrics()
     assert [line["step"] for line in metrics] == list(range(1, 13))
@@ -84,15 +93,24 @@ def test_a_run_is_complete_learns_and_verifies(recipe, tmp_path):
     assert "workings-other-engine 1.0" in foreign.text
 
 
-def test_the_same_recipe_twice_is_the_same_run(recipe, tmp_path):
-    first, second = (train(str(recipe), tmp_path / name).run for name in "ab")
-    assert lines(first) == lines(second)
-    assert weights(first) == weights(second)
+def test_attempts_are_listed_next_to_the_runs_and_the_log_says_what_runs_and_where(straight):
+    run = straight.training.run
+    listed = [json.loads(line) for line in (run.parent / "attempts.jsonl").read_text().splitlines()]
+    assert [(line["run"], line["resume"]) for line in listed] == [("a", False)]
+    log = (run / "train" / "training_log.txt").read_text()
+    assert "micro 4 x accumulation 2 x devices 1 = global 8 rows; 12 steps" in log
+    assert "40 rows" in log
+    assert f"writing    {run}" in log
 
 
-def test_an_existing_run_is_never_overwritten(recipe, tmp_path):
-    out = tmp_path / "run"
-    train(str(recipe), out)
+def test_the_same_recipe_twice_is_the_same_run(straight, recipe, tmp_path):
+    again = train(str(recipe), tmp_path / "again").run
+    assert lines(again) == lines(straight.training.run)
+    assert weights(again) == weights(straight.training.run)
+
+
+def test_an_existing_run_is_never_overwritten(straight, recipe):
+    out = straight.training.run
     before = (out / "SHA256SUMS").read_bytes()
     with pytest.raises(RequestError, match="which exists"):
         train(str(recipe), out)
@@ -136,7 +154,7 @@ def test_a_failed_run_says_whether_there_is_a_state_to_go_back_to(recipe, tmp_pa
     assert said in train_and_evaluate(str(recipe), tmp_path / "run").sentence()
 
 
-def test_not_a_number_stops_at_the_last_good_checkpoint(recipe, tmp_path, monkeypatch):
+def test_not_a_number_stops_at_the_last_good_checkpoint(straight, recipe, tmp_path, monkeypatch):
     monkeypatch.setenv("UNIGRAM_NAN_AT", "8")
     result = train(str(recipe), tmp_path / "run")
     run = RunRecord.open(result.run)
@@ -149,7 +167,7 @@ def test_not_a_number_stops_at_the_last_good_checkpoint(recipe, tmp_path, monkey
     again = train(str(recipe), tmp_path / "run", resume=True)
     assert again.status == "complete"
     assert RunRecord.open(again.run).manifest.resumed_from.name == "run.interrupted-1"
-    assert lines(again.run) == lines(train(str(recipe), tmp_path / "straight").run)
+    assert lines(again.run) == lines(straight.training.run)
 
 
 def test_killed_before_its_first_event_it_starts_when_it_is_resumed(recipe, tmp_path):
@@ -160,21 +178,20 @@ def test_killed_before_its_first_event_it_starts_when_it_is_resumed(recipe, tmp_
 
 
 @pytest.mark.parametrize("steps", [1, 5, 11])
-def test_killed_at_any_moment_it_ends_bit_for_bit_the_same(child, recipe, tmp_path, steps):
-    straight = train(str(recipe), tmp_path / "straight").run
+def test_killed_at_any_moment_it_ends_bit_for_bit_the_same(straight, child, recipe, tmp_path, steps):
     out = tmp_path / "killed"
     kill_after(child, recipe, out, steps, seconds="0.02")
     assert not out.exists()
     resumed = train(str(recipe), out, resume=True)
     assert resumed.status == "complete"
-    assert lines(out) == lines(straight)
-    assert weights(out) == weights(straight)
+    assert lines(out) == lines(straight.training.run)
+    assert weights(out) == weights(straight.training.run)
     assert RunRecord.open(out).manifest.resumes == 1
     assert verify(out).failed == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_polite_stop_saves_and_says_how_to_go_on(child, recipe, tmp_path, number):
+def test_a_polite_stop_saves_and_says_how_to_go_on(straight, child, recipe, tmp_path, number):
     out = tmp_path / "run"
     process = child(recipe, out, UNIGRAM_SECONDS="0.05")
     wait_for_steps(out, 2)
@@ -186,7 +203,7 @@ def test_a_polite_stop_saves_and_says_how_to_go_on(child, recipe, tmp_path, numb
     assert stopped.status == "interrupted"
     assert stopped.checkpoints.folders()[-1].name == f"step_{stopped.manifest.completed_steps:06d}"
     assert train(str(recipe), out, resume=True).status == "complete"
-    assert lines(out) == lines(train(str(recipe), tmp_path / "straight").run)
+    assert lines(out) == lines(straight.training.run)
 
 
 def test_resuming_something_else_is_refused(child, recipe, tmp_path):
@@ -234,7 +251,7 @@ def test_a_resumption_without_overrides_takes_those_of_the_run(recipe, tmp_path,
     assert RunRecord.open(tmp_path / "run").manifest.config_snapshot["training"]["learning_rate"] == 0.25
 
 
-def test_a_truncated_checkpoint_is_passed_over_and_named(child, recipe, tmp_path):
+def test_a_truncated_checkpoint_is_passed_over_and_named(straight, child, recipe, tmp_path):
     out = tmp_path / "run"
     kill_after(child, recipe, out, 8)
     partial = tmp_path / "run.partial"
@@ -249,7 +266,7 @@ def test_a_truncated_checkpoint_is_passed_over_and_named(child, recipe, tmp_path
     assert resumed["from_step"] == 3
     assert newest.name in resumed["damaged_checkpoints"][0]
     assert any(event["kind"] == "torn_line" for event in events)
-    assert lines(out) == lines(train(str(recipe), tmp_path / "straight").run)
+    assert lines(out) == lines(straight.training.run)
 
 
 @pytest.mark.parametrize(("name", "resume", "said"), [
@@ -274,20 +291,6 @@ def test_the_command_in_the_readme_makes_the_same_run_again(run_forked, recipe, 
     assert command[:2] == ["workings", "train"]
     run_forked("-m", *command, cwd=run)
     assert weights(tmp_path / "runs" / "a-again") == weights(run)
-
-
-def test_attempts_are_listed_beside_the_runs(recipe, tmp_path):
-    for name in ("a", "b"):
-        train(str(recipe), tmp_path / "runs" / name)
-    listed = [json.loads(line) for line in (tmp_path / "runs" / "attempts.jsonl").read_text().splitlines()]
-    assert [(line["run"], line["resume"]) for line in listed] == [("a", False), ("b", False)]
-
-
-def test_the_preflight_log_says_what_runs_and_where(recipe, tmp_path):
-    log = (train(str(recipe), tmp_path / "run").run / "train" / "training_log.txt").read_text()
-    assert "micro 4 x accumulation 2 x devices 1 = global 8 rows; 12 steps" in log
-    assert "40 rows" in log
-    assert f"writing    {tmp_path / 'run'}" in log
 
 
 def test_what_the_machine_did_is_in_the_record(recipe, tmp_path, monkeypatch):

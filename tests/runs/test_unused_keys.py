@@ -15,7 +15,6 @@ from workings.runs.plan import plan
 from workings.runs.prepare import prepare
 from workings.runs.smoke import Smoke
 from workings.runs.train import train
-from workings.runs.train_result import LoopSettings
 
 FOR_THE_ENGINE = ("optimizer", "precision", "memory", "mesh", "method")
 """Sections whose keys an engine honours or refuses: `EngineRequest` hands them on."""
@@ -83,7 +82,13 @@ def test_refused_is_what_a_run_does_not_read(recipe, read, schedule, items, trac
     keys = {key: place for key, place in keys_of(asked).items() if not key.startswith(FOR_THE_ENGINE)}
     assert len(keys) > 30
     read.clear()
-    LoopSettings.from_setup(prepare(replace(loaded, recipe=asked)))
+    setup = prepare(replace(loaded, recipe=asked))
+    _ = setup.recipe.name, setup.questions, setup.watched_items
+    _ = setup.recipe.checkpoint.every_steps, setup.recipe.checkpoint.keep_last
+    if setup.held_out or setup.evaluation:  # as the observer does
+        _ = setup.recipe.evaluation.every_steps
+    if setup.evaluation:  # as the evaluation after the run does
+        _ = setup.recipe.evaluation.base
     unread = {key for key, place in keys.items() if place not in read}
     unread -= {"data.buckets"}  # an empty list is allowed with packing: it takes back those of a recipe
     unread -= {"algorithm.name", "rewards"}  # the name of a variant, and an empty list, which takes back one as well

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from workings.cli.main import app
-from workings.training.learned_nothing import learned_nothing
+from workings.training.learned_nothing import all_cut_off, learned_nothing
 
 STILL = {"share_of_weights_changed": 0.0}
 CHANGED = {"share_of_weights_changed": 0.5}
@@ -27,7 +27,7 @@ CUT, EQUAL = {"truncated": 1.0}, {"reward_deviation": 0.0, "groups_without_sprea
     ([STILL, STILL], "no update changed a weight; the learning rate is too small"),
     ([rollout(**CUT, **EQUAL, **STILL)] * 5, "no update changed a weight: all 40 completions were cut off at 2 tokens "
      "(algorithm.max_new_tokens) and all rewards were 0.5"),
-    ([rollout(**CUT), CHANGED], "all 8 completions were cut off"),
+    ([rollout(**CUT, **EQUAL), CHANGED], "all 8 completions were cut off at 2 tokens"),
     ([rollout(**EQUAL)], "all rewards were 0.5"),
     ([rollout(groups_without_spread=1.0), rollout(groups_without_spread=1.0, reward=0.0)],
      "in every group all completions had the same reward"),
@@ -40,10 +40,17 @@ def test_why_nothing_was_learned(lines: list[dict[str, Any]], said: str) -> None
 
 @pytest.mark.parametrize("lines", [
     [], [STILL, CHANGED], [rollout()], [rollout(**CUT), rollout()], [rollout(**EQUAL), rollout()],
+    [rollout(**CUT), CHANGED],  # rewards of completions that were cut off may differ
     [{**CHANGED, "truncated": 1.0}],  # a teacher judges every token of a completion that was cut off
 ])
 def test_a_run_that_may_have_learned_is_not_accused(lines: list[dict[str, Any]]) -> None:
     assert not learned_nothing(lines)
+
+
+def test_completions_that_were_all_cut_off_are_said() -> None:
+    assert all_cut_off([rollout(**CUT), CHANGED]) == (
+        "all 8 completions were cut off at 2 tokens (algorithm.max_new_tokens)")
+    assert not all_cut_off([rollout(**CUT), rollout()])
 
 
 def test_a_run_that_learned_nothing_ends_with_exit_code_1(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """Pairs side by side in every batch, and what the reference says of them, asked once."""
 
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,13 +10,18 @@ import numpy as np
 import pytest
 
 from workings.config.data import DataConfig
+from workings.config.load import load_recipe
 from workings.data.batches import Batches, Position
 from workings.data.order import epoch_order
 from workings.data.pair_rows import PairRows, log_prob_lines, read_log_prob_lines
 from workings.data.rows import Row, RowSet
 from workings.errors import RecordError, TrainingFailed
 from workings.objectives.policy_gradient import REFERENCE
-from workings.ways.parts.preference_experience import PreferenceExperience, reference_log_probs_by_row, with_log_probs
+from workings.record import jsonl
+from workings.record.layout import REFERENCE_LOG_PROBS
+from workings.record.writer import RunWriter
+from workings.ways.parts.pair_log_probs import reference_log_probs_by_row, with_log_probs
+from workings.ways.parts.row_data import PairData
 
 # Tokens of the chosen and the rejected row of each pair; the longer one decides the bucket.
 LENGTHS = {"a": (4, 6), "b": (7, 3), "c": (12, 5), "d": (5, 5), "e": (9, 3)}
@@ -99,26 +106,22 @@ def test_a_batch_is_told_and_counts_pairs() -> None:
         with_log_probs(found.at(last)[0], found.row_ids(last), {})
 
 
-def test_it_asks_at_the_first_step_and_reads_at_any_later_one() -> None:
-    kept: dict[str, float] = {}
-
-    def begun(recorded: bool) -> tuple[PreferenceExperience, Says]:
-        engine = Says()
-        return PreferenceExperience(
-            batches(), compute=lambda state: reference_log_probs_by_row(engine, state, batches(), 10),
-            load=lambda: kept if recorded else None, save=kept.update), engine
-
-    first, engine = begun(recorded=False)
-    first.prepare(None, 0)
-    assert (engine.asked, len(kept)) == (3, 10)
-    again, silent = begun(recorded=True)
-    again.prepare(None, 2)
-    assert silent.asked == 0
+def test_it_asks_at_the_first_step_and_reads_at_any_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Says()
+    monkeypatch.setattr(PairData, "reference_log_probs", lambda data, engine, state: reference_log_probs_by_row(
+        engine, state, data.batches, data.steps))
+    data = PairData(recipe=load_recipe("smoke-tiny").recipe, rows=rows(), batches=batches(), steps=10)
+    with closing(RunWriter.create(tmp_path / "run")) as writer:
+        with data.experience(model, writer) as first, pytest.raises(RecordError, match="already taken 2 steps"):
+            first.prepare(None, 2)
+        first.prepare(None, 0)
+        assert (model.asked, len(read_log_prob_lines(jsonl.read(writer.path(REFERENCE_LOG_PROBS))[0]))) == (3, 10)
+        with data.experience(model, writer) as again:
+            again.prepare(None, 2)
+    assert model.asked == 3
     one, other = (each.next_batch(None, Position(0, 1), 2) for each in (first, again))
     np.testing.assert_array_equal(one.batch.signals[REFERENCE], other.batch.signals[REFERENCE])
     assert one.digest == other.digest
-    with pytest.raises(RecordError, match="already taken 2 steps"):
-        begun(recorded=False)[0].prepare(None, 2)
 
 
 def test_a_log_probability_that_is_not_finite_ends_the_run() -> None:

@@ -7,18 +7,19 @@ import typer
 
 from workings.cli.options import OverridesArgument
 from workings.cli.output import JsonFlag, answer, program, say
-from workings.errors import Interrupted, RequestError
+from workings.errors import Interrupted
 
 
 def improve_command(
     recipe: Annotated[str, typer.Argument(
-        help="A recipe that imitates traces and has held-out items; `quickstart` brings its own data.")],
+        help="A recipe that imitates traces and has held-out items.")],
     overrides: OverridesArgument = None,
     # `...` is Typer's mark of a required option behind an argument that has a default.
     out: Annotated[Path, typer.Option(
         "--out", help="Folder for all runs; an unfinished one is continued.")] = ...,  # type: ignore[assignment]
     prompts: Annotated[str, typer.Option(
-        "--prompts", help="Questions with known answers: a file of items or traces, or a shipped set.")] = "",
+        "--prompts", help="Questions with known answers: a file of items or traces, or a shipped set.",
+    )] = ...,  # type: ignore[assignment]
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds after the start, at most.")] = 3,
     samples: Annotated[int, typer.Option("--samples", min=1, help="Completions of each question in a round.")] = 4,
     temperature: Annotated[float, typer.Option(
@@ -32,9 +33,8 @@ def improve_command(
         "--near-duplicates", help="Leave out what is more similar than this to a kept one; 1: equal texts.")] = 1.0,
     balance: Annotated[str, typer.Option("--balance", help="none, difficulty or solved.")] = "none",
     all_rounds: Annotated[bool, typer.Option("--all-rounds", help="Go on after a round that did not help.")] = False,
-    control: Annotated[bool | None, typer.Option(
-        help="Also train on the recipe's own traces for as long as all rounds took; on where quickstart brings its "
-             "data.", show_default=False)] = None,
+    control: Annotated[bool, typer.Option(
+        "--control", help="Also train on the recipe's own traces for as long as all rounds took.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Let a model learn from what it gets right itself.
@@ -44,23 +44,15 @@ def improve_command(
     or --all-rounds, it goes on from where it ended.
     """
     from workings.runs.improve import ImproveRequest, improve
-    from workings.runs.quickstarts.tiny import RECIPE, improve_quickstart
     from workings.samples.selection import Selection
 
     request = ImproveRequest(
         rounds=rounds, prompts=prompts, samples=samples, temperature=temperature, all_rounds=all_rounds,
-        # Without prompts `quickstart` brings its data, and the control is made unless someone says no.
-        control=not prompts if control is None else control,
+        control=control,
         selection=Selection(keep=keep, most_per_prompt=most, prefer=prefer, near_duplicates=near_duplicates,
                             balance=balance))
     try:
-        if prompts:
-            result = improve(recipe, out, overrides or (), request=request, say=say)
-        elif recipe == RECIPE:
-            result = improve_quickstart(out, overrides or (), request=request, say=say)
-        else:
-            raise RequestError("no --prompts", "questions with known answers, to draw completions of",
-                               f"workings improve {recipe} --prompts ITEMS.jsonl --out {out}")
+        result = improve(recipe, out, overrides or (), request=request, say=say)
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; what was finished is kept in {out}: the same command goes on") from None
     answer(result.to_json(), as_json=as_json, text=result.text(program()))

@@ -8,7 +8,7 @@ import typer
 
 from workings.cli.options import OverridesArgument
 from workings.cli.output import JsonFlag, answer, as_typed, say
-from workings.errors import Interrupted
+from workings.errors import Interrupted, RequestError
 
 
 def quickstart_command(
@@ -33,6 +33,9 @@ def quickstart_command(
 
     out = out or run_directory("quickstart")
     reason = "" if tiny else why_not_here()
+    if rewards and (tiny or reason):
+        raise RequestError(f"--rewards needs the real model: {reason or '--tiny trains another one'}",
+                           "SmolLM2-135M, or the tiny quickstart without rewards", "workings quickstart --tiny")
     if reason:
         say(f"the tiny model is trained in place of SmolLM2-135M: {reason}")
     try:
@@ -48,18 +51,13 @@ def quickstart_command(
 
 def _result(out: Path, overrides: list[str], *, seed: int, tiny: bool, rewards: bool) -> Any:
     """Result of the quickstart that was asked for."""
-    # Passed on, because the room `publish` is above `runs`, which may not import it.
-    from workings.publish.export import export_run
-
-    if tiny and rewards:
-        from workings.runs.quickstarts.tiny_rewards import quickstart_rewards
-
-        return quickstart_rewards(out, overrides, export=export_run, seed=seed, say=say)
     if tiny:
         from workings.runs.quickstarts.tiny import tiny_quickstart
 
         return tiny_quickstart(out, overrides, seed=seed, say=say)
     if rewards:
+        # Passed on, because the room `publish` is above `runs`, which may not import it.
+        from workings.publish.export import export_run
         from workings.runs.quickstarts.real_rewards import real_quickstart_rewards
 
         return real_quickstart_rewards(out, overrides, export=export_run, seed=seed, say=say)

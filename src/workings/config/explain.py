@@ -34,8 +34,6 @@ GIVEN = "the recipe given in Python"
 """Origin of a recipe that is not a file."""
 OVERRIDE = "the override "
 """Begins the source of a key that the command line has set."""
-FORMER_NAMES = {"draws": "max_resamples", "watch": "items_during_training", "proven": "verified"}
-"""Keys that were renamed before the first release, in the same section."""
 
 
 def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
@@ -214,9 +212,7 @@ def _did_you_mean(location: tuple[str, ...]) -> str:
     row = table().get(last)
     if row is not None:  # in a file another trainer's key is renamed at the top; here it was written elsewhere
         return f"`{last}` ({', '.join(row['from'])}) is `{row['key']}` here" if "key" in row else row["instead"]
-    former = FORMER_NAMES.get(last, "")
-    near = [former] if former in siblings else difflib.get_close_matches(last, sorted(siblings), n=1, cutoff=0.6)
-    if near:
+    if near := difflib.get_close_matches(last, sorted(siblings), n=1, cutoff=0.6):
         return f"did you mean `{'.'.join([*parents, near[0]])}`?"
     # Right key, wrong section.
     elsewhere = [dotted for dotted in known_keys() if dotted.split(".")[-1] == last]

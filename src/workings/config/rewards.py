@@ -18,6 +18,7 @@ USUAL_LIMITS = {"seconds": 60.0, "memory_gib": 4.0}
 SHIPPED_REWARDS = ("answer", "exact", "math", "form", "steps", "length", "overlong", "judge")
 """Rewards that come with this project; any other is a function in a person's own file."""
 
+SHIPPED = "shipped reward"
 FILE_REWARD = "scorer: FILE.py:FUNCTION"
 """How errors name a reward that is a person's own function: no literal tells it apart."""
 
@@ -38,46 +39,15 @@ class RewardFields(Section):
         return weight
 
 
-class AnswerReward(RewardFields):
-    """1 where the answer is right, else 0: numbers by value, texts by normalised match."""
+class ShippedReward(RewardFields):
+    """A reward of this project that has no further keys."""
 
-    scorer: Literal["answer"]
-    """The answer, as the scorer `answer` of an evaluation judges it."""
-
-
-class ExactReward(RewardFields):
-    """1 where the answer has the very same characters as the expected one, else 0."""
-
-    scorer: Literal["exact"]
-    """The answer, as the scorer `exact` of an evaluation judges it."""
-
-
-class MathReward(RewardFields):
-    """1 where the answer is right, else 0: as `answer`; formulas also where math-verify finds them equal."""
-
-    scorer: Literal["math"]
-    """The answer, as the scorer `math` of an evaluation judges it."""
-
-
-class FormReward(RewardFields):
-    """1 where the completion keeps the form of `data.reasoning`, else 0."""
-
-    scorer: Literal["form"]
-    """The form that the recipe asks for."""
-
-
-class StepsReward(RewardFields):
-    """The share of the equations in the reasoning that hold, from 0 to 1; 0 where there is no equation."""
-
-    scorer: Literal["steps"]
-    """The arithmetic that the completion writes down."""
-
-
-class LengthReward(RewardFields):
-    """Minus the share of the allowed new tokens that the completion takes, from 0 to -1."""
-
-    scorer: Literal["length"]
-    """The completion's length in tokens."""
+    scorer: Literal["answer", "exact", "math", "form", "steps", "length"]
+    """`answer`, `exact`, `math`: 1 where the answer is right, else 0, as the scorer of this name judges it (numbers by
+    value and texts by normalised match; the very same characters; as `answer`, and formulas also where math-verify
+    finds them equal). `form`: 1 where the completion keeps the form of `data.reasoning`, else 0. `steps`: the share of
+    the equations in the reasoning that hold, 0 without equations. `length`: minus the share of the allowed new tokens
+    that the completion takes."""
 
 
 class OverlongReward(RewardFields):
@@ -144,17 +114,14 @@ def _tag(value: Any) -> str | None:
     # A pattern and not a literal, so no ordinary union of pydantic can choose this class.
     if ".py:" in name:
         return FILE_REWARD
-    return f"scorer: {name}" if name in SHIPPED_REWARDS else None
+    if name not in SHIPPED_REWARDS:
+        return None
+    return f"scorer: {name}" if name in ("overlong", "judge") else SHIPPED
 
 
 # pydantic puts the tag into the place of an error. With its colon it is never taken for a key of a recipe.
 RewardConfig = Annotated[
-    Annotated[AnswerReward, Tag("scorer: answer")]
-    | Annotated[ExactReward, Tag("scorer: exact")]
-    | Annotated[MathReward, Tag("scorer: math")]
-    | Annotated[FormReward, Tag("scorer: form")]
-    | Annotated[StepsReward, Tag("scorer: steps")]
-    | Annotated[LengthReward, Tag("scorer: length")]
+    Annotated[ShippedReward, Tag(SHIPPED)]
     | Annotated[OverlongReward, Tag("scorer: overlong")]
     | Annotated[JudgeReward, Tag("scorer: judge")]
     | Annotated[FileReward, Tag(FILE_REWARD)],

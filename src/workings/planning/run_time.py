@@ -35,8 +35,7 @@ FLOP_UNITS = ("flop", "kflop", "Mflop", "Gflop", "Tflop", "Pflop", "Eflop")
 """Each is 1000 times the one before."""
 UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 """Seconds of the units in which durations are written."""
-DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)([dhms]))+")
-DURATION_PIECE = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
+DURATION = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,8 +296,8 @@ def generation_seconds(request: EngineRequest, prompts: ProgramShape, target: Ta
 def parse_duration(text: str) -> float:
     """Seconds of a duration such as ``1h30m``. Raises `RequestError` for anything else, and for zero."""
     written = text.strip().lower()
-    # `findall` passes over what it does not know, so the whole text is matched as well.
-    seconds = sum(float(number) * UNITS[unit] for number, unit in DURATION_PIECE.findall(written))
-    if not DURATION.fullmatch(written) or seconds <= 0:
+    seconds = sum(float(number) * UNITS[unit] for number, unit in DURATION.findall(written))
+    # `findall` passes over what it does not know, and that is left here.
+    if DURATION.sub("", written) or seconds <= 0:
         raise RequestError(f"--deadline {text}", "a time such as 9h, 90m or 1h30m", "--deadline 9h")
     return seconds

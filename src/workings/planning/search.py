@@ -16,9 +16,8 @@ from workings.engines.base import EngineRequest, PlanningEngine, ProgramName
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import Target, target_in_name
 from workings.models.shape import ModelShape
-from workings.planning.generation_candidates import fewer_answers
 from workings.planning.plan import Nearest, Plan, estimate, make_plan
-from workings.planning.planned_run import PlannedRun, mesh_of, planned_mesh
+from workings.planning.planned_run import MAX_PROMPTS, PlannedRun, mesh_of, planned_mesh
 from workings.planning.recipe_changes import KeyValues, overrides_between, with_changes
 from workings.planning.reference_and_teacher import with_frozen_models
 from workings.planning.verdict import MARGINAL_SHARE
@@ -173,6 +172,15 @@ def _can_move_table_to_host(recipe: Recipe, shape: ModelShape) -> bool:
                           for memory in ("device", "host"))
     # Counted and not looked for by name: any further refusal means that this engine cannot.
     return len(engine.refusals(on_host)) == len(engine.refusals(on_device))
+
+
+def fewer_answers(recipe: Recipe) -> Iterator[Recipe]:
+    """Fewer prompts at a time for answers to items; neither training nor answers change."""
+    prompts = min(recipe.evaluation.batch_size, MAX_PROMPTS) // 2
+    while prompts >= 1:
+        yield with_changes(recipe, {"evaluation.batch_size": prompts, "evaluation.samples": min(
+            recipe.evaluation.samples, prompts)})
+        prompts //= 2
 
 
 def rollout_candidates(recipe: Recipe, target: Target, shape: ModelShape) -> Iterator[Recipe]:

@@ -42,13 +42,12 @@ from workings.runs.expected_time import expected_time
 from workings.runs.memory_check import MemoryWatch
 from workings.runs.prepare import TrainSetup
 from workings.runs.run_metadata import build_manifest, data_digests, write_request
-from workings.runs.train_result import LoopSettings, TrainResult, first_and_last_reward
+from workings.runs.train_result import TrainResult
 from workings.scoring.items import items_digest
 from workings.scoring.worker_pool import ScoringProcess
 from workings.training.background_writers import MachineLog
 from workings.training.display import Display
 from workings.training.held_out_items import HeldOutItems
-from workings.training.learned_nothing import learned_nothing
 from workings.training.loop import Outcome, Progress, TrainingLoop
 from workings.training.observer import HeldOutObserver, LoggedSample
 from workings.training.stopping import StopRequest
@@ -79,7 +78,7 @@ class _Hooks:
 
     def checkpoint_is_due(self, step: int) -> bool:
         """Whether the recipe asks for a checkpoint after this step."""
-        return step % self.attempt.settings.save_every == 0
+        return step % self.attempt.setup.recipe.checkpoint.every_steps == 0
 
     def save_checkpoint(self, state: State, progress: Progress) -> None:
         """Saves a checkpoint in the run directory."""
@@ -105,13 +104,11 @@ class Attempt:
 
     start: Start
     setup: TrainSetup
-    settings: LoopSettings
     out: Path
     doctor: Examination
 
     @classmethod
-    def begin(cls, setup: TrainSetup, settings: LoopSettings, out: Path, resume: bool,
-              doctor: Examination) -> "Attempt":
+    def begin(cls, setup: TrainSetup, out: Path, resume: bool, doctor: Examination) -> "Attempt":
         """Opens the run directory, lists the attempt, and writes the request."""
         with storage(out.parent, "make"):
             out.parent.mkdir(parents=True, exist_ok=True)
@@ -123,11 +120,11 @@ class Attempt:
         # A resumed run writes it again: devices and free memory need not be those of the previous attempt.
         write_request(start.writer, setup)
         start.writer.write_json(DOCTOR, doctor.to_json())
-        if settings.evaluation is not None and not start.resumed:
+        if setup.evaluation is not None and not start.resumed:
             # Sealed with the first events: which items count is recorded before their answers are known.
-            start.writer.event(ANNOUNCED, evaluation=RECIPE_EVALUATION, decoding=settings.evaluation.decoding(),
+            start.writer.event(ANNOUNCED, evaluation=RECIPE_EVALUATION, decoding=setup.evaluation.decoding(),
                                items={"count": len(setup.data.items), "digest": items_digest(setup.data.items)})
-        return cls(start=start, setup=setup, settings=settings, out=out, doctor=doctor)
+        return cls(start=start, setup=setup, out=out, doctor=doctor)
 
     def take_steps(self, listener: StepListener, stop: StopRequest, processes: ProcessGroup,
                    planned: Mapping[str, Any]) -> Outcome:
@@ -141,8 +138,8 @@ class Attempt:
         """
         start, setup, writer = self.start, self.setup, self.start.writer
         # Set here, because a resumed run may keep another number than the one before it.
-        writer.checkpoints.keep_last = self.settings.keep_last
-        with Display(self.settings.name, setup.schedule.steps, start.progress, writer.log, planned) as display:
+        writer.checkpoints.keep_last = setup.recipe.checkpoint.keep_last
+        with Display(setup.recipe.name, setup.schedule.steps, start.progress, writer.log, planned) as display:
             if isinstance(setup.engine, MicroBatchEngine):
                 setup.engine.report_micro_batches_to(display.micro_batch_done)
             for line in self._preamble():
@@ -200,7 +197,6 @@ class Attempt:
         manifest = build_manifest(setup, start, outcome, metrics, memory, facts)
         if outcome.status == "failed":
             writer.event("failed", reason=outcome.reason)
-        rewards = first_and_last_reward(metrics)
         # Before sealing, which lists the files that are there and refuses a run without this one.
         index = PROMPTS if writer.path(PROMPTS).is_file() else ROWS
         writer.write_text(README, run_readme(
@@ -208,11 +204,9 @@ class Attempt:
             metrics=metrics, measured=measured))
         # Progress goes to standard error: the run's own log is among the files that are sealed.
         run = writer.seal(outcome.status, manifest, HashProgress(lambda text: sys.stderr.write(f"sealing: {text}\n")))
-        return TrainResult(status=outcome.status, reason=outcome.reason, steps=outcome.progress.step,
-                           supervised_tokens=outcome.progress.supervised_tokens,
-                           final_loss=metrics[-1]["loss"] if metrics else None, rewards=rewards,
-                           learned_nothing=learned_nothing(metrics), run=run,
-                           setup=setup, settings=self.settings, state=outcome.state)
+        return TrainResult.of_metrics(
+            metrics, status=outcome.status, reason=outcome.reason, steps=outcome.progress.step,
+            supervised_tokens=outcome.progress.supervised_tokens, run=run, setup=setup, state=outcome.state)
 
     def _preamble(self) -> Iterator[str]:
         """Lines about the training that is about to start, and about its problems."""
@@ -283,33 +277,32 @@ class Attempt:
     @contextmanager
     def _held_out_items(self) -> Iterator[HeldOutItems | None]:
         """The items that are scored during training, as long as the process that scores them lives."""
-        setup, settings = self.setup, self.settings
-        if not settings.held_out_items or settings.evaluation is None:
+        setup, evaluation = self.setup, self.setup.evaluation
+        if not setup.watched_items or evaluation is None:
             yield None
             return
         # A process of its own, because a person's scorer may hang or take memory that training needs.
-        with ScoringProcess(settings.evaluation) as scorer:
+        with ScoringProcess(evaluation) as scorer:
             yield HeldOutItems(
-                sampler=setup.sampler or setup.engine, items=setup.data.items[:settings.held_out_items],
-                tokenizer=setup.tokenizer, template=setup.template, max_new_tokens=settings.max_new_tokens,
-                batch_size=settings.evaluation.batch_size, scorer=scorer)
+                sampler=setup.sampler or setup.engine, items=setup.watched_items,
+                tokenizer=setup.tokenizer, template=setup.template, max_new_tokens=evaluation.max_new_tokens,
+                batch_size=evaluation.batch_size, scorer=scorer)
 
     def _observer(self, held_out_items: HeldOutItems | None,
                   log_sample: Callable[[LoggedSample], None]) -> HeldOutObserver | None:
-        setup, settings = self.setup, self.settings
-        if not setup.held_out and not settings.questions and held_out_items is None:
+        setup, keys = self.setup, self.setup.recipe.evaluation
+        if not setup.held_out and not setup.questions and held_out_items is None:
             return None
         return HeldOutObserver(
             engine=setup.engine, sampler=setup.sampler or setup.engine, batches=setup.held_out,
-            questions=settings.questions, tokenizer=setup.tokenizer,
-            template=setup.template, max_new_tokens=settings.max_new_tokens, every_steps=settings.evaluate_every,
+            questions=setup.questions, tokenizer=setup.tokenizer,
+            template=setup.template, max_new_tokens=keys.max_new_tokens, every_steps=keys.every_steps,
             last_step=setup.schedule.steps, log_sample=log_sample, held_out_items=held_out_items)
 
     def _held_out_change(self) -> HeldOutChange | None:
         """The change of the held-out score, from the files: another process wrote the first lines of a resumed run."""
-        if not self.settings.held_out_items:
+        if not (items := self.setup.watched_items):
             return None
-        items = self.setup.data.items[:self.settings.held_out_items]
         return held_out_change([item.cluster for item in items], self.start.writer.metrics(),
                                jsonl.read(self.start.writer.path(EVENTS))[0])
 

@@ -11,6 +11,8 @@ from workings.config.load import LoadedRecipe, RecipeLike, load_recipe
 from workings.config.overrides import Overrides
 from workings.data.batches import Position
 from workings.errors import RequestError
+from workings.evaluation.cache import base_key
+from workings.inputs.resolve import RANDOM
 from workings.record import jsonl
 from workings.record.canonical import loads, read_json
 from workings.record.checkpoints import Checkpoint, CheckpointStore
@@ -147,39 +149,19 @@ def what_is_left(out: Path) -> Literal["start", "resume", "nothing"]:
     return "nothing" if RunRecord.open(out).status == "complete" and not evaluation_is_missing(out) else "resume"
 
 
-# Keys of an evaluation's configuration that identify the model and the software.
-_MODEL_KEYS = frozenset(("model", "source", "made_from", "software"))
+def untrained_model(run: RunRecord) -> dict[str, Any]:
+    """Identity of the untrained model of a sealed run, as the evaluation of that model records it."""
+    manifest, digests = run.manifest, run.manifest.weight_digests
+    origin: dict[str, Any] = {"revision": str(manifest.model_revision), "weights": digests}
+    if isinstance(digests, Absent):
+        origin = {"revision": RANDOM, "shape": read_json(run.path / MODEL_SHAPE), "seed": manifest.seed}
+    return {"id": manifest.model_id, "step": 0, "dtypes": dict(manifest.actual_dtypes), **origin}
 
 
 def has_base(run: RunRecord) -> bool:
-    """Whether an evaluation of the untrained model on the run's items is sealed beside the run."""
-    evaluation_request = _evaluation_request(run.path / RECIPE_EVALUATION)
-    digests = run.manifest.weight_digests
-    origin = ({"seed": run.manifest.seed, "shape": read_json(run.path / MODEL_SHAPE)} if isinstance(digests, Absent)
-              else {"weights": dict(digests)}) | {"dtypes": dict(run.manifest.actual_dtypes)}
-    # By both files: a run may be called base-something, too.
-    for path in run.path.parent.glob(f"base-*/{EVALUATION_CONFIG}"):
-        unit = path.parent
-        # An unfinished base is made again; only a sealed one says what was answered.
-        if unit.name.endswith(PARTIAL_SUFFIX) or not (unit / SEAL).is_file():
-            continue
-        model = read_json(path).get("model", {})
-        if _evaluation_request(unit) == evaluation_request and {key: model.get(key) for key in origin} == origin:
-            return True
-    return False
-
-
-def _evaluation_request(unit: Path) -> dict[str, Any]:
-    """An evaluation's configuration without the model: equal for two evaluations that are comparable.
-
-    The same rule as the cache key of `workings.evaluation.cache`.
-    """
-    config = read_json(unit / EVALUATION_CONFIG)
-    decoding = {**config["decoding"], **({"seed": 0} if config["decoding"].get("temperature") == 0 else {})}
-    # The number of devices changes no answer that two evaluations are compared by.
-    engine = {key: value for key, value in config["engine"].items() if key != "devices"}
-    return ({key: value for key, value in config.items() if key not in _MODEL_KEYS}
-            | {"decoding": decoding, "engine": engine})
+    """Whether an evaluation of the untrained model on the run's items is sealed next to the run."""
+    key = base_key(read_json(run.path / RECIPE_EVALUATION / EVALUATION_CONFIG) | {"model": untrained_model(run)})
+    return any((unit / SEAL).is_file() for unit in run.path.parent.glob(f"base-*-{key}"))
 
 
 def same_request(out: Path, request: dict[str, dict[str, Any]]) -> RunRecord:

@@ -183,8 +183,7 @@ def _open(out: Path, loaded: LoadedRecipe, request: ImproveRequest, digests: dic
                                "the same request, to continue it, also with more --rounds, or another --out",
                                f"--out {out}-2")
         return recorded
-    # The demonstration has made its data there.
-    if out.exists() and {path.name for path in out.iterdir()} - {"data"}:
+    if out.exists() and any(out.iterdir()):
         raise RequestError(f"--out {out}, which exists", "a folder that does not exist yet", f"--out {out}-2")
     out.mkdir(parents=True, exist_ok=True)
     atomic.write_json(path, recorded)

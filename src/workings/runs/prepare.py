@@ -12,6 +12,7 @@ from workings.engines.base import Engine, EngineRequest, Inspection, Inspections
 from workings.engines.multimodal_weights import NonTextWeights, find_non_text_weights
 from workings.engines.registry import RegisteredEngine, find_engine
 from workings.engines.sampler import sampler_of
+from workings.evaluation.settings import EvaluationSettings, settings_of
 from workings.hardware.device import DeviceFacts
 from workings.inputs.datasets import RunData
 from workings.inputs.resolve import ResolvedRun, resolve
@@ -21,6 +22,8 @@ from workings.planning.recipe_changes import with_counted_steps
 from workings.planning.reference_and_teacher import TEACHER, estimated_teacher, with_reference, with_teacher
 from workings.planning.verdict import Verdict, memory_verdict
 from workings.record.progress import slow_operation
+from workings.scoring.items import Item
+from workings.scoring.scorers import scorer_version
 from workings.training.schedule import Schedule
 from workings.ways.base import way_of
 from workings.ways.parts.teacher_request import teacher_request
@@ -38,6 +41,8 @@ class TrainSetup(ResolvedRun):
     device: DeviceFacts
     device_check: Mapping[str, Any]
     held_out: list[Batch]
+    evaluation: EvaluationSettings | None
+    """How the items are answered; None without items."""
     schedule: Schedule
     request: EngineRequest
     """The request by which the engine was opened."""
@@ -55,6 +60,18 @@ class TrainSetup(ResolvedRun):
         """Rows per update."""
         batch = self.recipe.batch
         return batch.micro_batch * batch.accumulation * self.device.mesh["fsdp"]
+
+    @property
+    def questions(self) -> list[Item]:
+        """Items whose answers are logged at each evaluation during training."""
+        items = self.data.items
+        return list(items[:self.recipe.evaluation.samples]) if items else []
+
+    @property
+    def watched_items(self) -> list[Item]:
+        """Items that are answered and scored at each evaluation during training."""
+        items = self.data.items
+        return list(items[:way_of(self.recipe).watched_items(self.recipe)]) if items else []
 
     @property
     def sampler(self) -> Sampler | None:
@@ -83,12 +100,16 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
         RequestError: an input is missing, or inputs contradict each other.
     """
     recipe = loaded.recipe
+    evaluation = None
     with slow_operation(f"loading the engine {recipe.engine}"):
         registered = find_engine(recipe.engine)
     with slow_operation("reading the data"):
         # Without tensors: gigabytes are downloaded only for a run that fits.
         resolved = resolve(loaded, data, tensors=False)
         check_context(recipe, resolved.shape)
+    if resolved.data.items:
+        evaluation = settings_of(recipe)
+        scorer_version(evaluation.scorer)  # one whose library is missing is refused now, and not after training
 
     request = EngineRequest.of(recipe, resolved.shape, weights=resolved.weights.directory)
     with slow_operation(f"opening the device with the engine {recipe.engine}"):
@@ -120,7 +141,7 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
     return TrainSetup(
         loaded=loaded, data=resolved.data, weights=resolved.weights, tokenizer=resolved.tokenizer,
         template=resolved.template, shape=resolved.shape, training_data=training_data, registered=registered,
-        engine=engine, device=device, device_check=device_check, held_out=held_out,
+        engine=engine, device=device, device_check=device_check, held_out=held_out, evaluation=evaluation,
         schedule=Schedule.from_config(loaded.recipe.training), request=request, longest_batch=longest, program=program,
         inspection=inspections[program], verdict=memory_verdict(inspections[program], device))
 

@@ -39,8 +39,7 @@ from workings.runs.prepare import TrainSetup, prepare
 from workings.runs.run_metadata import code_version, data_digests
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
-from workings.runs.train_result import LoopSettings, TrainResult, first_and_last_reward
-from workings.training.learned_nothing import learned_nothing
+from workings.runs.train_result import TrainResult
 from workings.training.stopping import StopRequest
 from workings.ways.parts.find_teacher import refuse_processes
 
@@ -75,20 +74,20 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
     # A group that is given is left by the one who gives it.
     opened = nullcontext(group) if group else ProcessGroup.of(loaded.recipe.engine, loaded.recipe.device)
     with opened as processes:
-        setup, settings = prepare_to_train(processes, loaded, out, resume=resume, smoke=smoke, force=force)
+        setup = prepare_to_train(processes, loaded, out, resume=resume, smoke=smoke, force=force)
         facts = _manifest_facts(setup, processes, smoke)
         checks = _agree(processes, setup)
         # From here on a signal is a request. Before, it ends the process at once, and there is nothing yet to save.
         with StopRequest() as stop:
             if not processes.is_coordinator:
                 shared = processes.work(setup.engine, setup.weights.directory, lambda: stop.requested)
-                return TrainResult.of_worker(shared, run=out, setup=setup, settings=settings, process=processes.index)
+                return TrainResult.of_worker(shared, run=out, setup=setup, process=processes.index)
             setup = replace(setup, engine=processes.coordinate(setup.engine), device_check=_all_checks(checks))
             listener.accepted()
             # The engine has run a kernel already and compared it with NumPy, so the doctor runs none.
             with slow_operation("looking at this machine"):
                 examination = doctor(setup.loaded, out=out.parent, kernels=False)
-            attempt = Attempt.begin(setup, settings, out, resume, examination)
+            attempt = Attempt.begin(setup, out, resume, examination)
             writer = attempt.start.writer
             # After compiling and before the first weight: memory that is resident now belongs to compiler and
             # libraries.
@@ -112,19 +111,19 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
 
 
 def prepare_to_train(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume: bool, smoke: Smoke | None,
-                     force: bool) -> tuple[TrainSetup, LoopSettings]:
+                     force: bool) -> TrainSetup:
     """The prepared run, which fits and whose tensors are here. Raises as `train`."""
     if processes.is_coordinator:
         _check_out(out, resume)
     if processes.count > 1:
         refuse_processes(loaded.recipe)
-    setup, settings = _prepared(loaded, smoke)
+    setup = _prepared(loaded, smoke)
     # The search for a plan that fits compiles up to four other candidates, so one process makes it for all.
     if not setup.verdict.fits and (not force or setup.inspection.refused):
         raise refusal(setup) if processes.is_coordinator else DoesNotFit("; ".join(setup.verdict.reasons))
     # Only now: a run that does not fit has downloaded descriptions, and none of the gigabytes of tensors.
     fetch_tensors(setup.weights)
-    return setup, settings
+    return setup
 
 
 def _agree(processes: ProcessGroup, setup: TrainSetup) -> list[dict[str, Any]]:
@@ -151,30 +150,28 @@ def trained_before(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, smo
     """
     if processes.count > 1:
         refuse_processes(loaded.recipe)
-    setup, settings = _prepared(loaded, smoke)
+    setup = _prepared(loaded, smoke)
     fetch_tensors(setup.weights)
     _agree(processes, setup)
     setup = replace(setup, engine=processes.coordinate(setup.engine))
     # Prepared again, because an engine and its compiled programs are in no record; compared with the record here.
     run = same_request(out, {CONFIG: setup.config, DATA_DIGESTS: data_digests(setup)})
-    manifest, metrics = run.manifest, run.metrics()
+    manifest = run.manifest
     last = run.checkpoints.load(run.checkpoints.folders()[-1])
     state = None if (out / RECIPE_EVALUATION).exists() else setup.engine.restore(last.path)
-    result = TrainResult(status=manifest.status, reason=manifest.status_reason, steps=last.step,
-                         supervised_tokens=manifest.supervised_tokens, final_loss=metrics[-1]["loss"],
-                         rewards=first_and_last_reward(metrics), learned_nothing=learned_nothing(metrics), run=out,
-                         setup=setup, settings=settings, state=state)
+    result = TrainResult.of_metrics(
+        run.metrics(), status=manifest.status, reason=manifest.status_reason, steps=last.step,
+        supervised_tokens=manifest.supervised_tokens, run=out, setup=setup, state=state)
     processes.outcome = result.shared_fields()
     return result
 
 
-def _prepared(loaded: LoadedRecipe, smoke: Smoke | None) -> tuple[TrainSetup, LoopSettings]:
+def _prepared(loaded: LoadedRecipe, smoke: Smoke | None) -> TrainSetup:
     # Shrunk first, because tokenizer and batch change, from which everything else is prepared.
     if smoke is not None:
         loaded = smoke.shrink(loaded)
     data = find_data(loaded)
-    setup = prepare(loaded, smoke.truncate(data) if smoke is not None else data)
-    return setup, LoopSettings.from_setup(setup)
+    return prepare(loaded, smoke.truncate(data) if smoke is not None else data)
 
 
 def _manifest_facts(setup: TrainSetup, processes: ProcessGroup, smoke: Smoke | None) -> dict[str, Any]:

@@ -22,10 +22,14 @@ from workings.record.layout import PREDICTIONS, RECIPE_EVALUATION
 from workings.record.number_text import percent
 from workings.record.phase import phases
 from workings.record.reader import RunRecord
-from workings.record.values import Absent
 from workings.reports.live.listeners import RunListeners
 from workings.reports.tracked import flat
-from workings.runs.create_or_resume import begin_with_weights, evaluation_is_missing, has_checkpoint
+from workings.runs.create_or_resume import (
+    begin_with_weights,
+    evaluation_is_missing,
+    has_checkpoint,
+    untrained_model,
+)
 from workings.runs.prepare import TrainSetup
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
@@ -101,8 +105,8 @@ class TrainAndEvaluateResult:
             state = "the last checkpoint in the run is the last good state" if saved else "there is no checkpoint"
             lines.append(f"reason: {training.reason}; {state}")
             lines += self._after_a_failed_reward(saved) if training.reason.startswith("reward ") else []
-        if training.learned_nothing:
-            lines.append(training.learned_nothing)
+        if remark := training.learned_nothing or training.cut_off:
+            lines.append(remark)
         if training.status == "interrupted":
             lines.append(f"to go on: {resume_command}")
         if self.scorecard is not None:
@@ -165,7 +169,7 @@ def _evaluated(training: TrainResult, *, keep_base: bool) -> TrainAndEvaluateRes
     # Only process 0 has the record and a state; the others only know how it ended.
     if training.process:
         return TrainAndEvaluateResult(training=training, scorecard=None)
-    setup, settings = training.setup, training.settings.evaluation
+    setup, settings = training.setup, training.setup.evaluation
     if training.status != "complete" or settings is None:
         return TrainAndEvaluateResult(training=training, scorecard=None)
     # The evaluation names the root digest of the run, which exists once the run is sealed.
@@ -175,7 +179,7 @@ def _evaluated(training: TrainResult, *, keep_base: bool) -> TrainAndEvaluateRes
     scorecard = build_scorecard(EvaluationRecord(unit).results()) if unit.exists() else evaluate(
         setup.session(setup.engine, training.state), setup.data.items, unit,
         settings=settings, made_from=sealed.root, facts={"run": sealed.manifest.name, "step": training.steps})
-    if not training.settings.base:
+    if not setup.recipe.evaluation.base:
         return TrainAndEvaluateResult(training=training, scorecard=scorecard)
     # The trained weights have to go before the untrained ones are made.
     training = replace(training, state=None)
@@ -192,20 +196,11 @@ def _base(setup: TrainSetup, settings: EvaluationSettings, run: RunRecord, *, ke
         evaluation = evaluate_base(
             setup.session(setup.engine, None), setup.data.items, Path(folder),
             make_state=lambda: setup.initial_state(setup.engine, setup.recipe.seed), settings=settings,
-            model=_model(setup, run), name=setup.weights.id)
+            model=untrained_model(run), name=setup.weights.id)
         return BaseResult(path=evaluation.record.path if keep else None,
                           comparison=compare(evaluation.record.path, run.path),
                           form_free=form_free_accuracy(evaluation.record.path / PREDICTIONS),
                           notes=(evaluation.note,) if evaluation.note else ())
-
-
-def _model(setup: TrainSetup, run: RunRecord) -> dict[str, Any]:
-    """Identity of the untrained model's weights; digests are taken from the run's manifest."""
-    digests = run.manifest.weight_digests
-    origin: dict[str, Any] = ({"shape": setup.shape.to_json(), "seed": setup.recipe.seed}
-                              if isinstance(digests, Absent) else {"weights": dict(digests)})
-    return {"id": setup.weights.id, "revision": setup.weights.revision, "step": 0,
-            "dtypes": dict(setup.engine.dtypes()), **origin}
 
 
 def _outcome(result: TrainAndEvaluateResult) -> str:

@@ -11,7 +11,7 @@ from workings.ways.base import Way
 if TYPE_CHECKING:
     from workings.engines.base import Engine
     from workings.inputs.resolve import ResolvedRun
-    from workings.ways.parts.replay_source import ReopenedRun, TraceSource
+    from workings.ways.parts.replay_source import BatchSource, ReopenedRun
     from workings.ways.parts.row_data import TraceData
 
 
@@ -33,13 +33,13 @@ class Sft(Way):
         from workings.ways.parts.row_data import TraceData, read_rows
         return TraceData.of(resolved.recipe, read_rows(resolved), engine.describe().mesh["fsdp"])
 
-    def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> TraceSource:
+    def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
         """Batches follow from their position."""
-        from workings.ways.parts.replay_source import TraceSource
         from workings.ways.parts.row_data import TraceData
+        from workings.ways.parts.row_replay import RowSource
         del exact
         recipe = opened.recipe.model_copy(update={"seed": seed})
-        return TraceSource(TraceData.of(recipe, opened.rows, opened.fsdp).batches)
+        return RowSource(batches=TraceData.of(recipe, opened.rows, opened.fsdp).batches)
 
 
 WAYS = (Sft,)

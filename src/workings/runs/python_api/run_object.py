@@ -17,7 +17,6 @@ from workings.record.layout import RECIPE, RECIPE_EVALUATION
 from workings.record.number_text import percent
 from workings.runs.evaluate import ask, evaluate_run, free_unit
 from workings.runs.python_api.python_rows import Rows, items_file
-from workings.runs.python_api.python_words import in_python_words
 
 if TYPE_CHECKING:
     from workings.evaluation.comparison.compare import Comparison
@@ -92,12 +91,10 @@ class Run:
         """Recorded summary of every sealed evaluation, by name."""
         return {unit.name: unit.summary for unit in self.record.evaluations()}
 
-    @in_python_words
     def ask(self, question: str, *, max_new_tokens: int = 256) -> str:
         """The trained model's greedy answer to a question."""
         return ask(self.path, question, max_new_tokens=max_new_tokens).text
 
-    @in_python_words
     def evaluate(self, items: Rows, name: str = "", *, out: str | Path | None = None) -> "Scorecard":
         """Evaluates the trained model on items and seals the evaluation in the run.
 

@@ -150,7 +150,7 @@ def real_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
     # Loaded before data are generated: a wrong override leaves no folder behind.
     recipes = {name: _recipe(name, seed, overrides) for name in ARMS}
     if not goes_on(out, recipes):
-        _make_data(out / "data", seed, size)
+        make_data(out / "data", seed, size)
         write_recipes(out, recipes)
     items, facts = (read_items(out / "data" / f"{name}.jsonl") for name in ("items", "facts"))
     untrained, untrained_facts = out / UNTRAINED, out / f"{UNTRAINED}-facts"
@@ -177,7 +177,8 @@ def real_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
     return result
 
 
-def _make_data(folder: Path, seed: int, size: Size) -> None:
+def make_data(folder: Path, seed: int, size: Size) -> None:
+    """Writes traces of units and facts, and held-out items and facts."""
     folder.mkdir(parents=True)
     units, items = everyday.make_units(size.traces, size.items, seed)
     fact_traces, facts = everyday.make_facts(size.facts, seed)

@@ -1,10 +1,9 @@
 """The tiny quickstart, from end to end on a CPU: does a tiny model add better when it writes the carry?"""
 
 import shlex
-import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from workings.data.generators import addition
 from workings.data.generators.base import ItemRecord, write_items
 from workings.data.manifest import write_manifest
 from workings.data.traces import completion_text, write_traces
-from workings.errors import RequestError
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.inputs.datasets import ADDITION_ITEMS, ADDITION_TRACES
 from workings.inputs.resolve import TRAINED_VOCABULARY
@@ -21,8 +19,6 @@ from workings.models.tokenizer_training import train_tokenizer
 from workings.record import atomic
 from workings.record.reader import RunRecord
 from workings.reports.html import write_report
-from workings.runs.improve import ImproveRequest, improve
-from workings.runs.improve_result import REQUEST, ImproveResult
 from workings.runs.quickstarts.folder import complete_run, goes_on, verify_all, write_recipes
 
 WITH_STEPS = "with-steps"
@@ -136,37 +132,3 @@ def tiny_recipe(name: str, seed: int, reasoning: str, overrides: Sequence[str]) 
         f"name={name}", f"seed={seed}", f"data.reasoning={reasoning}", "tokenizer=../data/tokenizer",
         "data.traces=../data/traces.jsonl", "evaluation.traces=../data/held_out.jsonl",
         "evaluation.items=../data/items.jsonl", *overrides])
-
-
-RECIPE = "quickstart"
-TRACES = 100
-"""Number of the quickstart's 500 traces that are used; the model is then right on one sum in ten."""
-SEED = 17
-PROMPTS = 1_000
-"""Number of other sums, used with their answer alone; none is among the held-out items, in either order."""
-
-
-def improve_quickstart(out: Path, overrides: Sequence[str] = (), *, request: ImproveRequest,
-                       say: Callable[[str], None] = lambda text: None) -> ImproveResult:
-    """`improve` on the quickstart's recipe with generated data.
-
-    Args:
-        out: folder for everything; an unfinished one is continued.
-        overrides: ``key=value`` words for every round's recipe, e.g. ``training.steps=40``.
-        request: as in `improve`; ``prompts`` is set here.
-        say: as in `improve`.
-
-    Raises:
-        RequestError: as `improve`.
-    """
-    data = out / "data"
-    words = [f"seed={SEED}", "tokenizer=data/tokenizer", "data.traces=data/traces.jsonl", "evaluation.traces=none",
-             "evaluation.items=data/items.jsonl", "evaluation.samples=0", *overrides]
-    # Loaded before data are generated: a wrong override leaves no folder behind.
-    recipe = replace(load_recipe(RECIPE, words), base=out)
-    if out.exists() and not (out / REQUEST).is_file() and {path.name for path in out.iterdir()} - {data.name}:
-        raise RequestError(f"--out {out}, which exists", "a folder that does not exist yet", f"--out {out}-2")
-    if not (data / "manifest.json").is_file():  # written last: data of a killed call are generated again
-        shutil.rmtree(data, ignore_errors=True)
-        make_data(data, SEED, traces=TRACES, prompts=PROMPTS)
-    return improve(recipe, out, request=replace(request, prompts=str(data / "prompts.jsonl")), say=say)

@@ -1,23 +1,23 @@
 """Training data for distillation on traces: the rows, and the teacher's top tokens for them."""
 
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from time import perf_counter
 
-from workings.data.top_tokens import StoredTopTokens, TopTokenFiles, TopTokensOfRow, to_bytes
-from workings.engines.base import Engine, TeachingEngine
-from workings.errors import RequestError
+from workings.data.batches import Position
+from workings.data.top_tokens import StoredTopTokens, TopTokenFiles, to_bytes
+from workings.engines.base import Engine, State, TeachingEngine
+from workings.errors import RecordError, RequestError
 from workings.inputs.resolve import ResolvedRun
 from workings.record import atomic
 from workings.record.layout import TEACHER, top_tokens_file
 from workings.record.writer import RunWriter
 from workings.ways.distill import TraceDistill
-from workings.ways.parts.distillation_experience import DistillationExperience
-from workings.ways.parts.experience import Experience
+from workings.ways.parts.experience import Experience, RowExperience, RowSignals
 from workings.ways.parts.row_data import TraceData
 from workings.ways.parts.teacher import Teacher
+from workings.ways.parts.teacher_top_tokens import TopTokensFunction, teacher_top_tokens_by_row, with_top_tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,15 +58,26 @@ class DistillationData(TraceData):
         """Batches by their position, with the teacher's top tokens."""
         started = perf_counter()
 
-        def load_part(number: int, part: range) -> dict[str, StoredTopTokens] | None:
-            path = writer.path(top_tokens_file(number))
-            return self.files.open_rows(path, part) if path.is_file() else None
+        def top_tokens(state: State, step: int) -> dict[str, StoredTopTokens]:
+            del state
+            teacher: TopTokensFunction | None = None
+            values: dict[str, StoredTopTokens] = {}
+            for number, part in enumerate(self.files.parts):
+                path = writer.path(top_tokens_file(number))
+                if not path.is_file():
+                    # Asked again, a teacher on other hardware rounds otherwise, and this would not be one run any more.
+                    if step:
+                        raise RecordError(f"part {number} of the teacher's top tokens is missing, and the run has "
+                                          f"already taken {step} steps with them")
+                    teacher = teacher or self.teacher.open_for_tokens(engine, self.resolved, self.algorithm.top_k)
+                    rows = {name: row for batch in part for name, row in teacher_top_tokens_by_row(
+                        teacher, self.batches, Position(0, batch)).items()}
+                    atomic.write_bytes(path, to_bytes(rows.values()))
+                    # After the file: an event of a part that is not there would be believed after a crash.
+                    writer.event("teacher_asked", part=number, rows=len(rows), seconds=perf_counter() - started)
+                # From the file, so that a resumed run and this one train on the same stored bytes.
+                values |= self.files.open_rows(path, part)
+            return values
 
-        def save_part(number: int, rows: Mapping[str, TopTokensOfRow]) -> None:
-            atomic.write_bytes(writer.path(top_tokens_file(number)), to_bytes(rows.values()))
-            # Behind the file: an event of a part that is not there would be believed after a crash.
-            writer.event("teacher_asked", part=number, rows=len(rows), seconds=perf_counter() - started)
-
-        return nullcontext(DistillationExperience(
-            self.batches, self.algorithm.objective, parts=self.files.parts, load_part=load_part, save_part=save_part,
-            open_teacher=lambda: self.teacher.open_for_tokens(engine, self.resolved, self.algorithm.top_k)))
+        return nullcontext(RowExperience(self.batches, RowSignals(
+            values=top_tokens, add=partial(with_top_tokens, objective=self.algorithm.objective))))

@@ -5,14 +5,17 @@ on a background thread during the previous step (`prefetch`); a batch that needs
 (`next_batch`).
 """
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
 
 from workings.data.batches import Batches, Position
 from workings.engines.base import State, StepResult
 from workings.models.batch import Batch
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +35,8 @@ class PreparedBatch:
     """Numbers about how the batch was made, for the step's metrics line: rewards, lengths."""
 
 
-class Experience(Protocol):
-    """A source of training batches."""
+class Experience:
+    """A source of training batches. As it is here it computes nothing ahead and adds no metrics."""
 
     def prepare(self, state: State, step: int) -> None:
         """Computes, once before the first step, everything that depends on the first state.
@@ -42,12 +45,11 @@ class Experience(Protocol):
             state: read, not consumed.
             step: number of updates that were taken before; 0 in a new run.
         """
-        ...
 
     def prefetch(self, position: Position, thread: Executor) -> None:
         """Starts to make the batch at a position if that needs no model; returns at once."""
-        ...
 
+    @abstractmethod
     def next_batch(self, state: State, position: Position, step: int) -> PreparedBatch:
         """The batch at a position, prefetched or not.
 
@@ -56,7 +58,6 @@ class Experience(Protocol):
             position: in the data.
             step: number of the update that is trained on it, from 1.
         """
-        ...
 
     def after_step(self, step: int, prepared: PreparedBatch, result: StepResult) -> Mapping[str, float]:
         """Metrics that are known only after the update, for its line.
@@ -64,22 +65,36 @@ class Experience(Protocol):
         Raises:
             TrainingFailed: the run cannot be learning; the message says why.
         """
-        ...
+        del step, prepared, result
+        return {}
 
 
-class TraceExperience:
-    """Batches of rows made from traces: pure functions of their position.
+@dataclass(frozen=True, kw_only=True)
+class RowSignals(Generic[T]):
+    """What an objective must know of each row besides its tokens: computed once, before the first step."""
+
+    values: Callable[[State, int], Mapping[str, T]]
+    """Computes the values by row id, or reads those that an earlier attempt saved; its arguments are those of
+    `Experience.prepare`."""
+    add: Callable[[Batch, Sequence[Sequence[str]], Mapping[str, T]], Batch]
+    """Adds the values of its rows to a batch, given the row ids of its sequences."""
+
+
+class RowExperience(Experience):
+    """Batches of rows: pure functions of their position, and of the rows' signals if the objective needs any.
 
     Neither the time at which a batch is made nor the thread changes it. At most one batch is made ahead.
     """
 
-    def __init__(self, batches: Batches) -> None:
-        self._batches = batches
+    def __init__(self, batches: Batches, signals: RowSignals[Any] | None = None) -> None:
+        self._batches, self._signals = batches, signals
+        self._values: Mapping[str, Any] = {}
         self._prefetched: tuple[Position, Future[PreparedBatch]] | None = None
 
     def prepare(self, state: State, step: int) -> None:
-        """Does nothing: batches of traces follow from their position."""
-        del state, step
+        """Computes or reads the signals. Raises `RecordError` if they are lost that earlier steps were taken with."""
+        if self._signals is not None:
+            self._values = self._signals.values(state, step)
 
     def prefetch(self, position: Position, thread: Executor) -> None:
         """Starts to make the batch at a position; returns at once."""
@@ -90,14 +105,13 @@ class TraceExperience:
         del state, step
         # Removed here, so that no batch is used twice and its memory is free after the step.
         prefetched, self._prefetched = self._prefetched, None
-        if prefetched is not None and prefetched[0] == position:
-            return prefetched[1].result()
-        return self._make(position)
-
-    def after_step(self, step: int, prepared: PreparedBatch, result: StepResult) -> Mapping[str, float]:
-        """No metrics: everything about a batch of traces is known before the step."""
-        del step, prepared, result
-        return {}
+        made_ahead = prefetched[1] if prefetched is not None and prefetched[0] == position else None
+        prepared = self._make(position) if made_ahead is None else made_ahead.result()
+        if self._signals is None:
+            return prepared
+        # Not on the background thread: the first batch is prefetched before `prepare` has the values. The digest is of
+        # the rows alone.
+        return replace(prepared, batch=self._signals.add(prepared.batch, self._batches.row_ids(position), self._values))
 
     def _make(self, position: Position) -> PreparedBatch:
         # The digest is computed here as well, on the thread that the device does not wait for.

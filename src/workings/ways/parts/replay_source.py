@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from workings.data.batches import Batches, Position
+from workings.data.batches import Position
 from workings.data.rows import RowSet
 from workings.engines.base import Engine, State
 from workings.inputs.resolve import ResolvedRun
@@ -40,19 +40,6 @@ class BatchSource(Protocol):
     def take(self, state: State, position: Position, step: int) -> StepInputs:
         """The batch of a step; ``state`` is read, not consumed."""
         ...
-
-
-@dataclass(frozen=True)
-class TraceSource:
-    """Batches of traces, which follow from the data position alone."""
-
-    batches: Batches
-
-    def take(self, state: State, position: Position, step: int) -> StepInputs:
-        """The batch of a step."""
-        del state, step
-        batch, after = self.batches.at(position)
-        return StepInputs(batch=batch, after=after, digest=self.batches.digest(batch))
 
 
 @dataclass(frozen=True, kw_only=True)

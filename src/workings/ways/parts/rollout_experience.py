@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -29,7 +28,7 @@ from workings.rollouts.rollout import (
     to_reward,
 )
 from workings.scoring.rewards import CompletionToReward, RewardSettings, total
-from workings.ways.parts.experience import PreparedBatch
+from workings.ways.parts.experience import Experience, PreparedBatch
 from workings.ways.parts.rollout_way import RolloutWay
 from workings.ways.parts.stall_detector import StallDetector
 
@@ -152,7 +151,7 @@ class RolloutSampler:
         return batch_of(rollout, step - rollout.step, self.shape, self.algorithm)
 
 
-class RolloutExperience:
+class RolloutExperience(Experience):
     """Batches of completions that the model samples before the update that is trained on them."""
 
     def __init__(self, sampler: RolloutSampler, *, load_rollout: Callable[[int], Rollout | None],
@@ -171,13 +170,6 @@ class RolloutExperience:
         self._save_rollout = save_rollout
         self._stall_detector = stall_detector
         self._current: Rollout | None = None
-
-    def prepare(self, state: State, step: int) -> None:
-        """Does nothing: everything is computed when a rollout is sampled."""
-        del state, step
-
-    def prefetch(self, position: Position, thread: Executor) -> None:
-        """Does nothing: a rollout needs the weights after the previous update."""
 
     def next_batch(self, state: State, position: Position, step: int) -> PreparedBatch:
         """The batch of an update; samples first if it is the first one that is trained on a rollout.

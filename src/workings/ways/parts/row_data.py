@@ -13,7 +13,7 @@ from workings.data.row_cache import MIN_CACHED_ROWS, cache_key, cached_rows
 from workings.data.row_fields import NUMBERED
 from workings.data.rows import RowSet
 from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State
-from workings.errors import RequestError
+from workings.errors import RecordError, RequestError
 from workings.hardware.machine import cache_directory
 from workings.inputs.resolve import ResolvedRun
 from workings.models.batch import Batch, BatchShape
@@ -23,8 +23,8 @@ from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
 from workings.record.number_text import percent
 from workings.record.writer import RunWriter
 from workings.ways.base import way_of
-from workings.ways.parts.experience import Experience, TraceExperience
-from workings.ways.parts.preference_experience import PreferenceExperience, reference_log_probs_by_row
+from workings.ways.parts.experience import Experience, RowExperience, RowSignals
+from workings.ways.parts.pair_log_probs import reference_log_probs_by_row, with_log_probs
 from workings.ways.parts.teacher import Teacher
 
 FEW_ROWS = 100
@@ -64,11 +64,6 @@ class TraceData:
     def digests(self) -> dict[str, str]:
         """Digest of the rows."""
         return {"rows": self.rows.digest}
-
-    @property
-    def rewards(self) -> None:
-        """None: nothing is sampled."""
-        return None
 
     def typical_shape(self) -> tuple[BatchShape, float]:
         """As `Batches.typical_shape`."""
@@ -131,7 +126,7 @@ class TraceData:
         """Batches by their position in the data."""
         del engine, writer
         # Nothing to close here; the context of rollouts has a process for rewards.
-        return nullcontext(TraceExperience(self.batches))
+        return nullcontext(RowExperience(self.batches))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,19 +155,20 @@ class PairData(TraceData):
         """Batches by their position, with the reference's log probabilities."""
         path = writer.path(REFERENCE_LOG_PROBS)
 
-        def compute(state: State) -> LogProbs:
+        def log_probs(state: State, step: int) -> LogProbs:
+            if path.is_file():
+                return read_log_prob_lines(jsonl.read(path)[0])
+            # After a step `state` is another model than the reference.
+            if step:
+                raise RecordError("the reference's log probabilities are missing, and the run has already taken "
+                                  f"{step} steps with them")
             started = perf_counter()
-            log_probs = self.reference_log_probs(engine, state)
-            writer.event("reference", rows=len(log_probs), seconds=perf_counter() - started)
-            return log_probs
+            computed = self.reference_log_probs(engine, state)
+            writer.event("reference", rows=len(computed), seconds=perf_counter() - started)
+            writer.write_jsonl(REFERENCE_LOG_PROBS, log_prob_lines(computed))
+            return computed
 
-        def save(log_probs: LogProbs) -> None:
-            writer.write_jsonl(REFERENCE_LOG_PROBS, log_prob_lines(log_probs))
-
-        # A resumed run loads the recorded ones: its state is no longer the reference.
-        return nullcontext(PreferenceExperience(
-            self.batches, compute=compute, save=save,
-            load=lambda: read_log_prob_lines(jsonl.read(path)[0]) if path.is_file() else None))
+        return nullcontext(RowExperience(self.batches, RowSignals(values=log_probs, add=with_log_probs)))
 
     def reference_log_probs(self, engine: Engine, state: State) -> LogProbs:
         """The reference's log probability of each row of the run; ``state`` is the one before the first step."""

@@ -4,7 +4,7 @@ Shape suffixes: A accumulation, B rows, S positions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -20,23 +20,23 @@ from workings.record import jsonl
 from workings.record.layout import REFERENCE_LOG_PROBS, top_tokens_file
 from workings.record.untrusted_files import read_plain
 from workings.ways.distill import TraceDistill
-from workings.ways.parts.distillation_experience import teacher_top_tokens_by_row, with_top_tokens
-from workings.ways.parts.preference_experience import log_probs_by_row, with_log_probs
+from workings.ways.parts.pair_log_probs import log_probs_by_row, with_log_probs
 from workings.ways.parts.replay_source import BatchSource, ReopenedRun, StepInputs
 from workings.ways.parts.row_data import PairData, TraceData
 from workings.ways.parts.teacher import Teacher
+from workings.ways.parts.teacher_top_tokens import teacher_top_tokens_by_row, with_top_tokens
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowSource(Generic[T]):
-    """Batches of pairs or of traces with a teacher: they follow from the data position and the signals of each row."""
+    """Batches of rows: they follow from the data position and, where the objective needs any, the rows' signals."""
 
     batches: Batches
-    add: Callable[[Batch, Sequence[Sequence[str]], Mapping[str, T]], Batch]
-    """Adds the signals of its rows to a batch, given the row ids of its sequences."""
-    recorded: Mapping[str, T]
+    add: Callable[[Batch, Sequence[Sequence[str]], Mapping[str, T]], Batch] | None = None
+    """Adds the signals of its rows to a batch, given the row ids of its sequences; None without signals."""
+    recorded: Mapping[str, T] = field(default_factory=dict)
     """Recorded signals by row id: log probabilities of the reference, or top tokens of the teacher."""
     compute: Callable[[State, Position], Mapping[str, T]] | None = None
     """Computes those of the rows of a batch again; None: the recorded ones are used."""
@@ -47,12 +47,15 @@ class RowSource(Generic[T]):
         """The batch of a step. Raises `RecordError` for a row without a recorded signal."""
         del step
         batch, after = self.batches.at(position)
+        digest = self.batches.digest(batch)
+        if self.add is None:
+            return StepInputs(batch=batch, after=after, digest=digest)
         signals = self.recorded
         # In a later epoch rows have other neighbours than when these were computed, which may change last bits.
         if self.compute is not None and position.epoch == 0:
             signals = {**signals, **self.compute(state, position)}
         with_signals = self.add(batch, self.batches.row_ids(position), signals)
-        return StepInputs(batch=self.change(with_signals), after=after, digest=self.batches.digest(batch))
+        return StepInputs(batch=self.change(with_signals), after=after, digest=digest)
 
 
 def with_a_pair_swapped(batch: Batch) -> Batch:

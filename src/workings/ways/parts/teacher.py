@@ -27,8 +27,8 @@ from workings.record.digest import file_digest, json_digest
 from workings.record.layout import CHECKPOINTS, SEAL, SUMS
 from workings.record.reader import RunRecord
 from workings.record.seal import parse_seal, parse_sums
-from workings.ways.parts.distillation_experience import TopTokensFunction
 from workings.ways.parts.teacher_request import TeacherModel, teacher_request
+from workings.ways.parts.teacher_top_tokens import TopTokensFunction
 from workings.ways.parts.teacher_way import TeacherWay
 
 MODEL_FILE, ADAPTER_FILE = "model.safetensors", "adapter_model.safetensors"

@@ -1,10 +1,10 @@
-"""Training data behind one interface: rows of traces or of pairs, or prompts whose completions are sampled."""
+"""Training data: rows of traces or of pairs, or prompts whose completions are sampled."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -27,68 +27,9 @@ from workings.scoring.rewards import RewardProcess, RewardSettings
 from workings.ways.parts.experience import Experience
 from workings.ways.parts.rollout_experience import Rewarder, RolloutExperience, RolloutSampler
 from workings.ways.parts.rollout_way import RolloutWay, rollout_way
+from workings.ways.parts.row_data import TraceData
 from workings.ways.parts.stall_detector import StallDetector
 from workings.ways.parts.teacher import LogProbFunction, Teacher
-
-
-class TrainingData(Protocol):
-    """Data of a run, ready for training."""
-
-    @property
-    def steps(self) -> int:
-        """Steps of the run: the recipe's number, or counted from its epochs."""
-        ...
-
-    @property
-    def digests(self) -> Mapping[str, str]:
-        """Digests by their name in the record."""
-        ...
-
-    @property
-    def teacher(self) -> Teacher | None:
-        """None without one."""
-        ...
-
-    @property
-    def rewards(self) -> RewardSettings | None:
-        """None if completions are not rewarded."""
-        ...
-
-    def shapes(self) -> list[BatchShape]:
-        """All shapes (A, B, S) that batches can have, longest first."""
-        ...
-
-    def typical_shape(self) -> tuple[BatchShape, float] | None:
-        """A common shape and its share of supervised positions; None if most of the time is not that of steps."""
-        ...
-
-    def blank(self, shape: BatchShape) -> Batch:
-        """A batch of one of the `shapes` without contents."""
-        ...
-
-    def write(self, writer: RunWriter) -> None:
-        """Writes their index into the record."""
-        ...
-
-    def facts(self) -> dict[str, Any]:
-        """Fields of the run's manifest."""
-        ...
-
-    def sentence(self) -> str:
-        """Their amount, for people."""
-        ...
-
-    def remarks(self) -> list[str]:
-        """Lines of the log about what could be better."""
-        ...
-
-    def question_digests(self) -> set[str]:
-        """Digests of all questions that are trained on, of their normalized text."""
-        ...
-
-    def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
-        """Source of the loop's batches, as long as the context lasts."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,6 +162,10 @@ class PromptData:
     def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
         """Rollouts, recorded after their first update; the process that gives rewards lives as long as the context."""
         return _rollouts(self, engine, writer)
+
+
+TrainingData = TraceData | PromptData
+"""Data of a run, ready for training."""
 
 
 @contextmanager

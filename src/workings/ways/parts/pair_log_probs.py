@@ -1,9 +1,9 @@
-"""Batches of preference pairs with the reference model's log probabilities, computed once before the first step.
+"""The reference model's log probabilities of preference pairs, and batches with them.
 
 Shape suffixes: A accumulation, B rows, S positions.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +14,6 @@ from workings.engines.base import LikelihoodEngine, State
 from workings.errors import RecordError, TrainingFailed
 from workings.models.batch import Batch
 from workings.objectives.policy_gradient import REFERENCE
-from workings.ways.parts.experience import PreparedBatch, TraceExperience
 
 
 def reference_log_probs_by_row(engine: LikelihoodEngine, state: State, batches: Batches,
@@ -70,44 +69,3 @@ def with_log_probs(batch: Batch, row_ids: Sequence[Sequence[str]], log_probs: Lo
     # Empty sequences, which fill up a last batch, make no pair.
     pairs = sum(len(ids) for ids in row_ids) // 2
     return replace(batch, signals={REFERENCE: signal.reshape(batch.tokens.shape)}, divided_by=float(pairs))
-
-
-class PreferenceExperience(TraceExperience):
-    """Batches of pairs: pure functions of their position and of the reference's log probabilities."""
-
-    def __init__(self, batches: Batches, *, compute: Callable[[State], LogProbs], load: Callable[[], LogProbs | None],
-                 save: Callable[[LogProbs], None]) -> None:
-        """Computes nothing yet.
-
-        Args:
-            batches: of pairs.
-            compute: computes the reference's log probabilities, given the state before the first step.
-            load: loads those that an earlier attempt saved; None if no attempt has computed them.
-            save: saves them in the record.
-        """
-        super().__init__(batches)
-        self._compute, self._load, self._save = compute, load, save
-        self._log_probs: LogProbs = {}
-
-    def prepare(self, state: State, step: int) -> None:
-        """Loads the reference's log probabilities or computes them.
-
-        Raises:
-            RecordError: they are lost and ``state`` is no longer the reference.
-        """
-        log_probs = self._load()
-        if log_probs is None:
-            # After a step `state` is another model than the reference.
-            if step:
-                raise RecordError("the reference's log probabilities are missing, and the run has already taken "
-                                  f"{step} steps with them")
-            log_probs = self._compute(state)
-            self._save(log_probs)
-        self._log_probs = log_probs
-
-    def next_batch(self, state: State, position: Position, step: int) -> PreparedBatch:
-        """The batch at a position. Raises `RecordError` as `Batches.at` and `with_log_probs` do."""
-        # Signals are added here and not on the background thread: the first batch is prefetched before `prepare` has
-        # the log probabilities. The digest is of the rows alone.
-        prepared = super().next_batch(state, position, step)
-        return replace(prepared, batch=with_log_probs(prepared.batch, self._batches.row_ids(position), self._log_probs))
