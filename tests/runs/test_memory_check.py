@@ -10,6 +10,7 @@ import pytest
 
 from tests.evidence import reseal
 from tests.runs.runs_helpers import OTHER_PACKAGE, forty_additions, write_recipe
+from workings.config.load import load_recipe
 from workings.data.batches import Position
 from workings.engines.base import Memory
 from workings.engines.registry import find_engine, find_planning_engine
@@ -20,6 +21,7 @@ from workings.hardware.memory import PROCESS_PEAK, gib
 from workings.record.memory_use import memory_sentence
 from workings.record.reader import RunRecord
 from workings.runs.memory_check import MemoryWatch, target_here
+from workings.runs.prepare import prepare
 from workings.runs.train import train
 
 WIDE = """# needs 2.5 GiB, nearly all of it activations; nothing but the step is planned and compiled
@@ -228,7 +230,7 @@ def test_what_was_held_is_said_for_a_run_that_did_not_grow(tmp_path):
     recipe = write_recipe(tmp_path / "asked")
     watch = MemoryWatch()
     watch.peak_before = 2**60
-    setup = train(str(recipe), tmp_path / "run").setup
+    setup = prepare(load_recipe(str(recipe)))
     facts = watch.facts(setup, setup.engine.memory())
     assert "absent" in facts["growth_bytes"]
     assert "measured_share_of_predicted" not in facts

@@ -7,7 +7,7 @@ import pytest
 
 from tests.data.conversations import conversations, said_by_the_assistant
 from tests.evidence.reseal import change_config, edit_lines, reseal
-from tests.runs.runs_helpers import write_recipe
+from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
 from workings.data.generators.base import ItemRecord, write_items
 from workings.data.traces import write_traces
 from workings.errors import RecordError
@@ -22,18 +22,27 @@ WORDS = ["data.learn=all", "data.reasoning=answer_only", "data.max_length=128", 
          "evaluation.traces=none", "evaluation.samples=0"]
 
 
-@pytest.fixture
-def recipe(tmp_path):
-    path = write_recipe(tmp_path / "asked")
-    write_traces(path.parent / "traces.jsonl", TALKS)
-    return path
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The recipe, and a run of it."""
+    folder = tmp_path_factory.mktemp("every-turn")
+    recipe = write_recipe(folder / "asked")
+    write_traces(recipe.parent / "traces.jsonl", TALKS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(OTHER_PACKAGE))
+        return recipe, train(str(recipe), folder / "run", WORDS).run
 
 
 @pytest.fixture
-def run(recipe, tmp_path, capsys):
-    found = train(str(recipe), tmp_path / "run", WORDS).run
-    assert "supervised tokens an epoch in 48 turns of the assistant" in capsys.readouterr().err
-    return found
+def recipe(trained):
+    return trained[0]
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    """A copy of the run, next to a copy of its data."""
+    shutil.copytree(trained[0].parent, tmp_path / "asked")
+    return shutil.copytree(trained[1], tmp_path / "run")
 
 
 def verdict(run, name):
@@ -49,6 +58,8 @@ def test_it_records_every_turn_and_is_computed_again(run):
     # Twelve steps of eight rows are four epochs.
     assert RunRecord.open(run).manifest.supervised_tokens == 4 * sum(row["supervised_tokens"] for row in rows)
     assert verify(run).failed == 0
+    assert "supervised tokens an epoch in 48 turns of the assistant" in (
+        run / "train" / "training_log.txt").read_text()
     assert verdict(run, "consistency.rows")[0] == "passed"
     facts = replay_run(run, ReplayRequest()).facts
     assert (facts["verdict"], [line["same_batch"] for line in facts["lines"]]) == ("passed", [True] * 3)

@@ -90,7 +90,8 @@ def test_a_reference_that_said_something_else_is_found_by_replaying(begun):
 
 
 @pytest.mark.parametrize("words", [
-    ("engine=torch",), pytest.param(LORA, marks=pytest.mark.full),
+    # PyTorch with all weights is compared with JAX below.
+    pytest.param(("engine=torch",), marks=pytest.mark.full), pytest.param(LORA, marks=pytest.mark.full),
     pytest.param(("engine=torch", *LORA), marks=pytest.mark.full), ("algorithm={name: dpo, loss: ipo, beta: 0.2}",)])
 def test_both_engines_and_adapters(begun, tmp_path, words):
     done = train(str(begun[0]), tmp_path / "run", [*words, "training.steps=3"])
@@ -118,6 +119,7 @@ def test_both_engines_say_the_same(begun, tmp_path):
             assert there[name] == pytest.approx(here[name], rel=2e-3, abs=1e-4), (here["step"], name)
 
 
+@pytest.mark.full  # as of rewards, in `test_train_rewarded.py`
 def test_two_devices_learn_the_same(begun, workings, tmp_path):
     recipe, _, straight = begun
     done = workings("train", recipe, "mesh.fsdp=2", "batch.accumulation=1", "training.steps=1",
