@@ -84,6 +84,7 @@ def test_the_text_part_is_trained_and_the_rest_put_back(folder: Path, tmp_path: 
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.full  # a run of this engine resumes in `test_train_torch.py`; this family keeps no other state of training
 def test_a_stopped_run_resumes_bit_for_bit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     resumed_bit_for_bit(TorchEngine, folder, WORDS, monkeypatch)
 
