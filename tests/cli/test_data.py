@@ -58,7 +58,7 @@ def test_a_mistake_is_told_without_traceback_and_changes_nothing(gsm: Path, tmp_
 
 @pytest.mark.parametrize(("words", "reason"), [
     (["import", "--format", "gsm8k", "absent.jsonl", "--out", "t.jsonl"], "a file of JSON lines"),
-    (["import", "--format", "gsm8k", "x", "--out", "t.jsonl", "--on-error", "ignore"], "one of fail, skip"),
+    (["import", "--format", "gsm8k", "x", "--out", "t.jsonl", "--on-error", "ignore"], "is not one of 'fail', 'skip'"),
     (["make", "algebra", "--out", "x"], "data make algebra"),
     (["make", "eval", "--out", "absent/x.jsonl"], "mkdir -p absent"),
     (["show", "nothing"], "one of dev-reasoning"),

@@ -60,8 +60,8 @@ def test_llama_cpp_answers_a_question_as_the_run_does(run: Path, tmp_path: Path,
 
 @pytest.mark.parametrize(("words", "error"), [
     (("--type", "q8_0"), "--type q8_0 with --format safetensors"),
-    (("--format", "gguf", "--type", "q4_k_m"), "--type q4_k_m"),
-    (("--format", "onnx"), "--format onnx"),
+    (("--format", "gguf", "--type", "q4_k_m"), "'--type': 'q4_k_m'"),
+    (("--format", "onnx"), "'--format': 'onnx'"),
 ])
 def test_words_that_do_not_fit_are_refused(words: tuple[str, ...], error: str, run: Path, tmp_path: Path,
                                            workings) -> None:

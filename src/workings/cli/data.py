@@ -6,13 +6,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from workings.cli import data_look, sample
 from workings.cli.output import JsonFlag, answer, say
-from workings.errors import RequestError
 
 data_app = typer.Typer(help="Traces and preference pairs: import, make, check, preview.", no_args_is_help=True,
                        rich_markup_mode=None)
@@ -37,8 +36,9 @@ def import_command(
     hold_out: Annotated[int, typer.Option("--hold-out", min=0, help="Questions to split off as evaluation items, "
                         "next to the traces; what is like them is left out of the traces.")] = 0,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which questions --hold-out takes.")] = 0,
-    on_error: Annotated[str, typer.Option(help="fail: stop at the first bad record; skip: set it aside.")] = "fail",
-    completions: Annotated[str, typer.Option(
+    on_error: Annotated[Literal["fail", "skip"], typer.Option(
+        help="fail: stop at the first bad record; skip: set it aside.")] = "fail",
+    completions: Annotated[Literal["split", "keep"], typer.Option(
         help="Completions of prompt-completion: split into steps and answer, or keep as one text.")] = "split",
     revision: Annotated[str, typer.Option(help="Commit, tag or branch; makes FILE a data set on the Hub.")] = "",
     subset: Annotated[str, typer.Option(help="Configuration of the data set on the Hub.")] = "",
@@ -63,10 +63,8 @@ def import_command(
         Path(file), tuple(filter(None, columns.split(","))))
     labels = {"section": section, "category": category, "difficulty": difficulty, "licence": licence,
               "source": source or (opened.name if revision else Path(file).name)}
-    request = ImportRequest(format=format_name, on_error=_one_of("--on-error", on_error, ("fail", "skip")),
-                            labels=labels, completions=_one_of("--completions", completions, ("split", "keep")),
-                            force=force, keys=parse_map(key_map or ()), ignore=tuple(ignore or ()),
-                            hold_out=hold_out, seed=seed)
+    request = ImportRequest(format=format_name, on_error=on_error, labels=labels, completions=completions, force=force,
+                            keys=parse_map(key_map or ()), ignore=tuple(ignore or ()), hold_out=hold_out, seed=seed)
     if not format_name:
         request = replace(request, format=format_of(opened, KeyMap(request.keys)))
         say(f"read as format {request.format}, which the first record looks like")
@@ -191,12 +189,6 @@ def _open_entries(name: str) -> tuple[Any, str]:
         return read_pairs(path), file_digest(path)
     opened = open_traces(name)
     return opened.traces, opened.sha256
-
-
-def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> Any:
-    if value not in allowed:
-        raise RequestError(f"{option} {value}", f"one of {', '.join(allowed)}")
-    return value
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -18,7 +18,7 @@ def gate_command(
     list_: Annotated[bool, typer.Option("--list", help="List the saved baselines.")] = False,
     metric: Annotated[str, typer.Option("--metric", help="The metric to compare.")] = "accuracy",
     max_drop: Annotated[float, typer.Option("--max-drop", help="Largest allowed loss, e.g. 0.02: two points.")] = 0.0,
-    inconclusive: Annotated[str, typer.Option(
+    inconclusive: Annotated[Literal["pass", "fail", "3"], typer.Option(
         "--inconclusive", help="Exit code of an inconclusive result: pass, fail or 3.")] = "3",
     folder: Annotated[Path, typer.Option("--dir", help="Folder of the baselines.")] = Path("baselines"),
     as_json: JsonFlag = False,
@@ -41,12 +41,10 @@ def gate_command(
         return
     from workings.evaluation.comparison.gate import EXIT_CODES, gate
 
-    codes = {"pass": 0, "fail": 1, "3": 3}
-    if inconclusive not in codes:
-        raise RequestError(f"--inconclusive {inconclusive}", "pass, fail or 3")
     passed = gate(run, baseline=baseline, folder=folder, metric=metric, max_drop=max_drop)
     answer(passed.to_json(), as_json=as_json, text=passed.sentence)
-    code = codes[inconclusive] if passed.verdict == "inconclusive" else EXIT_CODES[passed.verdict]
+    codes = EXIT_CODES | {"inconclusive": {"pass": 0, "fail": 1, "3": 3}[inconclusive]}
+    code = codes[passed.verdict]
     if code:
         raise typer.Exit(code)
 
