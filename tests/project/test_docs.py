@@ -161,6 +161,17 @@ def test_recipes_in_the_readme_are_recipes():
     assert [parse_recipe(fence.code, f"README.md:{fence.line}", ROOT).recipe.method.name for fence in shown] == ["lora"]
 
 
+def test_the_walks_name_functions_that_are_there():
+    text = (ROOT / "docs/architecture.md").read_text("utf-8").partition("## Two walks")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\|([^|\n]*`[^|\n]*)\|([^|\n]*)\|([^|\n]*)\|$", text, re.MULTILINE)
+    assert len(rows) > 20
+    for names, *rest in rows:
+        source = "".join((ROOT / "src/workings" / file).read_text("utf-8")
+                         for file in re.findall(r"`([\w/]+\.py)`", "".join(rest)))
+        defined = set(re.findall(r"\b(?:def|class) (\w+)", source))
+        assert set(re.findall(r"\w+", names)) <= defined, names
+
+
 def test_the_navigation_has_at_most_twelve_entries():
     text = (ROOT / "mkdocs.yml").read_text("utf-8")
     assert len(re.findall(r"^  - ", text.partition("\nnav:\n")[2].partition("\nvalidation:")[0], re.MULTILINE)) <= 12
