@@ -66,8 +66,8 @@ def _request_error(wrong: Any, program: Any, typed: Sequence[str]) -> RequestErr
     if option and parameter is not None and typed[-1] == option:
         return RequestError(f"{option} without a value", _lowered(parameter.help) or listed,
                             _joined([*typed, _example(parameter, names)]))
-    return RequestError(_lowered(wrong.format_message()), _lowered(getattr(parameter, "help", "")) or listed,
-                        f"{called} -h")
+    message = wrong.format_message().replace("Value error, ", "")
+    return RequestError(_lowered(message), _lowered(getattr(parameter, "help", "")) or listed, f"{called} -h")
 
 
 def _command_of(program: Any, typed: Sequence[str]) -> tuple[Any, list[str]]:
