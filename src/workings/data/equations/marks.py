@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from workings.data.equations import words
 from workings.data.equations.tokens import Token, ends_operand
 
-_BEGIN_OPERAND = frozenset({"number", "mixed", "fraction", "frac", "binom", "sqrt", "open"})
+_BEGIN_OPERAND = frozenset({"number", "fraction", "frac", "binom", "sqrt", "open"})
 _MULTIPLIED_WITHOUT_SIGN = frozenset({"number", "close", "fraction"})
 _MAX_UNIT_WORDS = 2
 _MAX_ASIDE_WORDS = 4
@@ -44,7 +44,9 @@ def _between(before: Token, token: Token, text: str) -> list[Token]:
     """Meaning of two operands without a sign between them: a product, the end of one formula, or a gap."""
     if _MATH_ENDS.search(text, before.end, token.start):
         return [Token("break", "", token.start, token.start)]
-    if token.kind in ("number", "mixed") or before.kind not in _MULTIPLIED_WITHOUT_SIGN:
+    # `2\frac12` may be 2 and a half.
+    is_mixed = before.kind == "number" and token.kind in ("frac", "fraction")
+    if token.kind == "number" or is_mixed or before.kind not in _MULTIPLIED_WITHOUT_SIGN:
         return [Token("gap", "", token.start, token.start)]
     return []
 
@@ -96,7 +98,7 @@ def _operation(tokens: Sequence[Token], at: int, expression: list[Token]) -> int
     if token.text in words.OPERATIONS and (token.text != "of" or part):
         expression.append(Token("op", words.OPERATIONS[token.text], token.start, token.end))
         return at + 1
-    if token.text in words.SAYS and tokens[at + 1].kind in ("number", "mixed"):
+    if token.text in words.SAYS and tokens[at + 1].kind == "number":
         expression.append(Token("says", "=", token.start, token.end))
         return at + 1
     return 0

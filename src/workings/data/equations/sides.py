@@ -10,7 +10,7 @@ from workings.data.equations.marks import mark
 from workings.data.equations.tokens import Token, ends_operand
 
 _SEPARATORS = frozenset({"equals", "about", "says", "relation"})
-_IN_EXPRESSIONS = _SEPARATORS | {"number", "mixed", "fraction", "frac", "binom", "sqrt", "op", "open", "close", "power",
+_IN_EXPRESSIONS = _SEPARATORS | {"number", "fraction", "frac", "binom", "sqrt", "op", "open", "close", "power",
                                  "factorial", "scale", "cents", "unit"}
 _PUNCTUATION_BEFORE = frozenset(";?!\"'“”‘’«—~●▪◦‣■|#")
 _PUNCTUATION_AFTER = frozenset(";!\"”»—&#✓✅✔|")

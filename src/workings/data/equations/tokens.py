@@ -13,7 +13,7 @@ class Token:
     """A piece of a text."""
 
     kind: str
-    """`number`, `mixed`, `op`, `open`, `close`, `frac`, `sqrt`, `binom`, `power`, `scale`, `cents`, `unit`, `equals`,
+    """`number`, `op`, `open`, `close`, `frac`, `sqrt`, `binom`, `power`, `scale`, `cents`, `unit`, `equals`,
     `about`, `says`, `relation`, `word`, `break`, `bullet`, `ellipsis`, `gap` or `other`."""
     text: str
     """The normalized text: operators in one spelling, numbers without grouping."""
@@ -38,8 +38,6 @@ _TOKEN = re.compile(rf"""
       |\\(?:left|right|[bB]igg?[lr]?|displaystyle|quad|qquad|limits|bf|rm)(?![a-zA-Z])
       |°|\^\s*\\circ(?![a-zA-Z])|\^\s*\{{\s*\\circ\s*\}})
   | (?P<ellipsis>\.{{2,}}|…|\\[lc]?dots(?![a-zA-Z]))
-  | (?P<mixed>(?<![\d./,])\d{{1,6}}[ ]+(?:and[ ]+)?\d{{1,4}}/\d{{1,4}}(?![\d/.])
-      |(?<![\d./,])\d{{1,6}}\s*\\[dtc]?frac\s*(?:\{{\d{{1,4}}\}}\s*\{{\d{{1,4}}\}}|\d\s*\d(?!\d)))
   | (?P<number>(?:\d{{1,3}}(?:{_GROUP}\d{{3}})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d{{1,3}}(?![\w.]))?|\.\d+)
   | (?P<fraction>\\[dtc]?frac\s*\d\s*\d)
   | (?P<frac>\\[dtc]?frac(?![a-zA-Z]))
@@ -59,7 +57,6 @@ _TOKEN = re.compile(rf"""
   | (?P<sign>¢|\\[pb]?mod(?![a-zA-Z]))
   | (?P<other>\\[a-zA-Z]+|.)
 """, re.VERBOSE | re.DOTALL)
-_MIXED = re.compile(r"(\d+)(?:\s+(?:and\s+)?(\d+)/(\d+)|\s*\\[dtc]?frac\s*(?:\{(\d+)\}\s*\{(\d+)\}|(\d)\s*(\d)))")
 _AMOUNT_FOLLOWS = re.compile(r"\s*\\?[$€£]?\s*[\d.(]")
 # A number that begins with 0 and a digit is part of a time, a date or a code; no sum has one of so many digits.
 _NO_AMOUNT = re.compile(r"0\d|\d{300}")
@@ -76,33 +73,15 @@ def tokenize(text: str) -> list[Token]:
         assert match is not None  # the last alternative takes any character
         kind, piece = match.lastgroup or "other", match.group()
         end = match.end()
-        if kind == "mixed" and not is_proper(piece):
-            # `4 3/3` are two numbers side by side, and `2\\frac{3}{2}` is a product: the first one is read alone.
-            end = position + len(piece) - len(piece.lstrip("0123456789"))
-            kind, piece = "number", text[position:end]
         if kind != "skip" and (token := _token(text, kind, piece, position, tokens)):
             tokens.append(token)
         position = end
     return tokens
 
 
-def mixed_parts(piece: str) -> tuple[int, int, int]:
-    r"""Whole, top and bottom of a mixed number: `2 1/3`, `2 and 1/3`, `2\frac13`."""
-    match = _MIXED.fullmatch(piece)
-    assert match is not None  # the token's own pattern
-    integer, top, bottom = (int(part) for part in match.groups() if part is not None)
-    return integer, top, bottom
-
-
-def is_proper(piece: str) -> bool:
-    """Whether a mixed number's fraction is less than 1."""
-    _, top, bottom = mixed_parts(piece)
-    return 0 < top < bottom
-
-
 def ends_operand(token: Token) -> bool:
     """Whether an expression may end with this token."""
-    return token.kind in ("number", "mixed", "fraction", "close", "unit", "power", "scale", "cents", "factorial") or (
+    return token.kind in ("number", "fraction", "close", "unit", "power", "scale", "cents", "factorial") or (
         token.kind == "op" and token.text == "%")
 
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import product
 from math import comb, factorial, isqrt
 
-from workings.data.equations.tokens import Token, mixed_parts
+from workings.data.equations.tokens import Token
 
 MAX_TOKENS = 200
 """Tokens of one side; a longer one is not read."""
@@ -43,8 +43,6 @@ class _Reading:
     """`part`: a hundredth; `unit`: 20 % is 20; `of_sum`: `80 - 25%` takes a quarter away."""
     plain_units: bool = False
     """`million` and `cents` are units of both sides and change nothing."""
-    mixed: str = "sum"
-    """`2 1/3` is `sum`, 7/3; `fraction`, 1/3 behind some other number; or `product`, 2/3."""
 
 
 def values(tokens: Sequence[Token]) -> tuple[Fraction, ...]:
@@ -61,14 +59,13 @@ def values(tokens: Sequence[Token]) -> tuple[Fraction, ...]:
     texts = [token.text for token in tokens]
     numbers: list[Fraction] = []
     # A second reading is tried only where its notation is used.
-    # Of 72 readings at most; nearly every side has one.
+    # Of 24 readings at most; nearly every side has one.
     divisions = sum(text in ("/", ":") for text in texts) + ("open" in kinds and "/" in texts)
     for choice in product(
             (False, True) if divisions > 1 else (False,),
             (False, True) if "-" in texts and ("^" in texts or "power" in kinds) else (False,),
             ("part", "unit", "of_sum") if "%" in texts else ("part",),
-            (False, True) if kinds & {"scale", "cents"} else (False,),
-            ("sum", "fraction", "product") if "mixed" in kinds else ("sum",)):
+            (False, True) if kinds & {"scale", "cents"} else (False,)):
         try:
             numbers.append(_Expression(tokens, _Reading(*choice)).value())
         except NotRead:
@@ -212,11 +209,6 @@ class _Expression:
         match token.kind:
             case "number":
                 return _bounded(Fraction(token.text))
-            # "2 1/2" has three readings, which the caller tries in turn.
-            case "mixed":
-                integer, top, bottom = mixed_parts(token.text)
-                part = Fraction(top, bottom)
-                return {"sum": integer + part, "fraction": part, "product": integer * part}[self._reading.mixed]
             case "fraction":
                 digits = [character for character in token.text if character.isdigit()]
                 return _divided(Fraction(digits[0]), Fraction(digits[1]))
