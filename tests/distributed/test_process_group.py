@@ -224,8 +224,8 @@ def test_two_processes_are_stopped_and_one_goes_on(tmp_path, start_forked, monke
     assert answer["status"] == "interrupted", err
     assert "exitcode  : 130" in err or child.returncode, err
     stopped = RunRecord.open(tmp_path / "two").manifest
-    assert stopped.facts["processes"] == 2
-    assert (stopped.mesh, stopped.global_batch) == ({"fsdp": 2, "tp": 1}, 4)
+    assert stopped.device.processes == 2
+    assert (stopped.device.mesh, stopped.global_batch) == ({"fsdp": 2, "tp": 1}, 4)
     checks = json.loads((tmp_path / "two" / "env" / "device_checks.json").read_text())
     assert checks["devices"] == ["cpu of process 0", "cpu of process 1"]
     assert verify(tmp_path / "two").failed == 0
@@ -279,7 +279,7 @@ def test_two_processes_of_jax_train_and_are_asked_like_one(tmp_path, start_forke
     answers = [(tmp_path / run / RECIPE_EVALUATION / "predictions.jsonl").read_bytes() for run in ("two", "one")]
     assert answers[0] == answers[1]
     np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), atol=1e-5)
-    assert RunRecord.open(tmp_path / "two").manifest.facts["processes"] == 2
+    assert RunRecord.open(tmp_path / "two").manifest.device.processes == 2
     assert verify(tmp_path / "two").failed == 0
     # As if all had been killed when the run was sealed: the same command finishes the evaluation; then nothing is left.
     shutil.rmtree(tmp_path / "two" / "eval")

@@ -1,8 +1,8 @@
 """Forgeries of a sealed run as a table: which file, which place in it, which value, and the check that finds it.
 
 A place is a JSON pointer; of a file of lines the first part is the line's number, or ``*`` for every line. A value may
-be a function of the object that holds the place (of the whole file where the pointer is empty). ``RECIPE`` stands for
-the recipe in all its places, digests included. The run is sealed again afterwards, with all sums right.
+be a function of the object that holds the place (of the whole file where the pointer is empty). The run is sealed again
+afterwards, with all sums right.
 """
 
 import json
@@ -21,9 +21,9 @@ Change = tuple[str, str, Any] | Forgery
 MANIFEST, METRICS, ROWS, LOG = "run_manifest.json", "train/metrics.jsonl", "data/rows.jsonl", "train/training_log.txt"
 PREDICTIONS, CARD, ASKED = (f"eval/test/{name}" for name in (
     "predictions.jsonl", "eval_summary.json", "eval_config.json"))
-RECIPE = "recipe"
+RECIPE, CHECKS = "config/resolved.json", "env/device_checks.json"
 LAST = "checkpoints/step_000006"
-GPU = {"platform": "gpu", "kind": "NVIDIA H200", "count": 1, "reason": "asked for"}
+GPU = {"platform": "gpu", "kind": "NVIDIA H200"}
 
 
 def put(root: Any, pointer: str, value: Any) -> Any:
@@ -47,9 +47,7 @@ def forge(run: Path, *changes: Change) -> None:
             change(run)
             continue
         file, pointer, value = change
-        if file == RECIPE:
-            reseal.change_config(run, lambda root, pointer=pointer, value=value: put(root, pointer, value))
-        elif file.endswith((".json", ".jsonl")):
+        if file.endswith((".json", ".jsonl")):
             edit = reseal.edit_lines if file.endswith("l") else reseal.edit_json
             edit(run / file, lambda root, pointer=pointer, value=value: put(root, pointer, value))
         else:
@@ -119,7 +117,6 @@ def all_right(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         for row in rows]
 
 
-SMOOTH = (METRICS, "/*/loss", lambda row: 1.0 / row["step"])
 TABLE: tuple[tuple[str, str, tuple[Change, ...]], ...] = (
     ("a score", "recompute.scores", ((PREDICTIONS, "", first_wrong),)),
     ("a score and the card", "recompute.scores", ((PREDICTIONS, "", first_wrong), scored_again)),
@@ -137,21 +134,15 @@ TABLE: tuple[tuple[str, str, tuple[Change, ...]], ...] = (
     ("another tokenizer", "consistency.evaluated_model", ((ASKED, "/tokenizer", {"digest": "ab" * 32}),)),
     ("completions from elsewhere", "consistency.evaluated_model", ((ASKED, "/source", {
         "kind": "predictions", "file": "p.jsonl", "digest": "ab" * 32, "samples": 1}),)),
-    ("smooth losses", "consistency.losses", (SMOOTH,)),
     ("a step left out", "consistency.steps", ((METRICS, "", lambda rows: rows[:2] + rows[3:]),)),
-    ("a GPU", "consistency.device", ((MANIFEST, "/actual_device", GPU), (MANIFEST, "/requested_device", "gpu"),
-                                     (MANIFEST, "/vram", 150_000_000_000), (MANIFEST, "/hardware", "1 x NVIDIA H200"))),
-    ("a GPU in the manifest only", "consistency.device", ((MANIFEST, "/actual_device", GPU),)),
+    ("a GPU", "consistency.device", ((CHECKS, "", lambda checks: checks | GPU), (RECIPE, "/device", "gpu"))),
+    ("a GPU that was not asked for", "consistency.device", ((CHECKS, "", lambda checks: checks | GPU),)),
     ("another learning rate", "consistency.learning_rate", ((RECIPE, "/training/learning_rate", 0.02),)),
-    ("another learning rate in one place", "consistency.config", (
-        ("config/resolved.json", "/training/learning_rate", 0.02),)),
-    ("another seed", "consistency.order", ((RECIPE, "/seed", 8), (MANIFEST, "/seed", 8))),
+    ("another seed", "consistency.order", ((RECIPE, "/seed", 8),)),
     ("another order of rows", "consistency.order", ((METRICS, "", swapped),)),
     ("weights of another run", "integrity.checkpoints", (other_weights,)),
     ("the state of another step", "consistency.checkpoints", (earlier_state, recommitted)),
-    ("more steps than there were", "consistency.steps", ((RECIPE, "/training/steps", 10), *(
-        (MANIFEST, f"/{key}", 10) for key in ("planned_steps", "completed_steps", "training_steps")))),
-    ("called complete", "consistency.status", ((RECIPE, "/training/steps", 10), (MANIFEST, "/planned_steps", 10))),
+    ("more steps than there were", "consistency.status", ((RECIPE, "/training/steps", 10),)),
     ("an end before the start", "consistency.time_and_memory", (
         (MANIFEST, "/finished_at", "2026-11-20T09:00:00.000Z"),)),
     ("a question trained on", "consistency.disjoint", (asked_prompt,)),
@@ -166,9 +157,9 @@ TABLE: tuple[tuple[str, str, tuple[Change, ...]], ...] = (
 )
 CAUGHT: dict[Forgery, str] = {forgery(name, *changes): check for name, check, changes in TABLE}
 ONLY_ANCHOR_OR_REPLAY = [
-    forgery("the whole run on another day", (MANIFEST, "/started_at", "2025-01-01T10:00:00.000Z"),
+    forgery("the whole run on another day", ("train/events.jsonl", "/*/time", "2025-01-01T10:00:00.000Z"),
             (MANIFEST, "/finished_at", "2025-01-01T10:00:09.000Z")),
-    forgery("all losses", SMOOTH, (MANIFEST, "/first_loss", 1.0), (MANIFEST, "/final_loss", 1.0 / 6)),
+    forgery("all losses", (METRICS, "/*/loss", lambda row: 1.0 / row["step"])),
     forgery("the weights", other_weights, recommitted),
     forgery("the completions", (PREDICTIONS, "", all_right), scored_again)]
 """Inventions that are consistent: only a digest kept elsewhere or another run settles them."""

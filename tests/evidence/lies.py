@@ -30,6 +30,7 @@ EVENTS, LOG, README = RUN + "train/events.jsonl", RUN + "train/training_log.txt"
 EVAL = RUN + "eval/items/"
 PREDICTIONS, ASKED, CARD = EVAL + "predictions.jsonl", EVAL + "eval_config.json", EVAL + "eval_summary.json"
 PLAN, MEASURED, ENVIRONMENT = RUN + "plan/plan.json", RUN + "plan/measured.json", RUN + "env/env_info.json"
+CHECKS, DIGESTS = RUN + "env/device_checks.json", RUN + "data/digests.json"
 SHAPE, RECIPE, WORDS = RUN + "config/model_shape.json", RUN + "config/recipe.yaml", RUN + "config/overrides.json"
 LAST = RUN + "checkpoints/step_000012/"
 
@@ -100,12 +101,10 @@ def together(*lies: Lie) -> Lie:
 
 
 def recipe(place: str, value: Any) -> Lie:
-    """The resolved recipe in both places, with its digest there and in the list of attempts."""
+    """The resolved recipe, with its digest in the list of attempts."""
     def lie(files: Files) -> None:
         put(RUN + "config/resolved.json", place, value)(files)
         resolved = json.loads(files[RUN + "config/resolved.json"])
-        edit(MANIFEST, lambda found: found | {"config_snapshot": resolved,
-                                              "config_digest": json_digest(resolved)})(files)
         row("attempts.jsonl", 0, config_digest=json_digest(resolved))(files)
     return lie
 
@@ -137,16 +136,8 @@ def header(name: str, change: Callable[[dict[str, Any]], Any]) -> Lie:
 
 
 def cut(count: int) -> Lie:
-    """A log of so many steps, with the totals of the manifest made again."""
-    def lie(files: Files) -> None:
-        rows(METRICS, lambda found: found[:count])(files)
-        found = [json.loads(each) for each in files[METRICS].splitlines()]
-        edit(MANIFEST, lambda value: value | {
-            "completed_steps": count, "training_steps": count, "planned_steps": count, "final_loss": found[-1]["loss"],
-            "tokens": sum(each["tokens"] for each in found), "training_seconds": sum(each["seconds"] for each in found),
-            "supervised_tokens": sum(each["supervised_tokens"] for each in found)})(files)
-        recipe("training.steps", count)(files)
-    return lie
+    """A log of so many steps, which is said to be all that was asked for."""
+    return together(rows(METRICS, lambda found: found[:count]), recipe("training.steps", count))
 
 
 def moved_checkpoint(files: Files) -> None:
@@ -207,11 +198,11 @@ TEXTS: dict[str, tuple[Lie, str]] = {
     "a text beside the evaluation": (add(EVAL + "NOTES.md", b"All right.\n"), SAID),
     "a text beside the runs": (add("RESULTS.md", b"98 %\n"), SAID),
     "status reason": (put(MANIFEST, "status_reason", "it converged"), "consistency.views"),
-    "device's reason": (put(MANIFEST, "actual_device.reason", "the best one"), "consistency.views"),
+    "device's reason": (put(CHECKS, "reason", "the best one"), "consistency.views"),
 }
 TENSORS: dict[str, tuple[Lie, str]] = {
     "parameters": (put(MANIFEST, "parameters", 7_000_000_000), "consistency.model"),
-    "architecture": (put(MANIFEST, "architecture", "gemma3"), "consistency.model"),
+    "architecture": (put(SHAPE, "family", "gemma3"), "consistency.model"),
     "wider": (put(SHAPE, "width", 16), "consistency.model"),
     "deeper": (put(SHAPE, "layers", 2), "consistency.model"),
     "vocabulary": (put(SHAPE, "vocab_size", 400), "consistency.model"),
@@ -220,7 +211,6 @@ TENSORS: dict[str, tuple[Lie, str]] = {
                                    "consistency.model"),
     "no shape": (gone(SHAPE), SAID),
     "a layer of a billion": (put(SHAPE, "layers", 1_000_000_000), "consistency.model"),
-    "asked for bf16": (put(MANIFEST, "requested_dtypes.parameters", "bf16"), "consistency.model"),
     "a shape that its bytes do not fill": (header(LAST + "model.safetensors", lambda found: found["logits"].update(
         shape=[344])), "content.plain"),
     "another format": (header(LAST + "model.safetensors", lambda found: found["logits"].update(dtype="F32")),
@@ -250,8 +240,7 @@ TENSORS: dict[str, tuple[Lie, str]] = {
                           "consistency.tokenizer"),
     "another end of text": (text(RUN + "config/tokenizer/tokenizer_config.json", "<eos>", "<bos>"),
                             "consistency.tokenizer"),
-    "tokenizer's digest": (together(put(MANIFEST, "data_digests.tokenizer", "ab" * 32),
-                                    put(RUN + "data/digests.json", "tokenizer", "ab" * 32)), "consistency.tokenizer"),
+    "tokenizer's digest": (put(DIGESTS, "tokenizer", "ab" * 32), "consistency.tokenizer"),
 }
 STEPS: dict[str, tuple[Lie, str]] = {
     "a rate of one step": (row(METRICS, 4, learning_rate=0.36), "consistency.learning_rate"),
@@ -260,19 +249,15 @@ STEPS: dict[str, tuple[Lie, str]] = {
     "another schedule": (recipe("training.schedule", "cosine"), "consistency.learning_rate"),
     "another warm-up": (recipe("training.warmup_steps", 1), "consistency.learning_rate"),
     "another end": (recipe("training.final_share", 0.1), "consistency.learning_rate"),
-    "more tokens": (together(row(METRICS, 3, tokens=400), edit(MANIFEST, lambda found: found | {
-        "tokens": found["tokens"] + 400})), "consistency.tokens"),
+    "more tokens": (row(METRICS, 3, tokens=400), "consistency.tokens"),
     "more learned tokens": (every(METRICS, lambda each: {"supervised_tokens": each["tokens"]}), "consistency.tokens"),
     "positions": (row(METRICS, 3, positions=1000), "consistency.tokens"),
-    "faster": (every(METRICS, lambda each: {"seconds": each["seconds"] / 100}), "consistency.time_and_memory"),
-    "faster, with the manifest": (together(
-        every(METRICS, lambda each: {"seconds": 1e-6}), put(MANIFEST, "training_seconds", 12e-6)),
-        "consistency.checkpoints"),
+    "faster": (every(METRICS, lambda each: {"seconds": 1e-6}), "consistency.checkpoints"),
     "a log cut": (cut(9), "consistency.checkpoints"),
     "a log cut, the checkpoint renamed": (together(cut(9), moved_checkpoint, gone(LAST)), "consistency.checkpoints"),
     "interrupted and called complete": (together(cut(9), gone(LAST)), "consistency.recipe"),
-    "planned more": (together(recipe("training.steps", 24), put(MANIFEST, "planned_steps", 24)), "consistency.status"),
-    "another seed": (together(recipe("seed", 6), put(MANIFEST, "seed", 6)), "consistency.order"),
+    "planned more": (recipe("training.steps", 24), "consistency.status"),
+    "another seed": (recipe("seed", 6), "consistency.order"),
     "another batch": (recipe("batch.micro_batch", 8), "consistency.order"),
     "another optimizer": (recipe("optimizer.beta1", 0.8), "consistency.recipe"),
     "another method": (recipe("method", {"name": "lora", "rank": 16, "alpha": 32, "target_modules": ["q_proj"]}),
@@ -287,10 +272,8 @@ STEPS: dict[str, tuple[Lie, str]] = {
     "a dropped row more": (rows(ROWS, lambda found: [*found, {
         "id": "x", "status": "dropped", "tokens": 900, "reason": "900 tokens, and data.max_length is 64"}]),
         "consistency.tokens"),
-    "a question's digest": (row(ROWS, 3, prompt_digest="ab" * 32), "consistency.rows"),
-    "all questions' digests": (every(ROWS, lambda each: {"prompt_digest": "ab" * 32}), "consistency.rows"),
-    "padding": (put(MANIFEST, "facts.padding_share_of_first_epoch", 0.01), "consistency.tokens"),
-    "the traces' digest": (put(MANIFEST, "data_digests.traces", "ab" * 32), "consistency.rows"),
+    "all questions' digests": (every(ROWS, lambda each: {"prompt_digest": "ab" * 32}), SAID),
+    "the traces' digest": (put(DIGESTS, "traces", "ab" * 32), SAID),
     "a checkpoint's tokens": (put(LAST + "state.json", "facts.tokens", 9), "consistency.checkpoints"),
     "a checkpoint's time": (put(LAST + "state.json", "facts.training_seconds", 9.0), "consistency.checkpoints"),
     "a checkpoint's place": (put(LAST + "state.json", "facts.position.epoch", 1), "consistency.tokens"),
@@ -299,8 +282,7 @@ STEPS: dict[str, tuple[Lie, str]] = {
     "a smaller gradient": (row(METRICS, 3, grad_norm=0.001), SAID),
     "losses in the middle": (every(METRICS, lambda each: {} if each["step"] in (1, 12) else {"loss": 5.0}), SAID),
     "a peak that falls": (row(METRICS, 0, memory_bytes=9_000), "consistency.time_and_memory"),
-    "forced": (put(MANIFEST, "facts.forced", True), "consistency.plan"),
-    "many processes": (put(MANIFEST, "facts.processes", 8), "consistency.facts"),
+    "many processes": (put(CHECKS, "processes", 8), "consistency.device"),
     "a failure in the events": (rows(EVENTS, lambda found: [*found, {"kind": "failed", "reason": "at step 3",
                                                                    "time": found[-1]["time"]}]),
                                 "consistency.status"),
@@ -347,20 +329,16 @@ EVALUATIONS: dict[str, tuple[Lie, str]] = {
     "under another name": (lambda files: [files.__setitem__(name.replace("eval/items/", "eval/best/"), files.pop(name))
                                           for name in [each for each in files if each.startswith(EVAL)]] and None,
                            SAID),
-    "the items' file": (together(put(MANIFEST, "data_digests.items", "ab" * 32),
-                                 put(RUN + "data/digests.json", "items", "ab" * 32)), SAID),
+    "the items' file": (put(DIGESTS, "items", "ab" * 32), SAID),
     "announced other settings": (row(EVENTS, 1, decoding={"samples": 9}),
                                  "consistency.announced"),
 }
 TIMES: dict[str, tuple[Lie, str]] = {
-    "a year back": (edit(MANIFEST, lambda found: found | {"started_at": "2025-11-24T05:00:00.000Z",
-                                                          "finished_at": "2025-11-24T05:00:09.000Z"}),
-                    "consistency.time_and_memory"),
+    "a year back": (put(MANIFEST, "finished_at", "2025-11-24T05:00:09.000Z"), "consistency.time_and_memory"),
     "in the year 9999": (edit(MANIFEST, lambda found: found | {"finished_at": "9999-01-01T00:00:00.000Z"}),
                          "consistency.time_and_memory"),
     "all a year back": (together(
-        edit(MANIFEST, lambda found: found | {"started_at": "2025-11-24T05:00:00.000Z",
-                                              "finished_at": "2025-11-24T05:00:09.000Z"}),
+        put(MANIFEST, "finished_at", "2025-11-24T05:00:09.000Z"),
         every(EVENTS, lambda each: {"time": "2025-11-24T05:00:01.000Z"}),
         every("attempts.jsonl", lambda each: {"started_at": "2025-11-24T05:00:00.000Z"})),
         "consistency.time_and_memory"),
@@ -371,8 +349,7 @@ TIMES: dict[str, tuple[Lie, str]] = {
     "no attempts": (gone("attempts.jsonl"), SAID),
     "the attempts of another": (row("attempts.jsonl", 0, run="b"), "consistency.attempts"),
     "an attempt that was a resume": (row("attempts.jsonl", 0, resume=True), "consistency.attempts"),
-    "slower than the day": (put(MANIFEST, "training_seconds", 90_000.0), "consistency.time_and_memory"),
-    "resumed": (put(MANIFEST, "resumes", 2), "consistency.steps"),
+    "slower than the day": (every(METRICS, lambda each: {"seconds": 9_000.0}), "consistency.time_and_memory"),
     "a note of before": (put(RUN + "notes/1/note.json", "written_at", "2020-01-01T00:00:00.000Z"), "consistency.notes"),
     "another commit": (put(MANIFEST, "commit_sha", "c0ffee5eed" * 4), SAID),
 }
@@ -380,21 +357,17 @@ PLANS: dict[str, tuple[Lie, str]] = {
     "a smaller prediction": (put(PLAN, "peak_bytes", 1000), "consistency.plan"),
     "it did not fit": (put(PLAN, "fits", False), "consistency.plan"),
     "marginal": (put(PLAN, "marginal", True), "consistency.plan"),
-    "a larger device": (put(PLAN, "limit_bytes", 1 << 40), "consistency.machine"),
+    "a larger device": (put(PLAN, "limit_bytes", 1 << 40), "consistency.plan"),
     "more devices": (put(PLAN, "devices", 8), "consistency.machine"),
     "another batch planned": (put(PLAN, "batch", [1, 1, 48]), "consistency.plan"),
     "the reasons": (put(PLAN, "reasons", ["it will be fine"]), "consistency.plan"),
     "the culprit": (put(PLAN, "culprit", "nobody"), "consistency.plan"),
     "measured elsewhere": (put(MEASURED, "measured_source", "device"), "consistency.machine"),
-    "measured less": (put(MEASURED, "measured_peak_bytes", 10), "consistency.plan"),
-    "a better share": (put(MEASURED, "measured_share_of_predicted", 1.0), "consistency.plan"),
+    "measured less": (put(MEASURED, "measured_peak_bytes", 10), "consistency.time_and_memory"),
     "memory ran out": (put(MEASURED, "out_of_memory", "at step 3"), "consistency.plan"),
     "another library planned": (put(PLAN, "versions.numpy", "1.0"), "consistency.machine"),
-    "another version ran": (put(MANIFEST, "workings_version", "9.0"), "consistency.machine"),
-    "a larger machine": (put(MANIFEST, "hardware", "8 x one core"), "consistency.machine"),
-    "memory of the device": (put(MANIFEST, "memory_limit_bytes", 1 << 40), "consistency.machine"),
-    "who says so": (put(MANIFEST, "memory_limit_source", "a friend"), "consistency.plan"),
-    "a mesh": (put(MANIFEST, "mesh.tp", 4), "consistency.machine"),
+    "another version ran": (put(ENVIRONMENT, "packages.workings", "9.0"), "consistency.engine"),
+    "a mesh": (put(CHECKS, "mesh.tp", 4), "consistency.machine"),
 }
 KINDS: dict[str, dict[str, tuple[Lie, str]]] = {
     "texts": TEXTS, "tensors": TENSORS, "steps": STEPS, "evaluations": EVALUATIONS, "times": TIMES, "plans": PLANS}
@@ -426,7 +399,7 @@ def another_seed_told_everywhere(files: Files) -> None:
 
     Losses and weights stay: nothing in the record says that they belong to other batches. Steps taken again do.
     """
-    together(recipe("seed", 6), put(MANIFEST, "seed", 6), text(RECIPE, "seed: 5", "seed: 6"),
+    together(recipe("seed", 6), text(RECIPE, "seed: 5", "seed: 6"),
              text(README, "seed 5", "seed 6"), put(ASKED, "decoding.seed", 6))(files)
     events = [json.loads(each) for each in files[EVENTS].splitlines()]
     attempt = json.loads(files["attempts.jsonl"])
@@ -436,12 +409,10 @@ def another_seed_told_everywhere(files: Files) -> None:
     steps = planned_steps(unit)
     lines = [row | planned.counts | {"batch_digest": planned.digest} for row, planned in steps]
     files[METRICS] = b"".join(map(line, lines))
-    before = unit.manifest.supervised_tokens
     sums = {name: sum(row[name] for row in lines) for name in ("tokens", "supervised_tokens")}
-    edit(MANIFEST, lambda found: found | sums)(files)
-    text(README, f"{before:,} supervised tokens;", f"{sums['supervised_tokens']:,} supervised tokens;")(files)
+    learned = f"on {sums['supervised_tokens']:,} supervised tokens;".encode()
+    files[README] = re.sub(rb"on [\d,]+ supervised tokens;", learned, files[README])
     padding = batches_of(unit).padding_share()
-    put(MANIFEST, "facts.padding_share_of_first_epoch", padding)(files)
     files[LOG] = _log_with_the_pace_of(files[LOG].decode(), lines).encode()
     for name in (README, LOG):
         files[name] = re.sub(rb"[\d.]+ % padding", f"{100 * padding:.1f} % padding".encode(), files[name])

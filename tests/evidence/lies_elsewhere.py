@@ -24,7 +24,7 @@ FOUND, NAMED, MISSED = "found", "named", "missed"
 
 
 def recipe_everywhere(run: str, place: str, value: Any, written: tuple[str, str] | None = None) -> Lie:
-    """The recipe in all its places: as resolved, in the manifest, in the list of attempts, and as it was written.
+    """The recipe in all its places: as resolved, in the list of attempts, and as it was written.
 
     ``written``: an override that the command line is said to have had, and what it was before.
     """
@@ -33,8 +33,6 @@ def recipe_everywhere(run: str, place: str, value: Any, written: tuple[str, str]
         before = json_digest(resolved)
         _at(resolved, place, value)
         files[f"{run}/config/resolved.json"] = line(resolved)
-        edit(f"{run}/run_manifest.json", lambda found: found | {
-            "config_snapshot": resolved, "config_digest": json_digest(resolved)})(files)
         _attempt(files, run, lambda each: each | {"config_digest": json_digest(resolved)}
                  if each.get("config_digest") == before else each)
         words = f"{run}/config/overrides.json"
@@ -76,25 +74,20 @@ def _attempt(files: Files, run: str, change: Callable[[dict[str, Any]], dict[str
 
 
 def digest_told(run: str, name: str, value: Callable[[Files], str]) -> Lie:
-    """A digest of the data, in both places."""
-    def lie(files: Files) -> None:
-        digest = value(files)
-        put(f"{run}/run_manifest.json", f"data_digests.{name}", digest)(files)
-        put(f"{run}/data/digests.json", name, digest)(files)
-    return lie
+    """A digest of the data."""
+    return lambda files: put(f"{run}/data/digests.json", name, value(files))(files)
 
 
 def everywhere(run: str, old: str, new: str) -> Lie:
     """Other words in every text and JSON file of a run."""
     def lie(files: Files) -> None:
+        before = json_digest(json.loads(files[f"{run}/config/resolved.json"]))
         found = [name for name, data in files.items() if name.startswith(f"{run}/") and old.encode() in data
                  and name.endswith((".json", ".jsonl", ".md", ".txt", ".yaml")) and "/tokenizer/" not in name]
         assert found, old
         for name in found:
             files[name] = files[name].replace(old.encode(), new.encode())
         resolved = json.loads(files[f"{run}/config/resolved.json"])
-        before = json.loads(files[f"{run}/run_manifest.json"])["config_digest"]
-        put(f"{run}/run_manifest.json", "config_digest", json_digest(resolved))(files)
         _attempt(files, run, lambda each: each | {"config_digest": json_digest(resolved)}
                  if each.get("config_digest") == before else each)
     return lie
@@ -133,7 +126,7 @@ PROMPTS, REWARDS = f"{R}/data/prompts.jsonl", f"{R}/config/rewards.json"
 def prompts_digest(files: Files) -> str:
     from workings.rollouts.prompts import read_recorded_prompts
     return read_recorded_prompts([json.loads(each) for each in files[PROMPTS].splitlines()],
-                        json.loads(files[f"{R}/run_manifest.json"])["seed"]).digest
+                        json.loads(files[f"{R}/config/resolved.json"])["seed"]).digest
 
 
 def undrawn_answer(files: Files) -> None:
@@ -184,8 +177,7 @@ OF_REWARDS: dict[str, tuple[Lie, str]] = {
     "trainer and sampler agree to the bit": (agreeing, NAMED),
     "the answer of a question that was never drawn": (undrawn_answer, NAMED),
     "another weight of a reward": (other_weight, FOUND),
-    "another seed in recipe and manifest": (together(recipe_everywhere(R, "seed", 99),
-                                                     put(f"{R}/run_manifest.json", "seed", 99)), FOUND),
+    "another seed": (recipe_everywhere(R, "seed", 99), FOUND),
     "a larger group": (recipe_everywhere(R, "algorithm.group", 8), FOUND),
     "a tighter clip of the ratio": (recipe_everywhere(R, "algorithm.clip_low", 0.1), NAMED),
     "more updates of a rollout": (recipe_everywhere(R, "algorithm.updates", 1), FOUND),
@@ -211,15 +203,13 @@ OF_PAIRS: dict[str, tuple[Lie, str]] = {
     "another beta": (recipe_everywhere(R, "algorithm.beta", 0.7), FOUND),
     "another accuracy": (every(f"{R}/train/metrics.jsonl", lambda each: {
         "accuracy": abs(each["accuracy"] - 0.5)}), FOUND),
-    "a better change": (put(f"{R}/run_manifest.json", "facts.preferences.margin", 9.0), FOUND),
     "a wider margin": (every(f"{R}/train/metrics.jsonl", lambda each: {"margin": each["margin"] + 1}), FOUND),
     "chosen and rejected rows exchanged": (every(f"{R}/data/rows.jsonl", lambda each: {
         "id": each["id"].replace("/chosen", "/x").replace("/rejected", "/chosen").replace("/x", "/rejected")}), FOUND),
     "the pairs' file": (digest_told(R, "traces", lambda files: "cd" * 32), NAMED),
     "a smaller gradient everywhere": (every(f"{R}/train/metrics.jsonl", lambda each: {
         "grad_norm": each["grad_norm"] / 10}), NAMED),
-    "the first loss": (together(row(f"{R}/train/metrics.jsonl", 0, loss=0.5), put(
-        f"{R}/run_manifest.json", "first_loss", 0.5)), FOUND),
+    "the first loss": (row(f"{R}/train/metrics.jsonl", 0, loss=0.5), FOUND),
 }
 
 # --- a teacher ----------------------------------------------------------------------------------------------------
@@ -296,8 +286,8 @@ OF_ADAPTERS: dict[str, tuple[Lie, str]] = {
         "weight_digests": dict.fromkeys(value["weight_digests"], "ab" * 32)}), NAMED),
     "four bits": (recipe_everywhere(A, "method.name", "qlora"), NAMED),
     "some hours later": (later(A, -2), NAMED),
-    "another processor everywhere": (lambda files: everywhere(A, json.loads(files[f"{A}/run_manifest.json"])[
-        "actual_device"]["kind"], "NVIDIA-free CPU 9000")(files), SENTENCE),
+    "another processor everywhere": (lambda files: everywhere(A, json.loads(files[f"{A}/env/device_checks.json"])[
+        "kind"], "NVIDIA-free CPU 9000")(files), SENTENCE),
     "gradients clipped elsewhere": (recipe_everywhere(A, "optimizer.clip_norm", 0.5), NAMED),
 }
 

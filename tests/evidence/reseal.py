@@ -9,7 +9,7 @@ from workings.evidence.verify.load import load
 from workings.evidence.verify.tree import open_tree
 from workings.evidence.verify.views import views_of
 from workings.record import atomic, canonical
-from workings.record.digest import bytes_digest, json_digest
+from workings.record.digest import bytes_digest
 from workings.record.seal import parse_seal, root_digest, seal_unit
 
 
@@ -57,10 +57,8 @@ def recommit(checkpoint: Path) -> None:
 
 
 def change_config(run: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Change the recipe everywhere it stands, digests included."""
+    """Change the resolved recipe."""
     edit_json(run / "config/resolved.json", change)
-    snapshot = json.loads((run / "config/resolved.json").read_bytes())
-    edit_manifest(run, config_snapshot=snapshot, config_digest=json_digest(snapshot))
 
 
 __all__ = ["change_config", "edit_json", "edit_lines", "edit_manifest", "recommit", "reseal", "root_digest",

@@ -68,9 +68,6 @@ def another_log_prob_thoroughly(run: Path) -> None:
             algorithm.objective, update_metrics.trainer_log_probs(rollout, batch), batch)}
         return logged
     reseal.edit_lines(run / "train/metrics.jsonl", follow)
-    losses = [json.loads(line)["loss"] for line in (run / "train/metrics.jsonl").read_text().splitlines()]
-    reseal.edit_json(run / "run_manifest.json", lambda value: value | {
-        "first_loss": losses[0], "final_loss": losses[-1]})
 
 
 def without_the_teacher(run: Path) -> None:
@@ -96,7 +93,6 @@ def teacher(*, follow: bool, **changes: Any) -> Callable[[Path], None]:
             digest = json_digest(json.loads((run / "config/teacher.json").read_bytes()))
             digests = json.loads((run / "data/digests.json").read_bytes()) | {"teacher": digest}
             reseal.edit_json(run / "data/digests.json", lambda value: digests)
-            reseal.edit_manifest(run, data_digests=digests)
     return forge
 
 

@@ -79,7 +79,7 @@ def put(name: str, place: str, value: Any) -> Callable[[Files], None]:
 def loads(*rows: dict[str, Any]) -> Callable[[Files], None]:
     """A log of the machine's load, its times in seconds after the start."""
     def lie(files: Files) -> None:
-        start = json.loads(files[RUN + MANIFEST])["started_at"]
+        start = json.loads(files[RUN + "train/events.jsonl"].splitlines()[0])["time"]
         files[RUN + MACHINE] = b"".join(line({"time": start, "host_memory_used_bytes": 1e9, **row}) for row in rows)
     return lie
 

@@ -1,6 +1,5 @@
 """Forgeries that were sealed again: which check catches which, and which only an anchor or another run settles."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from tests.evidence.forgeries import CAUGHT, ONLY_ANCHOR_OR_REPLAY, Forgery
 from tests.evidence.verdicts import failed
 from tests.record import synthetic
 from workings.evidence.verify import verify
-from workings.record.digest import json_digest
 from workings.record.seal import root_digest
 
 
@@ -45,8 +43,3 @@ def test_what_only_a_digest_kept_elsewhere_or_another_run_settles(run: Path, for
     # Consistent in itself: levels 0 to 2 say so and do not say more.
     assert failed(run) == set()
     assert failed(run, expect_root=kept) == {"integrity.anchor"}
-
-
-def test_the_config_digest_is_that_of_the_snapshot(run: Path) -> None:
-    manifest = json.loads((run / "run_manifest.json").read_bytes())
-    assert manifest["config_digest"] == json_digest(manifest["config_snapshot"])

@@ -226,11 +226,9 @@ def test_a_zip_is_not_unpacked_for_it(run: Path, tmp_path: Path) -> None:
 
 
 def invent_losses(run: Path) -> None:
-    """Better losses from step 10 on, the manifest included."""
+    """Better losses from step 10 on."""
     reseal.edit_lines(run / "train/metrics.jsonl", lambda rows: [
         row | {"loss": row["loss"] * (0.999 if row["step"] > 9 else 1)} for row in rows])
-    last = json.loads((run / "train/metrics.jsonl").read_text().splitlines()[-1])["loss"]
-    reseal.edit_manifest(run, final_loss=last)
     reseal.tell_again(run)
 
 

@@ -49,7 +49,6 @@ def found_by(record: dict[str, bytes], honest: walk.Verification, lie: told_alik
     (edit("a/checkpoints/step_000012/COMMIT.json", lambda found: found | {"note": "the best"}),
      "integrity.checkpoints"),
     (put("a/plan/plan.json", "devices", True), "consistency.machine"),
-    (edit("a/plan/measured.json", lambda found: found | {"predicted_for_batch": [True, 4, 64]}), "consistency.plan"),
     (put("a/eval/items/eval_summary.json", "scorecard.overall.errors", False), "recompute.scorecard"),
     (rows("a/eval/items/predictions.jsonl", lambda found: [each | {"sample": False} for each in found]),
      "consistency.seeds"),

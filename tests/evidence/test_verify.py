@@ -22,11 +22,11 @@ from workings.record.seal import root_digest
 IDS = [
     "integrity.names", "integrity.sealed", "integrity.missing", "integrity.extra", "integrity.sums",
     "integrity.checkpoints", "integrity.anchor", "form.json", "form.schema", "form.nulls", "form.placeholders",
-    "content.plain", "content.secrets", "content.paths", "consistency.config", "consistency.status",
-    "consistency.device", "consistency.engine", "consistency.facts", "consistency.time_and_memory",
+    "content.plain", "content.secrets", "content.paths", "consistency.status",
+    "consistency.device", "consistency.engine", "consistency.time_and_memory",
     "consistency.made_from",
     "consistency.evaluated_model",
-    "consistency.plan", "consistency.steps", "consistency.losses", "consistency.finite", "consistency.supervision",
+    "consistency.plan", "consistency.steps", "consistency.finite", "consistency.supervision",
     "consistency.learning_rate", "consistency.checkpoints", "consistency.rows", "consistency.order",
     "consistency.disjoint", "consistency.model", "consistency.tensors", "consistency.tokens", "consistency.views",
     "consistency.recipe", "consistency.machine", "consistency.tokenizer", "consistency.announced",
@@ -47,6 +47,7 @@ WHERE_THERE_IS_A_SUBJECT = [
     "consistency.teacher", "consistency.pairs", "consistency.reference", "consistency.preferences",
     "recompute.implied_rewards", "consistency.top_tokens", "recompute.top_tokens",
     "consistency.selection", "recompute.selection", "consistency.drawn_from", "recompute.announced",
+    "consistency.last_look", "consistency.config",
 ]
 """Ids that a plain run does not show: no notes, signatures, replay, rewards or samples, no pack, nothing missing."""
 LEVEL_3 = ["replay.steps", "replay.controls", "replay.predictions", "replay.coverage"]
@@ -85,7 +86,6 @@ def test_a_good_run_reaches_level_two(run: Path) -> None:
     assert {one.id for one in found.checks} == {"integrity.readable", *IDS}
     assert (found.level, found.failed) == (2, 0)
     assert verdicts(found, "not_checked") == {"integrity.anchor", "attestation.signature", "consistency.plan",
-                                                "consistency.facts",
                                                 "consistency.model", "consistency.tensors", "consistency.recipe",
                                                 "consistency.machine",
                                                 "consistency.announced"}
@@ -171,7 +171,7 @@ def test_a_root_of_one_run_does_not_stand_for_the_runs_beside_it(run: Path) -> N
 
 def test_a_foreign_engine_is_named_and_nothing_is_said_for_it(run: Path) -> None:
     change_config(run, lambda value: value | {"engine": "theirs"})
-    edit_manifest(run, engine="theirs", engine_distribution={"name": "theirs", "version": "2.0"})
+    edit_manifest(run, engine_distribution={"name": "theirs", "version": "2.0"})
     edit_json(run / "env/device_checks.json", lambda value: value | {"devices": ["their device"]})
     edit_json(run / "eval/test/eval_config.json", lambda value: value | {
         "engine": value["engine"] | {"name": "theirs"}})
@@ -213,7 +213,7 @@ def test_no_list_of_attempts(run: Path) -> None:
     found = verify(run)
     assert found.level == 2
     assert verdicts(found, "not_checked") == {
-        "integrity.anchor", "consistency.attempts", "consistency.plan", "consistency.facts", "consistency.model",
+        "integrity.anchor", "consistency.attempts", "consistency.plan", "consistency.model",
         "consistency.tensors",
         "attestation.signature", "consistency.recipe", "consistency.machine",
         "consistency.announced"}

@@ -114,7 +114,7 @@ def _alike(files: Files, name: str) -> Iterator[tuple[str, Lie]]:
     for place, value in walk.fields(files[name], name):
         if run and "*." not in walk.pattern(place):
             yield f"{name}: {walk.pattern(place)} everywhere", _recipe(run, walk.pattern(place), walk.another(value))
-        elif not run and not (isinstance(value, dict | list | bool) or "config_snapshot" in place):
+        elif not run and not (isinstance(value, dict | list | bool)):
             key = next(part for part in reversed(place) if isinstance(part, str))
             yield f"{name}: {walk.pattern(place)} everywhere", _value(key, value)
 
@@ -122,10 +122,6 @@ def _alike(files: Files, name: str) -> Iterator[tuple[str, Lie]]:
 def _recipe(run: str, place: str, value: Any) -> Lie:
     def lie(files: Files) -> None:
         recipe_everywhere(run, place.removesuffix(".*"), [value] if place.endswith(".*") else value)(files)
-        key, config = place.rpartition(".")[2], json.loads(files[f"{run}/config/resolved.json"])
-        for top, there in (("name", "recipe"), ("seed", "seed"), ("device", "requested_device"), ("engine", "engine")):
-            if key == top and place == top:
-                _put(f"{run}/run_manifest.json", (there,), config[top])(files)
         _made_again(files)
     return lie
 

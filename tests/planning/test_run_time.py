@@ -120,15 +120,15 @@ def test_runs_that_learned_from_rewards_count_where_there_are_no_others(tmp_path
 def test_a_finished_run_says_how_fast_it_was(repository, tmp_path, monkeypatch):
     with ZipFile(repository / "examples" / "runs" / "quickstart" / "runs.zip") as archive:
         archive.extractall(tmp_path, [name for name in archive.namelist() if "checkpoints" not in name])
-    manifest = json.loads((tmp_path / "runs" / "with-steps" / "run_manifest.json").read_text())
-    monkeypatch.setattr(history, "cpu_model", lambda: manifest["actual_device"]["kind"])
+    manifest = RunRecord.open(tmp_path / "runs" / "with-steps").manifest
+    monkeypatch.setattr(history, "cpu_model", lambda: manifest.device.kind)
     found = {run.name: run for run in finished_runs(tmp_path / "runs", targets()["cpu"], "jax")}
     assert set(found) == {"with-steps", "answer-only"}
-    asked = check_recipe(manifest["config_snapshot"], "its recipe")
+    asked = check_recipe(manifest.config, "its recipe")
     model = ModelShape(**json.loads((tmp_path / "runs" / "with-steps" / "config" / "model_shape.json").read_text()))
     request = replace(request_of(asked), shape=model)
     batch = (asked.batch.accumulation, asked.batch.micro_batch, asked.data.max_length)
-    each = manifest["training_seconds"] / manifest["completed_steps"]
+    each = manifest.training_seconds / manifest.completed_steps
     assert step_operations(request, batch) / found["with-steps"].operations_a_second == pytest.approx(each)
     assert list(finished_runs(tmp_path / "runs", targets()["t4"], "jax")) == []
     assert list(finished_runs(tmp_path / "runs", targets()["cpu"], "torch")) == [], "another engine has another speed"
@@ -136,7 +136,7 @@ def test_a_finished_run_says_how_fast_it_was(repository, tmp_path, monkeypatch):
     assert [run.name for run in finished_runs(tmp_path / "runs", targets()["cpu"], "jax")] == ["with-steps"]
     monkeypatch.setattr(history, "check_recipe", lambda *_: rewarded())
     assert list(finished_runs(tmp_path / "runs", targets()["cpu"], "jax")) == [], "how long they drew is not known"
-    drawing = manifest["training_seconds"] / 4
+    drawing = manifest.training_seconds / 4
     drawn = {"drawing_seconds": drawing}
     monkeypatch.setattr(RunRecord, "metrics", lambda run: [drawn, {}, drawn])
     run = next(finished_runs(tmp_path / "runs", targets()["cpu"], "jax"))

@@ -24,7 +24,7 @@ def write_input(path: Path) -> Path:
              "config/resolved.json": json.dumps(synthetic.CONFIG),
              "config/overrides.json": '{"origin":"tiny.yaml","overrides":[]}',
              "env/env_info.json": json.dumps(synthetic.ENVIRONMENT),
-             "env/device_checks.json": '{"devices":["TFRT_CPU_0"],"kernel":"matmul","processes":1}',
+             "env/device_checks.json": json.dumps(synthetic.DEVICE_CHECKS),
              "data/digests.json": json.dumps(synthetic.data_digests()),
              "data/rows.jsonl": "".join(json.dumps(row) + "\n" for row in synthetic.row_set().index)}
     path.write_text(json.dumps({"texts": texts, "steps": synthetic.steps(), "save_every": SAVE_EVERY,

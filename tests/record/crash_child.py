@@ -20,6 +20,7 @@ from typing import Any
 from workings.errors import RequestError
 from workings.record.layout import partial_path
 from workings.record.manifest import RunManifest
+from workings.record.values import now
 from workings.record.writer import RunWriter
 
 COUNTED = frozenset({"open", "write", "fsync", "replace", "rename", "mkdir", "unlink", "rmdir", "ftruncate", "flock"})
@@ -84,6 +85,7 @@ def write_run(out: Path, given: dict[str, Any]) -> None:
         writer.event("resumed", from_step=done, skipped=skipped, **writer.truncate_metrics(done))
     else:
         writer.truncate_metrics(0)
+        writer.event("started")
     for name, text in given["texts"].items():
         writer.write_text(name, text)
     for step in range(done + 1, len(given["steps"]) + 1):
@@ -93,10 +95,8 @@ def write_run(out: Path, given: dict[str, Any]) -> None:
         if step % given["save_every"] == 0:
             writer.checkpoints.save(step, lambda folder, step=step: _weights(folder, step), {"position": step})
             tell(f"saved {step}")
-    resumes = sum(row["kind"] == "resumed" for row in map(json.loads, (
-        writer.directory / "train/events.jsonl").read_text().splitlines()))
     writer.write_text("README.md", "# A run\n\nStatus: **complete**.\n")
-    writer.seal("complete", RunManifest.model_validate({**given["manifest"], "resumes": resumes}))
+    writer.seal("complete", RunManifest.model_validate({**given["manifest"], "finished_at": now()}))
     tell("sealed")
 
 

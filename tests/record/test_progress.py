@@ -34,6 +34,6 @@ def test_sealing_counts_every_byte(tmp_path: Path) -> None:
     synthetic.take_step(writer, 1, save_every=1)
     writer.write_text("README.md", "# tiny\n\nStatus: **interrupted**.\n")
     seen: list[int] = []
-    run = writer.seal("interrupted", synthetic.manifest("interrupted", 1), seen.append)
+    run = writer.seal("interrupted", synthetic.manifest("interrupted"), seen.append)
     assert sum(seen) == sum(path.stat().st_size for path in run.rglob("*")
                             if path.is_file() and path.name not in ("SHA256SUMS", "SEAL.json"))

@@ -14,11 +14,12 @@ import pytest
 from tests.record import synthetic
 from workings.errors import RecordError, RequestError, StorageError
 from workings.record import attempts, jsonl
-from workings.record.layout import EVENTS, MACHINE, METRICS, partial_path, rollout_file, rollout_step
+from workings.record.layout import EVENTS, MACHINE, MANIFEST, METRICS, partial_path, rollout_file, rollout_step
 from workings.record.lock import DirectoryLock
-from workings.record.manifest import Origin, parse_manifest
+from workings.record.manifest import read_manifest
 from workings.record.reader import RunRecord
 from workings.record.recovery import remove_rollouts
+from workings.record.run_files import RunFolder
 from workings.record.values import Absent, absent, is_absent
 from workings.record.writer import RunWriter
 
@@ -149,7 +150,7 @@ def test_a_run_survives_a_full_disk(small_disk: Path) -> None:
     with pytest.raises(StorageError, match=r"could not append .*the disk is full"):
         writer.event("filler", text="x" * 5000)  # more than what is left of the file's last page
     with pytest.raises(StorageError, match="the disk is full"):
-        synthetic.finish(writer, "interrupted", 3)
+        synthetic.finish(writer, "interrupted")
     writer.close()
     assert not (small_disk / "tiny").exists()
     ballast.unlink()
@@ -273,8 +274,7 @@ def test_an_interrupted_run_is_continued_by_another_that_names_it(tmp_path) -> N
     assert writer.resumed_from == {"name": "tiny.interrupted-1", "root": root}
     for step in (5, 6):
         synthetic.take_step(writer, step)
-    synthetic.finish(writer, resumed_from=writer.resumed_from)
-    assert RunRecord.open(path).manifest.resumed_from == Origin(name="tiny.interrupted-1", root=root)
+    synthetic.finish(writer)
     assert RunRecord.open(tmp_path / "tiny.interrupted-1").root == root
     assert RunRecord.open(path).metrics() == [dict(line) for line in synthetic.steps()]
 
@@ -326,14 +326,16 @@ def test_a_run_that_is_not_sealed_is_not_read(tmp_path) -> None:
         RunRecord.open(partial_path(tmp_path / "run"))
 
 
-def test_the_manifest_is_strict_and_goes_round() -> None:
+def test_the_manifest_is_strict_and_goes_round(tmp_path) -> None:
     manifest = synthetic.manifest()
-    data = json.dumps(manifest.to_json()).encode()
-    assert parse_manifest(data) == manifest
-    for change in ({"status": "fine"}, {"config_digest": "abc"}, {"planned_steps": 0}, {"final_loss": None},
-                   {"started_at": "yesterday"}, {"more": 1}, {"vram": {"absent": ""}}):
+    path = tmp_path / MANIFEST
+    path.write_text(json.dumps(manifest.to_json()))
+    assert read_manifest(RunFolder(tmp_path)).to_json() == manifest.to_json()
+    for change in ({"status": "fine"}, {"commit_sha": "abc"}, {"parameters": 0}, {"model_id": None},
+                   {"finished_at": "yesterday"}, {"more": 1}, {"kaggle_run_id": {"absent": ""}}):
+        path.write_text(json.dumps(manifest.to_json() | change))
         with pytest.raises(RecordError, match=next(iter(change))):
-            parse_manifest(json.dumps(manifest.to_json() | change).encode())
+            read_manifest(RunFolder(tmp_path))
     with pytest.raises(RecordError, match=r"null at \$\.facts\.x"):
         synthetic.manifest(facts={"x": None}).to_json()
 

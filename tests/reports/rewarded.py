@@ -82,7 +82,8 @@ def rewarded_run(final: Path, texts: Sequence[str] = (), asked: Sequence[Item] =
                       | arithmetic.mismatch(drawn) | {"clip_fraction": 0.0, "entropy": 0.5 / step, "kl_behavior": 0.0,
                                                       "drawing_seconds": 0.004})
     synthetic.save(writer, STEPS)
-    synthetic.finish(writer, done=STEPS, config_snapshot=config)
+    writer.write_json("config/resolved.json", config)
+    synthetic.finish(writer)
     return final
 
 

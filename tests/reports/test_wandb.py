@@ -68,10 +68,9 @@ def test_an_offline_run_holds_what_the_record_says(tmp_path: Path,
 
     found = read(place)
     (head, *_) = found["run"]
-    manifest = json.loads((run / "run_manifest.json").read_text())
     assert (head.project, head.display_name, head.host) == ("workings", "run", "not told")
     config = {entry.key or ".".join(entry.nested_key): json.loads(entry.value_json) for entry in head.config.update}
-    assert config["seed"] == str(manifest["config_snapshot"]["seed"])
+    assert config["seed"] == str(synthetic.CONFIG["seed"])
     losses = [json.loads(entry.value_json) for line in found["history"] for entry in line.item
               if "train/loss" in (entry.key, *entry.nested_key)]
     lines = [json.loads(line) for line in (run / "train" / "metrics.jsonl").read_text().splitlines()]

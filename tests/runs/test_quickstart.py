@@ -22,7 +22,7 @@ def test_quickstart_leaves_two_equal_runs_and_a_page(workings, tmp_path):
     with_steps, answer_only = (run.manifest for run in runs)
     assert with_steps.completed_steps == 20
     assert with_steps.final_loss < runs[0].metrics()[0]["loss"] / 2
-    for same in ("completed_steps", "seed", "global_batch", "parameters", "mesh"):
+    for same in ("completed_steps", "seed", "global_batch", "parameters", "hardware"):
         assert getattr(with_steps, same) == getattr(answer_only, same), same
     for same in ("traces", "items", "tokenizer"):
         assert with_steps.data_digests[same] == answer_only.data_digests[same]

@@ -41,4 +41,4 @@ def test_the_straight_run_verifies_and_says_where_it_ran(begun):
     assert killed.problems(straight, killed.contents(straight)) == []
     manifest = RunRecord.open(straight).manifest
     assert (manifest.status, manifest.completed_steps, manifest.resumes) == ("complete", 6, 0)
-    assert manifest.actual_device.platform == "cpu"
+    assert manifest.device.platform == "cpu"

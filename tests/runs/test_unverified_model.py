@@ -188,9 +188,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_a_run_says_everywhere_that_nothing_was_proven(folder: Path, tmp_path: Path) -> None:
     run, said = folder / "runs" / "straight", unverified_sentence("lfm2")
-    manifest = json.loads((run / "run_manifest.json").read_text())
-    assert (manifest["architecture"], manifest["facts"]["unverified_model"]) == ("lfm2", said)
-    assert manifest["final_loss"] < manifest["first_loss"]
+    record = RunRecord.open(run)
+    assert (record.manifest.architecture, record.manifest.facts["unverified_model"]) == ("lfm2", said)
+    assert record.manifest.final_loss < record.metrics()[0]["loss"]
     assert said in (run / "README.md").read_text()
     assert said in (run / "plan" / "plan.json").read_text().replace('\\"', '"')
     found = verify(run)

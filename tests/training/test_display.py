@@ -27,7 +27,7 @@ def test_the_pace_leaves_the_first_step_out_and_looks_at_the_last_ones():
 def test_nothing_is_said_of_speed_before_the_third_step(capsys):
     log = []
     start = Progress(step=0, position=None)
-    planned = {"predicted_peak_bytes": 5, "predicted_source": "compiled", "limit_bytes": 9}
+    planned = {"peak_bytes": 5, "source": "compiled", "limit_bytes": 9}, {}
     with Display("run", 4, start, log.append, planned) as display:
         for step, seconds in ((1, 60.0), (2, 1.0), (3, 1.0)):
             display.show(line(step, seconds), Progress(step=step, position=None, tokens=100 * step))
@@ -44,7 +44,7 @@ def test_the_first_step_is_followed_by_its_micro_batches():
             heard.append((done, total, unit))
 
     heard = []
-    planned = {"predicted_peak_bytes": 5, "predicted_source": "compiled", "limit_bytes": 9}
+    planned = {"peak_bytes": 5, "source": "compiled", "limit_bytes": 9}, {}
     with (report_progress_to(Listener()),
           Display("run", 4, Progress(step=0, position=None), [].append, planned) as display):
         display.first_step_begins()
@@ -77,7 +77,7 @@ def test_what_is_waited_for_leaves_the_count_of_steps_its_room(capsys, monkeypat
     monkeypatch.setenv("COLUMNS", "50")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("TTY_COMPATIBLE", "1")  # rich draws as on a terminal
-    planned = {"predicted_peak_bytes": 5, "predicted_source": "compiled", "limit_bytes": 9}
+    planned = {"peak_bytes": 5, "source": "compiled", "limit_bytes": 9}, {}
     with Display("smoke-tiny", 60_000, Progress(step=120, position=None), [].append, planned) as display:
         display.first_step_begins()
         display.begins("looking at the model", None)  # never ends, so the wait for the first step is drawn last

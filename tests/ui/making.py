@@ -65,8 +65,8 @@ def client(folder: Path, monkeypatch: pytest.MonkeyPatch, *, token: str = TOKEN)
 def paired_run(final: Path) -> Path:
     """A run of three steps that says it learned from the pairs a, b and c; its reference was asked of two of them."""
     algorithm = {"name": "dpo", "beta": 0.1}
-    run = synthetic.sealed_run(final, done=3, facts={"pairs": 3},
-                               config_snapshot=synthetic.CONFIG | {"algorithm": algorithm})
+    run = synthetic.sealed_run(final, done=3, facts={"pairs": 3})
+    (run / "config/resolved.json").write_text(json.dumps(synthetic.CONFIG | {"algorithm": algorithm}))
     rows = [{"id": f"{pair}/{side}", "status": "kept", "tokens": 20, "supervised_tokens": tokens}
             for pair, tokens in (("a", 11), ("b", 12), ("c", 13)) for side in ("chosen", "rejected")]
     write(run / ROWS, rows)

@@ -75,7 +75,7 @@ def test_a_base_stands_under_its_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     for name, layers in (("plain", 2), ("steps", 3)):
         shape = json.dumps({"family": "gemma", "layers": layers})
         (folder / "runs" / name / "config/model_shape.json").write_text(shape)
-    seed = json.loads((folder / "runs/plain/run_manifest.json").read_bytes())["seed"]
+    seed = json.loads((folder / "runs/plain/config/resolved.json").read_bytes())["seed"]
     base = score(folder / "runs", "base-tiny", items(60), [False] * 60)
     config = json.loads((base / "eval_config.json").read_bytes())
     config["model"] = {"id": "tiny", "step": 0, "shape": {"layers": 2, "family": "gemma"}, "seed": seed}

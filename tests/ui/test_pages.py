@@ -14,6 +14,7 @@ from tests.reports.parsed_page import Page
 from tests.ui.making import client, two_runs
 from workings.evaluation.run import evaluate_predictions
 from workings.record.lock import DirectoryLock
+from workings.record.reader import RunRecord
 from workings.ui.number_format import facts
 from workings.ui.routes import compare, data, jobs, plan, rounds, run, runs, start
 from workings.ui.site import Site
@@ -29,9 +30,9 @@ def test_the_list_says_what_the_records_say(tmp_path: Path, monkeypatch: pytest.
     assert rows["runs/plain"]["accuracy"]["mean"] == 0.5
     assert rows["runs/plain"]["state"] == "complete"
     assert rows["runs/plain"]["verified"] is None
-    manifest = json.loads((tmp_path / "runs/plain/run_manifest.json").read_text())
-    assert rows["runs/plain"]["loss"] == manifest["final_loss"]
-    assert rows["runs/plain"]["steps"] == manifest["completed_steps"]
+    manifest = RunRecord.open(tmp_path / "runs/plain").manifest
+    assert rows["runs/plain"]["loss"] == manifest.final_loss
+    assert rows["runs/plain"]["steps"] == manifest.completed_steps
     text = Page(page.get("/").text).text
     assert "50.0 %" in text
     assert "2 of 2 runs" in text
@@ -224,10 +225,9 @@ def test_a_running_run_stands_first_under_the_name_that_it_will_have(tmp_path: P
 
 def test_what_differs_in_recipes_can_be_columns_and_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     two_runs(tmp_path)
-    manifest = tmp_path / "runs/plain/run_manifest.json"
-    said = json.loads(manifest.read_text())
-    said["config_snapshot"] = {**said["config_snapshot"], "training": {"learning_rate": 0.125}}
-    manifest.write_text(json.dumps(said))
+    resolved = tmp_path / "runs/plain/config/resolved.json"
+    said = json.loads(resolved.read_text())
+    resolved.write_text(json.dumps(said | {"training": said["training"] | {"learning_rate": 0.125}}))
     page = client(tmp_path, monkeypatch)
     assert "training.learning_rate" in page.get("/api/runs").json()["differing"]
     shown = Page(page.get("/?column=training.learning_rate&group=training.learning_rate&sort=name").text).text
@@ -324,7 +324,7 @@ def test_text_of_a_run_is_never_markup(tmp_path: Path, monkeypatch: pytest.Monke
     unit.write_text("".join(json.dumps(line) + "\n" for line in lines))
     manifest = tmp_path / "runs" / "steps" / "run_manifest.json"
     values = json.loads(manifest.read_text())
-    manifest.write_text(json.dumps(values | {"recipe": attack, "model_id": attack}))
+    manifest.write_text(json.dumps(values | {"model_id": attack}))
     (tmp_path / "runs" / "steps" / "config" / "recipe.yaml").write_text(attack)
     page = client(tmp_path, monkeypatch)
     for route in ("/", "/run/runs/steps?tab=items", "/run/runs/steps?tab=recipe", "/run/runs/steps?tab=log"):

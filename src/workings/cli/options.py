@@ -76,7 +76,7 @@ def as_recorded(model: str, opening: Mapping[str, Any], example: str, *,
     elif opening:
         raise misplaced(opening, "with a sealed run, whose recipe says it")
     # From the manifest and not from the recipe's file, which may have been edited since.
-    recipe = RunRecord.open(path).manifest.config_snapshot
+    recipe = RunRecord.open(path).manifest.config
     decoding_settings = {name: recipe.get("evaluation", {}).get(name) for name in decoding}
     decoding_settings["form"] = recipe.get("data", {}).get("reasoning")
     # Keys that an older record lacks keep this version's defaults.

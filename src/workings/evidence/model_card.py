@@ -59,7 +59,7 @@ def _training(manifest: RunManifest) -> str:
             f"steps, on {manifest.supervised_tokens:,} supervised tokens, with engine {_code(manifest.engine)} on "
             f"{_code(manifest.hardware)}{loss}.\n\nRecipe {_code(manifest.recipe)}, made by "
             f"`workings {manifest.workings_version}`; seed {manifest.seed}.\n")
-    said = said_of_recipe(manifest.config_snapshot, manifest.architecture)
+    said = said_of_recipe(manifest.config, manifest.architecture)
     return f"{text}\n{said}\n" if said else text
 
 

@@ -5,6 +5,7 @@ A note never touches what is sealed, and never contradicts it: a value that the 
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,10 @@ def write_note(path: Path, facts: Mapping[str, str]) -> Path:
 
 
 def recorded_value(manifest: RunManifest, key: str) -> Any:
-    """Value of a key of the manifest; None if there is no such key or the value is absent."""
-    value = manifest.to_json().get(key)
+    """Value of a fact of the run; None if there is no such fact or the value is absent."""
+    is_fact = key in type(manifest).model_fields or isinstance(
+        getattr(type(manifest), key, None), property | cached_property)
+    value = getattr(manifest, key) if is_fact else None
     return None if value is None or is_absent(value) else value
 
 

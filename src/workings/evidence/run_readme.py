@@ -9,9 +9,20 @@ from workings.config.explain import GIVEN
 from workings.config.overrides import flow
 from workings.config.recipe_paths import with_changed_paths
 from workings.models.unverified import said_of_recipe
-from workings.record.layout import DATA_DIGESTS, RECIPE, SUMS
+from workings.record.layout import (
+    DATA_DIGESTS,
+    MEASURED,
+    METRICS,
+    OVERRIDES,
+    PLAN,
+    PROMPTS,
+    RECIPE,
+    ROWS,
+    SUMS,
+)
 from workings.record.manifest import CONVERTED_FROM, RunManifest
 from workings.record.memory_use import excess_sentence, memory_sentence
+from workings.record.run_files import RunFiles
 from workings.ways.parts.preference_change import preference_change
 
 NEAR = 3
@@ -20,25 +31,16 @@ SHIPPED = "shipped:"
 """Prefix of the origin of a recipe that comes with the package."""
 
 
-def run_readme(manifest: RunManifest, *, asked: Mapping[str, Any], index: str,
-               rows: Sequence[Mapping[str, Any]], metrics: Sequence[Mapping[str, Any]],
-               measured: Mapping[str, Any]) -> str:
-    """A summary of the run on one screen, and how to reproduce and verify it.
-
-    Args:
-        manifest: the run's manifest.
-        asked: contents of `config/overrides.json`.
-        index: name of the file with its rows or prompts.
-        rows: lines of that file.
-        metrics: lines of `train/metrics.jsonl`.
-        measured: contents of `plan/measured.json`.
+def run_readme(manifest: RunManifest, files: RunFiles) -> str:
+    """A summary of a run on one screen, and how to reproduce and verify it.
 
     Raises:
         RecordError: the files contradict their forms.
     """
-    # From the snapshot and not the recipe, because verification has the record alone.
-    note = f" {said_of_recipe(manifest.config_snapshot, manifest.architecture)}".rstrip()
-    over_plan = excess_sentence(measured)
+    index = PROMPTS if files.has(PROMPTS) else ROWS
+    rows, memory = files.lines(index), (files.json_object(PLAN), files.json_object(MEASURED))
+    note = f" {said_of_recipe(manifest.config, manifest.architecture)}".rstrip()
+    over_plan = excess_sentence(*memory)
     exceeded = f"\n- Over plan: {over_plan}." if over_plan else ""
     dropped = sum(row.get("status") == "dropped" for row in rows)
     kind = _converted(manifest) + manifest.architecture
@@ -48,16 +50,16 @@ Status: **{manifest.status}** ({manifest.status_reason}); {manifest.completed_st
 
 - Model: {manifest.model_id} ({kind}, {manifest.parameters:,} parameters), seed {manifest.seed}.{note}
 - Engine: {manifest.engine} from {manifest.engine_distribution.name} {manifest.engine_distribution.version}.
-- Device: {manifest.hardware} ({manifest.actual_device.platform}; {manifest.actual_device.reason}).
+- Device: {manifest.hardware} ({manifest.device.platform}; {manifest.device.reason}).
 - Data: `{index}`, {len(rows) - dropped:,} of {len(rows):,} lines are trained on.
-- Trained on {manifest.supervised_tokens:,} supervised tokens; {_learned(manifest, metrics)}.
-- Memory: {memory_sentence(measured)}.{exceeded}
+- Trained on {manifest.supervised_tokens:,} supervised tokens; {_learned(manifest, files.lines(METRICS))}.
+- Memory: {memory_sentence(*memory)}.{exceeded}
 - Made by workings {manifest.workings_version}.
 
 Reproduce it, typed in this folder (the recipe as written and the overrides are in `config/`, the digests of the data
 in `{DATA_DIGESTS}`; paths in a recipe are relative to where it stood):
 
-    {command_again(asked, manifest)}
+    {command_again(files.json_object(OVERRIDES), manifest)}
 
 Verify it, offline, without any ML library; every file is listed in `{SUMS}`:
 
@@ -73,7 +75,7 @@ def _learned(manifest: RunManifest, metrics: Sequence[Mapping[str, Any]]) -> str
     if not metrics:
         return "no step was completed"
     losses = f"loss {metrics[0]['loss']:.4f} at the first step, {metrics[-1]['loss']:.4f} at the last"
-    algorithm = manifest.config_snapshot.get("algorithm") or {}
+    algorithm = manifest.config.get("algorithm") or {}
     change = preference_change(metrics, algorithm["beta"]) if algorithm.get("name") == "dpo" else None
     return losses if change is None else f"{losses}; {change.sentence}"
 

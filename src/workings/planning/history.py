@@ -72,18 +72,18 @@ def finished_runs(directory: Path, target: Target, engine: str) -> Iterator[Fini
         try:
             run = RunRecord.open(path.parent)
             manifest = run.manifest
-            if (run.status != "complete" or manifest.actual_device.kind != kind or manifest.engine != engine
+            if (run.status != "complete" or manifest.device.kind != kind or manifest.engine != engine
                     or manifest.completed_steps < MIN_STEPS):
                 continue
             shape = ModelShape(**json.loads((path.parent / MODEL_SHAPE).read_text(encoding="utf-8")))
-            recipe = check_recipe(dict(manifest.config_snapshot), str(path))
+            recipe = check_recipe(dict(manifest.config), str(path))
             seconds = way_of(recipe).update_seconds(run)
         except (RecordError, RequestError, OSError, TypeError, ValueError):
             continue  # a run of another version, or an incomplete one, is ignored
         request = EngineRequest.of(recipe, shape, device=target.platform)
         # Plans count the longest rows as well, so the padding that real batches save is part of the speed.
-        operations = step_operations(request, longest_batch(recipe, manifest.mesh.get("fsdp", 1)))
+        operations = step_operations(request, longest_batch(recipe, manifest.device.mesh.get("fsdp", 1)))
         if seconds > 0:
             yield FinishedRun(
                 name=path.parent.name, from_rewards=bool(recipe.rewards), step_operations=operations,
-                operations_a_second=operations * manifest.completed_steps / (seconds * manifest.actual_device.count))
+                operations_a_second=operations * manifest.completed_steps / (seconds * manifest.device.count))

@@ -1,16 +1,33 @@
-"""`run_manifest.json`: request, actual execution and result of a run, in one page of JSON."""
+"""`run_manifest.json`: what a run knows at its end and what no other file of it holds.
 
+A `RunManifest` in memory answers for the other files as well: recipe, digests of the data, device and sums of the log
+are read from the one file that holds each of them.
+"""
+
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from workings.errors import RecordError
-from workings.record.canonical import find_nulls, loads
+from workings.record.canonical import find_nulls
 from workings.record.coverage import ALIKE, CLOCK, CODE, Checked, record_file, unsaid
-from workings.record.layout import MANIFEST
-from workings.record.values import Absent, Digest, Finite, absent
+from workings.record.digest import json_digest
+from workings.record.layout import (
+    CONFIG,
+    DATA_DIGESTS,
+    DEVICE_CHECKS,
+    ENVIRONMENT,
+    EVENTS,
+    MANIFEST,
+    METRICS,
+    MODEL_SHAPE,
+)
+from workings.record.metrics import LogSums, log_sums
+from workings.record.run_files import RunFiles, parsed_part
+from workings.record.values import Absent, Digest, absent
 
-__all__ = ["Absent", "DeviceRecord", "Distribution", "Origin", "RunManifest", "absent", "parse_manifest"]
+__all__ = ["Absent", "DeviceChecks", "Distribution", "RunManifest", "absent", "read_manifest"]
 
 # 40 digits of SHA-1, or 64 in a repository whose object format is SHA-256.
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
@@ -46,26 +63,67 @@ class Distribution(_Part):
     ]
 
 
-class DeviceRecord(_Part):
-    """Device that a run actually used."""
+class DeviceChecks(BaseModel):
+    """`env/device_checks.json`: the device that a run used, and how a kernel on it was checked."""
 
-    platform: Annotated[str, Checked("consistency.device", "the device that was checked")]
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True, use_attribute_docstrings=True)
+
+    platform: Annotated[str, Checked("consistency.device", "the recipe, the names of the devices")]
     """`cpu`, `gpu` or `tpu`."""
-    kind: Annotated[str, Checked("consistency.device", "the device that was checked" + ALIKE, partly=True)]
+    kind: Annotated[
+        str,
+        Checked("consistency.machine", "the processor of the environment, the target of the plan", partly=True),
+    ]
     """The device's own name."""
-    count: Annotated[int, Checked("consistency.device", "the device that was checked")] = Field(ge=1)
+    count: Annotated[int, Checked("consistency.device", "the names of the devices")] = Field(ge=1)
     """Devices used, over all processes."""
     reason: Annotated[str, Checked("consistency.views", "the README" + ALIKE, partly=True)]
     """Why this device."""
+    mesh: Annotated[
+        dict[str, int],
+        Checked("consistency.machine", "the number of devices, the recipe, the plan", keys="*"),
+    ]
+    """Axis sizes."""
+    processes: Annotated[
+        int,
+        Checked("consistency.device", "the names of the devices; no more than there are", partly=True),
+    ] = 1
+    """Processes that trained together."""
 
 
-class Origin(_Part):
-    """A sealed run that another one goes on from."""
+record_file("run", DEVICE_CHECKS, model=DeviceChecks)
+
+
+class _Training(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    steps: int = Field(ge=1)
+
+
+class _Batch(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    micro_batch: int = Field(ge=1)
+    accumulation: int = Field(ge=1)
+
+
+class _Asked(BaseModel):
+    """What a manifest answers of `config/resolved.json`; the whole is `workings.config.recipe.Recipe`."""
+
+    model_config = ConfigDict(strict=True)
 
     name: str
-    """Name of its folder, beside the new one."""
-    root: Digest
-    """Root digest of the sealed run."""
+    seed: int = Field(ge=0)
+    engine: str
+    device: str
+    batch: _Batch
+    training: _Training
+
+
+class _Digests(BaseModel):
+    """`data/digests.json`."""
+
+    digests: dict[str, Digest]
 
 
 REASONS = {"complete": "all steps were taken", "interrupted": "asked to stop"}
@@ -73,14 +131,15 @@ REASONS = {"complete": "all steps were taken", "interrupted": "asked to stop"}
 
 
 class RunManifest(_Part):
-    """The contents of `run_manifest.json`. A value that does not exist is `Absent` and says why."""
+    """The contents of `run_manifest.json`. A value that does not exist is `Absent` and says why.
+
+    Its properties read other files of the run, and raise `RecordError` where one is missing or malformed.
+    """
 
     schema_version: Annotated[Literal["run/1"], Checked("form.schema", "the forms that there are")] = "run/1"
     """Form of this file."""
     name: Annotated[str, Checked("consistency.attempts", "the list of attempts beside the run")]
     """Name of the run: its folder's name when it was made."""
-    recipe: Annotated[str, Checked("consistency.config", "the recipe" + ALIKE, partly=True)]
-    """Name that the recipe gives itself."""
     status: Annotated[
         Literal["complete", "interrupted", "failed"],
         Checked("consistency.status", "the seal, the recipe, the log"),
@@ -92,13 +151,6 @@ class RunManifest(_Part):
     ]
     """Reason of its end, in words."""
 
-    workings_version: Annotated[
-        str,
-        Checked("consistency.machine", "the packages of the environment" + ALIKE, partly=True),
-    ]
-    """Version of this package that ran it."""
-    engine: Annotated[str, Checked("consistency.config", "the recipe")]
-    """Name of the engine."""
     engine_distribution: Distribution
     """The installed package that brings the engine. Any other than `workings` is named by verification."""
     commit_sha: Annotated[Commit | Absent, unsaid(CODE)]
@@ -106,26 +158,6 @@ class RunManifest(_Part):
     dirty_diff_digest: Annotated[Digest | Absent, unsaid(CODE)]
     """Digest of what differed from that commit; absent if nothing did, or if there was no working copy."""
 
-    seed: Annotated[int, Checked("consistency.config", "the recipe")] = Field(ge=0)
-    """Seed of weights, order of rows and stochastic rounding."""
-    config_digest: Annotated[Digest, Checked("consistency.config", "the resolved recipe, and its digest")]
-    """`json_digest` of the resolved recipe: of `config_snapshot` and of `config/resolved.json`."""
-    config_snapshot: Annotated[
-        dict[str, Any],
-        Checked("consistency.config", "the resolved recipe, and its digest", keys="*"),
-    ]
-    """The resolved recipe."""
-    data_digests: Annotated[
-        dict[str, Digest],
-        Checked("consistency.rows", "the row index", keys="rows", only_with_file="data/rows.jsonl"),
-        Checked("consistency.tokenizer", "the tokenizer's files", keys="tokenizer"),
-        Checked("consistency.prompts", "the prompts", keys="prompts", only_with_file="data/prompts.jsonl"),
-        Checked("consistency.prompts",
-                "what decides the rewards", keys="rewards", only_with_file="config/rewards.json"),
-        Checked("consistency.teacher", "the teacher's facts", keys="teacher", only_with_file="config/teacher.json"),
-        Checked("consistency.rows", "their copy; the files themselves are not in a record", keys="*", partly=True),
-    ]
-    """Digests of what it was trained and measured with, by name: `traces`, `rows`, `tokenizer`, `items`, …"""
     model_id: Annotated[
         str,
         Checked("consistency.model", "the recipe; whose weights they were only their digests say", partly=True),
@@ -141,20 +173,8 @@ class RunManifest(_Part):
         unsaid("weights that it began with are not in a record; a replay takes them by these digests", ". *"),
     ]
     """Digests of the weight files that training started from."""
-    architecture: Annotated[str, Checked("consistency.model", "the model's shape")]
-    """Family of the model."""
     parameters: Annotated[int, Checked("consistency.model", "the model's shape")] = Field(ge=1)
     """Number of parameters."""
-
-    requested_device: Annotated[str, Checked("consistency.config", "the recipe" + ALIKE, partly=True)]
-    """Device that the recipe requests."""
-    actual_device: DeviceRecord
-    """Device that was used."""
-    requested_dtypes: Annotated[
-        dict[str, str],
-        Checked("consistency.model", "the recipe", keys="parameters compute moments *"),
-    ]
-    """Number formats asked for: `parameters`, `compute`, `moments`."""
     actual_dtypes: Annotated[
         dict[str, str],
         Checked("consistency.model",
@@ -163,60 +183,8 @@ class RunManifest(_Part):
                 "the tensors of the checkpoints", keys="parameters moments gradients accumulator *"),
     ]
     """Number formats that were used, gradients and accumulator included."""
-    mesh: Annotated[dict[str, int], Checked("consistency.machine", "the number of devices, the plan", keys="*")]
-    """Axis sizes."""
-    global_batch: Annotated[int, Checked("consistency.order", "rows, accumulation and devices")] = Field(ge=1)
-    """Rows per update: micro batch x accumulation x data-parallel devices."""
-    memory_limit_bytes: Annotated[
-        int,
-        Checked("consistency.machine", "plan and measurement" + ALIKE, partly=True),
-    ] = Field(ge=0)
-    """Bytes one device offers."""
-    memory_limit_source: Annotated[str, Checked("consistency.plan", "the plan's reasons" + ALIKE, partly=True)]
-    """Source of this number."""
-    measured_peak_bytes: Annotated[
-        int | Absent,
-        Checked("consistency.plan", "the measurement beside the plan, where there is one; the log", partly=True),
-    ]
-    """Peak bytes per device."""
-    measured_peak_source: Annotated[str | Absent, Checked("consistency.machine", "measurement and log")]
-    """Source of this number."""
-    hardware: Annotated[str, Checked("consistency.machine", "the device" + ALIKE, partly=True)]
-    """The machine in words."""
-    vram: Annotated[int | Absent, Checked("consistency.device", "a CPU has none")]
-    """Memory of one accelerator, in bytes."""
-
-    planned_steps: Annotated[int, Checked("consistency.config", "the recipe")] = Field(ge=1)
-    """Updates asked for."""
-    completed_steps: Annotated[int, Checked("consistency.status", "the seal, the recipe, the log")] = Field(ge=0)
-    """Updates done."""
-    training_steps: Annotated[int, Checked("consistency.status", "the seal, the recipe, the log")] = Field(ge=0)
-    """The same number as `completed_steps`, under the name that other tools look for."""
-    first_loss: Annotated[Finite | Absent, Checked("consistency.losses", "the log")]
-    """Loss of the first step, in nats per supervised token."""
-    final_loss: Annotated[Finite | Absent, Checked("consistency.losses", "the log")]
-    """Loss of the last completed step."""
-    supervised_tokens: Annotated[int, Checked("consistency.losses", "the log")] = Field(ge=0)
-    """Supervised tokens over all completed steps."""
-    tokens: Annotated[int, Checked("consistency.losses", "the log")] = Field(ge=0)
-    """Tokens that are not padding over all completed steps."""
-    resumes: Annotated[int, Checked("consistency.steps", "the events")] = Field(default=0, ge=0)
-    """Number of times that training was resumed."""
-    resumed_from: Annotated[
-        Origin | Absent,
-        unsaid("the run that it goes on from is another record", ". *"),
-    ] = absent("not a continuation of a sealed run")
-    """The sealed, interrupted run that this one goes on from."""
-    started_at: Annotated[Time, Checked("consistency.time_and_memory", CLOCK, partly=True)]
-    """Start of the first attempt."""
     finished_at: Annotated[Time, Checked("consistency.time_and_memory", CLOCK, partly=True)]
     """End of training."""
-    training_seconds: Annotated[
-        Finite,
-        Checked("consistency.time_and_memory",
-                "the log adds up; it is at most the time between start and end", partly=True),
-    ]
-    """Seconds spent in steps, over all attempts."""
 
     kaggle_notebook_url: Annotated[str | Absent, unsaid("what a notebook says of itself")] = UNKNOWN_OUTSIDE_KAGGLE
     """Address of the notebook that ran it."""
@@ -228,39 +196,144 @@ class RunManifest(_Part):
     # Not shared between manifests, as a default of a function would be: pydantic copies it for each.
     facts: Annotated[
         dict[str, Any],
-        Checked("consistency.plan", "the plan", keys="forced predicted_peak_bytes"),
-        Checked("consistency.tokens",
-                "the row index", keys="padding_share_of_first_epoch", only_with_file="data/rows.jsonl"),
-        Checked("consistency.rows", "the row index, whole", keys="row_index", only_with_file="data/rows.jsonl"),
         Checked("consistency.recipe",
                 "a run that is said to be no smoke run gives its recipe again", keys="smoke", partly=True),
         Checked("consistency.drawn_from", "the samples that it names", keys="drawn_from.*"),
-        Checked("consistency.facts", "what the checks of the devices say", keys="processes"),
         Checked("consistency.pairs", "the row index", keys="pairs"),
-        Checked("consistency.facts", "computed again from the metrics", keys="preferences.*"),
-        Checked("consistency.facts", "computed again from metrics, events and recipe", keys="held_out.*"),
         unsaid(CODE, "*"),
     ] = {}
     """Further facts of an engine or a caller."""
 
+    _files: RunFiles = PrivateAttr()
+
+    def of(self, files: RunFiles) -> "RunManifest":
+        """The same manifest, whose properties read these files of its run."""
+        manifest = self.model_copy()
+        manifest._files = files
+        return manifest
+
     def to_json(self) -> dict[str, Any]:
-        """JSON values of the manifest. Raises `RecordError` if one of the free parts holds a null."""
+        """JSON values of the file. Raises `RecordError` if one of the free parts holds a null."""
         value: dict[str, Any] = self.model_dump(mode="json")
         # A null would leave open whether a value is unknown or was forgotten; an absent one says why.
         if nulls := find_nulls(value):
             raise RecordError(f"{MANIFEST}: null at {', '.join(nulls[:5])}")
         return value
 
+    @property
+    def config(self) -> dict[str, Any]:
+        """The resolved recipe."""
+        return self._files.json_object(CONFIG)
+
+    @cached_property
+    def config_digest(self) -> str:
+        """Digest of the resolved recipe."""
+        return json_digest(self.config)
+
+    @cached_property
+    def _asked(self) -> _Asked:
+        return parsed_part(_Asked, self.config, CONFIG)
+
+    @property
+    def recipe(self) -> str:
+        """Name that the recipe gives itself."""
+        return self._asked.name
+
+    @property
+    def engine(self) -> str:
+        """Name of the engine."""
+        return self._asked.engine
+
+    @property
+    def seed(self) -> int:
+        """Seed of weights, order of rows and stochastic rounding."""
+        return self._asked.seed
+
+    @property
+    def requested_device(self) -> str:
+        """Device that the recipe requests."""
+        return self._asked.device
+
+    @property
+    def planned_steps(self) -> int:
+        """Updates asked for."""
+        return self._asked.training.steps
+
+    @property
+    def global_batch(self) -> int:
+        """Rows per update: micro batch x accumulation x data-parallel devices."""
+        batch = self._asked.batch
+        return batch.micro_batch * batch.accumulation * self.device.mesh.get("fsdp", 1)
+
+    @cached_property
+    def data_digests(self) -> dict[str, str]:
+        """Digests of what it was trained and measured with, by name: `traces`, `rows`, `tokenizer`, `items` etc."""
+        return parsed_part(_Digests, {"digests": self._files.json_object(DATA_DIGESTS)}, DATA_DIGESTS).digests
+
+    @property
+    def architecture(self) -> str:
+        """Family of the model; empty where the recorder alone wrote the run."""
+        return str(self._files.json_object(MODEL_SHAPE).get("family")) if self._files.has(MODEL_SHAPE) else ""
+
+    @property
+    def workings_version(self) -> str:
+        """Version of this package that ran it."""
+        packages = self._files.json_object(ENVIRONMENT).get("packages")
+        return str(packages.get("workings")) if isinstance(packages, dict) else ""
+
+    @cached_property
+    def device(self) -> DeviceChecks:
+        """Device that was used."""
+        return parsed_part(DeviceChecks, self._files.json_object(DEVICE_CHECKS), DEVICE_CHECKS)
+
+    @property
+    def hardware(self) -> str:
+        """The devices in words."""
+        return f"{self.device.count} x {self.device.kind}"
+
+    @cached_property
+    def _log(self) -> LogSums:
+        return log_sums(self._files.lines(METRICS))
+
+    @property
+    def completed_steps(self) -> int:
+        """Updates done."""
+        return self._log.steps
+
+    @property
+    def final_loss(self) -> float | Absent:
+        """Loss of the last completed step."""
+        return self._log.final_loss
+
+    @property
+    def supervised_tokens(self) -> int:
+        """Supervised tokens over all completed steps."""
+        return self._log.supervised_tokens
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that are not padding over all completed steps."""
+        return self._log.tokens
+
+    @property
+    def training_seconds(self) -> float:
+        """Seconds spent in steps, over all attempts."""
+        return self._log.seconds
+
+    @property
+    def resumes(self) -> int:
+        """Number of times that training was resumed."""
+        return sum(row.get("kind") == "resumed" for row in self._files.lines(EVENTS))
+
+    @property
+    def started_at(self) -> str:
+        """Time of the event with which the first attempt started; empty without one."""
+        return next((str(row.get("time")) for row in self._files.lines(EVENTS) if row.get("kind") == "started"), "")
+
 
 record_file("run", MANIFEST, model=RunManifest)
 
 
-def parse_manifest(data: bytes) -> RunManifest:
-    """Read `run_manifest.json`. Raises `RecordError` naming the keys that are wrong."""
-    value = loads(data)
-    try:
-        return RunManifest.model_validate(value)
-    except ValidationError as error:
-        # The first five are enough to act on; a file of another kind would give an error for every key.
-        wrong = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:5])
-        raise RecordError(f"{MANIFEST}: {wrong}") from None
+def read_manifest(files: RunFiles) -> RunManifest:
+    """The manifest of a run. Raises `RecordError` naming the keys that are wrong."""
+    return parsed_part(RunManifest, files.json_object(MANIFEST), MANIFEST).of(files)

@@ -12,10 +12,10 @@ from typing import Any
 
 from workings.errors import RecordError
 from workings.hardware.memory import PROCESS_PEAK, gib
-from workings.record.layout import MEASURED
+from workings.record.layout import MEASURED, METRICS, PLAN
 from workings.record.number_text import percent
 
-_NEEDED = ("predicted_peak_bytes", "limit_bytes")
+_PLANNED = ("peak_bytes", "limit_bytes")
 PROCESS_NOISE_BYTES = 32 << 20
 """Growth of a process for other reasons than the model: for a smaller plan the growth says nothing."""
 EXCESS_SHARE, EXCESS_BYTES = 0.1, 64 << 20
@@ -68,49 +68,51 @@ class MemoryUse:
         return "" if self.taken_bytes is None else f"{gib(self.taken_bytes)} of {gib(self.planned_bytes)} planned"
 
 
-def memory_use(facts: Mapping[str, Any], line: Mapping[str, Any] | None = None) -> MemoryUse:
-    """What `plan/measured.json` says; while the run goes on, together with the last line of its log.
+def memory_use(plan: Mapping[str, Any], measured: Mapping[str, Any],
+               line: Mapping[str, Any] | None = None) -> MemoryUse:
+    """What plan and measurement say; while the run goes on, together with the last line of its log.
 
     Args:
-        facts: contents of the file. Before the run's end it has what was planned, and what the process held before.
+        plan: contents of `plan/plan.json`.
+        measured: contents of `plan/measured.json`. Before the run's end it has what the process held before.
         line: of `train/metrics.jsonl`.
 
     Raises:
         RecordError: a number of bytes is none.
     """
-    fields = facts if line is None else {**facts, **line}
-    # By type, because a record may come from somebody else, and True counts as a number.
-    if wrong := [name for name in (*_NEEDED, *_OPTIONAL, *(("memory_bytes",) if line is not None else ()))
-                 if (name in fields or name not in _OPTIONAL) and type(fields.get(name)) is not int]:
-        raise RecordError(f"{MEASURED}: {', '.join(wrong)}: no number of bytes")
-    peak: int | None = facts.get("measured_peak_bytes")
-    source = facts.get("measured_source", "")
+    for file, fields, needed in ((PLAN, plan, _PLANNED), (MEASURED, measured, ()),
+                                 (METRICS, line or {}, () if line is None else ("memory_bytes",))):
+        # By type, because a record may come from somebody else, and True counts as a number.
+        if wrong := [name for name in (*needed, *(_OPTIONAL if file == MEASURED else ()))
+                     if (name in fields or name in needed) and type(fields.get(name)) is not int]:
+            raise RecordError(f"{file}: {', '.join(wrong)}: no number of bytes")
+    peak: int | None = measured.get("measured_peak_bytes")
+    source = measured.get("measured_source", "")
     if line is not None:
         peak, source = line["memory_bytes"], line.get("memory_source")
     # Of a CPU alone the file has what the process held before.
-    before, taken_bytes = facts.get("resident_before_bytes"), peak
+    before, taken_bytes = measured.get("resident_before_bytes"), peak
     if before is not None:
-        grown = facts.get("growth_bytes")
+        grown = measured.get("growth_bytes")
         taken_bytes = grown if isinstance(grown, int) else None
         if line is not None and source == PROCESS_PEAK and peak is not None:
-            taken_bytes = growth(peak, before, facts.get("peak_before_bytes", peak))
+            taken_bytes = growth(peak, before, measured.get("peak_before_bytes", peak))
         # Where the source is no peak of the process, it held what it began with and what it grew by.
         if source != PROCESS_PEAK and taken_bytes is not None:
             peak = before + taken_bytes
     return MemoryUse(
-        planned_bytes=facts["predicted_peak_bytes"], planned_source=str(facts.get("predicted_source")),
-        limit_bytes=facts["limit_bytes"], taken_bytes=taken_bytes, device_counts=before is None, held_bytes=peak,
-        resident_before_bytes=before or 0)
+        planned_bytes=plan["peak_bytes"], planned_source=str(plan.get("source")), limit_bytes=plan["limit_bytes"],
+        taken_bytes=taken_bytes, device_counts=before is None, held_bytes=peak, resident_before_bytes=before or 0)
 
 
-def memory_sentence(facts: Mapping[str, Any]) -> str:
-    """`plan/measured.json` of a run that has ended, for people."""
-    return memory_use(facts).sentence(ran_out=isinstance(facts.get("out_of_memory"), str))
+def memory_sentence(plan: Mapping[str, Any], measured: Mapping[str, Any]) -> str:
+    """Planned and measured memory of a run that has ended, for people."""
+    return memory_use(plan, measured).sentence(ran_out=isinstance(measured.get("out_of_memory"), str))
 
 
-def excess_sentence(facts: Mapping[str, Any]) -> str:
+def excess_sentence(plan: Mapping[str, Any], measured: Mapping[str, Any]) -> str:
     """By how much a run that has ended exceeded its plan; empty if it did not, or if nothing is known."""
-    use = memory_use(facts)
+    use = memory_use(plan, measured)
     excess = (use.taken_bytes or 0) - use.planned_bytes
     if not use.planned_bytes or excess < max(EXCESS_BYTES, EXCESS_SHARE * use.planned_bytes):
         return ""

@@ -1,13 +1,16 @@
 """One line of `train/metrics.jsonl`: the measurements of one step."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from workings.errors import RecordError
 from workings.record.coverage import REPLAYED, Checked, record_file, unsaid
 from workings.record.layout import METRICS
-from workings.record.values import Absent, Digest, Finite
+from workings.record.run_files import parsed_part
+from workings.record.values import Absent, Digest, Finite, absent
 
 
 class StepMetrics(BaseModel):
@@ -19,8 +22,8 @@ class StepMetrics(BaseModel):
     """Updates done, this one included; lines go 1, 2, 3, … without a gap."""
     loss: Annotated[
         Finite,
-        Checked("consistency.losses",
-                "first and last in the manifest; rollouts and margins bound it; " + REPLAYED, partly=True),
+        Checked("consistency.views",
+                "first and last in the README; rollouts and margins bound it; " + REPLAYED, partly=True),
     ]
     """What the update minimizes, before it; of imitation the mean negative log likelihood over the step's supervised
     tokens, in nats."""
@@ -50,14 +53,14 @@ class StepMetrics(BaseModel):
     memory_bytes: Annotated[
         int | Absent,
         Checked("consistency.time_and_memory",
-                "it never falls, is at most the manifest's peak, and at least what the process "
+                "it never falls, is at most the measured peak, and at least what the process "
                 "held before", partly=True),
     ]
     """Peak bytes per device so far."""
     memory_source: Annotated[
         str | Absent,
         Checked("consistency.machine",
-                "the manifest, of a run that was never resumed: its processes may measure in "
+                "the measurement, of a run that was never resumed: its processes may measure in "
                 "other ways", partly=True),
     ]
     """Source of this number."""
@@ -79,8 +82,27 @@ def padding_share(tokens: int, positions: int) -> float:
 
 def check_line(value: dict[str, Any]) -> StepMetrics:
     """One line as an object. Raises `RecordError` naming the keys that are wrong."""
+    return parsed_part(StepMetrics, value, f"step {value.get('step', 'unknown')}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogSums:
+    """Sums over the completed steps of a run."""
+
+    steps: int
+    tokens: int
+    supervised_tokens: int
+    seconds: float
+    final_loss: float | Absent
+
+
+def log_sums(lines: Sequence[dict[str, Any]]) -> LogSums:
+    """Sums of the lines of `train/metrics.jsonl`. Raises `RecordError` for a line without its numbers."""
     try:
-        return StepMetrics.model_validate(value)
-    except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:5])
-        raise RecordError(f"step {value.get('step', 'unknown')}: {wrong}") from None
+        return LogSums(
+            steps=int(lines[-1]["step"]) if lines else 0, tokens=sum(line["tokens"] for line in lines),
+            supervised_tokens=sum(line["supervised_tokens"] for line in lines),
+            seconds=sum(line["seconds"] for line in lines),
+            final_loss=float(lines[-1]["loss"]) if lines else absent("no step was completed"))
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise RecordError(f"{METRICS}: a line without step, loss, tokens or seconds ({error})") from None

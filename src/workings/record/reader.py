@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workings.errors import RecordError, RequestError
-from workings.record import jsonl
+from workings.errors import RequestError
 from workings.record.canonical import read_json
 from workings.record.checkpoints import CheckpointStore
 from workings.record.layout import CHECKPOINTS, EVALUATION_SUMMARY, EVENTS, MANIFEST, METRICS, SEAL
-from workings.record.manifest import RunManifest, parse_manifest
+from workings.record.manifest import RunManifest, read_manifest
+from workings.record.run_files import RunFolder
 from workings.record.seal import parse_seal, root_digest
 from workings.record.untrusted_files import read_plain
 
@@ -49,16 +49,15 @@ class RunRecord:
             raise RequestError(str(path), f"a sealed run directory (with {MANIFEST} and {SEAL})", _advice(path))
         # Small files only; tensors, logs and predictions are read when they are asked for.
         status = parse_seal(read_plain(path / SEAL))["status"]
-        return cls(path=path, manifest=parse_manifest(read_plain(path / MANIFEST)), status=status,
-                   root=root_digest(path))
+        return cls(path=path, manifest=read_manifest(RunFolder(path)), status=status, root=root_digest(path))
 
     def metrics(self) -> list[dict[str, Any]]:
         """Lines of `train/metrics.jsonl`, by step. Raises `RecordError`."""
-        return self._lines(METRICS)
+        return RunFolder(self.path).lines(METRICS)
 
     def events(self) -> list[dict[str, Any]]:
         """Lines of `train/events.jsonl`, in order. Raises `RecordError`."""
-        return self._lines(EVENTS)
+        return RunFolder(self.path).lines(EVENTS)
 
     def evaluations(self) -> list[SealedEvaluation]:
         """Sealed evaluations, by name. Raises `RecordError`."""
@@ -72,13 +71,6 @@ class RunRecord:
     def checkpoints(self) -> CheckpointStore:
         """The run's checkpoints; only its reading methods make sense here."""
         return CheckpointStore(self.path / CHECKPOINTS)
-
-    def _lines(self, name: str) -> list[dict[str, Any]]:
-        rows, torn = jsonl.read(self.path / name, bounded=True)
-        # Recovery cuts torn lines before sealing, so here one means that the file was changed afterwards.
-        if torn is not None:
-            raise RecordError(f"{self.path / name}: torn last line in a sealed run")
-        return rows
 
 
 def _advice(path: Path) -> str:

@@ -24,7 +24,8 @@ from workings.record.layout import (
     rollout_file,
     rollout_step,
 )
-from workings.record.manifest import parse_manifest
+from workings.record.manifest import read_manifest
+from workings.record.run_files import RunFolder
 from workings.record.seal import parse_seal, root_digest, seal_unit
 from workings.record.storage import storage
 from workings.record.values import now
@@ -41,7 +42,7 @@ def finish_sealing(final: Path, progress: Progress | None = None) -> str:
     partial = partial_path(final)
     if not (partial / MANIFEST).is_file():
         return ""
-    status = parse_manifest((partial / MANIFEST).read_bytes()).status
+    status = read_manifest(RunFolder(partial)).status
     with storage(final, "seal"):
         if not (partial / SEAL).exists():
             # A hidden file would be refused by the seal. Sums that a killed sealing has left are made again.

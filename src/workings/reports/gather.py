@@ -11,7 +11,7 @@ from workings.evaluation.predictions import read_predictions
 from workings.evaluation.unit import EvaluationRecord, find_units
 from workings.evidence.run_readme import SHIPPED, moved_files, smoke_words, with_files
 from workings.record.canonical import read_json
-from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, MEASURED, OVERRIDES, PREDICTIONS, RECIPE
+from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, MEASURED, OVERRIDES, PLAN, PREDICTIONS, RECIPE
 from workings.record.manifest import RunManifest
 from workings.record.memory_use import MemoryUse, memory_use
 from workings.record.reader import RunRecord
@@ -70,7 +70,7 @@ def view_run(path: Path, color: int, unit: EvaluationRecord | None = None) -> Ru
     return RunView(
         name=path.resolve().name, path=path, color=color, manifest=run.manifest, root=run.root,
         lines=metrics,
-        memory=memory_use(read_json(path / MEASURED)) if (path / MEASURED).is_file() else None,
+        memory=memory_use(read_json(path / PLAN), read_json(path / MEASURED)) if (path / MEASURED).is_file() else None,
         # A loss that was not finite has no number in the log, and a curve goes past it.
         train_loss=[(line["step"], line["loss"]) for line in metrics if isinstance(line.get("loss"), int | float)],
         evaluation_loss=[(line["step"], line["evaluation_loss"]) for line in metrics
@@ -99,7 +99,7 @@ def sample_pairs(a: EvaluationRecord, b: EvaluationRecord, item_ids: list[str]) 
 
 def configuration_rows(runs: list[RunView]) -> tuple[list[tuple[str, str]], list[tuple[str, list[str]]]]:
     """Recipe keys that are the same in all runs, and those that differ with each run's value."""
-    flat = [_flat(run.manifest.config_snapshot) for run in runs if run.manifest is not None]
+    flat = [_flat(run.manifest.config) for run in runs if run.manifest is not None]
     if len(flat) < 2:
         return [], []
     same, different = [], []

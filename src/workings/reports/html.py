@@ -130,7 +130,7 @@ def report_views(runs: Sequence[Path], comparison: Comparison | None) -> list[Ru
 
 def _unverified(views: Sequence[RunView]) -> list[str]:
     """Warnings about models that this package has not verified, each sentence once."""
-    said = (said_of_recipe(view.manifest.config_snapshot, view.manifest.architecture)
+    said = (said_of_recipe(view.manifest.config, view.manifest.architecture)
             for view in views if view.manifest is not None)
     return [sentence for sentence in dict.fromkeys(said) if sentence]
 

@@ -102,7 +102,7 @@ def learned_from(config: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
 
 
 def _of_objective(manifest: RunManifest) -> str:
-    algorithm = manifest.config_snapshot.get("algorithm")
+    algorithm = manifest.config.get("algorithm")
     name = algorithm.get("name", "sft") if isinstance(algorithm, dict) else "sft"
     # It is in a row with losses of traces, and is not such a loss.
     return "" if name == "sft" else f" (value of the objective of {name})"
@@ -121,8 +121,8 @@ MEASURES = (
 _FACTS: tuple[tuple[str, Callable[[RunManifest], str]], ...] = (
     ("Status", lambda m: m.status),
     ("Model", lambda m: f"{m.model_id} ({m.architecture}), {count(m.parameters)} parameters"),
-    ("Learned from", lambda m: learned_from(m.config_snapshot, m.facts)),
-    ("Engine and device", lambda m: f"{m.engine} on {m.actual_device.count} x {m.actual_device.kind}"),
+    ("Learned from", lambda m: learned_from(m.config, m.facts)),
+    ("Engine and device", lambda m: f"{m.engine} on {m.device.count} x {m.device.kind}"),
     ("Steps", lambda m: f"{count(m.completed_steps)} of {count(m.planned_steps)}"),
     ("Rows a step", lambda m: count(m.global_batch)),
     ("Supervised tokens", lambda m: count(m.supervised_tokens)),

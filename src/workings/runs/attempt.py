@@ -26,14 +26,13 @@ from workings.record.layout import (
     EVENTS,
     MEASURED,
     METRICS,
-    OVERRIDES,
-    PROMPTS,
+    PLAN,
     README,
     RECIPE_EVALUATION,
-    ROWS,
 )
 from workings.record.memory_use import excess_sentence, memory_sentence
 from workings.record.progress import slow_operation
+from workings.record.run_files import RunFolder
 from workings.record.step_listener import StepListener
 from workings.record.storage import storage
 from workings.runs.create_or_resume import Start, create_run, progress_facts, resume_run
@@ -126,20 +125,19 @@ class Attempt:
                                items={"count": len(setup.data.items), "digest": items_digest(setup.data.items)})
         return cls(start=start, setup=setup, out=out, doctor=doctor)
 
-    def take_steps(self, listener: StepListener, stop: StopRequest, processes: ProcessGroup,
-                   planned: Mapping[str, Any]) -> Outcome:
+    def take_steps(self, listener: StepListener, stop: StopRequest, processes: ProcessGroup) -> Outcome:
         """Runs the training loop.
 
         Args:
             listener: is told of every step.
             stop: signals that ask for a stop.
             processes: that train together.
-            planned: `plan/measured.json` before the first step.
         """
         start, setup, writer = self.start, self.setup, self.start.writer
         # Set here, because a resumed run may keep another number than the one before it.
         writer.checkpoints.keep_last = setup.recipe.checkpoint.keep_last
-        with Display(setup.recipe.name, setup.schedule.steps, start.progress, writer.log, planned) as display:
+        memory = read_json(writer.path(PLAN)), read_json(writer.path(MEASURED))
+        with Display(setup.recipe.name, setup.schedule.steps, start.progress, writer.log, memory) as display:
             if isinstance(setup.engine, MicroBatchEngine):
                 setup.engine.report_micro_batches_to(display.micro_batch_done)
             for line in self._preamble():
@@ -178,30 +176,23 @@ class Attempt:
         """
         setup, start, writer = self.setup, self.start, self.start.writer
         memory = setup.engine.memory()  # once: a CPU's peak still grows while this is written
-        measured = watch.facts(setup, memory, outcome.out_of_memory)
+        plan, measured = read_json(writer.path(PLAN)), watch.facts(setup, memory, outcome.out_of_memory)
         if outcome.out_of_memory:
-            writer.event("out_of_memory", **measured)
-            outcome = replace(outcome, reason=f"{outcome.reason}: {memory_sentence(measured)}; {outcome.out_of_memory}")
+            writer.event("out_of_memory")
+            sentence = memory_sentence(plan, measured)
+            outcome = replace(outcome, reason=f"{outcome.reason}: {sentence}; {outcome.out_of_memory}")
         writer.write_json(MEASURED, measured)
-        if exceeded := excess_sentence(measured):
+        if exceeded := excess_sentence(plan, measured):
             self._say_last(f"over plan  {exceeded}")
         # Read back from the file: the first lines of a resumed run were written by another process.
         metrics = jsonl.read(writer.path(METRICS))[0]
-        facts = dict(facts)
-        if (held_out := self._held_out_change()) is not None:
-            facts["held_out"] = held_out.facts() | {"scorer": setup.recipe.evaluation.scorer}
-        if (closing := self._closing()) is not None:
-            facts |= closing.facts
-            if closing.event:
-                writer.event(closing.event, **closing.event_facts)
-        manifest = build_manifest(setup, start, outcome, metrics, memory, facts)
+        if (closing := self._closing()) is not None and closing.event:
+            writer.event(closing.event, **closing.event_facts)
+        manifest = build_manifest(setup, start, outcome, dict(facts))
         if outcome.status == "failed":
             writer.event("failed", reason=outcome.reason)
         # Before sealing, which lists the files that are there and refuses a run without this one.
-        index = PROMPTS if writer.path(PROMPTS).is_file() else ROWS
-        writer.write_text(README, run_readme(
-            manifest, asked=read_json(writer.path(OVERRIDES)), index=index, rows=jsonl.read(writer.path(index))[0],
-            metrics=metrics, measured=measured))
+        writer.write_text(README, run_readme(manifest, RunFolder(writer.directory)))
         # Progress goes to standard error: the run's own log is among the files that are sealed.
         run = writer.seal(outcome.status, manifest, HashProgress(lambda text: sys.stderr.write(f"sealing: {text}\n")))
         return TrainResult.of_metrics(

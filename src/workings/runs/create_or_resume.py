@@ -32,7 +32,7 @@ from workings.record.layout import (
     partial_path,
 )
 from workings.record.reader import RunRecord
-from workings.record.values import Absent, now
+from workings.record.values import Absent
 from workings.record.writer import RunWriter
 from workings.training.loop import Progress
 
@@ -49,10 +49,6 @@ class Start:
     checkpoint: Checkpoint | None
     progress: Progress
     resumed: bool
-    first_started_at: str
-    """When the first attempt began."""
-    resumes: int
-    """How many times the run was resumed, this time included."""
 
 
 def create_run(out: Path, attempt: str) -> Start:
@@ -61,10 +57,8 @@ def create_run(out: Path, attempt: str) -> Start:
     Raises `RequestError` if the directory exists.
     """
     writer = RunWriter.create(out)
-    started_at = now()
     writer.event("started", attempt=attempt)
-    return Start(writer=writer, checkpoint=None, progress=Progress(step=0, position=Position()), resumed=False,
-                 first_started_at=started_at, resumes=0)
+    return Start(writer=writer, checkpoint=None, progress=Progress(step=0, position=Position()), resumed=False)
 
 
 def load_to_resume(recipe: RecipeLike, overrides: Overrides, out: Path, say: Callable[[str], object]) -> LoadedRecipe:
@@ -107,10 +101,8 @@ def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str,
         # The steps after the checkpoint are repeated, and a step may have one line only.
         facts = writer.truncate_metrics(step)
         # All attempts write to the same events, so the first start and every resumption are there.
-        events = jsonl.read(writer.path(EVENTS))[0]
         # An attempt that was killed before its first event left no trace; then this one is the first.
-        first_started_at = next((event["time"] for event in events if event["kind"] == "started"), "")
-        resumed = bool(first_started_at)
+        resumed = any(event["kind"] == "started" for event in jsonl.read(writer.path(EVENTS))[0])
         if resumed:
             writer.event("resumed", attempt=attempt, from_step=step, damaged_checkpoints=skipped, **facts,
                          **({"moved": moved} if moved else {}))
@@ -120,9 +112,7 @@ def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str,
     except BaseException:
         writer.close()
         raise
-    return Start(writer=writer, checkpoint=checkpoint, progress=progress_from(checkpoint), resumed=resumed,
-                 first_started_at=first_started_at or now(),
-                 resumes=resumed + sum(event["kind"] == "resumed" for event in events))
+    return Start(writer=writer, checkpoint=checkpoint, progress=progress_from(checkpoint), resumed=resumed)
 
 
 def evaluation_is_missing(out: Path) -> bool:
@@ -137,7 +127,7 @@ def evaluation_is_missing(out: Path) -> bool:
     if run.status != "complete" or not any(event["kind"] == ANNOUNCED for event in run.events()):
         return False
     return not (out / RECIPE_EVALUATION).exists() or (
-        run.manifest.config_snapshot.get("evaluation", {}).get("base") is True and not has_base(run))
+        run.manifest.config.get("evaluation", {}).get("base") is True and not has_base(run))
 
 
 def what_is_left(out: Path) -> Literal["start", "resume", "nothing"]:

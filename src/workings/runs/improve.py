@@ -230,7 +230,7 @@ class ImprovementSteps:
             self.say(f"round {number}: {self.request.samples} samples of each of {len(self.prompts):,} questions "
                      f"from {before.name}")
             # The batch size of an evaluation is small for an accelerator. On a CPU a larger one gains nothing.
-            on_cpu = RunRecord.open(before).manifest.actual_device.platform == "cpu"
+            on_cpu = RunRecord.open(before).manifest.device.platform == "cpu"
             with self._timed(f"samples/{unit.name}"):
                 sample_run(before, self.prompts, unit, by_plan=None if on_cpu else self.say,
                            request=_sample_request(self.loaded, self.request, number))

@@ -270,7 +270,7 @@ def _request_problems(folder: Path, request: Mapping[str, Any], result: ImproveR
             problems.append(f"round {round_.number} was drawn with seed {decoding['seed']}, by the request {expected}")
     # Each round has data of its own, and where a vocabulary was trained the later ones take that of the start.
     runs = [RunRecord.open(round_.run).manifest for round_ in result.rounds]
-    start = runs[0].config_snapshot
+    start = runs[0].config
     problems += [f"{REQUEST}: other {name} than those of round_{number}"
                  for number, run in enumerate(runs) for name in (("items", "traces") if number == 0 else ("items",))
                  if (digest := run.data_digests.get(name)) not in (None, request.get(f"contents of {name}", digest))]

@@ -112,30 +112,19 @@ class MemoryWatch:
         self.peak_before = peak_resident_bytes()
 
     def before(self, prepared: TrainSetup) -> dict[str, Any]:
-        """`plan/measured.json` during the run: the plan, and the memory that the process held before."""
-        verdict = prepared.verdict
-        facts: dict[str, Any] = {
-            "predicted_peak_bytes": verdict.peak_bytes, "predicted_source": verdict.source,
-            "predicted_for_batch": list(prepared.longest_batch), "limit_bytes": verdict.limit_bytes}
-        if prepared.device.platform == "cpu":
-            facts |= {"resident_before_bytes": self.resident, "peak_before_bytes": self.peak_before,
-                      "available_bytes": verdict.available_bytes}
-        return facts
+        """`plan/measured.json` during the run: memory that the process held before; nothing of other devices."""
+        return ({"resident_before_bytes": self.resident, "peak_before_bytes": self.peak_before}
+                if prepared.device.platform == "cpu" else {})
 
     def facts(self, prepared: TrainSetup, memory: Memory, out_of_memory: str = "") -> dict[str, Any]:
         """`plan/measured.json` at the end; `workings.record.memory_use` explains its fields."""
-        verdict = prepared.verdict
-        comparable: int | None = memory.peak_bytes
         facts = self.before(prepared) | {
             "measured_peak_bytes": memory.peak_bytes, "measured_source": memory.source,
             "out_of_memory": out_of_memory or absent("memory sufficed").model_dump()}
         if prepared.device.platform == "cpu":
             # Only a process's own peak can be compared with what it held before.
             peak = memory.peak_bytes if memory.source == PROCESS_PEAK else peak_resident_bytes()
-            comparable = growth(peak, self.resident, self.peak_before)
-            facts["growth_bytes"] = comparable if comparable is not None else absent(
+            grown = growth(peak, self.resident, self.peak_before)
+            facts["growth_bytes"] = grown if grown is not None else absent(
                 "the process held more before the first weight, while it compiled or in an earlier run").model_dump()
-        if comparable is not None and verdict.peak_bytes:
-            # Above 1: training needed more than was planned.
-            facts["measured_share_of_predicted"] = round(comparable / verdict.peak_bytes, 4)
         return facts

@@ -102,7 +102,7 @@ class SealedRun:
     def open(cls, path: Path) -> "SealedRun":
         """Reads the record. Raises `RequestError` if there is no sealed run."""
         run = RunRecord.open(path)
-        recipe = check_recipe(run.manifest.config_snapshot, str(path))
+        recipe = check_recipe(run.manifest.config, str(path))
         # The manifest's recipe has every override in it, so none is applied a second time.
         loaded = LoadedRecipe(recipe=recipe, text="", origin=str(path), base=recorded_base(run), overrides=())
         # The record's own copy: a tokenizer that was trained for the run exists nowhere else.

@@ -13,7 +13,7 @@ from typing import Any
 import workings
 from workings.config.load import LoadedRecipe
 from workings.config.recipe_paths import is_data_or_model_path, leads_above_home, with_changed_paths
-from workings.engines.base import Memory, ReportingEngine
+from workings.engines.base import ReportingEngine
 from workings.evidence.run_readme import NEAR
 from workings.inputs.resolve import weight_digests
 from workings.models.weights import parameter_count
@@ -30,8 +30,9 @@ from workings.record.layout import (
     RECIPE,
     TOKENIZER,
 )
-from workings.record.manifest import REASONS, DeviceRecord, Distribution, Origin, RunManifest
+from workings.record.manifest import REASONS, Distribution, RunManifest
 from workings.record.redact import redact
+from workings.record.run_files import RunFolder
 from workings.record.values import Absent, absent, leaves, now
 from workings.record.writer import RunWriter
 from workings.runs.create_or_resume import Start
@@ -101,44 +102,25 @@ def write_request(writer: RunWriter, setup: TrainSetup) -> None:
             writer.write_text(f"env/{name}", redact(text))
     device = setup.device
     writer.write_json(DEVICE_CHECKS, {"platform": device.platform, "kind": device.kind, "count": device.count,
-                                      "mesh": dict(device.mesh), **setup.device_check})
+                                      "reason": device.reason, "mesh": dict(device.mesh), **setup.device_check})
     writer.write_json(PLAN, plan_here(setup).to_json())
 
 
-def build_manifest(setup: TrainSetup, start: Start, outcome: Outcome, metrics: list[dict[str, Any]], memory: Memory,
-                   facts: dict[str, Any]) -> RunManifest:
-    """The manifest of a run that ended; ``facts`` are the fields that were known before its first step."""
-    recipe, device, progress = setup.recipe, setup.device, outcome.progress
-    code, precision = code_version(), recipe.precision
-    dtypes: dict[str, str] = {"parameters": precision.parameters, "compute": precision.compute,
-                              "moments": precision.moments}
-    no_steps, origin = absent("no step was completed"), start.writer.resumed_from
+def build_manifest(setup: TrainSetup, start: Start, outcome: Outcome, facts: dict[str, Any]) -> RunManifest:
+    """The manifest of a run that ended, whose other files are written.
+
+    ``facts``: fields that were known before its first step.
+    """
+    code = code_version()
     return RunManifest(
-        name=start.writer.final.name, recipe=recipe.name, status=outcome.status,
-        status_reason=outcome.reason or REASONS["complete"],
-        workings_version=code.version, engine=recipe.engine,
+        name=start.writer.final.name, status=outcome.status, status_reason=outcome.reason or REASONS["complete"],
         engine_distribution=Distribution(name=setup.registered.distribution, version=setup.registered.version),
         commit_sha=code.commit or absent(code.absent_because),
-        dirty_diff_digest=code.dirty_diff_sha256 or absent(code.absent_because),
-        seed=recipe.seed, config_digest=setup.config_digest, config_snapshot=setup.config,
-        data_digests=data_digests(setup), model_id=setup.weights.id,
+        dirty_diff_digest=code.dirty_diff_sha256 or absent(code.absent_because), model_id=setup.weights.id,
         model_revision=absent("random weights") if setup.weights.directory is None else setup.weights.revision,
-        weight_digests=_weight_digests(setup.weights.directory), architecture=setup.shape.family,
-        parameters=parameter_count(setup.shape), requested_device=recipe.device,
-        actual_device=DeviceRecord(platform=device.platform, kind=device.kind, count=device.count,
-                                   reason=device.reason),
-        requested_dtypes=dtypes, actual_dtypes=dict(setup.engine.dtypes()), mesh=dict(device.mesh),
-        global_batch=setup.global_batch, memory_limit_bytes=device.memory_limit_bytes,
-        memory_limit_source=device.memory_limit_source, measured_peak_bytes=memory.peak_bytes,
-        measured_peak_source=memory.source, hardware=f"{device.count} x {device.kind}",
-        # An absent value says why it is absent; a zero would look like a measurement.
-        vram=absent("no accelerator") if device.platform == "cpu" else device.memory_limit_bytes,
-        planned_steps=recipe.training.steps, completed_steps=progress.step, training_steps=progress.step,
-        first_loss=metrics[0]["loss"] if metrics else no_steps,
-        final_loss=metrics[-1]["loss"] if metrics else no_steps,
-        supervised_tokens=progress.supervised_tokens, tokens=progress.tokens, resumes=start.resumes,
-        resumed_from=Origin(**origin) if origin else absent("not a continuation of a sealed run"),
-        started_at=start.first_started_at, finished_at=now(), training_seconds=progress.seconds, facts=facts)
+        weight_digests=_weight_digests(setup.weights.directory), parameters=parameter_count(setup.shape),
+        actual_dtypes=dict(setup.engine.dtypes()), finished_at=now(), facts=facts,
+    ).of(RunFolder(start.writer.directory))
 
 
 def _weight_digests(directory: Path | None) -> dict[str, str] | Absent:

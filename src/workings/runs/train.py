@@ -92,10 +92,9 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
             # After compiling and before the first weight: memory that is resident now belongs to compiler and
             # libraries.
             watch = MemoryWatch()
-            planned = watch.before(setup)
-            writer.write_json(MEASURED, planned)
+            writer.write_json(MEASURED, watch.before(setup))
             try:
-                outcome = attempt.take_steps(listener, stop, processes, planned)
+                outcome = attempt.take_steps(listener, stop, processes)
                 # Also of a run that failed or was stopped: what happened is recorded in any case.
                 result = attempt.seal(outcome, facts, watch)
             except RequestError:
@@ -176,10 +175,7 @@ def _prepared(loaded: LoadedRecipe, smoke: Smoke | None) -> TrainSetup:
 
 def _manifest_facts(setup: TrainSetup, processes: ProcessGroup, smoke: Smoke | None) -> dict[str, Any]:
     """Fields of the manifest that are known before the first step; the tensors must be on this machine."""
-    facts = {**setup.training_data.facts(), "smoke": smoke is not None,
-             # A plan that does not fit gets here by --force alone.
-             "forced": not setup.verdict.fits,
-             "predicted_peak_bytes": setup.verdict.peak_bytes, "processes": processes.count}
+    facts = {**setup.training_data.facts(), "smoke": smoke is not None}
     if not setup.shape.verified:
         facts[UNVERIFIED_MODEL] = unverified_sentence(setup.shape.family)
     if sources := setup.data.drawn_from:

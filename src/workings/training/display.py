@@ -35,14 +35,14 @@ class Display(ProgressListener):
         steps: number of the last step.
         start: where the run stands when it begins or resumes.
         log: takes a line for the run's log.
-        planned: contents of `plan/measured.json` before the first step.
+        memory: contents of `plan/plan.json`, and of `plan/measured.json` before the first step.
     """
 
     def __init__(self, name: str, steps: int, start: Progress, log: Callable[[str], None],
-                 planned: Mapping[str, Any]) -> None:
+                 memory: tuple[Mapping[str, Any], Mapping[str, Any]]) -> None:
         self._steps = steps
         self._log = log
-        self._planned = planned
+        self._memory = memory
         self._lines: deque[dict[str, Any]] = deque(maxlen=WINDOW)
         self._first = start.step + 1
         self._console = Console(stderr=True)
@@ -117,7 +117,7 @@ class Display(ProgressListener):
         # A few completions that are too long are normal; more of them cost what could be learned.
         if line.get("truncated", 0) > CUT_OFF_SHARE:
             goal += f"  {percent(line['truncated'], 0)} cut off"
-        gauge = memory_use(self._planned, line).gauge()
+        gauge = memory_use(*self._memory, line).gauge()
         self._bar.update(self._task, completed=progress.step,
                          facts=fitting([goal, rate, time_left, f"  {gauge}" if gauge else ""], self._room))
         if has_log_line(line, self._steps):

@@ -12,6 +12,8 @@ from workings.evaluation.first_wrong_step import FirstWrongSteps, count_first_wr
 from workings.evaluation.unit import EvaluationRecord, find_pair
 from workings.record.layout import (
     CONFIG,
+    DATA_DIGESTS,
+    DEVICE_CHECKS,
     ENVIRONMENT,
     EVALUATION_CONFIG,
     EVALUATION_SUMMARY,
@@ -24,8 +26,8 @@ from workings.ui.folder import Folder
 from workings.ui.number_format import flat_texts
 
 Group = Literal["recipe", "data", "environment", "code"]
-CODE_FIELDS = ("commit_sha", "dirty_diff_digest", "workings_version", "engine_distribution")
-DEVICE_FIELDS = ("hardware", "actual_device", "actual_dtypes", "mesh")
+CODE_FIELDS = ("commit_sha", "dirty_diff_digest", "engine_distribution")
+DEVICE_FIELDS = ("platform", "kind", "count", "mesh")
 
 
 def compared(folder: Folder, a: Path, b: Path, within: float | None = None) -> Comparison:
@@ -85,8 +87,9 @@ def _facts(folder: Folder, run: Path, group: str) -> dict[str, str]:
     if group == "environment":
         # The time of recording is never the same twice.
         environment = {key: value for key, value in flat_texts(read(ENVIRONMENT)).items() if not key.startswith("time")}
-        return environment | flat_texts({key: value for key, value in read(MANIFEST).items() if key in DEVICE_FIELDS})
+        device = {key: value for key, value in read(DEVICE_CHECKS).items() if key in DEVICE_FIELDS}
+        return environment | flat_texts({"device": device, "actual_dtypes": read(MANIFEST).get("actual_dtypes", {})})
     manifest = read(MANIFEST)
     if group == "data":
-        return flat_texts(manifest.get("data_digests", {}) | {"model": manifest.get("model_id", "not recorded")})
+        return flat_texts(read(DATA_DIGESTS) | {"model": manifest.get("model_id", "not recorded")})
     return flat_texts({key: value for key, value in manifest.items() if key in CODE_FIELDS})

@@ -147,11 +147,12 @@ class _RunReader:
 
     def memory(self, *, finished: bool) -> DeviceMemory:
         """Planned and measured memory."""
-        measured, lines = self.part_if_present(MEASURED), self.attempt(lambda: self.folder.metrics(self.run), NO_LINES)
+        plan, measured = self.part_if_present(PLAN), self.part_if_present(MEASURED)
+        lines = self.attempt(lambda: self.folder.metrics(self.run), NO_LINES)
         # While it runs, the last line of the log has the peak so far.
         last_line = None if finished or not lines else lines[-1]
-        use = self.attempt(lambda: memory_use(measured, last_line) if measured else None, None)
-        return _memory(self.part_if_present(PLAN), use)
+        use = self.attempt(lambda: memory_use(plan, measured, last_line) if plan and measured else None, None)
+        return _memory(plan, use)
 
 
 def read_detail(folder: Folder, run: Path) -> Detail:

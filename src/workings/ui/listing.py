@@ -12,6 +12,7 @@ from workings.errors import RecordError
 from workings.evaluation.scorecard import recorded_interval
 from workings.record.layout import (
     CONFIG,
+    DEVICE_CHECKS,
     EVALUATION_CONFIG,
     EVALUATION_SUMMARY,
     EVENTS,
@@ -139,8 +140,9 @@ def _began_with(folder: Folder, row: RunRow) -> str:
                               sort_keys=True)
         manifest = folder.object(run / MANIFEST)
         digests = manifest["weight_digests"]
-        return json.dumps([folder.object(run / MODEL_SHAPE), manifest["seed"]] if is_absent(digests) else digests,
-                          sort_keys=True)
+        random_weights = is_absent(digests)
+        return json.dumps([folder.object(run / MODEL_SHAPE), folder.object(run / CONFIG)["seed"]] if random_weights
+                          else digests, sort_keys=True)
     # Not sealed yet, or a record of another form: its own row says so.
     except (RecordError, KeyError, TypeError, AttributeError):
         return ""
@@ -180,23 +182,23 @@ def _samples(folder: Folder, path: Path, name: str, verified: dict[str, Verified
 
 
 def _sealed(folder: Folder, path: Path, name: str, verified: dict[str, Verified]) -> RunRow:
-    manifest = folder.object(path / MANIFEST)
-    device, dtypes = manifest["actual_device"], manifest["actual_dtypes"]
+    manifest, config, device = (folder.object(path / name) for name in (MANIFEST, CONFIG, DEVICE_CHECKS))
+    lines, events = folder.metrics(path), folder.tail(path / EVENTS).lines()
     # Sorted, because file systems list in any order and the first one is shown.
     units = sorted(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
     # The evaluation that `train` makes by itself is the one whose accuracy runs are compared by.
     named = [unit.parent for unit in units if unit.parent.name == "items"] or [unit.parent for unit in units]
-    loss = manifest["final_loss"]
     return RunRow(
         name=name, kind="run", state=_state(folder.state(path) if (path / SEAL).is_file() else "unreadable"),
-        recipe=str(manifest["recipe"]), model=str(manifest["model_id"]), engine=str(manifest["engine"]),
-        learned_from=learned_from(manifest.get("config_snapshot", {}), manifest.get("facts", {})),
-        device=f"{device['count']} x {device['kind']}", dtypes=dtypes_text(dtypes),
+        recipe=str(config["name"]), model=str(manifest["model_id"]), engine=str(config["engine"]),
+        learned_from=learned_from(config, manifest.get("facts", {})),
+        device=f"{device['count']} x {device['kind']}", dtypes=dtypes_text(manifest["actual_dtypes"]),
         reason="" if manifest["status"] == "complete" else str(manifest["status_reason"]),
-        steps=int(manifest["completed_steps"]), planned_steps=int(manifest["planned_steps"]),
-        tokens=int(manifest["tokens"]), loss=float(loss) if isinstance(loss, int | float) else None,
-        started_at=str(manifest["started_at"]), accuracy=_accuracy(folder, named[0]) if named else None,
-        verified=verified.get(name), settings=_settings(manifest.get("config_snapshot", {})))
+        steps=int(lines[-1]["step"]) if lines else 0, planned_steps=int(config["training"]["steps"]),
+        tokens=sum(int(line["tokens"]) for line in lines), loss=float(lines[-1]["loss"]) if lines else None,
+        started_at=str(events[0].get("time", "")) if events else "",
+        accuracy=_accuracy(folder, named[0]) if named else None,
+        verified=verified.get(name), settings=_settings(config))
 
 
 def _unsealed(folder: Folder, path: Path, name: str) -> RunRow:

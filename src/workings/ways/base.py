@@ -43,8 +43,6 @@ class Closing:
     label: str
     """First word of the line in the log."""
     sentence: str
-    facts: Mapping[str, Any]
-    """Fields of the manifest."""
     event: str = ""
     """Kind of an event for the record; empty for none."""
     event_facts: Mapping[str, Any] = field(default_factory=dict)

@@ -112,8 +112,8 @@ class Dpo(Way):
         from workings.ways.parts.preference_change import preference_change
         if (change := preference_change(metrics, self.beta)) is None:
             return None
-        return Closing(label="pairs", sentence=change.sentence, facts={"preferences": change.facts()},
-                       event="chosen_completions_fell" if change.chosen_fell else "", event_facts=change.facts())
+        return Closing(label="pairs", sentence=change.sentence, event_facts=change.facts(),
+                       event="chosen_completions_fell" if change.chosen_fell else "")
 
     def prepare(self, resolved: ResolvedRun, engine: Engine) -> PairData:
         """Rows of pairs; the reference's log probabilities are computed before the first step."""

@@ -51,12 +51,6 @@ class HeldOutChange:
         return (f"the reward {reward}, {score_text}: {text} of "
                 f"{difference.n} items, step {self.step_after} against step {self.step_before}")
 
-    def facts(self) -> dict[str, Any]:
-        """Fields of the manifest."""
-        return {"sentence": self.sentence, "reward_before": self.reward_before, "reward_after": self.reward_after,
-                "step_before": self.step_before, "step_after": self.step_after, "items": self.difference.n,
-                **self.difference.to_json()}
-
 
 def held_out_change(clusters: Sequence[str], lines: Sequence[Mapping[str, Any]],
                     events: Sequence[Mapping[str, Any]]) -> HeldOutChange | None:

@@ -43,9 +43,9 @@ def provenance(manifest: RunManifest, root: str) -> dict[str, Any]:
         # The names are those of SLSA: what the caller decided is external, what followed on this machine internal.
         "buildDefinition": {
             "buildType": BUILD_TYPE,
-            "externalParameters": {"recipe": manifest.recipe, "config": manifest.config_snapshot},
+            "externalParameters": {"recipe": manifest.recipe, "config": manifest.config},
             "internalParameters": {
-                "engine": manifest.engine, "device": manifest.hardware, "platform": manifest.actual_device.platform,
+                "engine": manifest.engine, "device": manifest.hardware, "platform": manifest.device.platform,
                 "completed_steps": manifest.completed_steps, "status": manifest.status},
             "resolvedDependencies": _dependencies(manifest),
         },

@@ -54,7 +54,7 @@ def sample_data(run: RunRecord) -> dict[str, bytes]:
         if file_digest(path) == digest:
             return {f"data/{digest[:16]}.jsonl": path.read_bytes()}
     raise RecordError(f"{run.path}: the traces that it learned from are not where its recipe names them "
-                      f"({run.manifest.config_snapshot.get('data', {}).get('traces')})")
+                      f"({run.manifest.config.get('data', {}).get('traces')})")
 
 
 def data_files(run: RunRecord) -> list[Path]:
@@ -65,7 +65,7 @@ def data_files(run: RunRecord) -> list[Path]:
     recorded = [run.path.resolve() / base] if isinstance(base, str) else []
     bases = [*recorded, run.path.resolve().parent.parent / "recipes", run.path.resolve().parent.parent,
              run.path.resolve().parent]
-    names = {str(run.manifest.config_snapshot.get(section, {}).get(key, "")) for section, key in _DATA_KEYS}
+    names = {str(run.manifest.config.get(section, {}).get(key, "")) for section, key in _DATA_KEYS}
     paths = {(base / name).resolve() for base in bases for name in names if name and (base / name).is_file()}
     # Only files with a recorded digest: a file of the same name may have been replaced since.
     return sorted(path for path in paths if file_digest(path) in digests)

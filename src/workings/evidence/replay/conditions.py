@@ -46,12 +46,12 @@ def conditions(environment: Mapping[str, Any], *, engine: str, code: str, device
 
 def conditions_of_run(manifest: RunManifest, environment: Mapping[str, Any], packages: Sequence[str]) -> dict[str, str]:
     """The conditions that a run recorded."""
-    device = manifest.actual_device
+    device = manifest.device
     source = manifest.engine_distribution
     return conditions(
         environment, engine=engine_text(manifest.engine, source.name, source.version),
         code=code_text(_text(manifest.commit_sha), _text(manifest.dirty_diff_digest)),
-        device=device_text(device.platform, device.kind, device.count), mesh=manifest.mesh, packages=packages)
+        device=device_text(device.platform, device.kind, device.count), mesh=manifest.device.mesh, packages=packages)
 
 
 def engine_text(name: str, distribution: str, version: str) -> str:

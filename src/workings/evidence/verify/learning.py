@@ -8,7 +8,7 @@ from workings.evidence.verify.record import Unit
 
 def algorithm_of(unit: Unit) -> type[Algorithm]:
     """The way of a run's recipe; imitation if the recipe names none that is known, which another check reports."""
-    section = unit.manifest.config_snapshot.get("algorithm")
+    section = unit.manifest.config.get("algorithm")
     return find_algorithm(section.get("name") if isinstance(section, dict) else None)
 
 

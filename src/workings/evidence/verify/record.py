@@ -17,6 +17,7 @@ from workings.record.canonical import loads
 from workings.record.digest import bytes_digest
 from workings.record.layout import (
     ATTEST,
+    CONFIG,
     EVALUATION_UNITS,
     EVENTS,
     MANIFEST,
@@ -27,7 +28,7 @@ from workings.record.layout import (
     SEAL,
     SUMS,
 )
-from workings.record.manifest import RunManifest, parse_manifest
+from workings.record.manifest import RunManifest, read_manifest
 from workings.record.metrics import StepMetrics, check_line
 from workings.record.seal import parse_seal, parse_sums
 from workings.record.untrusted_files import MAX_BYTES, parsed_bytes
@@ -40,7 +41,6 @@ STEP_BYTES = 1_500
 """Memory of a checked line of the log, in bytes."""
 # A seal is one line of a few hundred bytes, and it is read before anything about the unit is known.
 MAX_SEAL_BYTES = 1 << 16
-MAX_MANIFEST_BYTES = 1 << 20
 PACK_KIND = "pack"
 STARTS = ("started", "resumed")
 """Kinds of events with which a run starts or resumes."""
@@ -151,14 +151,14 @@ class Unit:
     @property
     def manifest(self) -> RunManifest:
         """Its `run_manifest.json`. Raises `RecordError`."""
-        return self._cached("manifest", MANIFEST, lambda: parse_manifest(self.read(MANIFEST, MAX_MANIFEST_BYTES)))
+        return self._cached("manifest", MANIFEST, lambda: read_manifest(self))
 
     @property
     def recipe(self) -> Recipe | None:
-        """The recipe in its manifest; None where this version does not read it. Raises `RecordError`."""
+        """Its resolved recipe; None where this version does not read it. Raises `RecordError`."""
         def check() -> Recipe | None:
             try:
-                return check_recipe(self.manifest.config_snapshot, "config_snapshot")
+                return check_recipe(self.manifest.config, CONFIG)
             except RequestError:
                 return None
         return self._cached("recipe", MANIFEST, check)

@@ -52,7 +52,7 @@ def _run(unit: Unit) -> str:
             f"{manifest.planned_steps} steps of {manifest.model_id} ({manifest.parameters:,} parameters) on "
             f"{manifest.hardware} with engine {manifest.engine} of {manifest.engine_distribution.name} "
             f"{manifest.engine_distribution.version}; {end}."
-            + f" {said_of_recipe(manifest.config_snapshot, manifest.architecture)}".rstrip())
+            + f" {said_of_recipe(manifest.config, manifest.architecture)}".rstrip())
 
 
 def _evaluation(unit: Unit) -> str:

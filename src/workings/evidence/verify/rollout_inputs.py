@@ -10,7 +10,7 @@ from workings.config.load import check_recipe
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify.record import Unit
 from workings.record.canonical import loads
-from workings.record.layout import PROMPTS, ROLLOUTS, TOKENIZER, rollout_file, rollout_step
+from workings.record.layout import CONFIG, PROMPTS, ROLLOUTS, TOKENIZER, rollout_file, rollout_step
 from workings.record.untrusted_files import parsed_bytes
 
 if TYPE_CHECKING:
@@ -83,17 +83,13 @@ def _read(unit: Unit) -> RolloutInputs:
     from workings.ways.parts.rollout_way import rollout_way
 
     try:
-        recipe = check_recipe(unit.manifest.config_snapshot, unit.title)
+        recipe = check_recipe(unit.manifest.config, unit.title)
         algorithm = rollout_way(recipe)
         settings = RewardSettings(rewards=recipe.rewards, form=recipe.data.reasoning,
                                   max_new_tokens=algorithm.max_new_tokens) if recipe.rewards else None
     except RequestError as error:
-        raise RecordError(f"config_snapshot cannot be read: {error.given[:120]}") from None
-    fsdp = unit.manifest.mesh.get("fsdp", 1)
-    rows = recipe.batch.micro_batch * fsdp
-    if rows * recipe.batch.accumulation != unit.manifest.global_batch:
-        raise RecordError(f"{rows} rows x {recipe.batch.accumulation} is not the manifest's global batch of "
-                          f"{unit.manifest.global_batch}")
+        raise RecordError(f"{CONFIG} cannot be read: {error.given[:120]}") from None
+    fsdp = unit.manifest.device.mesh.get("fsdp", 1)
     prompt_set = read_recorded_prompts(unit.lines(PROMPTS), unit.manifest.seed)
     names = [name for name in unit.files if name.startswith(f"{ROLLOUTS}/")]
     steps = [(rollout_step(name), name) for name in names]
@@ -119,7 +115,7 @@ def _read_template(unit: Unit) -> "ChatTemplate":
             (Path(folder) / name.rpartition("/")[2]).write_bytes(unit.read(name))
         try:
             tokenizer = Tokenizer.load(Path(folder))
-            data = unit.manifest.config_snapshot.get("data", {})
+            data = unit.manifest.config.get("data", {})
             template = ChatTemplate.for_config(str(data.get("template")), tokenizer, str(data.get("reasoning")))
         except RequestError as error:
             raise RecordError(f"{TOKENIZER}: {error.given[:120]}") from None

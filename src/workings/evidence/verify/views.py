@@ -23,11 +23,8 @@ from workings.record.layout import (
     EVALUATION_CONFIG,
     EVALUATION_SUMMARY,
     EVALUATION_UNITS,
-    MEASURED,
     OVERRIDES,
-    PROMPTS,
     README,
-    ROWS,
     SAMPLES,
 )
 
@@ -40,7 +37,7 @@ View = Callable[[], str]
 def views_of(unit: Unit) -> dict[str, View]:
     """The texts that this version makes of a unit, by their names in it; none of what `train` did not write."""
     if unit.is_run:
-        return {README: lambda: _run_readme(unit)} if unit.written_by_train else {}
+        return {README: lambda: run_readme(unit.manifest, unit)} if unit.written_by_train else {}
     if unit.kind in EVALUATION_UNITS:
         return {SAMPLES: lambda: summary_again(unit, lambda summary: summary.samples_text())}
     if unit.kind != PACK_KIND:
@@ -81,12 +78,6 @@ def runs_in(pack: Unit) -> dict[str, Unit]:
 def path_in(pack: Unit, unit: Unit) -> str:
     """Path of a unit in a pack."""
     return unit.path[len(pack.path):].lstrip("/")
-
-
-def _run_readme(run: Unit) -> str:
-    index = PROMPTS if run.has(PROMPTS) else ROWS
-    return run_readme(run.manifest, asked=run.json_object(OVERRIDES), index=index, rows=run.lines(index),
-                      metrics=run.metrics, measured=run.json_object(MEASURED))
 
 
 def _card(path: str, run: Unit) -> str:

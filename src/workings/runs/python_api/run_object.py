@@ -108,7 +108,7 @@ class Run:
         """
         if name and out is not None:
             raise RequestError(f"name={name!r} and out={str(out)!r}", "one of the two", "leave name out")
-        settings = settings_of(check_recipe(dict(self.record.manifest.config_snapshot), str(self.path)))
+        settings = settings_of(check_recipe(dict(self.record.manifest.config), str(self.path)))
         # The default seed of `workings eval`: both give the same answers.
         settings = replace(settings, seed=0)
         with items_file(items) as file:

@@ -91,7 +91,7 @@ def teacher_model(loaded: LoadedRecipe) -> TeacherModel | None:
 
 
 def _recipe_of(run: RunRecord) -> Recipe:
-    return check_recipe(run.manifest.config_snapshot, str(run.path))
+    return check_recipe(run.manifest.config, str(run.path))
 
 
 def _of_run(path: Path, algorithm: TeacherWay, engine: str) -> Teacher:

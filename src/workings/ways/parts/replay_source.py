@@ -68,7 +68,7 @@ class ReopenedRun(ResolvedRun):
     @property
     def fsdp(self) -> int:
         """Recorded number of devices over which rows were split, whatever the mesh is here."""
-        return self.run.manifest.mesh.get("fsdp", 1)
+        return self.run.manifest.device.mesh.get("fsdp", 1)
 
     @cached_property
     def checkpoints_by_step(self) -> dict[int, Path]:

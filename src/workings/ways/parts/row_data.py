@@ -18,7 +18,6 @@ from workings.hardware.machine import cache_directory
 from workings.inputs.resolve import ResolvedRun
 from workings.models.batch import Batch, BatchShape
 from workings.record import jsonl
-from workings.record.digest import bytes_digest
 from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
 from workings.record.number_text import percent
 from workings.record.writer import RunWriter
@@ -83,10 +82,8 @@ class TraceData:
         writer.write_cleaned(ROWS, self.rows.index_bytes)
 
     def facts(self) -> dict[str, Any]:
-        """Share of padding, length of the prefix that all rows share, and digest of the row index."""
-        return {"padding_share_of_first_epoch": self.batches.padding_share(),
-                "shared_prefix_of_rows": self.rows.shared_prefix,
-                "row_index": bytes_digest(bytes(self.rows.index_bytes))}
+        """None: the row index says all."""
+        return {}
 
     def sentence(self) -> str:
         """Rows, dropped ones, supervised tokens and, where a row learns several, turns of the assistant; padding."""
@@ -144,8 +141,8 @@ class PairData(TraceData):
                                "method.name=full, or engine=jax")
 
     def facts(self) -> dict[str, Any]:
-        """Facts of the rows, and the number of pairs."""
-        return {**super().facts(), "pairs": len(self.rows.rows) // 2}
+        """The number of pairs."""
+        return {"pairs": len(self.rows.rows) // 2}
 
     def sentence(self) -> str:
         """Number of pairs, then as for traces."""

@@ -90,12 +90,12 @@ class PromptData:
         return
 
     def facts(self) -> dict[str, Any]:
-        """Number of prompts of a rollout."""
-        return {"prompts_of_a_rollout": self.shape.completions // self.algorithm.group}
+        """None: the recipe says how many prompts a rollout takes."""
+        return {}
 
     def sentence(self) -> str:
         """Numbers of prompts, in all and of a rollout."""
-        of_a_rollout = self.facts()["prompts_of_a_rollout"]
+        of_a_rollout = self.shape.completions // self.algorithm.group
         return (f"{len(self.prompts.prompts):,} prompts, {len(self.prompts.dropped):,} dropped; a rollout samples "
                 f"{self.algorithm.group} completions of each of {of_a_rollout:,}")
 

@@ -155,7 +155,7 @@ def _settings_problems(config: dict[str, Any], recipe: Recipe) -> list[str]:
 
 def _model_problems(run: Unit, config: dict[str, Any]) -> list[str]:
     """Problems of device, versions, template and step, compared with the run."""
-    manifest, device = run.manifest, run.manifest.actual_device
+    manifest, device = run.manifest, run.manifest.device
     engine, model = section_of(config, "engine"), config.get("model")
     pairs = [("engine.platform", engine.get("platform"), device.platform),
              ("engine.device", engine.get("device"), device.kind),
@@ -219,7 +219,7 @@ def _twin_problems(unit: Unit, config: dict[str, Any]) -> list[str]:
 
 def _template_digest(run: Unit, name: str) -> str:
     """Digest of a chat template that is shipped, or that the tokenizer has; empty where it is made for the recipe."""
-    section = run.manifest.config_snapshot.get("data")
+    section = run.manifest.config.get("data")
     if not isinstance(section, dict) or section.get("reasoning") == "channel":
         return ""
     if name == "tokenizer":

@@ -1,6 +1,5 @@
 """Level 1: the steps saw the rows that seed and row index imply, and no question of an evaluation among them."""
 
-import math
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from workings.evidence.verify.result import CheckFinding
 from workings.record.digest import bytes_digest
 from workings.record.layout import (
     CHECKPOINTS,
+    CONFIG,
     DATA_DIGESTS,
     GIVEN_ITEMS,
     GIVEN_TRACES,
@@ -56,18 +56,16 @@ def has_few_sequences(unit: Unit) -> bool:
     return len(unit.metrics) * unit.manifest.global_batch <= MAX_SEQUENCES
 
 
-@check("consistency.rows", level=1, title="the row index is the one that the manifest names", units=every_run,
+@check("consistency.rows", level=1, title="the row index is the one of the recorded digest", units=every_run,
        when=trains_on_rows, example="digests of rows that were not trained on")
 def rows(unit: Unit) -> Iterator[CheckFinding]:
-    """The digest over ids and digests of the kept rows; the list of digests in its own file; the learned turns."""
+    """The digest over ids and digests of the kept rows; the digests of stored data; the learned turns."""
     from workings.data.rows import index_digest
     trained_rows = kept_rows(unit)
     digest = index_digest((row["id"], row["digest"]) for row in trained_rows)
     recorded_digest = unit.manifest.data_digests.get("rows")
     problems = [] if digest == recorded_digest else [
-        f"{ROWS} has digest {digest[:16]}…, the manifest {str(recorded_digest)[:16]}…"]
-    if unit.has(DATA_DIGESTS) and unit.json(DATA_DIGESTS) != unit.manifest.data_digests:
-        problems.append(f"{DATA_DIGESTS} differs from the manifest")
+        f"{ROWS} has digest {digest[:16]}…, {DATA_DIGESTS} names {str(recorded_digest)[:16]}…"]
     # Where the data were stored, their digest is worked out from the copy.
     problems += _stored_data_problems(unit)
     if without_supervision := [row["id"] for row in trained_rows if row["supervised_tokens"] < 1]:
@@ -80,7 +78,7 @@ def rows(unit: Unit) -> Iterator[CheckFinding]:
 
 @check("consistency.order", level=1, title="every step's batch is the one that seed and row index imply",
        units=every_run, when=trains_on_rows, precondition=only_if_few_sequences,
-       example="another seed in recipe and manifest, over the batches of the old one")
+       example="another seed in the recipe, over the batches of the old one")
 def order(unit: Unit) -> Iterator[CheckFinding]:
     """Batch digest of each step against the epochs, planned again from ids, lengths and seed."""
     problems = [f"step {line.get('step')}: another batch than seed and row index imply"
@@ -93,17 +91,13 @@ def order(unit: Unit) -> Iterator[CheckFinding]:
        units=every_run, when=trains_on_rows, precondition=only_if_few_sequences,
        example="more tokens in a step's line than the rows of its batch have")
 def tokens(unit: Unit) -> Iterator[CheckFinding]:
-    """Counts of the log against the row index; where in the data a checkpoint stands; padding of the first epoch."""
+    """Counts of the log against the row index; where in the data a checkpoint stands."""
     # Counts that a line does not have are left to its schema; those that it has must be its rows'.
     problems = [f"step {line.get('step')}: {name} {str(line[name])[:20]}, its rows have {value}"
                 for line, planned in planned_steps(unit) for name, value in planned.counts.items()
                 if name in line and line[name] != value]
     if unit.written_by_train:
         problems += _position_problems(unit)
-    share = unit.manifest.facts.get("padding_share_of_first_epoch")
-    if share is not None and not (isinstance(share, float | int) and math.isclose(
-            share, batches_of(unit).padding_share(), rel_tol=1e-9, abs_tol=1e-12)):
-        problems.append(f"facts.padding_share_of_first_epoch is {str(share)[:20]}, the rows give another")
     problems += _dropped_problems(unit)
     yield finding_from(problems, f"{sum(line.tokens for line in unit.steps):,} tokens in {len(unit.steps)} steps", unit)
 
@@ -127,7 +121,7 @@ def _position_problems(unit: Unit) -> list[str]:
 
 def _dropped_problems(unit: Unit) -> list[str]:
     """Problems of dropped rows: each says that it was dropped for its length."""
-    data_config = unit.manifest.config_snapshot.get("data")
+    data_config = unit.manifest.config.get("data")
     section = data_config if isinstance(data_config, dict) else {}
     # Only length is a reason to drop a row, so the reason can be written again and compared.
     limit = section.get("max_length")
@@ -177,20 +171,17 @@ def visible(text: str) -> str:
 
 def learns_every_turn(unit: Unit) -> bool:
     """Whether the recorded recipe trains on every turn of the assistant, and not on the last one only."""
-    data = unit.manifest.config_snapshot.get("data")
+    data = unit.manifest.config.get("data")
     return isinstance(data, dict) and data.get("learn") == "all"
 
 
 def _stored_data_problems(unit: Unit) -> list[str]:
-    """Problems of data that the run stores because they were in no file, and of the whole row index."""
+    """Problems of data that the run stores because they were in no file."""
     problems = []
     for file, name in ((GIVEN_TRACES, "traces"), (GIVEN_ITEMS, "items")):
         recorded_digest = unit.manifest.data_digests.get(name)
         if unit.has(file) and bytes_digest(unit.read(file)) != recorded_digest:
-            problems.append(f"{file} has another digest than the manifest's {name}, {str(recorded_digest)[:16]}…")
-    index = unit.manifest.facts.get("row_index")
-    if index is not None and bytes_digest(unit.read(ROWS)) != index:
-        problems.append(f"{ROWS} has another digest than facts.row_index, {str(index)[:16]}…")
+            problems.append(f"{file} has another digest than {DATA_DIGESTS} has: {str(recorded_digest)[:16]}…")
     return problems
 
 
@@ -275,22 +266,18 @@ def _batches(unit: Unit) -> "Batches":
     from workings.data.pair_rows import PairRows
     from workings.data.rows import Row, RowSet
 
-    snapshot, mesh = unit.manifest.config_snapshot, unit.manifest.mesh
+    snapshot, mesh = unit.manifest.config, unit.manifest.device.mesh
     try:
         data_config = DataConfig.model_validate(snapshot["data"])
         micro_batch, accumulation = snapshot["batch"]["micro_batch"], snapshot["batch"]["accumulation"]
     except (ValidationError, KeyError, TypeError) as error:
-        raise RecordError(f"config_snapshot: data and batch cannot be read ({str(error)[:80]})") from None
+        raise RecordError(f"{CONFIG}: data and batch cannot be read ({str(error)[:80]})") from None
     devices = mesh.get("fsdp", 1)
     if any(type(value) is not int or value < 1 for value in (micro_batch, accumulation, devices)):
-        raise RecordError("config_snapshot: micro_batch, accumulation and fsdp are no counts")
+        raise RecordError(f"{CONFIG}: micro_batch, accumulation and fsdp are no counts")
     rows_together = algorithm_of(unit).rows_per_example
     if micro_batch % rows_together or (rows_together > 1 and data_config.packing != "none"):
-        raise RecordError("config_snapshot: pairs that are packed, or micro batches of half a pair")
-    # Checked before planning: an invented batch size would plan other batches, and blame every step for it.
-    if micro_batch * accumulation * devices != unit.manifest.global_batch:
-        raise RecordError(f"{micro_batch} rows x {accumulation} x {devices} devices is not the manifest's global batch "
-                          f"of {unit.manifest.global_batch}")
+        raise RecordError(f"{CONFIG}: pairs that are packed, or micro batches of half a pair")
     if unit.manifest.global_batch > MAX_GLOBAL_BATCH:
         raise RecordError(f"a global batch of {unit.manifest.global_batch:,} rows")
     zero = np.zeros(1, np.int32)

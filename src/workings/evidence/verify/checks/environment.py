@@ -1,4 +1,4 @@
-"""Level 1: tokenizer, packages, memory and device are the same in every file that names them."""
+"""Level 1: the tokenizer is that of its digest; plan, environment and device checks agree about the machine."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ from workings.evidence.verify.registry import (
 )
 from workings.evidence.verify.result import CheckFinding
 from workings.hardware.memory import PROCESS_PEAK
-from workings.record.layout import DEVICE_CHECKS, ENVIRONMENT, MEASURED, PLAN, TOKENIZER
+from workings.record.layout import ENVIRONMENT, MEASURED, PLAN, TOKENIZER
 
 SPECIAL = ("bos_token", "eos_token", "pad_token")
 _FORCED_COUNT = re.compile(r"--xla_force_host_platform_device_count=(\d{1,9})\b")
@@ -56,45 +56,33 @@ def tokenizer_digest(tokenizer: Any, settings: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
-@check("consistency.machine", level=1, title="packages, memory and devices are the same in every file that names them",
+@check("consistency.machine", level=1, title="packages, devices and memory are those of plan and environment",
        units=every_run, precondition=only_if_written_by_train,
-       example="a larger device in the plan than in the manifest")
+       example="a larger mesh in the plan than the device checks have")
 def machine(unit: Unit) -> Iterator[CheckFinding]:
-    """Environment, plan and measurement against the manifest."""
-    manifest, environment = unit.manifest, _object(unit, ENVIRONMENT)
-    plan, measured = _object(unit, PLAN), _object(unit, MEASURED)
+    """Packages and mesh of the plan, the machine of the environment, the findings of the doctor."""
+    device, environment, plan = unit.manifest.device, unit.json_object(ENVIRONMENT), _object(unit, PLAN)
     packages, variables = environment.get("packages"), environment.get("variables")
     host = section if isinstance(section := environment.get("machine"), dict) else {}
-    device, limit = manifest.actual_device, manifest.memory_limit_bytes
-    versions = [*(plan.get("versions") or {}).items(), ("workings", manifest.workings_version)]
-    problems = [f"{name} is {str(version)[:20]} in plan or manifest, {str(packages[name])[:20]} in {ENVIRONMENT}"
-                for name, version in versions if isinstance(packages, dict)
+    problems = [f"{name} is {str(version)[:20]} in {PLAN}, {str(packages[name])[:20]} in {ENVIRONMENT}"
+                for name, version in (plan.get("versions") or {}).items() if isinstance(packages, dict)
                 and name in packages and not same_version(packages[name], version)]
-    pairs = [(PLAN, "limit_bytes", limit), (MEASURED, "limit_bytes", limit), (PLAN, "devices", device.count),
-             (PLAN, "mesh", dict(manifest.mesh)), (MEASURED, "measured_source", manifest.measured_peak_source),
-             (PLAN, "recipe", manifest.recipe)]
-    problems += [f"{name} has {key} {str(file[key])[:40]}, the manifest {str(expected)[:40]}"
-                 for name, key, expected in pairs if key in (file := plan if name == PLAN else measured)
-                 and not same_json(file[key], expected)]
-    axes = manifest.config_snapshot.get("mesh")
-    problems += [f"the recipe's mesh.{axis[:20]} is {str(size)[:20]}, the manifest's {manifest.mesh.get(axis)}"
+    pairs = (("devices", device.count), ("mesh", dict(device.mesh)), ("recipe", unit.manifest.recipe))
+    problems += [f"{PLAN} has {key} {str(plan[key])[:40]}, the run {str(expected)[:40]}"
+                 for key, expected in pairs if key in plan and not same_json(plan[key], expected)]
+    axes = unit.manifest.config.get("mesh")
+    problems += [f"the recipe's mesh.{axis[:20]} is {str(size)[:20]}, that of the run {device.mesh.get(axis)}"
                  for axis, size in (axes if isinstance(axes, dict) else {}).items()
                  # `auto` is resolved on the machine; only a number can be compared.
-                 if size != "auto" and not same_json(size, manifest.mesh.get(axis, 1))]
-    checked_mesh = _object(unit, DEVICE_CHECKS).get("mesh", dict(manifest.mesh))
-    if not same_json(checked_mesh, dict(manifest.mesh)):
-        problems.append(f"{DEVICE_CHECKS} has mesh {str(checked_mesh)[:40]}, the manifest {dict(manifest.mesh)}")
-    if prod(manifest.mesh.values()) != device.count:
-        problems.append(f"a mesh of {prod(manifest.mesh.values())} devices, {device.count} were used")
-    if manifest.hardware != f"{device.count} x {device.kind}":
-        problems.append(f"hardware is {manifest.hardware[:40]!r}, the device {device.count} x {device.kind[:40]}")
-    if isinstance(manifest.vram, int) and manifest.vram != limit:
-        problems.append(f"vram is {manifest.vram}, memory_limit_bytes {limit}")
+                 if size != "auto" and not same_json(size, device.mesh.get(axis, 1))]
+    if prod(device.mesh.values()) != device.count:
+        problems.append(f"a mesh of {prod(device.mesh.values())} devices, {device.count} were used")
     problems += doctor_problems(unit)
+    problems += _source_problems(unit)
     problems += _cpu_run_problems(unit, host)
     problems += host_problems(host, variables)
     problems += _forced_count_problems(unit, variables)
-    yield finding_from(problems, f"{manifest.hardware}, {limit:,} bytes", unit)
+    yield finding_from(problems, unit.manifest.hardware, unit)
 
 
 def same_version(one: Any, other: Any) -> bool:
@@ -107,42 +95,46 @@ def same_version(one: Any, other: Any) -> bool:
     return same_json(one, other)
 
 
+def _source_problems(unit: Unit) -> list[str]:
+    """Lines of the log whose memory was measured by another source than the whole run's."""
+    source = _object(unit, MEASURED).get("measured_source")
+    # A resumed run may have continued where memory is measured by another source.
+    if unit.manifest.resumes or not isinstance(source, str):
+        return []
+    return [f"step {row.get('step')}: memory of {str(row.get('memory_source'))[:40]!r}, that of {MEASURED} is of "
+            f"{source[:40]!r}" for row in unit.metrics if row.get("memory_source", source) != source]
+
+
 def _cpu_run_problems(unit: Unit, host: dict[str, Any]) -> list[str]:
     """Problems of a run on a CPU, whose device is the machine itself."""
-    manifest, problems = unit.manifest, []
-    peak, memory = manifest.measured_peak_bytes, host.get("memory_bytes")
-    if manifest.actual_device.platform != "cpu":
+    device, problems, memory = unit.manifest.device, [], host.get("memory_bytes")
+    if device.platform != "cpu":
         return []
+    measured = _object(unit, MEASURED)
+    sizes = {"limit_bytes": _object(unit, PLAN).get("limit_bytes"),
+             "measured_peak_bytes": measured.get("measured_peak_bytes")}
+    source = measured.get("measured_source")
     # Engines of other packages may name the processor in another way.
-    our_engine = manifest.engine_distribution.name == "workings"
-    if our_engine and host.get("cpu_model", manifest.actual_device.kind) != manifest.actual_device.kind:
-        problems.append(f"{ENVIRONMENT} has processor {str(host['cpu_model'])[:40]!r}, the manifest "
-                        f"{manifest.actual_device.kind[:40]!r}")
-    if our_engine and isinstance(manifest.measured_peak_source, str) and manifest.measured_peak_source != PROCESS_PEAK:
-        problems.append(f"measured_peak_source is {manifest.measured_peak_source[:40]!r}, on a CPU {PROCESS_PEAK!r}")
-    for name, size in (("memory_limit_bytes", manifest.memory_limit_bytes), ("measured_peak_bytes", peak)):
-        # The device is the machine here, so no process holds more than it has.
-        if isinstance(size, int) and isinstance(memory, int) and size > memory:
-            problems.append(f"{name} is {size:,} on a machine with {memory:,}")
-    rows = unit.metrics
-    # A resumed run may have continued where memory is measured by another source.
-    if not manifest.resumes:
-        problems += [f"step {row.get('step')}: memory of {str(row.get('memory_source'))[:40]!r}, the manifest's is of "
-                     f"{str(manifest.measured_peak_source)[:40]!r}" for row in rows
-                     if isinstance(manifest.measured_peak_source, str) and "memory_source" in row
-                     and row["memory_source"] != manifest.measured_peak_source]
-    return problems
+    if unit.manifest.engine_distribution.name == "workings":
+        if host.get("cpu_model", device.kind) != device.kind:
+            problems.append(f"{ENVIRONMENT} has processor {str(host['cpu_model'])[:40]!r}, the device checks "
+                            f"{device.kind[:40]!r}")
+        if isinstance(source, str) and source != PROCESS_PEAK:
+            problems.append(f"measured_source is {source[:40]!r}, on a CPU {PROCESS_PEAK!r}")
+    # The device is the machine here, so no process holds more than it has.
+    return problems + [f"{name} is {size:,} on a machine with {memory:,}" for name, size in sizes.items()
+                       if isinstance(size, int) and isinstance(memory, int) and size > memory]
 
 
 def _forced_count_problems(unit: Unit, variables: Any) -> list[str]:
     """More devices of a processor than XLA was told to show, in each of the run's processes."""
     manifest, flags = unit.manifest, variables.get("XLA_FLAGS") if isinstance(variables, dict) else None
     counts = _FORCED_COUNT.findall(flags) if isinstance(flags, str) else []
-    processes = manifest.facts.get("processes", 1)
+    processes = manifest.device.processes
     ours = manifest.engine_distribution.name == "workings"
-    if not counts or not ours or manifest.actual_device.platform != "cpu" or type(processes) is not int:
+    if not counts or not ours or manifest.device.platform != "cpu":
         return []
-    used, shown = manifest.actual_device.count, int(counts[-1]) * processes
+    used, shown = manifest.device.count, int(counts[-1]) * processes
     return [f"{used} devices were used, XLA_FLAGS in {ENVIRONMENT} shows {shown}"] if used > shown else []
 
 

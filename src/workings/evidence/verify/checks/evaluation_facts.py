@@ -57,7 +57,7 @@ def _length_problems(unit: Unit, limit: int) -> Iterator[str]:
 
 def _template_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     """A run is asked in the chat template that it was trained with."""
-    data = unit.parent.manifest.config_snapshot.get("data") if unit.parent is not None else None
+    data = unit.parent.manifest.config.get("data") if unit.parent is not None else None
     trained = data.get("template") if isinstance(data, dict) else None
     name = section_of(config, "template").get("name")
     if trained is not None and name is not None and name != trained:

@@ -35,7 +35,7 @@ def doctor_problems(unit: Unit) -> list[str]:
     count = sum(finding.get("judgement") == "problem" for finding in findings)
     if "problems" in doctor and (type(doctor["problems"]) is not int or doctor["problems"] != count):
         problems.append(f"{DOCTOR} counts {str(doctor['problems'])[:20]} problems, {count} of its findings are some")
-    device = unit.manifest.actual_device
+    device = unit.manifest.device
     for finding in findings:
         finding_text = str(finding.get("what"))
         if finding.get("id") != HARDWARE:

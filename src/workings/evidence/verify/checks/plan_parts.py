@@ -40,7 +40,7 @@ def part_problems(unit: Unit, plan: Mapping[str, Any]) -> list[str]:
     total = sum(part["size_bytes"] for part in parts)
     # What an engine from elsewhere estimates need not be the sum of what it names; on a card that was too small,
     # PyTorch's allocator had to give back what is in the parts.
-    gave_back = plan.get("source") == "traced" and unit.manifest.actual_device.platform == "gpu"
+    gave_back = plan.get("source") == "traced" and unit.manifest.device.platform == "gpu"
     off = plan["peak_bytes"] - total
     if parts and ours and not -(math.inf if gave_back else ROUNDING_BYTES) <= off <= ROUNDING_BYTES:
         problems.append(f"{PLAN}: its parts add up to {total:,}, its peak is {plan['peak_bytes']:,}")
@@ -85,7 +85,7 @@ def _culprit_problems(unit: Unit, plan: Mapping[str, Any], parts: Sequence[Mappi
         group = next((name for name, members in PART_GROUPS if part["name"] in members), part["name"])
         groups.setdefault(group, []).append(part)
     sizes = {name: sum(part["size_bytes"] for part in members) for name, members in groups.items()}
-    precision = unit.manifest.requested_dtypes.get("parameters")
+    precision = (unit.manifest.config.get("precision") or {}).get("parameters")
     name = match["name"].removesuffix(f" in {precision}")
     if name not in sizes or sizes[name] != max(sizes.values()):
         return [*problems, f"{PLAN}: the culprit is {name[:40]!r}, the largest part is "
@@ -103,7 +103,7 @@ def _exact_part_problems(unit: Unit, plan: Mapping[str, Any], parts: Sequence[Ma
     On a processor alone, weights and moments on one: several devices share them unevenly, accelerators pad them, and
     engines pack four bits in ways of their own.
     """
-    device, sizes = unit.manifest.actual_device, dict[str, int]()
+    device, sizes = unit.manifest.device, dict[str, int]()
     # Another program has a batch of its own.
     if plan.get("source") != "compiled" or plan.get("program", "step") != "step" or device.platform != "cpu":
         return []
@@ -116,10 +116,10 @@ def _exact_part_problems(unit: Unit, plan: Mapping[str, Any], parts: Sequence[Ma
         sizes |= expected.exact_bytes(unit.manifest.parameters)
     if any(part["name"] == PER_LAYER_TABLE for part in parts):
         sizes.pop("parameters", None)  # the table is a part of its own
-    algorithm, batch = unit.manifest.config_snapshot.get("algorithm"), plan.get("batch")
+    algorithm, batch = unit.manifest.config.get("algorithm"), plan.get("batch")
     signals = SIGNALS.get(algorithm.get("name", "")) if isinstance(algorithm, dict) else None
     if signals is not None and isinstance(batch, list) and [type(size) for size in batch] == [int] * 3:
-        rows = batch[0] * batch[1] // max(1, unit.manifest.mesh.get("fsdp", 1))
+        rows = batch[0] * batch[1] // max(1, unit.manifest.device.mesh.get("fsdp", 1))
         sizes["batch"] = (BATCH_ARRAYS + signals) * NUMBER_BYTES * rows * batch[2]
     return [f"{PLAN}: {part['name']} take {part['size_bytes']:,} bytes, by the recipe {sizes[part['name']]:,}"
             for part in parts if part.get("certainty") == "exact"
@@ -128,7 +128,7 @@ def _exact_part_problems(unit: Unit, plan: Mapping[str, Any], parts: Sequence[Ma
 
 def _target_problems(unit: Unit, plan: Mapping[str, Any]) -> list[str]:
     """The machine that was planned for is the run's device, by its name in the catalog or its own."""
-    device, target = unit.manifest.actual_device, plan.get("target")
+    device, target = unit.manifest.device, plan.get("target")
     if target is None:
         return []
     rows = [row for row in targets().values() if row.platform == device.platform

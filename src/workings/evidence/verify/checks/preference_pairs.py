@@ -24,7 +24,7 @@ from workings.evidence.verify.registry import check, every_run, finding_from, sa
 from workings.evidence.verify.result import CheckFinding
 from workings.objectives.preference import Preference
 from workings.record.coverage import REPLAYED, partly, record_file
-from workings.record.layout import MANIFEST, REFERENCE_LOG_PROBS, ROWS
+from workings.record.layout import CONFIG, MANIFEST, REFERENCE_LOG_PROBS, ROWS
 from workings.ways.dpo import Dpo
 
 TOLERANCE = 1e-5
@@ -150,15 +150,15 @@ def _is_exact(unit: Unit) -> bool:
     """Whether two programs agree closely: float32 on a CPU. Accelerators may compute its products in fewer bits."""
     manifest = unit.manifest
     formats = {manifest.actual_dtypes.get(name) for name in ("parameters", "compute")}
-    return formats == {"float32"} and manifest.actual_device.platform == "cpu"
+    return formats == {"float32"} and manifest.device.platform == "cpu"
 
 
 def _algorithm(unit: Unit) -> Dpo:
     # Imported here: other records need none of it and should not wait.
     try:
-        return Dpo.model_validate(unit.manifest.config_snapshot["algorithm"])
+        return Dpo.model_validate(unit.manifest.config["algorithm"])
     except ValidationError as error:
-        raise RecordError(f"config_snapshot: algorithm cannot be read ({str(error)[:80]})") from None
+        raise RecordError(f"{CONFIG}: algorithm cannot be read ({str(error)[:80]})") from None
 
 
 def _log_probs(unit: Unit) -> dict[str, float]:

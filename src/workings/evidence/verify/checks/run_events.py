@@ -6,9 +6,8 @@ from typing import Any
 
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import same_json, written_by_this_version
-from workings.record.layout import ANNOUNCED, EVENTS, MANIFEST, METRICS, RECIPE_EVALUATION
+from workings.record.layout import ANNOUNCED, EVENTS, METRICS, RECIPE_EVALUATION
 from workings.record.manifest import REASONS
-from workings.record.values import Absent
 
 FAILED, RESUMED, FROM_SEALED = "failed", "resumed", "resumed_from_sealed"
 """Kinds of events: a run fails, goes on after a checkpoint, and is made of one that was sealed."""
@@ -49,8 +48,8 @@ def resume_problems(unit: Unit) -> Iterator[str]:
     manifest, resumes = unit.manifest, resumes_of(unit)
     for row in resumes:
         yield from _kept_problems(row)
-    sections = {name: manifest.config_snapshot.get(name) for name in ("batch", "mesh")}
-    layout = {"mesh": str(dict(manifest.mesh)), **{
+    sections = {name: manifest.config.get(name) for name in ("batch", "mesh")}
+    layout = {"mesh": str(dict(manifest.device.mesh)), **{
         f"{name}.{key}": repr(value) for name, section in sections.items() if isinstance(section, dict)
         for key, value in section.items()}}
     last: dict[str, str] = {}
@@ -61,7 +60,7 @@ def resume_problems(unit: Unit) -> Iterator[str]:
         else:
             # A later attempt may have moved the same key again.
             last[match[1]] = match[3]
-    yield from (f"{EVENTS}: it moved to {key} {now[:40]}, the manifest has {layout.get(key, 'no such key')[:40]}"
+    yield from (f"{EVENTS}: it moved to {key} {now[:40]}, the recipe has {layout.get(key, 'no such key')[:40]}"
                 for key, now in last.items() if layout.get(key) != now)
     yield from _origin_problems(unit)
 
@@ -93,27 +92,18 @@ def _kept_problems(row: dict[str, Any]) -> Iterator[str]:
 
 
 def _origin_problems(unit: Unit) -> Iterator[str]:
-    """The sealed run that this one goes on from, in the manifest and in the events."""
-    origin = unit.manifest.resumed_from
+    """What the sealed run that this one goes on from says otherwise, where it is here."""
     told = next((row for row in reversed(unit.events) if row.get("kind") == FROM_SEALED), None)
-    recorded = None if isinstance(origin, Absent) else {"name": origin.name, "root": origin.root}
-    named = None if told is None else {key: told.get(key) for key in ("name", "root")}
-    if recorded != named:
-        yield f"{MANIFEST} has resumed_from {str(recorded)[:80]}, the events {str(named)[:80]}"
-    elif recorded is not None and told is not None:
-        yield from _earlier_problems(unit, recorded, unit.events[unit.events.index(told):])
-
-
-def _earlier_problems(unit: Unit, recorded: dict[str, str], events: list[dict[str, Any]]) -> Iterator[str]:
-    """What the sealed run that is gone on from says otherwise, where it is here; ``events``: since then."""
-    folder = unit.path.rpartition("/")[0]
-    beside = f"{folder}/{recorded['name']}".lstrip("/")
-    earlier = unit.record.runs_by_root.get(recorded["root"])
+    if told is None:
+        return
+    folder, root = unit.path.rpartition("/")[0], str(told.get("root"))
+    beside = f"{folder}/{told.get('name')}".lstrip("/")
+    earlier = unit.record.runs_by_root.get(root)
     if earlier is None:
         if beside in unit.record.run_paths:
-            yield f"resumed_from has root {recorded['root'][:16]}…, {beside[:60]} has another"
+            yield f"{EVENTS}: it goes on from root {root[:16]}…, {beside[:60]} has another"
         return
-    resume = next((row for row in events if row.get("kind") == RESUMED), {})
+    resume = next((row for row in unit.events[unit.events.index(told):] if row.get("kind") == RESUMED), {})
     count, dropped = resume.get("from_step"), resume.get("dropped_steps")
     if type(count) is not int or count < 0:
         return  # reported with the resumes

@@ -15,8 +15,7 @@ from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, failed, finding_from, not_checked
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import shown
-from workings.record.layout import CHECKPOINTS, METRICS, STATE
-from workings.record.values import Absent
+from workings.record.layout import CHECKPOINTS, CONFIG, METRICS, STATE
 from workings.training.schedule import Schedule
 
 WEIGHTS_FILE = re.compile(r"/(?:adapter_)?model(?:-\d{5}-of-\d{5})?\.safetensors$")
@@ -26,40 +25,16 @@ WEIGHTS_FILE = re.compile(r"/(?:adapter_)?model(?:-\d{5}-of-\d{5})?\.safetensors
 @check("consistency.steps", level=1, title="steps are 1, 2, 3, … without a gap, and resumes are explained",
        units=every_run, example="a step left out of the log")
 def steps(unit: Unit) -> Iterator[CheckFinding]:
-    """Numbers of the steps against the completed ones; resumes of the manifest against the events."""
-    manifest, numbers = unit.manifest, [row.get("step") for row in unit.metrics]
+    """Numbers of the steps; the events of resumes against the steps that were kept, the layout and the run before."""
+    numbers = [row.get("step") for row in unit.metrics]
     problems = []
     # A smoothed curve or a step that was taken out shows as a gap, because the numbers start at 1 and never skip.
     if numbers != list(range(1, len(numbers) + 1)):
         gap = next(index for index, number in enumerate(numbers, start=1) if number != index)
         problems.append(f"line {gap} of {METRICS} is step {numbers[gap - 1]}")
-    if len(numbers) != manifest.completed_steps:
-        problems.append(f"{len(numbers)} lines, {manifest.completed_steps} completed steps")
-    # A resume computes steps again, so each one has to be explained by an event of its own.
     resumes = len(resumes_of(unit))
-    if resumes != manifest.resumes:
-        problems.append(f"{manifest.resumes} resumes in the manifest, {resumes} in the events")
     problems += resume_problems(unit)
     yield finding_from(problems, f"{len(numbers)} steps, {resumes} resumes", unit)
-
-
-@check("consistency.losses", level=1, title="first and final loss and the token counts of the manifest are the log's",
-       units=every_run, example="a smoothed curve of losses over the old final loss")
-def losses(unit: Unit) -> Iterator[CheckFinding]:
-    """First and last loss, and sums of tokens, of manifest and log: equal to the bit, as both have the same source."""
-    manifest, rows = unit.manifest, unit.steps
-    problems = []
-    for name, value, index in (("first_loss", manifest.first_loss, 0), ("final_loss", manifest.final_loss, -1)):
-        logged = rows[index].loss if rows else None
-        # A run that ended before its first step has no loss on either side.
-        if (None if isinstance(value, Absent) else value) != logged:
-            problems.append(f"{name} is {value}, the log has {logged}")
-    for name in ("tokens", "supervised_tokens"):
-        total = sum(getattr(row, name) for row in rows)
-        if total != getattr(manifest, name):
-            problems.append(f"{name} is {getattr(manifest, name):,}, the log adds up to {total:,}")
-    ends = f"loss {rows[0].loss} at first, {rows[-1].loss} at last" if rows else "no steps"
-    yield finding_from(problems, ends, unit)
 
 
 @check("consistency.finite", level=1, title="every number of the log is finite", units=every_run,
@@ -92,14 +67,14 @@ def supervision(unit: Unit) -> Iterator[CheckFinding]:
        units=every_run, example="another learning rate in the recipe than the steps were taken with")
 def learning_rate(unit: Unit) -> Iterator[CheckFinding]:
     """Peak, warm-up, schedule and number of steps give the rate of each."""
-    training = unit.manifest.config_snapshot.get("training")
+    training = unit.manifest.config.get("training")
     if not isinstance(training, dict) or "learning_rate" not in training:
         yield not_checked("the recipe's snapshot names no learning rate", unit)
         return
     try:
         schedule = Schedule.from_config(TrainingConfig.model_validate(training))
     except ValidationError as error:
-        raise RecordError(f"config_snapshot: training cannot be read ({str(error)[:80]})") from None
+        raise RecordError(f"{CONFIG}: training cannot be read ({str(error)[:80]})") from None
     problems = []
     for step in unit.steps:
         expected = schedule.at(step.step) if step.step <= schedule.steps else math.nan
@@ -152,7 +127,7 @@ def _file_problems(unit: Unit, folders: list[str]) -> list[str]:
 
 def _kept_problems(unit: Unit, numbers: list[int]) -> list[str]:
     """Problems of the kept steps: the newest that were due. A resumed run may have had another interval before."""
-    section, done = unit.manifest.config_snapshot.get("checkpoint"), unit.manifest.completed_steps
+    section, done = unit.manifest.config.get("checkpoint"), unit.manifest.completed_steps
     if not isinstance(section, dict) or unit.manifest.resumes or unit.manifest.status == "failed":
         return []
     every, keep = section.get("every_steps"), section.get("keep_last")

@@ -28,7 +28,7 @@ def teacher(unit: Unit) -> Iterator[CheckFinding]:
     problems = []
     if recorded_digest != json_digest(facts):
         problems.append(f"{TEACHER} has digest {json_digest(facts)[:16]}…, the manifest {str(recorded_digest)[:16]}…")
-    problems += _fact_problems(facts, unit.manifest.config_snapshot["algorithm"])
+    problems += _fact_problems(facts, unit.manifest.config["algorithm"])
     problems += [problem for run in unit.record.runs if not problems and run.has(SUMS) and run.root == facts.get("root")
                  for problem in _run_problems(facts, run)]
     yield finding_from(problems, _sentence(facts) if not problems else "", unit)

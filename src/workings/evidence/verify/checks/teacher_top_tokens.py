@@ -17,7 +17,7 @@ from workings.evidence.verify.registry import check, every_run, finding_from
 from workings.evidence.verify.result import CheckFinding
 from workings.objectives.top_tokens import MAX_TOKENS, MIN_REST
 from workings.record.coverage import REPLAYED, checked, partly, record_file
-from workings.record.layout import MODEL_SHAPE, TOP_TOKENS, top_tokens_file
+from workings.record.layout import CONFIG, MODEL_SHAPE, TOP_TOKENS, top_tokens_file
 
 if TYPE_CHECKING:
     from workings.data.top_tokens import TopTokenFiles, TopTokensOfRow
@@ -90,9 +90,9 @@ def logged_teacher(unit: Unit) -> Iterator[CheckFinding]:
 
 
 def _top_k(unit: Unit) -> int:
-    count = unit.manifest.config_snapshot["algorithm"].get("top_k")
+    count = unit.manifest.config["algorithm"].get("top_k")
     if type(count) is not int or not 1 <= count <= MAX_TOKENS:
-        raise RecordError("config_snapshot: algorithm.top_k is no count of tokens")
+        raise RecordError(f"{CONFIG}: algorithm.top_k is no count of tokens")
     return count
 
 

@@ -32,7 +32,7 @@ from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.weights import PEFT_PREFIX, is_frozen, layer_shapes, parameter_count, projections, tensor_shapes
 from workings.record.canonical import loads
-from workings.record.layout import CHECKPOINTS, MODEL_SHAPE
+from workings.record.layout import CHECKPOINTS, CONFIG, MODEL_SHAPE
 from workings.record.untrusted_files import parsed_bytes
 from workings.record.values import Absent
 
@@ -130,7 +130,7 @@ def _parsed(value: dict[str, Any], text: bytes, begin: int, size: int) -> Header
 @check("consistency.model", level=1, title="the model's shape gives its parameters, and is the recipe's",
        units=every_run, example="a manifest with more parameters than the model's sizes give")
 def model(unit: Unit) -> Iterator[CheckFinding]:
-    """Family and number of parameters in the manifest, sizes in the recipe; formats asked for are the recipe's."""
+    """Number of parameters in the manifest; sizes, source and number formats in the recipe."""
     shape = recorded_shape(unit)
     if isinstance(shape, str):
         yield not_checked(shape, unit, blocking=False)
@@ -139,9 +139,7 @@ def model(unit: Unit) -> Iterator[CheckFinding]:
     problems = []
     if count != manifest.parameters:
         problems.append(f"{MODEL_SHAPE} gives {count:,} parameters, the manifest {manifest.parameters:,}")
-    if shape.family != manifest.architecture:
-        problems.append(f"{MODEL_SHAPE} is of {shape.family}, the manifest of {manifest.architecture[:40]!r}")
-    section = manifest.config_snapshot.get("model")
+    section = manifest.config.get("model")
     section = section if isinstance(section, dict) else {}
     asked_sizes, source = section.get("shape"), section.get("source")
     if section.get("verified", shape.verified) != shape.verified:
@@ -296,7 +294,7 @@ def _shape(unit: Unit) -> ModelShape | str:
 
 def expected_tensors(unit: Unit) -> Expected | str:
     """The tensors of each of a run's checkpoints, or why they cannot be told. Raises `RecordError` for a bad recipe."""
-    shape, recipe = recorded_shape(unit), unit.manifest.config_snapshot
+    shape, recipe = recorded_shape(unit), unit.manifest.config
     if isinstance(shape, str):
         return shape
     if unit.manifest.engine_distribution.name != "workings":
@@ -306,7 +304,7 @@ def expected_tensors(unit: Unit) -> Expected | str:
         optimizer: Any = TypeAdapter(OptimizerConfig).validate_python(recipe.get("optimizer"))
         precision = PrecisionConfig.model_validate(recipe.get("precision"))
     except ValidationError as error:
-        raise RecordError(f"config_snapshot: no method, optimizer or precision ({str(error)[:80]})") from None
+        raise RecordError(f"{CONFIG}: no method, optimizer or precision ({str(error)[:80]})") from None
     weights = tensor_shapes(shape) if isinstance(method, FullConfig) else _adapter_shapes(method, shape)
     if isinstance(weights, str):
         return weights
@@ -335,7 +333,7 @@ def _adapter_shapes(method: LoraConfig | QloraConfig, shape: ModelShape) -> _Siz
         return f"adapters of a {shape.family} model are named in transformers' own way"
     module_names = {name.rpartition(".")[2]: name for name in projections(shape)}
     if unknown := [name for name in method.target_modules if name not in module_names]:
-        raise RecordError(f"config_snapshot: {shape.family} has no projection {unknown[0][:40]!r}")
+        raise RecordError(f"{CONFIG}: {shape.family} has no projection {unknown[0][:40]!r}")
     adapter_sizes: _Sizes = {}
     for layer in range(shape.layers):
         sizes = layer_shapes(shape, layer)
@@ -364,13 +362,11 @@ def _source_problems(unit: Unit, section: dict[str, Any]) -> list[str]:
 
 
 def _format_problems(unit: Unit) -> list[str]:
-    """Problems of number formats: requested ones against the recipe, actual ones against the requested ones."""
-    manifest, precision = unit.manifest, unit.manifest.config_snapshot.get("precision")
+    """Problems of number formats: those that were used against those of the recipe."""
+    manifest, precision = unit.manifest, unit.manifest.config.get("precision")
     if not isinstance(precision, dict):
         return []
-    # Two steps: the manifest repeats the recipe, and what was really used follows from what was asked for.
-    problems = [f"requested_dtypes has {part} {str(requested)[:20]!r}, the recipe {str(precision.get(part))[:20]!r}"
-                for part, requested in manifest.requested_dtypes.items() if precision.get(part) != requested]
+    problems = []
     if manifest.engine_distribution.name == "workings":
         problems += [f"actual_dtypes has {shown(part)!r}, which no engine of this project names"
                      for part in sorted(manifest.actual_dtypes.keys() - FORMATS)]
