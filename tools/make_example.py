@@ -1,6 +1,6 @@
 """Make `examples/runs/quickstart` from a quickstart that has just been run.
 
-    workings quickstart --out runs/quickstart
+    workings quickstart --tiny --out runs/quickstart
     python -m tools.make_example runs/quickstart
 
 Zips the sealed runs (sorted names, one fixed time, so that equal runs give equal bytes), copies the report, and writes

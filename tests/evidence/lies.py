@@ -366,7 +366,7 @@ PLANS: dict[str, tuple[Lie, str]] = {
     "measured less": (put(MEASURED, "measured_peak_bytes", 10), "consistency.time_and_memory"),
     "memory ran out": (put(MEASURED, "out_of_memory", "at step 3"), "consistency.plan"),
     "another library planned": (put(PLAN, "versions.numpy", "1.0"), "consistency.machine"),
-    "another version ran": (put(ENVIRONMENT, "packages.workings", "9.0"), "consistency.engine"),
+    "another version ran": (put(ENVIRONMENT, "packages.workings", "9.0"), "consistency.announced"),
     "a mesh": (put(CHECKS, "mesh.tp", 4), "consistency.machine"),
 }
 KINDS: dict[str, dict[str, tuple[Lie, str]]] = {

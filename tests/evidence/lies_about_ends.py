@@ -97,7 +97,7 @@ def _first_attempt(old: str, new: str) -> Lie:
 
 OF_A_RESUMED_RUN: dict[str, tuple[Lie, str]] = {
     "from another root": (every(EVENTS, lambda each: {"root": "ab" * 32} if "root" in each else {}), FOUND),
-    "from a run of another name": (every(EVENTS, lambda each: {"name": "best"} if "root" in each else {}), FOUND),
+    "from a run of another name": (every(EVENTS, lambda each: {"name": "best"} if "root" in each else {}), NAMED),
     "no event of the sealed run": (without_events("resumed_from_sealed"), FOUND),
     "other gradients in the steps that were kept": (rows(METRICS, lambda found: [
         each | ({"grad_norm": each["grad_norm"] / 2} if each["step"] < 6 else {}) for each in found]), FOUND),

@@ -13,6 +13,7 @@ from tests.record import synthetic
 from workings.evidence.verify import verify
 from workings.evidence.verify.checks.attempts import order_problems
 from workings.record import attempts
+from workings.record.reader import RunRecord
 
 
 def found(path: Path) -> tuple[str, str]:
@@ -27,7 +28,7 @@ def chained(pristine: Path, tmp_path: Path) -> Path:
     for name in ("before", "between"):
         attempts.append(tmp_path / "runs", {"run": name})
     run = tmp_path / "runs" / "tiny"
-    digest = json.loads((run / "run_manifest.json").read_bytes())["config_digest"]
+    digest = RunRecord.open(run).manifest.config_digest
     mine = attempts.append(run.parent, {"run": "tiny", "config_digest": digest})
     attempts.append(run.parent, {"run": "after"})
     reseal.edit_lines(run / "train/events.jsonl", lambda rows: [rows[0] | {"attempt": mine}, *rows[1:]])

@@ -20,10 +20,7 @@ from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckVerdict
 from workings.evidence.verify.tree import shown
 from workings.record.layout import (
-    DATA_DIGESTS,
-    DEVICE_CHECKS,
     DOCTOR,
-    ENVIRONMENT,
     LOG,
     MACHINE,
     MEASURED,
@@ -38,7 +35,7 @@ ROUNDS_FILES = ("rounds.json", "rounds.html")
 EVALUATIONS = "eval/"
 """Folder of the evaluations in a run."""
 MISSING = "it is not there, and this version always writes it"
-ALWAYS_WRITTEN = (ENVIRONMENT, DEVICE_CHECKS, DOCTOR, PLAN, MEASURED, DATA_DIGESTS, OVERRIDES, RECIPE, LOG)
+ALWAYS_WRITTEN = (DOCTOR, PLAN, MEASURED, OVERRIDES, RECIPE, LOG)
 """Files that are written with every run, and that no check misses where they are gone."""
 LINE_OF_MACHINE_SECONDS = 30.0
 """Seconds of steps after which a run has a line about the load of the machine: one is written every ten seconds."""

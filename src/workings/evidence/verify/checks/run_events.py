@@ -95,6 +95,9 @@ def _origin_problems(unit: Unit) -> Iterator[str]:
     """What the sealed run that this one goes on from says otherwise, where it is here."""
     told = next((row for row in reversed(unit.events) if row.get("kind") == FROM_SEALED), None)
     if told is None:
+        before = [run for run in unit.record.runs if run.path.startswith(f"{unit.path}.interrupted-")]
+        yield from (f"{EVENTS}: the first lines are those of {run.title[:60]}, and none names it" for run in before
+                    if unit.events[:len(run.events)] == run.events)
         return
     folder, root = unit.path.rpartition("/")[0], str(told.get("root"))
     beside = f"{folder}/{told.get('name')}".lstrip("/")
