@@ -11,14 +11,14 @@ from pydantic import BaseModel
 from tools.field_text import meaning, type_text
 from tools.generated import deliver
 from workings.evidence.verify.explain import all_checks
-from workings.record.manifest import RunManifest
+from workings.record.manifest import DeviceChecks, RunManifest
 from workings.record.metrics import StepMetrics
 
 PAGE = Path("docs/reference/record.md")
 
 HEAD = """# Record reference
 
-What a run leaves, file by file: [the run directory](../run-directory.md). A value that does not exist is
+What a run leaves, file by file: [the run directory](../format.md). A value that does not exist is
 `{"absent": "why"}`; there are no nulls.
 """
 
@@ -35,7 +35,8 @@ what a check compares, and a false record that it catches.
 def render() -> str:
     """The whole page."""
     checks = [f"| `{check.id}` | {check.level} | {check.title} |" for check in all_checks()]
-    return "\n".join([HEAD, _table("run_manifest.json", RunManifest), _table("train/metrics.jsonl", StepMetrics),
+    return "\n".join([HEAD, _table("run_manifest.json", RunManifest),
+                      _table("env/device_checks.json", DeviceChecks), _table("train/metrics.jsonl", StepMetrics),
                       "A line a step.\n", CHECKS_HEAD, *checks, ""])
 
 

@@ -279,7 +279,7 @@ def test_a_signature_does_not_move_to_another_record(run: Path, key: Path, tmp_p
 
 def test_a_record_that_is_sealed_again_loses_its_signature(run: Path, key: Path) -> None:
     sign_run(run, key)
-    reseal.edit_manifest(run, hardware="8 x TPU v5e")
+    reseal.edit_manifest(run, model_id="best/model")
     reseal.reseal(run)
     assert failed(run, trusted=public(key)) == {"attestation.statement", "attestation.trust"}
 

@@ -70,7 +70,7 @@ def view_run(path: Path, color: int, unit: EvaluationRecord | None = None) -> Ru
     return RunView(
         name=path.resolve().name, path=path, color=color, manifest=run.manifest, root=run.root,
         lines=metrics,
-        memory=memory_use(read_json(path / PLAN), read_json(path / MEASURED)) if (path / MEASURED).is_file() else None,
+        memory=memory_use(read_json(path / PLAN), read_json(path / MEASURED)) if (path / PLAN).is_file() else None,
         # A loss that was not finite has no number in the log, and a curve goes past it.
         train_loss=[(line["step"], line["loss"]) for line in metrics if isinstance(line.get("loss"), int | float)],
         evaluation_loss=[(line["step"], line["evaluation_loss"]) for line in metrics

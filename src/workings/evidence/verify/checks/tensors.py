@@ -24,6 +24,7 @@ from workings.evidence.verify.registry import (
     finding_from,
     join_first,
     not_checked,
+    section_of,
     written_by_this_version,
 )
 from workings.evidence.verify.result import CheckFinding
@@ -269,9 +270,10 @@ def _shape(unit: Unit) -> ModelShape | str:
         return f"no {MODEL_SHAPE}"
     value = unit.json(MODEL_SHAPE)
     if not isinstance(value, dict) or "config" in value or value.get("family") not in FAMILIES:
-        # To check less than the manifest allows would be a way to say anything.
-        if unit.manifest.architecture in FAMILIES:
-            raise RecordError(f"{MODEL_SHAPE}: no shape of {unit.manifest.architecture}, which the manifest names")
+        # To check less than the recipe allows would be a way to say anything.
+        asked = section_of(section_of(unit.manifest.config, "model"), "shape").get("family")
+        if asked in FAMILIES or not isinstance(value, dict) or not isinstance(value.get("family"), str):
+            raise RecordError(f"{MODEL_SHAPE}: no shape of a family, and the recipe asks for {str(asked)[:40]!r}")
         # A family of another package would be imported for its name, which a stranger may have written.
         return f"{MODEL_SHAPE} is of no family of this project"
     known = {field.name: field.type for field in fields(ModelShape)}
