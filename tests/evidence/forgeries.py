@@ -120,7 +120,7 @@ def all_right(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 TABLE: tuple[tuple[str, str, tuple[Change, ...]], ...] = (
     ("a score", "recompute.scores", ((PREDICTIONS, "", first_wrong),)),
     ("a score and the card", "recompute.scores", ((PREDICTIONS, "", first_wrong), scored_again)),
-    ("the card only", "consistency.scorecard", ((CARD, "/scorecard/overall/correct", 12),
+    ("the card only", "recompute.scorecard", ((CARD, "/scorecard/overall/correct", 12),
                                                 (CARD, "/scorecard/overall/mean", 1))),
     ("an interval only", "recompute.scorecard", (
         (CARD, "/scorecard/overall/ci_low", lambda overall: overall["ci_low"] + 0.1),)),

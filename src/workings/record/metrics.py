@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from math import isfinite
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from workings.errors import RecordError
 from workings.record.coverage import REPLAYED, Checked, record_file, unsaid
@@ -66,6 +67,16 @@ class StepMetrics(BaseModel):
     """Source of this number."""
     batch_digest: Annotated[Digest, Checked("consistency.order", "seed and row index")]
     """`Batches.digest` of the batch."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.supervised_tokens > self.tokens:
+            raise ValueError(f"{self.supervised_tokens} supervised of {self.tokens} tokens")
+        # JSON has no NaN, but a number can be too large for a float.
+        if bad := [key for key, value in (self.model_extra or {}).items()
+                   if isinstance(value, float) and not isfinite(value)]:
+            raise ValueError(f"not finite: {', '.join(bad)[:80]}")
+        return self
 
 
 record_file("run", METRICS, model=StepMetrics)

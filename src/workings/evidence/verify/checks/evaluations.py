@@ -1,4 +1,4 @@
-"""Levels 1 and 2: a scorecard follows from its predictions, and the predictions get their recorded scores again."""
+"""Level 2: a scorecard follows from its predictions, and the predictions get their recorded scores again."""
 
 import math
 import tempfile
@@ -50,39 +50,17 @@ _T = TypeVar("_T")
 _COMPARED = ("rule", "score", "format_ok", "reasoning_chars", "steps_checked", "steps_valid")
 
 
-@check("consistency.scorecard", level=1, title="a scorecard's counts and means are those of its predictions",
-       units=every_evaluation, example="12 of 12 right in the scorecard, over the same predictions")
-def scorecard(unit: Unit) -> Iterator[CheckFinding]:
-    """Items, correct ones and means, overall and by section, category and difficulty, from the recorded scores."""
-    config, summary = unit.json_object(EVALUATION_CONFIG), unit.json_object(EVALUATION_SUMMARY)
-    rows = unit.lines(PREDICTIONS)
-    card = summary.get("scorecard")
-    if not isinstance(card, dict) or not isinstance(card.get("overall"), dict):
-        raise RecordError(f"{unit.tree_path(EVALUATION_SUMMARY)}: no scorecard.overall")
-    names = {str(row.get("id")) for row in rows}
-    items = config.get("items", {})
-    problems = []
-    if not isinstance(items, dict) or items.get("count") != len(names):
-        problems.append(f"{len(names)} items answered, {EVALUATION_CONFIG} names {str(items)[:60]}")
-    if len(rows) == len(names):  # one sample an item; with more, level 2 aggregates them
-        problems += _cell_problems("overall", card["overall"], rows)
-        for part in ("section", "category", "difficulty"):
-            problems += _part_problems(part, card.get(f"per_{part}"), rows)
-    overall = card["overall"]
-    yield finding_from(problems, f"{overall.get('correct')} of {overall.get('n')} right", unit)
-
-
 @check("recompute.items", level=2, title="the predictions answer exactly the items that the evaluation names",
        units=every_evaluation, example="the hardest items left out, and counts and scorecard made again")
 def items(unit: Unit) -> Iterator[CheckFinding]:
-    """The digest over the items, made again from what each prediction says about its item."""
+    """Count and digest of the items, made again from what each prediction says about its item."""
     # Imported here, and in the functions below: levels 0 and 1 need no scorer and should not wait for one.
     from workings.scoring.items import items_digest
     answered_items, recorded_items = _items(unit), unit.json_object(EVALUATION_CONFIG).get("items")
-    recorded_digest = recorded_items.get("digest") if isinstance(recorded_items, dict) else None
-    digest = items_digest(answered_items)
-    problems = [] if digest == recorded_digest else [
-        f"items have digest {digest[:16]}…, {EVALUATION_CONFIG} names {str(recorded_digest)[:16]}…"]
+    expected = {"count": len(answered_items), "digest": items_digest(answered_items)}
+    recorded = recorded_items if isinstance(recorded_items, dict) else {}
+    problems = [f"items have {key} {str(value)[:16]}, {EVALUATION_CONFIG} names {str(recorded.get(key))[:16]}"
+                for key, value in expected.items() if not same_json(recorded.get(key), value)]
     yield finding_from(problems, f"{len(answered_items)} items", unit)
 
 
@@ -169,32 +147,6 @@ def differences(recorded: Any, again: Any, path: str = "$") -> list[str]:
             f"{path} is {recorded!r}, computed again {again!r}"]
     return [] if same_json(recorded, again) else [
         f"{path} is {str(recorded)[:40]!r}, computed again {str(again)[:40]!r}"]
-
-
-def _part_problems(part: str, cells: Any, rows: list[dict[str, Any]]) -> list[str]:
-    if not isinstance(cells, dict):
-        return [f"no per_{part}"]
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(str(row.get(part)), []).append(row)
-    # Compared both ways: a section that was left out would hide its accuracy.
-    if set(groups) != set(cells):
-        return [f"per_{part} has {sorted(cells)[:5]}, the predictions have {sorted(groups)[:5]}"]
-    return [problem for name, group in groups.items()
-            for problem in _cell_problems(f"per_{part}.{name[:40]}", cells[name], group)]
-
-
-def _cell_problems(cell_name: str, cell: Any, rows: list[dict[str, Any]]) -> list[str]:
-    values = [float(row["score"]) for row in rows if is_score(row.get("score"))]
-    if not isinstance(cell, dict) or not values or len(values) != len(rows):
-        return [f"{cell_name}: no cell, or predictions without scores"]
-    # An item counts as right only with the full score; the mean takes partial scores as they are.
-    correct = sum(value == 1.0 for value in values)
-    # A scorecard's mean is of a plain sum, which rounds, and this one is exact: so they are compared with a tolerance.
-    expected = {"n": len(values), "correct": correct, "mean": math.fsum(values) / len(values)}
-    return [f"{cell_name}.{key} is {str(cell.get(key))[:30]}, the predictions give {value}"
-            for key, value in expected.items()
-            if not isinstance(cell.get(key), int | float) or not math.isclose(cell[key], value, rel_tol=1e-9)]
 
 
 def _items(unit: Unit) -> "list[Item]":

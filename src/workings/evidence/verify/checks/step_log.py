@@ -37,32 +37,6 @@ def steps(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{len(numbers)} steps, {resumes} resumes", unit)
 
 
-@check("consistency.finite", level=1, title="every number of the log is finite", units=every_run,
-       example="a line of the log without a loss")
-def finite(unit: Unit) -> Iterator[CheckFinding]:
-    """JSON has no NaN, but a number can be too large for a float, and a line can be without its loss."""
-    problems = []
-    for row in unit.metrics:
-        bad = [key for key, value in row.items() if isinstance(value, float) and not math.isfinite(value)]
-        if bad or not isinstance(row.get("loss"), int | float):
-            problems.append(f"step {row.get('step')}: {', '.join(bad) or 'no loss'}")
-    yield finding_from(problems, f"{len(unit.metrics)} lines", unit)
-
-
-@check("consistency.supervision", level=1, title="every step learned something: supervised tokens above zero",
-       units=every_run, example="more learned tokens in a step than it has tokens")
-def supervision(unit: Unit) -> Iterator[CheckFinding]:
-    """Supervised tokens of every step are above zero and not above its tokens."""
-    problems = []
-    for line in unit.steps:
-        if line.supervised_tokens > line.tokens:
-            problems.append(f"step {line.step}: {line.supervised_tokens} supervised of {line.tokens} tokens")
-    if unit.steps and not unit.manifest.supervised_tokens:
-        problems.append("no supervised token in the whole run")
-    manifest = unit.manifest
-    yield finding_from(problems, f"{manifest.supervised_tokens:,} supervised of {manifest.tokens:,} tokens", unit)
-
-
 @check("consistency.learning_rate", level=1, title="every step's learning rate is that of the recipe's schedule",
        units=every_run, example="another learning rate in the recipe than the steps were taken with")
 def learning_rate(unit: Unit) -> Iterator[CheckFinding]:
