@@ -15,6 +15,7 @@ from tests.launching.making import WHEEL, write_wheel
 from workings.config.load import load_recipe
 from workings.evidence.verify import verify
 from workings.launching.files import PORT, kubernetes
+from workings.record.reader import RunRecord
 from workings.runs.launch import LaunchRequest, launch
 
 SRUN = """#!/bin/bash
@@ -61,9 +62,9 @@ def free_port():
 def check(home, job, said):
     """The record of a run of two processes that knows its launcher, and has the digest that was foretold."""
     run = home / "runs" / "smoke-tiny"
-    manifest = json.loads((run / "run_manifest.json").read_text())
-    assert (manifest["status"], manifest["facts"]["processes"]) == ("complete", 2)
-    assert manifest["config_digest"] == job.recipe_digest
+    manifest = RunRecord.open(run).manifest
+    assert (manifest.status, manifest.device.processes) == ("complete", 2)
+    assert manifest.config_digest == job.recipe_digest
     assert json.loads((run / "env/env_info.json").read_text())["launcher"]["said"] == said
     assert [each.id for each in verify(run).checks if each.verdict == "failed"] == []
 

@@ -148,6 +148,6 @@ def test_two_processes_draw_and_reward_what_one_does(begun, run_ranks):
     for key in ("prompts", "tokens", "lengths", "rewards", "reward", "advantages"):
         assert first[key] == alone[key], key
     found = verify(out)
-    assert (found.failed, RunRecord.open(out).manifest.facts["processes"]) == (0, 2)
+    assert (found.failed, RunRecord.open(out).manifest.device.processes) == (0, 2)
     assert lines_of(out)[-1]["held_out_items"] == 3
     assert (out / "eval" / "items" / "predictions.jsonl").read_text().count("\n") == 3
