@@ -75,7 +75,7 @@ class DeviceChecks(BaseModel):
         Checked("consistency.machine", "the processor of the environment, the target of the plan", partly=True),
     ]
     """The device's own name."""
-    count: Annotated[int, Checked("consistency.device", "the names of the devices")] = Field(ge=1)
+    count: Annotated[int, Checked("consistency.machine", "the mesh, the names of the devices")] = Field(ge=1)
     """Devices used, over all processes."""
     reason: Annotated[str, Checked("consistency.views", "the README" + ALIKE, partly=True)]
     """Why this device."""
