@@ -354,9 +354,9 @@ def test_a_cancelled_process_scores_nothing_more(own):
 
 
 @pytest.mark.children
-def test_the_child_imports_no_framework():
+def test_the_child_imports_no_framework_and_nothing_for_rewards():
     code = ("import sys, workings.scoring.worker\n"
-            "print([name for name in ('jax', 'torch', 'transformers', 'tunix', 'flax') if name in sys.modules])")
+            "print([name for name in ('jax', 'torch', 'transformers', 'tunix', 'flax', 'pydantic', 'http') if name in sys.modules])")
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 

@@ -13,11 +13,11 @@ from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.summary import EvaluationSummary
 from workings.evaluation.unit import EvaluationWriter
 from workings.record.digest import file_digest
-from workings.record.values import is_score
 from workings.scoring.form import keeps_form, reasoning_text
 from workings.scoring.items import Item, items_digest
 from workings.scoring.judge import Judgement
 from workings.scoring.lines import read_lines
+from workings.scoring.scorers import is_score
 from workings.scoring.steps import check_steps
 
 _USUAL_METRICS = ("exact_match", "acc")

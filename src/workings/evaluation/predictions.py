@@ -12,11 +12,10 @@ from workings.evaluation.settings import EvaluationSettings, aggregate_score
 from workings.record.canonical import dumps
 from workings.record.digest import bytes_digest
 from workings.record.untrusted_files import open_plain
-from workings.record.values import is_score
 from workings.scoring.items import Item
 from workings.scoring.judge import Judgement
 from workings.scoring.lines import read_lines
-from workings.scoring.scorers import answer
+from workings.scoring.scorers import answer, is_score
 
 KEPT_CHARS = 4_000
 """Recorded characters of a completion that is too long to be scored; its length and digest are added."""

@@ -1,4 +1,4 @@
-"""Values of a record: absent values, digests, scores, times, and JSON objects as text for people.
+"""Values of a record: absent values, digests, times, and JSON objects as text for people.
 
 A record has no nulls: an absent value says why it is absent.
 """
@@ -34,11 +34,6 @@ def absent(why: str) -> Absent:
 def is_absent(value: Any) -> bool:
     """Whether a JSON value read from a record stands for an absent one."""
     return isinstance(value, Absent) or (isinstance(value, dict) and len(value) == 1 and "absent" in value)
-
-
-def is_score(value: object) -> bool:
-    """Whether a value is the score of a completion: a number from 0 (wrong) to 1 (right), and not a truth value."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
 def now() -> str:

@@ -6,11 +6,10 @@ from typing import Any
 
 from workings.answers.extract import extract
 from workings.answers.extraction import NO_RULE, Extraction, Kind, answer_kind
-from workings.record.values import is_score
 from workings.scoring import mathematics
 from workings.scoring.form import keeps_form, reasoning_text
 from workings.scoring.items import Item
-from workings.scoring.scorers import CONTAINS, ScoreFunction, needs_library
+from workings.scoring.scorers import CONTAINS, ScoreFunction, is_score, needs_library
 from workings.scoring.settings import ScoringSettings
 from workings.scoring.steps import check_steps
 

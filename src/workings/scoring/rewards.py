@@ -215,7 +215,7 @@ class RewardProcess(Worker):
     Use as a context manager: entering starts the process and loads the files of a person's own functions. Their bytes
     are those that `RewardSettings.recorded` digests; a file that has changed since then is refused. Memory is limited
     as address space (Linux); a call that takes longer than its limit is killed. What in Python asks for a network
-    connection or starts another program raises ``PermissionError`` (see `workings.scoring.worker`).
+    connection or starts another program raises ``PermissionError`` (see `workings.scoring.reward_worker`).
 
     All this is against mistakes, such as a reward that waits for a server or writes the world into memory. It is no
     sandbox for hostile code: the function may read and write files, and compiled code and `ctypes` get around it.

@@ -24,6 +24,11 @@ ScoreFunction = Callable[[str, Item], float]
 """Extracted answer and item to a score from 0.0 (wrong) to 1.0 (right)."""
 
 
+def is_score(value: object) -> bool:
+    """Whether a value is the score of a completion: a number from 0 (wrong) to 1 (right), and not a truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+
+
 @dataclass(frozen=True, slots=True)
 class Scorer:
     """A registered scoring function."""

@@ -27,9 +27,8 @@ from workings.errors import RequestError
 from workings.scoring.items import Item
 from workings.scoring.judge import Judgement, judgement_from_json
 from workings.scoring.settings import ScoringSettings
+from workings.scoring.worker import stopping_signals
 
-STOPPED_BY_THE_PARENT = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-"""Signals that a terminal or a scheduler sends to all processes of a run at once."""
 WORKER = "workings.scoring.worker"
 """What a child runs, as ``python -m`` takes it."""
 START_SECONDS = 120.0
@@ -279,11 +278,6 @@ def _environment() -> dict[str, str]:
     """The child finds this very package, also where it runs from a source tree."""
     places = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
-
-
-def stopping_signals() -> list[int]:
-    """Those of `STOPPED_BY_THE_PARENT` that this system has."""
-    return [getattr(signal, name) for name in STOPPED_BY_THE_PARENT if hasattr(signal, name)]
 
 
 @contextmanager

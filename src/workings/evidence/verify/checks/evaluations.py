@@ -27,7 +27,8 @@ from workings.evidence.verify.registry import (
 from workings.evidence.verify.result import CheckFinding
 from workings.record.canonical import line, loads
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS
-from workings.record.values import is_absent, is_score
+from workings.record.values import is_absent
+from workings.scoring.scorers import is_score
 
 if TYPE_CHECKING:
     from workings.evaluation.settings import EvaluationSettings

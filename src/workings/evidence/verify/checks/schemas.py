@@ -21,7 +21,7 @@ from workings.record.layout import (
     SELECTION,
 )
 from workings.record.redact import find_placeholders, is_placeholder
-from workings.record.values import is_score
+from workings.scoring.scorers import is_score
 
 THIRD_PARTY_FILES = frozenset({
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "config.json",

@@ -1,0 +1,130 @@
+"""Computes rewards in the process that scores: the shipped ones and functions of other people's files.
+
+An audit hook refuses a reward function what Python reports before it happens: connections, look-ups of names, and the
+start of other programs, which would be free of the hook. It does not stop what raises no audit event: `ctypes`,
+compiled extensions that call the system themselves, and `multiprocessing` with its method `spawn`. Files may be read
+and written. It is a guard against mistakes; code that is not trusted belongs into a container.
+"""
+
+import copy
+import inspect
+import math
+import runpy
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from numbers import Real
+from typing import Any
+
+from workings.config.rewards import FileReward, JudgeReward, RewardConfig, reward_name
+from workings.errors import RequestError
+from workings.scoring.items import UNSPECIFIED, Item
+from workings.scoring.rewards import CompletionToReward, RewardSettings, shipped_reward
+from workings.scoring.scorers import SCORERS, load_scorer
+from workings.scoring.worker import Answer, limit_memory, named, raised
+
+REFUSED = {
+    **dict.fromkeys(("socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo",
+                     "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo"), "no network"),
+    **dict.fromkeys(("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty",
+                     "pty.spawn", "os.startfile"), "no other programs"),
+}
+"""Audit events that end in ``PermissionError``, and what a reward function does not have."""
+Compute = Callable[[list[CompletionToReward]], object]
+
+
+def rewards(settings: RewardSettings, versions: Sequence[str]) -> Callable[[Any], Iterator[Answer]]:
+    """What computes rewards, one answer for each. Raises `RequestError`."""
+    limit_memory(int(settings.memory_gib * 1024**3))
+    sys.addaudithook(refuse)
+    computed: list[Compute] = []
+    for reward, version in zip(settings.rewards, versions, strict=True):
+        with named(reward_name(reward), "a file with the function (prompts, completions, **columns)"):
+            computed.append(_load(reward, version, settings))
+
+    def answers(samples: list[CompletionToReward]) -> Iterator[Answer]:
+        for compute in computed:
+            # Copied for each function: it may change the lists that it is given.
+            answer = _values(compute, copy.deepcopy(samples), settings)
+            yield answer
+            if "problem" in answer:
+                break
+    return answers
+
+
+def refuse(event: str, arguments: tuple[Any, ...]) -> None:
+    """The audit hook."""
+    if event in REFUSED:
+        # An OSError, because libraries that can do without expect one.
+        raise PermissionError(f"a reward function has {REFUSED[event]} ({event})")
+
+
+def _load(reward: RewardConfig, version: str, settings: RewardSettings) -> Compute:
+    if isinstance(reward, JudgeReward):
+        return lambda samples: [0.0] * len(samples)  # the parent asks it, for there is no network here
+    if not isinstance(reward, FileReward):
+        if reward.scorer in SCORERS:
+            load_scorer(reward.scorer)  # imports its library now, so that no call has to
+        return lambda samples: [shipped_reward(reward, sample, settings) for sample in samples]
+    path = settings.path(reward)
+    # Taken before the file runs, because code can change the file that it is in.
+    if settings.version(reward) != version:
+        raise RequestError(f"{reward_name(reward)}: {path} has changed since its digest was recorded",
+                           "the file that was recorded")
+    function = runpy.run_path(str(path)).get(reward.function)
+    if not callable(function):
+        raise RequestError(f"{reward_name(reward)}: no function {reward.function} in {path}", "a function of that name")
+    return lambda samples: _called(function, {
+        "prompts": [sample.item.prompt for sample in samples],
+        "completions": [sample.text for sample in samples], **columns(samples)})
+
+
+def _called(function: Callable[..., object], given: dict[str, list[Any]]) -> object:
+    """What a function gives back. Raises ``TypeError`` with what there is, where it asks for something else."""
+    try:
+        inspect.signature(function).bind(**given)
+    except TypeError as error:
+        raise TypeError(f"{error}; it is called with {', '.join(given)}") from None
+    except ValueError:  # compiled functions may have no signature that can be read
+        pass
+    return function(**given)
+
+
+def columns(samples: Sequence[CompletionToReward]) -> dict[str, list[Any]]:
+    """What a function gets next to prompts and completions, each a list with one value for each completion.
+
+    Every key of the prompts' records, None where one has no such key; ``history``, the turns before the question; the
+    expected answer also as ``answer``, unless the record has a key of that name itself; and ``completion_ids``, lists
+    of token ids.
+    """
+    records = [_record(sample.item) for sample in samples]
+    # A dictionary instead of a set keeps the order.
+    names = dict.fromkeys(name for record in records for name in record)
+    values = {name: [record.get(name) for record in records] for name in names
+              if name not in ("prompt", "prompts", "completions")}
+    return values | {"completion_ids": [list(sample.tokens) for sample in samples]}
+
+
+def _record(item: Item) -> dict[str, Any]:
+    always = {"aliases": [], "tolerance": 0.0, "cluster": "", "section": UNSPECIFIED, "history": []}
+    return {"answer": item.expected_answer, **always, **item.to_json()}
+
+
+def _values(compute: Compute, samples: list[CompletionToReward], settings: RewardSettings) -> Answer:
+    try:
+        return _checked(compute(samples), samples)
+    except BaseException as error:  # noqa: BLE001 - rewards are other people's code; what they raise is the answer
+        limit = f" (`memory_gib` is {settings.memory_gib:g})" if isinstance(error, MemoryError) else ""
+        return {"problem": raised(error, limit)}
+
+
+def _checked(given: object, samples: Sequence[CompletionToReward]) -> dict[str, Any]:
+    """The values as floats, or what is wrong with them."""
+    if not isinstance(given, list):
+        return {"problem": f"returned {type(given).__name__}, not a list of {len(samples)} numbers"}
+    if len(given) != len(samples):
+        return {"problem": f"returned {len(given)} values for {len(samples)} completions"}
+    for number, (value, sample) in enumerate(zip(given, samples, strict=True), start=1):
+        if not isinstance(value, Real) or not math.isfinite(value):
+            return {"problem": f"returned {repr(value)[:60]} for completion {number} of {len(samples)} "
+                               f"(item {sample.item.id[:60]}), not a finite number"}
+    return {"values": [float(value) for value in given]}
