@@ -1,4 +1,4 @@
-"""Computes rewards in the process that scores: the shipped ones and functions of other people's files.
+"""The process that computes rewards (see `workings.scoring.worker`): the shipped ones and functions of other people.
 
 An audit hook refuses a reward function what Python reports before it happens: connections, look-ups of names, and the
 start of other programs, which would be free of the hook. It does not stop what raises no audit event: `ctypes`,
@@ -20,7 +20,7 @@ from workings.errors import RequestError
 from workings.scoring.items import UNSPECIFIED, Item
 from workings.scoring.rewards import CompletionToReward, RewardSettings, shipped_reward
 from workings.scoring.scorers import SCORERS, load_scorer
-from workings.scoring.worker import Answer, limit_memory, named, raised
+from workings.scoring.worker import Answer, limit_memory, named, raised, serve
 
 REFUSED = {
     **dict.fromkeys(("socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo",
@@ -32,8 +32,9 @@ REFUSED = {
 Compute = Callable[[list[CompletionToReward]], object]
 
 
-def rewards(settings: RewardSettings, versions: Sequence[str]) -> Callable[[Any], Iterator[Answer]]:
+def _rewards(job: tuple[RewardSettings, Sequence[str]]) -> Callable[[Any], Iterator[Answer]]:
     """What computes rewards, one answer for each. Raises `RequestError`."""
+    settings, versions = job
     limit_memory(int(settings.memory_gib * 1024**3))
     sys.addaudithook(refuse)
     computed: list[Compute] = []
@@ -128,3 +129,7 @@ def _checked(given: object, samples: Sequence[CompletionToReward]) -> dict[str, 
             return {"problem": f"returned {repr(value)[:60]} for completion {number} of {len(samples)} "
                                f"(item {sample.item.id[:60]}), not a finite number"}
     return {"values": [float(value) for value in given]}
+
+
+if __name__ == "__main__":
+    serve(_rewards)

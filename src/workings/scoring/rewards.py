@@ -224,6 +224,8 @@ class RewardProcess(Worker):
         RequestError: a file does not exist, cannot be loaded or has no such function.
     """
 
+    module = "workings.scoring.reward_worker"
+
     def __init__(self, settings: RewardSettings) -> None:
         self._settings, self._names = settings, settings.names
         self._replies: list[str] = []

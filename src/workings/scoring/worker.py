@@ -56,8 +56,12 @@ def limit_memory(limit_bytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
 
-def main() -> None:
-    """Serve requests until standard input ends."""
+def serve(prepare: Callable[[Any], Callable[[Any], Iterator[Answer]]]) -> None:
+    """Serve requests until standard input ends.
+
+    Args:
+        prepare: what answers requests, from the first thing that the parent sends; raises `RequestError`.
+    """
     ignore_signals()
     # A scorer that reads standard input must not eat requests: it finds an empty one. What it prints goes to stderr.
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "w", encoding="ascii")
@@ -74,7 +78,7 @@ def main() -> None:
             os._exit(0)  # not `sys.exit`, which would write what is waiting once more
 
     try:
-        answers_to = _scores(job) if isinstance(job, ScoringSettings) else _rewards(job)
+        answers_to = prepare(job)
     except RequestError as error:
         send({"problem": error.given.removeprefix("scorer: "), "expected": error.expected})
         return
@@ -96,13 +100,6 @@ def _scores(settings: ScoringSettings) -> Callable[[Any], Iterator[Answer]]:
         score = load_scorer(settings.scorer).score
     return lambda request: (_judged(*completion, score=score, settings=settings, second=request[1])
                             for completion in request[0])
-
-
-def _rewards(job: Any) -> Callable[[Any], Iterator[Answer]]:
-    """What computes rewards. Raises `RequestError`."""
-    # Imported here: half of the time to start, which a process that scores answers does not need.
-    from workings.scoring.reward_worker import rewards
-    return rewards(*job)
 
 
 def _judged(item: Item, text: str, truncated: bool, *, score: ScoreFunction, settings: ScoringSettings,
@@ -139,4 +136,4 @@ def raised(error: BaseException, limit: str = "") -> str:
 
 
 if __name__ == "__main__":
-    main()
+    serve(_scores)

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, ClassVar, Self
 
 from workings.errors import RequestError
 from workings.scoring.items import Item
@@ -29,8 +29,6 @@ from workings.scoring.judge import Judgement, judgement_from_json
 from workings.scoring.settings import ScoringSettings
 from workings.scoring.worker import stopping_signals
 
-WORKER = "workings.scoring.worker"
-"""What a child runs, as ``python -m`` takes it."""
 START_SECONDS = 120.0
 """Longest time until the process is ready: importing a person's libraries on a busy machine."""
 SHORTEST_LOOK = 0.2
@@ -44,16 +42,17 @@ class NoAnswer(Exception):
 
 
 class Child:
-    """A process that runs `workings.scoring.worker`.
+    """A process that scores or computes rewards.
 
     Args:
-        job: what it is for, as `workings.scoring.worker.main` reads it.
+        job: what it is for, the first thing that it reads.
+        module: what it runs, as ``python -m`` takes it.
     """
 
-    def __init__(self, job: Any) -> None:
+    def __init__(self, job: Any, module: str) -> None:
         self._tag, self._answers, self._ended_seconds = secrets.token_hex(8), queue.SimpleQueue[bytes](), 0.0
         with signals_held_back():
-            self.process = subprocess.Popen([sys.executable, "-m", WORKER], env=_environment(),
+            self.process = subprocess.Popen([sys.executable, "-m", module], env=_environment(),
                                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         # A thread, because reading from a pipe knows no time limit and waiting for a queue does.
         threading.Thread(target=_forward, args=(self.process.stdout, self._tag.encode(), self._answers),
@@ -118,6 +117,9 @@ class Worker:
         what: the setting that names what it loads, for errors; ``named``: what that setting says.
     """
 
+    module: ClassVar[str] = "workings.scoring.worker"
+    """What the process runs, as ``python -m`` takes it."""
+
     def __init__(self, job: Any, what: str, named: str) -> None:
         self._job, self._what, self._named = job, what, named
         self.child: Child | None = None
@@ -149,7 +151,7 @@ class Worker:
         self._stop()
         if self._cancelled:
             raise CancelledError
-        self.child = child = Child(self._job)
+        self.child = child = Child(self._job, self.module)
         try:
             ready = child.answer(START_SECONDS)
         except NoAnswer:

@@ -120,7 +120,7 @@ class TraceDistill(TeacherWay):
         from workings.ways.parts.row_data import read_rows
         teacher = find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)
         data = DistillationData.of(resolved.recipe, read_rows(resolved), engine.describe().mesh["fsdp"],
-                                   resolved=resolved, algorithm=self, teacher=teacher)
+                                   resolved=resolved, objective=self.objective, teacher=teacher)
         data.check(engine)
         return data
 
@@ -130,7 +130,7 @@ class TraceDistill(TeacherWay):
         from workings.ways.parts.row_replay import replayed_top_tokens
         del exact
         recipe = opened.recipe.model_copy(update={"seed": seed})
-        return replayed_top_tokens(opened, self, TraceData.of(recipe, opened.rows, opened.fsdp).batches)
+        return replayed_top_tokens(opened, self.objective, TraceData.of(recipe, opened.rows, opened.fsdp).batches)
 
     def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
                       exact: bool) -> dict[str, tuple[str, BatchSource]]:

@@ -10,10 +10,10 @@ from workings.data.top_tokens import StoredTopTokens, TopTokenFiles, to_bytes
 from workings.engines.base import Engine, State, TeachingEngine
 from workings.errors import RecordError, RequestError
 from workings.inputs.resolve import ResolvedRun
+from workings.objectives.top_tokens import TopTokens
 from workings.record import atomic
 from workings.record.layout import TEACHER, top_tokens_file
 from workings.record.writer import RunWriter
-from workings.ways.distill import TraceDistill
 from workings.ways.parts.experience import Experience, RowExperience, RowSignals
 from workings.ways.parts.row_data import TraceData
 from workings.ways.parts.teacher import Teacher
@@ -25,7 +25,7 @@ class DistillationData(TraceData):
     """Rows of traces and their teacher; its top tokens are computed before the first step and recorded."""
 
     resolved: ResolvedRun
-    algorithm: TraceDistill
+    objective: TopTokens
     teacher: Teacher = field()
 
     @property
@@ -35,7 +35,7 @@ class DistillationData(TraceData):
 
     def check(self, engine: Engine) -> None:
         """Raises `RequestError` if the engine does not compute most likely tokens, or the vocabulary is too small."""
-        name, count = f"algorithm.name: {self.algorithm.name}", self.algorithm.top_k
+        name, count = "algorithm.name: distill_traces", self.objective.top_k
         if not isinstance(engine, TeachingEngine):
             raise RequestError(f"{name} with engine {engine.name}", "an engine that computes its most likely tokens",
                                "engine=jax")
@@ -52,7 +52,7 @@ class DistillationData(TraceData):
     def files(self) -> TopTokenFiles:
         """Files of the run with the teacher's top tokens."""
         return TopTokenFiles(batches=self.batches, steps=self.steps, counts=self.rows.learned_positions,
-                             count=self.algorithm.top_k)
+                             count=self.objective.top_k)
 
     def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
         """Batches by their position, with the teacher's top tokens."""
@@ -69,7 +69,7 @@ class DistillationData(TraceData):
                     if step:
                         raise RecordError(f"part {number} of the teacher's top tokens is missing, and the run has "
                                           f"already taken {step} steps with them")
-                    teacher = teacher or self.teacher.open_for_tokens(engine, self.resolved, self.algorithm.top_k)
+                    teacher = teacher or self.teacher.open_for_tokens(engine, self.resolved, self.objective.top_k)
                     rows = {name: row for batch in part for name, row in teacher_top_tokens_by_row(
                         teacher, self.batches, Position(0, batch)).items()}
                     atomic.write_bytes(path, to_bytes(rows.values()))
@@ -80,4 +80,4 @@ class DistillationData(TraceData):
             return values
 
         return nullcontext(RowExperience(self.batches, RowSignals(
-            values=top_tokens, add=partial(with_top_tokens, objective=self.algorithm.objective))))
+            values=top_tokens, add=partial(with_top_tokens, objective=self.objective))))

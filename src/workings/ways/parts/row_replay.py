@@ -16,10 +16,10 @@ from workings.data.top_tokens import TeacherTopTokens, TopTokenFiles, TopTokensO
 from workings.engines.base import LikelihoodEngine, State
 from workings.models.batch import Batch
 from workings.objectives.policy_gradient import REFERENCE
+from workings.objectives.top_tokens import TopTokens
 from workings.record import jsonl
 from workings.record.layout import REFERENCE_LOG_PROBS, top_tokens_file
 from workings.record.untrusted_files import read_plain
-from workings.ways.distill import TraceDistill
 from workings.ways.parts.pair_log_probs import log_probs_by_row, with_log_probs
 from workings.ways.parts.replay_source import BatchSource, ReopenedRun, StepInputs
 from workings.ways.parts.row_data import PairData, TraceData
@@ -100,18 +100,18 @@ def replayed_pairs(opened: ReopenedRun, data: PairData, *, exact: bool) -> RowSo
     return RowSource(batches=data.batches, add=with_log_probs, recorded=known, compute=compute if exact else None)
 
 
-def replayed_top_tokens(opened: ReopenedRun, algorithm: TraceDistill, batches: Batches) -> RowSource[Any]:
+def replayed_top_tokens(opened: ReopenedRun, objective: TopTokens, batches: Batches) -> RowSource[Any]:
     """Traces with the teacher's top tokens: computed again if the teacher can be opened, else the recorded ones."""
     compute = None
     if isinstance(opened.teacher, Teacher):
-        teacher = opened.teacher.open_for_tokens(opened.engine, opened, algorithm.top_k)
+        teacher = opened.teacher.open_for_tokens(opened.engine, opened, objective.top_k)
 
         def compute(state: State, position: Position) -> Mapping[str, TopTokensOfRow]:
             del state
             return teacher_top_tokens_by_row(teacher, batches, position)
 
-    return RowSource(batches=batches, recorded=_recorded_top_tokens(opened, algorithm.top_k), compute=compute,
-                     add=partial(with_top_tokens, objective=algorithm.objective))
+    return RowSource(batches=batches, recorded=_recorded_top_tokens(opened, objective.top_k), compute=compute,
+                     add=partial(with_top_tokens, objective=objective))
 
 
 def _recorded_top_tokens(opened: ReopenedRun, count: int) -> TeacherTopTokens:
