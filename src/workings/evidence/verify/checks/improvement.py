@@ -18,11 +18,12 @@ from workings.record.layout import (
     SELECTION,
     SUMS,
 )
+from workings.record.manifest import MANIFEST_READS
 
 ROUNDS, ROUNDS_PAGE, IMPROVEMENT = "rounds.json", "rounds.html", "improve.json"
 """Result, page and request of an improvement. They lie beside its runs, outside of every seal."""
 COMPARED_BY = frozenset({ROUNDS, ROUNDS_PAGE, IMPROVEMENT, MANIFEST, SEAL, SUMS, EVALUATION_CONFIG, EVALUATION_SUMMARY,
-                         PREDICTIONS, SELECTION})
+                         PREDICTIONS, SELECTION, *(PurePosixPath(name).name for name in MANIFEST_READS)})
 """Names of the files that rounds are compared by."""
 MAX_IMPROVEMENTS = 100
 """Folders of improvements in one record: each of them is compared again, round by round."""
