@@ -24,7 +24,7 @@ def test_one_check() -> None:
 
 @pytest.mark.parametrize(("given", "near"), [
     ("recompute.score", "recompute.scores"), ("anchor", "integrity.anchor"),
-    ("consistency.loses", "consistency.losses"), ("qqq", "the id of a check")])
+    ("consistency.sceds", "consistency.seeds"), ("qqq", "the id of a check")])
 def test_an_unknown_id_names_those_near_it(given: str, near: str) -> None:
     with pytest.raises(RequestError, match="--explain") as found:
         find_checks(given)

@@ -281,8 +281,7 @@ def test_yaml_is_text_and_never_loaded(run: Path, text: str) -> None:
     (b"1" * 10_000, "not JSON"), (b'{"a":1e999}', ""), (b"", "not JSON"), (b"\xef\xbb\xbf{}", "not JSON"),
 ], ids=["open", "nested", "twice", "digits", "infinite", "empty", "byte order mark"])
 def test_strange_json(run: Path, data: bytes, message: str) -> None:
-    (run / "plan").mkdir(exist_ok=True)
-    (run / "plan/plan.json").write_bytes(data)
+    (run / "config/strange.json").write_bytes(data)
     reseal.reseal(run)
     found = failures(run, level=1)
     assert message in found.get("form.json", "")

@@ -35,7 +35,7 @@ def test_a_crash_of_the_compiler_is_no_verdict(tmp_path, monkeypatch):
     impossible = TpuTarget(topology="v5e:9x9x9", accelerator_type="v5litepod-8")
     with pytest.raises(WorkingsError, match="this says nothing about memory") as caught:
         compile_for(request_of(recipe()), (1, 8, 64), impossible)
-    log = next(tmp_path.glob("workings-compiler-*.log"))
+    log = next(tmp_path.glob("workings-child-*.log"))
     assert str(log) in str(caught.value)
     assert "v5e:9x9x9" in log.read_text("utf-8")
 

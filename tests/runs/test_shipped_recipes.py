@@ -7,6 +7,7 @@ import pytest
 from workings.config.load import load_recipe, shipped_recipes
 from workings.errors import RequestError
 from workings.inputs.resolve import find_shape
+from workings.record.reader import RunRecord
 from workings.runs.smoke import Smoke
 
 SOME = ("gemma-3-1b-grpo-v5e8",)
@@ -25,12 +26,11 @@ def test_smoke(workings, tmp_path, name):
                     devices=devices)
     result = json.loads(done.stdout.splitlines()[-1])
     assert (result["status"], result["steps"], result["items"]) == ("complete", 2, 16)
-    manifest = json.loads((tmp_path / "run" / "run_manifest.json").read_text())
-    assert manifest["architecture"] == find_shape(load_recipe(name)).family
+    manifest = RunRecord.open(tmp_path / "run").manifest
+    assert manifest.architecture == find_shape(load_recipe(name)).family
     stored = asked.precision.parameters
-    assert manifest["requested_dtypes"]["parameters"] == stored
     # Adapters in float32 lie beside weights in bfloat16.
-    assert {"bf16": "bfloat16", "fp32": "float32"}[stored] in manifest["actual_dtypes"]["parameters"]
+    assert {"bf16": "bfloat16", "fp32": "float32"}[stored] in manifest.actual_dtypes["parameters"]
     if asked.rewards:
         # Completions of random weights are all wrong alike, so that nothing is learned from them.
         assert list((tmp_path / "run" / "train" / "rollouts").iterdir())

@@ -119,7 +119,6 @@ def test_turns_that_add_up_and_are_others_are_found_when_the_rows_are_made_again
     shutil.copytree(run, forged)
     edit_lines(forged / "data" / "rows.jsonl", moved)
     reseal(forged)
-    assert verdict(forged, "consistency.rows")[0] == "failed"
     with pytest.raises(RecordError, match="has other learned turns than the data give"):
         replay_run(forged, ReplayRequest())
 

@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from workings.cli.model_options import weights_request
 
 from tests.models.chat_templates import tokenizer
 from tests.models.thinking_templates import MARKS
 from tests.runs.runs_helpers import write_recipe
+from workings.cli.options import weights_request
 from workings.errors import RequestError
 from workings.evidence.verify import verify
 from workings.models.chat import ChatTemplate

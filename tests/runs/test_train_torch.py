@@ -7,6 +7,7 @@ import torch
 
 from tests.runs import killed
 from workings.evidence.verify import verify
+from workings.record.reader import RunRecord
 
 KILL_AT = "write checkpoints/.step_000004.tmp/optimizer.safetensors"
 
@@ -34,8 +35,8 @@ def test_the_gpu_smoke_recipe_runs_small_on_a_cpu(workings, tmp_path):
                     environment={"OMP_NUM_THREADS": "1"})
     result = json.loads(done.stdout.splitlines()[-1])
     assert (result["status"], result["steps"], result["items"]) == ("complete", 2, 16)
-    manifest = json.loads((tmp_path / "run" / "run_manifest.json").read_text())
-    assert (manifest["engine"], manifest["architecture"]) == ("torch", "gpt2")
+    manifest = RunRecord.open(tmp_path / "run").manifest
+    assert (manifest.engine, manifest.architecture) == ("torch", "gpt2")
     texts = {name: (tmp_path / "run" / "env" / name).read_text()
              for name in ("torch_version.txt", "cuda_check.txt", "nvidia_smi.txt")}
     assert torch.__version__ in texts["torch_version.txt"]
