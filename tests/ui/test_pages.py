@@ -13,8 +13,12 @@ from tests.record import synthetic
 from tests.reports.parsed_page import Page
 from tests.ui.making import client, two_runs
 from workings.evaluation.run import evaluate_predictions
+from workings.record.layout import METRICS
 from workings.record.lock import DirectoryLock
 from workings.record.reader import RunRecord
+from workings.ui import tail
+from workings.ui.folder import Folder
+from workings.ui.listing import run_rows
 from workings.ui.number_format import facts
 from workings.ui.routes import compare, data, jobs, plan, rounds, run, runs, start
 from workings.ui.site import Site
@@ -36,6 +40,22 @@ def test_the_list_says_what_the_records_say(tmp_path: Path, monkeypatch: pytest.
     text = Page(page.get("/").text).text
     assert "50.0 %" in text
     assert "2 of 2 runs" in text
+
+
+def test_a_second_look_reads_no_log_of_a_sealed_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list is asked for every few seconds, and a folder may have hundreds of runs with long logs."""
+    two_runs(tmp_path)
+    folder = Folder(tmp_path)
+    first = run_rows(folder, {}, {})
+    opened: list[str] = []
+    real = tail.open_plain
+    monkeypatch.setattr(tail, "open_plain", lambda path: opened.append(path.name) or real(path))
+    assert run_rows(folder, {}, {}) == first
+    assert METRICS.rpartition("/")[2] not in opened
+    grown = folder.root / "runs" / "plain" / METRICS
+    grown.write_text(grown.read_text() + grown.read_text().splitlines()[-1] + "\n")
+    tokens = {row.name: row.tokens for row in run_rows(folder, {}, {})}
+    assert tokens["runs/plain"] > {row.name: row.tokens for row in first}["runs/plain"]
 
 
 def test_search_filter_and_order_are_in_the_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

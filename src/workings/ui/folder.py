@@ -3,12 +3,12 @@
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 from workings.errors import RecordError, RequestError
 from workings.record.layout import CONFIG, EVALUATION_SUMMARY, MANIFEST, METRICS, PARTIAL_SUFFIX, SEAL
@@ -18,12 +18,15 @@ from workings.ui.file_cache import FileCache
 from workings.ui.series import Columns
 from workings.ui.tail import Tail
 
+T = TypeVar("T")
 MAX_DEPTH = 5
 """Folders below the page's own in which runs are looked for."""
 KEPT_FILES = 20_000
 """JSON files of runs that are kept in memory, as long as they are small."""
 KEPT_WORKED_OUT = 128
 """Most results of `Folder.worked_out`."""
+RESULT_BYTES = 1_000
+"""Bytes of a few numbers that follow from a file, as an upper limit."""
 MAX_JSON_BYTES, MAX_PARSED_BYTES = 8 << 20, 64 << 20
 """Largest JSON file that is shown, and how much it may take in memory. One of an ordinary run has some kilobytes."""
 QUIET_SECONDS = 120
@@ -112,6 +115,12 @@ class Folder:
     def metrics(self, run: Path) -> list[dict[str, Any]]:
         """Lines of a run's metrics so far that have what every line has; only what was added is read."""
         return _metrics(self.tail(run / METRICS))
+
+    def worked_out_of_log(self, run: Path, work_out: Callable[[list[dict[str, Any]]], T]) -> T:
+        """What follows from the metrics of a sealed run. Its lines are read once and not kept: a list has many runs."""
+        file = run / METRICS
+        return self._read.get(file, lambda: work_out(_metrics(Tail(file, self._make_room))), lambda _: RESULT_BYTES,
+                              key="worked out")
 
     def columns(self, run: Path) -> Columns:
         """A run's metrics so far as arrays; only what was added is converted."""

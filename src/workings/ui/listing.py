@@ -183,7 +183,7 @@ def _samples(folder: Folder, path: Path, name: str, verified: dict[str, Verified
 
 def _sealed(folder: Folder, path: Path, name: str, verified: dict[str, Verified]) -> RunRow:
     manifest, config, device = (folder.object(path / name) for name in (MANIFEST, CONFIG, DEVICE_CHECKS))
-    lines, events = folder.metrics(path), folder.tail(path / EVENTS).lines()
+    events = folder.tail(path / EVENTS).lines()
     # Sorted, because file systems list in any order and the first one is shown.
     units = sorted(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
     # The evaluation that `train` makes by itself is the one whose accuracy runs are compared by.
@@ -194,8 +194,7 @@ def _sealed(folder: Folder, path: Path, name: str, verified: dict[str, Verified]
         learned_from=learned_from(config, manifest.get("facts", {})),
         device=f"{device['count']} x {device['kind']}", dtypes=dtypes_text(manifest["actual_dtypes"]),
         reason="" if manifest["status"] == "complete" else str(manifest["status_reason"]),
-        steps=int(lines[-1]["step"]) if lines else 0, planned_steps=int(config["training"]["steps"]),
-        tokens=sum(int(line["tokens"]) for line in lines), loss=float(lines[-1]["loss"]) if lines else None,
+        planned_steps=int(config["training"]["steps"]), **folder.worked_out_of_log(path, _progress),
         started_at=str(events[0].get("time", "")) if events else "",
         accuracy=_accuracy(folder, named[0]) if named else None,
         verified=verified.get(name), settings=_settings(config))
@@ -206,7 +205,6 @@ def _unsealed(folder: Folder, path: Path, name: str) -> RunRow:
     planned = int(config["training"]["steps"])
     lines = folder.metrics(path)
     state = folder.state(path)
-    step = int(lines[-1]["step"]) if lines else 0
     # Of a run that was killed the pace would promise an end that never comes.
     now = pace(lines, planned) if state == "running" else None
     model = config["model"]
@@ -218,8 +216,13 @@ def _unsealed(folder: Folder, path: Path, name: str) -> RunRow:
         model=str(model.get("id", f"scratch:{_family(model)}")), engine=str(config["engine"]),
         learned_from=learned_from(config, {}),
         device=str(config["device"]), dtypes=dtypes_text(config["precision"]) if "precision" in config else "",
-        steps=step, planned_steps=planned, tokens=sum(int(line["tokens"]) for line in lines),
-        loss=float(lines[-1]["loss"]) if lines else None, seconds_left=now.seconds_left if now else None)
+        planned_steps=planned, seconds_left=now.seconds_left if now else None, **_progress(lines))
+
+
+def _progress(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """How far a run came, from its log: columns of its row."""
+    return {"steps": int(lines[-1]["step"]) if lines else 0, "tokens": sum(int(line["tokens"]) for line in lines),
+            "loss": float(lines[-1]["loss"]) if lines else None}
 
 
 def _settings(recipe: dict[str, Any]) -> dict[str, str]:
