@@ -159,7 +159,7 @@ def arm_values(runs: dict[int, Path], steps: dict[int, Path]) -> dict[str, Any]:
 
 
 def in_process(asked: argparse.Namespace, seed: int, arm: str) -> Path:
-    """The run of an arm, made by a process of its own; its lines go to FOLDER/SEED-ARM.log."""
+    """Train one arm in a separate process, whose output goes to FOLDER/SEED-ARM.log; returns its run."""
     with (asked.keep / f"{seed}-{arm}.log").open("w") as log:
         done = subprocess.run([sys.executable, "-m", "proof.ways_on_smollm2", "--keep", str(asked.keep), "--only",
                                str(seed), arm, *(["--small"] if asked.small else []), *asked.words],

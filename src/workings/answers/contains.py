@@ -127,7 +127,7 @@ def _without_leading(name: tuple[str, ...]) -> tuple[str, ...]:
 def _offered(text: str, *, as_guesses: bool = False) -> set[tuple[str, ...]]:
     """The things that a text offers, "Betty or Veronica": each as one word and as two.
 
-    ``as_guesses``: only those of a list that is all of the text or of which one may be right.
+    ``as_guesses``: only the entries of a list that is the whole text or that is offered as a guess ("could be").
     """
     parts = [_words(part) for match in _ALTERNATIVES.finditer(text)
              if not as_guesses or (match[2] and (match.start() == 0 or _GUESSES.search(text)))

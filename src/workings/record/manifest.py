@@ -140,7 +140,7 @@ class RunManifest(_Part):
 
     schema_version: Annotated[Literal["run/1"], Checked("form.schema", "the forms that there are")] = "run/1"
     """Form of this file."""
-    name: Annotated[str, Checked("consistency.attempts", "the list of attempts beside the run")]
+    name: Annotated[str, Checked("consistency.attempts", "the list of attempts next to the run")]
     """Name of the run: its folder's name when it was made."""
     status: Annotated[
         Literal["complete", "interrupted", "failed"],

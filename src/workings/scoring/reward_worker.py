@@ -20,7 +20,7 @@ from workings.errors import RequestError
 from workings.scoring.items import UNSPECIFIED, Item
 from workings.scoring.rewards import CompletionToReward, RewardSettings, shipped_reward
 from workings.scoring.scorers import SCORERS, load_scorer
-from workings.scoring.worker import Answer, limit_memory, named, raised, serve
+from workings.scoring.worker import Answer, error_text, limit_memory, loading, serve
 
 REFUSED = {
     **dict.fromkeys(("socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo",
@@ -39,7 +39,7 @@ def _rewards(job: tuple[RewardSettings, Sequence[str]]) -> Callable[[Any], Itera
     sys.addaudithook(refuse)
     computed: list[Compute] = []
     for reward, version in zip(settings.rewards, versions, strict=True):
-        with named(reward_name(reward), "a file with the function (prompts, completions, **columns)"):
+        with loading(reward_name(reward), "a file with the function (prompts, completions, **columns)"):
             computed.append(_load(reward, version, settings))
 
     def answers(samples: list[CompletionToReward]) -> Iterator[Answer]:
@@ -115,7 +115,7 @@ def _values(compute: Compute, samples: list[CompletionToReward], settings: Rewar
         return _checked(compute(samples), samples)
     except BaseException as error:  # noqa: BLE001 - rewards are other people's code; what they raise is the answer
         limit = f" (`memory_gib` is {settings.memory_gib:g})" if isinstance(error, MemoryError) else ""
-        return {"problem": raised(error, limit)}
+        return {"problem": error_text(error, limit)}
 
 
 def _checked(given: object, samples: Sequence[CompletionToReward]) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def _scores(settings: ScoringSettings) -> Callable[[Any], Iterator[Answer]]:
     """What judges completions. Raises `RequestError`."""
     # Before the scorer is loaded, because loading a file runs other people's code as well.
     limit_memory(settings.child_bytes)
-    with named(settings.scorer, "a scorer that can be loaded"):
+    with loading(settings.scorer, "a scorer that can be loaded"):
         score = load_scorer(settings.scorer).score
     return lambda request: (_judged(*completion, score=score, settings=settings, second=request[1])
                             for completion in request[0])
@@ -114,17 +114,17 @@ def _judged(item: Item, text: str, truncated: bool, *, score: ScoreFunction, set
 
 
 @contextlib.contextmanager
-def named(name: str, expected: str) -> Iterator[None]:
+def loading(name: str, expected: str) -> Iterator[None]:
     """Raise whatever the body raises as a `RequestError` that names what was loaded."""
     try:
         yield
     except RequestError:
         raise
     except BaseException as error:  # noqa: BLE001 - the file is other people's code; what it raises is the answer
-        raise RequestError(f"{name}: {raised(error)}", expected) from None
+        raise RequestError(f"{name}: {error_text(error)}", expected) from None
 
 
-def raised(error: BaseException, limit: str = "") -> str:
+def error_text(error: BaseException, limit: str = "") -> str:
     """What other people's code raised, and in which line of theirs."""
     # A file that is run by its path has that path in its frames; what the standard library froze has no file.
     theirs = [frame for frame in traceback.extract_tb(error.__traceback__)

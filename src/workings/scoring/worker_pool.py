@@ -248,7 +248,7 @@ class ScoringProcess(Worker):
 
 
 _idle: list[tuple[tuple[Any, ...], Child]] = []
-"""The last process that was done with its work, by what it follows from. A start takes half a second of imports, and a
+"""The last process that was done with its work, by what it follows from. A start imports for a sixth of a second, and a
 training run that evaluates, a verification and a page score again and again."""
 
 

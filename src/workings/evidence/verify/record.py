@@ -154,6 +154,12 @@ class Unit:
         return self._cached("manifest", MANIFEST, lambda: read_manifest(self))
 
     @property
+    def in_float32_on_cpu(self) -> bool:
+        """Whether two programs agree closely on its numbers. Accelerators may compute products in fewer bits."""
+        formats = {self.manifest.actual_dtypes.get(name) for name in ("parameters", "compute")}
+        return formats == {"float32"} and self.manifest.device.platform == "cpu"
+
+    @property
     def recipe(self) -> Recipe | None:
         """Its resolved recipe; None where this version does not read it. Raises `RecordError`."""
         def check() -> Recipe | None:

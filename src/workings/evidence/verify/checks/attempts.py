@@ -1,4 +1,4 @@
-"""Level 1: the list of attempts beside a run names its start, and no earlier line was removed."""
+"""Level 1: the list of attempts next to a run names its start, and no earlier line was removed."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -23,7 +23,7 @@ LISTED_BEFORE = timedelta(hours=1)
 
 
 @record_check("consistency.attempts", level=1,
-              title="the list of attempts beside a run names it, and no earlier line is gone",
+              title="the list of attempts next to a run names it, and no earlier line is gone",
               example="a list of attempts from which the start of this run is gone")
 def attempts(record: Record) -> Iterator[CheckFinding]:
     """Name and recipe of each run against the list: whoever looks at one run should see how many were started."""
@@ -148,7 +148,7 @@ def _named_problems(unit: Unit, starts: list[tuple[dict[str, Any], dict[str, Any
 
 
 def read_lists(record: Record) -> dict[str, list[dict[str, Any]]]:
-    """The lists of attempts beside the runs of the record, by path; broken ones are left out."""
+    """The lists of attempts next to the runs of the record, by path; broken ones are left out."""
     lists = {}
     for path in sorted({_list_path(unit) for unit in record.runs}):
         try:

@@ -47,11 +47,9 @@ def _final_answers(unit: Unit, count: int) -> list[dict[str, Any]]:
     Both are greedy answers of the same weights, in batches of other sizes: in float32 on a CPU rounding does not decide
     between two tokens. Empty where the two may differ.
     """
-    formats = {unit.manifest.actual_dtypes.get(name) for name in ("parameters", "compute")}
     evaluation = unit.recipe_evaluation
     # Elsewhere the batch size may change the last bits of a logit, and with them a greedy token.
-    if evaluation is None or formats != {"float32"} or unit.manifest.device.platform != "cpu" or (
-            unit.manifest.status != "complete"):
+    if evaluation is None or not unit.in_float32_on_cpu or unit.manifest.status != "complete":
         return []
     decoding = evaluation.json_object(EVALUATION_CONFIG).get("decoding")
     if not isinstance(decoding, dict) or decoding.get("temperature") != 0 or decoding.get("samples") != 1:

@@ -113,7 +113,7 @@ def implied_rewards(unit: Unit) -> Iterator[CheckFinding]:
     reference_log_probs = _log_probs(unit) if unit.metrics else {}
     for line, ids in _steps(unit):
         numbers = _numbers(line)
-        if line.get("step") == 1 and _is_exact(unit):
+        if line.get("step") == 1 and unit.in_float32_on_cpu:
             problems += _first_loss_problems(algorithm, numbers)
         for side, names in zip(("chosen", "rejected"), ids, strict=True):
             count += 1
@@ -127,10 +127,11 @@ def implied_rewards(unit: Unit) -> Iterator[CheckFinding]:
             if not _is_near(now - moved, mean, size, TOLERANCE):
                 problems.append(f"step {line.get('step')}: by the log the reference finds the {side} rows "
                                 f"{now - moved:.6g}, it said {mean:.6g}")
-            elif line.get("step") == 1 and _is_exact(unit) and not _is_near(moved, 0.0, size, FIRST_STEP_TOLERANCE):
+            elif line.get("step") == 1 and unit.in_float32_on_cpu and not _is_near(
+                    moved, 0.0, size, FIRST_STEP_TOLERANCE):
                 problems.append(f"step 1: the {side} rows are {moved:.3g} likelier than under the reference, which "
                                 "is the model before this step")
-    first = "" if _is_exact(unit) else "; that the first ones are 0 is compared in float32 on a CPU only"
+    first = "" if unit.in_float32_on_cpu else "; that the first ones are 0 is compared in float32 on a CPU only"
     yield finding_from(problems, f"{count} means of rewards{first}", unit)
 
 
@@ -144,13 +145,6 @@ def _first_loss_problems(algorithm: Dpo, numbers: Mapping[str, float]) -> list[s
 
 def _prompt(row: Mapping[str, Any]) -> int:
     return int(row["tokens"]) - int(row["supervised_tokens"])
-
-
-def _is_exact(unit: Unit) -> bool:
-    """Whether two programs agree closely: float32 on a CPU. Accelerators may compute its products in fewer bits."""
-    manifest = unit.manifest
-    formats = {manifest.actual_dtypes.get(name) for name in ("parameters", "compute")}
-    return formats == {"float32"} and manifest.device.platform == "cpu"
 
 
 def _algorithm(unit: Unit) -> Dpo:

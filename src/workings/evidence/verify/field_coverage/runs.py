@@ -85,7 +85,7 @@ _RUN: dict[str, tuple[Fields, ...]] = {
         unchecked("*", "what the machine said of itself on that day"),
     ),
     "env/device_checks.json": (
-        partly("devices.*", "consistency.device", "their number and platform; in one process none stands there twice"),
+        partly("devices.*", "consistency.device", "their number and platform; in one process no name comes twice"),
         checked("weights weights.*", "consistency.device", "the weights of the manifest, for each process"),
         unchecked("*", "what a kernel gave on that day"),
     ),
