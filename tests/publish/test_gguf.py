@@ -58,6 +58,13 @@ def test_llama_cpp_answers_a_question_as_the_run_does(run: Path, tmp_path: Path,
     assert len(ours.text) > 4
 
 
+def test_without_out_the_folder_has_the_name_of_run_and_format(run: Path, tmp_path: Path, workings) -> None:
+    """The command that the quickstart ends with."""
+    said = workings("export", run, "--format", "gguf", cwd=tmp_path).stdout
+    assert "llama-cli -m run-gguf/model.gguf --jinja" in said
+    assert (tmp_path / "run-gguf" / "Modelfile").is_file()
+
+
 @pytest.mark.parametrize(("words", "error"), [
     (("--type", "q8_0"), "--type q8_0 with --format safetensors"),
     (("--format", "gguf", "--type", "q4_k_m"), "'--type': 'q4_k_m'"),

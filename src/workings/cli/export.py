@@ -11,7 +11,8 @@ from workings.cli.output import JsonFlag, answer
 
 def export_command(
     run: RunArgument,
-    out: Annotated[Path, typer.Option("--out", help="Directory to make for the model.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Directory to make for the model.",
+                                             show_default="the run's name and the format, here")] = None,
     file_format: Annotated[Literal["safetensors", "gguf"], typer.Option(
         "--format", help="safetensors (transformers, vLLM) or gguf (llama.cpp, Ollama).")] = "safetensors",
     gguf_type: Annotated[Literal["bf16", "q8_0"] | None, typer.Option(
@@ -33,6 +34,7 @@ def export_command(
     if gguf_type and file_format != GGUF:
         raise RequestError(f"--type {gguf_type} with --format {file_format}", f"--type with --format {GGUF} alone",
                            f"--format {GGUF} --type {gguf_type}")
+    out = Path(f"{run.resolve().name}-{file_format}") if out is None else out
     if file_format == GGUF and out.suffix == f".{GGUF}":
         raise RequestError(f"--out {out}, the name of a file", "a directory to make, which will hold the GGUF file and "
                            "what belongs to it", f"--out {out.with_suffix('')}")
