@@ -67,7 +67,7 @@ def main() -> int:
     before = load_average()
     values = {f"{engine}: {model}, {method}, {prompts} prompts, {machine}": measure(
         engine, model, method, prompts, machine) for engine, model, method, prompts, machine in CASES}
-    write_result(RESULT, what="Memory of answering beside weights, moments and cache, without the machines.",
+    write_result(RESULT, what="Memory of answering next to weights, moments and cache, without the machines.",
                  command="python -m benchmarks.answering_memory", values=values,
                  packages=("jax", "jaxlib", "libtpu", "jax-cuda12-plugin", "torch", "transformers"), load_before=before)
     worst = max(float(case["peak_over_weights_moments_and_cache"]) for case in values.values())

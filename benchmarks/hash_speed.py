@@ -56,7 +56,7 @@ def main() -> int:
         "wall_seconds": {"verify": round(verifying[0], 2), "hash_the_file": round(hashing_the_file[0], 2),
                          "read": round(reading[0], 2)} if idle else {"absent": BUSY},
     }
-    write_result(RESULT, what="What verifying a large record costs beside hashing the same bytes.",
+    write_result(RESULT, what="What verifying a large record costs next to hashing the same bytes.",
                  command=f"python -m benchmarks.hash_speed --mebibytes {asked.mebibytes}", values=values,
                  load_before=load)
     print(f"{gib:.2f} GiB: verify takes {values['verify_over_hash_the_file']} times the processor time of one hash, "

@@ -135,7 +135,7 @@ def main() -> int:
     values = {"rows": rows, "count": len(rows), "order": order, "ratio": {
         "least": ratios[0], "median": median(ratios), "largest": ratios[-1]}}
     print(order, values["ratio"])
-    write_result(RESULT, what="Seconds of a step by formula beside MaxText's published ones, on up to 32 slices.",
+    write_result(RESULT, what="Seconds of a step by formula next to MaxText's published ones, on up to 32 slices.",
                  command="python -m benchmarks.published_times", values=values)
     return int(order["all"]["seconds"] < ENOUGH)
 

@@ -92,7 +92,7 @@ def main() -> int:
     count = parser.parse_args().n
     with tempfile.TemporaryDirectory() as folder:
         large = million(count, Path(folder))
-        whole = gsm8k(Path(folder)) if GSM8K.is_dir() else {"absent": "no ../shared/data/gsm8k beside the repository"}
+        whole = gsm8k(Path(folder)) if GSM8K.is_dir() else {"absent": "no ../shared/data/gsm8k next to the repository"}
     bad = count // 100
     right = all(facts["read"] == count and facts["rejected"] == bad and facts["written"] == count - bad
                 for facts in large.values())

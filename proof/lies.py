@@ -5,10 +5,10 @@ Lies are told in memory and everything is sealed again with all sums right. Thos
 (splices, another seed told everywhere) are told on disk, and steps and answers are taken again. One counts as missed if
 no check fails (of `tests/evidence/lies.py`: the check that is meant to) and the answer names nothing about it.
 
-Next to it lies that follow from the record itself, about every field: keys that no one knows, values of another type,
+Others follow from the record itself, about every field: unknown keys, values of another type,
 keys left out, and each value told alike in every place (`tests/evidence/told_alike.py`).
 
-Next to it lies about records of other kinds (rewards, pairs, a teacher, adapters, samples, a pack, the runs of the
+Next to it is about records of other kinds (rewards, pairs, a teacher, adapters, samples, a pack, the runs of the
 repository, a run that failed, one that went on, predictions from elsewhere; `tests/evidence/lies_elsewhere.py`,
 `lies_about_ends.py`), told in every place that a careful forger would think of. There the
 answer has to name a field that was changed.

@@ -80,7 +80,7 @@ def main() -> int:
     problems = [f"{confidence}, {kind}: {problem}" for confidence, table in groups.items()
                 for kind, group in table.items() for problem in wrong(group)]
     problems += [f"levels 0 to 2 find a splice: {row}" for row in tried if row["lower"]]
-    write_result(RESULT, what="Shares of random splices of a run that level 3 found, beside the stated probabilities.",
+    write_result(RESULT, what="Shares of random splices of a run that level 3 found, next to the stated probabilities.",
                  command=f"python -m proof.splices --splices {asked.splices}", packages=["numpy", "safetensors"],
                  values={"steps": STEPS, "checkpoint_every": EVERY, "items": ITEMS, "batch": BATCH, "splice": SPLICE,
                          "groups": groups, "asked_for": lengths_asked_for(tried), "problems": problems})

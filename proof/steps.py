@@ -37,7 +37,7 @@ def main() -> int:
     reached = all(counted["precision"] >= PRECISION for name in texts for counted in values[name].values())
     reached &= values["taught"]["precision"] >= PRECISION and values["taught"]["recall"] >= RECALL
     values["gsm8k"] = ({split: gsm8k(split) for split in ("train", "test")} if GSM8K.is_dir()
-                       else {"absent": "no ../shared/data/gsm8k beside the repository"})
+                       else {"absent": "no ../shared/data/gsm8k next to the repository"})
     write_result(RESULT, what="Precision and recall of the checker of equations, and its findings in GSM8K.",
                  command="python -m proof.steps", packages=[], values=values)
     for name, counted in values.items():

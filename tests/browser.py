@@ -13,14 +13,14 @@ QUIET = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-backgroun
 
 
 NewPage = Callable[..., Any]
-"""Opens a page in a context of its own, with Playwright's options of a context."""
+"""Opens a page in a separate context, with Playwright's options of a context."""
 PATIENCE = 600_000
 """Milliseconds, only to end a test that hangs: a busy machine must not decide what passes."""
 
 
 @contextmanager
 def chromium() -> Iterator[NewPage]:
-    """Chromium, closed at the end; skips the test where there is none."""
+    """Chromium, closed at the end; skips the test where none exists."""
     playwright = pytest.importorskip("playwright.sync_api")
     if not BROWSER:
         pytest.skip("needs chromium")

@@ -63,7 +63,7 @@ def _make_caches() -> None:
     cache = tempfile.mkdtemp(prefix="workings-tests-cache-")
     atexit.register(shutil.rmtree, cache, ignore_errors=True)
     os.environ |= {"TESTS_CACHE": cache, "TESTS_KEPT": str(kept_folders.folder_of_now(XLA_FLAGS))}
-    # Answers of compilers: tests that ask one have a cache of their own.
+    # Answers of compilers: tests that ask one have their own cache.
     (Path(os.environ["TESTS_KEPT"]) / "plans").mkdir(exist_ok=True)
     (Path(cache) / "plans").symlink_to(Path(os.environ["TESTS_KEPT"]) / "plans")
     if RAM.is_dir() and shutil.disk_usage(RAM).free > RAM_BYTES:
@@ -168,10 +168,10 @@ def repository() -> Path:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """Folder of shared test data beside the repository; a test that needs it is skipped where it is absent."""
+    """Folder of shared test data next to the repository; a test that needs it is skipped where it is absent."""
     folder = ROOT.parent / "shared"
     if not folder.is_dir():
-        pytest.skip("no folder ../shared beside the repository")
+        pytest.skip("no folder ../shared next to the repository")
     return folder
 
 

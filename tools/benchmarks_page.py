@@ -43,7 +43,7 @@ def origin(found: dict[str, Any]) -> str:
     """Where the numbers of a part come from."""
     machine = found["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    busy = "" if found["values"].get("quotable", True) else " **Measured beside other work: not to be quoted.**"
+    busy = "" if found["values"].get("quotable", True) else " **Measured next to other work: not to be quoted.**"
     return (f"{found['date']}, {machine['processor']}, {machine['cores']} cores; {versions}. "
             f"Again: `{found['command']}`.{busy}")
 
@@ -66,7 +66,7 @@ def peers(found: dict[str, Any]) -> list[str]:
              "padded to the longest row allowed |", ""]
     for name, case in found["values"]["cases"].items():
         model, method = name.split("-")
-        busy = "" if case["quotable"] else " **Measured beside other work: not to be quoted.**"
+        busy = "" if case["quotable"] else " **Measured next to other work: not to be quoted.**"
         lines += [f"### {MODELS[model]}, {METHODS[method]}", "",
                   f"{case['rows_per_update']} rows an update, {case['shortest']} to {case['longest']} tokens, "
                   f"{percent(case['supervised_share'], 0)} of them supervised; {case['steps']} updates a turn. "

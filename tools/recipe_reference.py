@@ -91,7 +91,7 @@ def _variant(model: type[BaseModel]) -> str:
         # The sibling that takes what none of the others is called.
         if field.annotation is str and field.is_required():
             return f"{name}: …"
-    raise TypeError(f"{model.__name__} stands beside other sections: it needs a required literal field")
+    raise TypeError(f"{model.__name__} is used next to other sections: it needs a required literal field")
 
 
 def _default(field: FieldInfo) -> str:

@@ -11,13 +11,13 @@ from workings.evidence.verify.field_coverage.table import files_of, kinds, rows_
 from workings.record.coverage import Checked
 
 PAGE = Path("docs/reference/witnesses.md")
-TITLES = {"run": "A run", "beside": "Beside the runs", "eval": "An evaluation", "samples": "Samples",
+TITLES = {"run": "A run", "beside": "Next to the runs", "eval": "An evaluation", "samples": "Samples",
           "notes": "A note", "replay": "A replay", "report": "A report", "pack": "A pack"}
 HEAD = """# Witnesses
 
 Each field of each file of a record, and the check of [`workings verify`](record.md) that fails where it alone was
 changed. *In part*: held against bounds, or in some lines. *Said, not checked*: nothing in a record contradicts it;
-`verify` counts these fields, `-v` lists them, and `--json` has them under `said`. A check that was not made stands for
+`verify` counts these fields, `-v` lists them, and `--json` has them under `said`. A check that was not made represents
 nothing: its fields are then listed as well. A file or a field that is not in this table is listed, too.
 
 `*` represents any name or number. The first row that fits counts.

@@ -4,7 +4,7 @@
         [--rounds N] [--contenders NAME…] [--without NAME…] [--limit SECONDS] [--allow-load]
 
 SmolLM2-135M-Instruct and Gemma 3 270M from their packages learn GSM8K's rows with their steps, 8 rows an update.
-TRL lives in an environment of its own (`benchmarks/peers/requirements.txt` says how it is made; `--peers` names its
+TRL lives in its own environment (`benchmarks/peers/requirements.txt` says how it is made; `--peers` names its
 Python). Every contender trains the same weights on the same rows with the same rows an update, in fresh processes
 that take turns (A B A B), with two threads; the median of a contender's turns counts. A contender whose turn is not
 over after ``--limit`` seconds is stopped, has no further turn and is told as unfinished: bfloat16 takes hours on a
@@ -164,7 +164,7 @@ def main(arguments: list[str]) -> int:
                                          "measured": measured()}
         print(case, json.dumps(values["cases"][case]["ratios"]))
         if not asked.contenders:
-            write_result(RESULT, what="Supervised tokens a second and peak memory beside TRL and Tunix on a CPU.",
+            write_result(RESULT, what="Supervised tokens a second and peak memory next to TRL and Tunix on a CPU.",
                          command="python -m benchmarks.peers", packages=["torch", "jax", "google-tunix"],
                          load_before=first, values=values)
     print(f"wrote {RESULT.relative_to(ROOT)}")

@@ -130,7 +130,7 @@ def write_rows(folder: Path, rows: list[Row], size: int, warm: int, steps: int) 
 def sample(rows: list[Row], size: int, warm: int, steps: int) -> tuple[list[Row], list[Row]]:
     """Rows for the warm-up, and rows of the measured steps in random order.
 
-    The latter are every so manieth batch of all rows sorted by length: a few steps then stand for a whole epoch of
+    The latter are every so manieth batch of all rows sorted by length: a few steps are then like a whole epoch of
     grouped rows, with its lengths and without the padding that grouping so few rows at random would leave.
     """
     draw = np.random.default_rng(0)

@@ -44,7 +44,7 @@ def stacked(folder: Path, layers: int) -> dict[str, Any]:
 
 
 def example(batch: Batch) -> dict[str, np.ndarray]:
-    """A batch as `model_input` takes it; Tunix's mask stands at the token, our weights one before."""
+    """A batch as `model_input` takes it; Tunix's mask is at the token, our weights one before."""
     return {"tokens": batch.tokens[0], "supervised": np.roll(batch.weights[0], 1, -1), "real": batch.segment_ids[0]}
 
 

@@ -1,1 +1,1 @@
-"""Whole updates of reinforcement learning with verifiable rewards beside TRL's and Tunix's GRPO."""
+"""Whole updates of reinforcement learning with verifiable rewards next to TRL's and Tunix's GRPO."""

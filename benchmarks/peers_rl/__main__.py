@@ -1,4 +1,4 @@
-"""Whole updates of reinforcement learning beside TRL's `GRPOTrainer` and Tunix's `GRPOLearner`, on this machine's CPU.
+"""Whole updates of reinforcement learning next to TRL's `GRPOTrainer` and Tunix's `GRPOLearner`, on this machine's CPU.
 
     python -m benchmarks.peers_rl [--rounds N] [--updates N] [--warm N] [--peers PYTHON] [--contenders NAME…]
         [--without NAME…] [--limit SECONDS] [--imitation STEPS] [--allow-load]
@@ -6,7 +6,7 @@
 An update is everything: drawing 8 completions of each of 32 prompts, rewarding them, one step. Every contender starts
 from the same weights, has the same prompts in the same number, GRPO's loss with one step a rollout and no KL, AdamW
 with the same rate and clipping, float32, two threads, in fresh processes that take turns (A B A B). The first updates
-compile and are not among the seconds. TRL lives in an environment of its own (`benchmarks/peers/requirements.txt`).
+compile and are not among the seconds. TRL lives in its own environment (`benchmarks/peers/requirements.txt`).
 What some ``--contenders`` alone give is shown and not kept. Exits with 3 without a result when others use more than
 half a core before a turn, unless ``--allow-load``, which marks the result as not to be quoted.
 """
@@ -180,7 +180,7 @@ def main(arguments: list[str]) -> int:
     if asked.contenders:
         print("not kept: some contenders alone")
         return 0
-    write_result(RESULT, what="Seconds a whole update of reinforcement learning takes beside TRL and Tunix on a CPU.",
+    write_result(RESULT, what="Seconds a whole update of reinforcement learning takes next to TRL and Tunix on a CPU.",
                  command=" ".join(["python -m benchmarks.peers_rl", *arguments]),
                  packages=["torch", "jax", "google-tunix"],
                  load_before=first, values=values)

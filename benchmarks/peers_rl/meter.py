@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"\d+")
 def is_right(text: str, answer: str) -> float:
     """1.0 for a right answer, as the product's scorer `answer` says it of these completions, else 0.0.
 
-    What stands in the last closed answer tag, else the last number: all that the product's rules find in a text about
+    What is in the last closed answer tag, else the last number: all that the product's rules find in a text about
     a sum of two whole numbers.
     """
     end = text.rfind("</answer>")

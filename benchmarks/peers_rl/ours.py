@@ -1,6 +1,6 @@
 """This project as a contender: ``python -m benchmarks.peers_rl.ours FOLDER SETTINGS``.
 
-What a person types: `workings train` on a recipe, in a process of its own, with everything that a run keeps. What it
+What a person types: `workings train` on a recipe, in its own process, with everything that a run keeps. What it
 says about itself in ``train/metrics.jsonl`` is what is reported, so `updates_of` is all that depends on those names.
 """
 
@@ -30,7 +30,7 @@ def recipe(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
         "name": "peers-rl", "seed": settings["seed"], "engine": settings["engine"], "device": "cpu",
         "model": {"source": "pretrained", "id": str(folder / "weights")},
         "data": {"traces": str(folder / "traces.jsonl"), "template": "gemma", "reasoning": "tags",
-                 # No buckets: an update's rows are computed in micro batches of like length, whatever the longest.
+                 # No buckets: an update's rows are computed in micro batches of like length, regardless of the longest.
                  "max_length": facts["longest_prompt"] + settings["new_tokens"]},
         "algorithm": {"name": "grpo", "group": settings["group"], "max_new_tokens": settings["new_tokens"]},
         "rewards": [{"scorer": "answer"}],

@@ -4,11 +4,11 @@
         [--engines jax torch] [--at-once 1]
     python -m proof.chip --list
 
-Parts: doctor, parity with the CPU, predicted against measured memory, speed beside TRL, sampling, kill and resume, ways
-of learning, quickstart. Every row is measured in a process of its own, and kept in DIR/PART.json as soon as it is
+Parts: doctor, parity with the CPU, predicted against measured memory, speed next to TRL, sampling, kill and resume,
+ways of learning, quickstart. Every row is measured in its own process, and kept in DIR/PART.json as soon as it is
 there. A part ends after ``--minutes``; called again, it goes on with the rows that are not finished. `table.md` shows
-all of them, and what went wrong on the way. It needs no network and installs nothing: packages may lie on PYTHONPATH.
-With ``--at-once`` so many rows run beside each other for ``--minutes`` together, before those that need the chip alone.
+all of them, and what went wrong on the way. It needs no network and installs nothing: packages may be on PYTHONPATH.
+With ``--at-once`` so many rows run at once for ``--minutes`` together; rows that need the chip alone come later.
 
 Exits with 0 (every row is finished and holds), 1 (one failed, or does not hold) or 3 (no accelerator, or rows left).
 """
@@ -37,7 +37,7 @@ ONE_DEVICE = {"CUDA_VISIBLE_DEVICES": "0", "TPU_VISIBLE_CHIPS": "0", "TPU_PROCES
               "TPU_CHIPS_PER_PROCESS_BOUNDS": "1,1,1"}
 """Rows are about one chip, and a peer would spread over all that it sees."""
 SHARED = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.95"}
-"""For rows beside each other, unless somebody set them: each takes what it needs of the chip's memory, and no process
+"""For rows next to each other, unless someone set them: each takes what it needs of the chip's memory, and no process
 all of it at its start. Rows that have the chip alone are measured as a run has it."""
 # Not where a test imports this: both change what every child of the process sees.
 if __name__ == "__main__":
@@ -58,17 +58,17 @@ DESCRIBE = "--describe"
 
 
 def main(arguments: list[str]) -> int:
-    """Measure what is not finished, write the table, say how it stands."""
+    """Measure what is not finished, write the table, say how it is."""
     parser = argparse.ArgumentParser(prog="python -m proof.chip", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="PART")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "gpu", "tpu"))
-    parser.add_argument("--out", type=Path, help="folder of evidence; by default results/DEVICE beside this script")
+    parser.add_argument("--out", type=Path, help="folder of evidence; by default results/DEVICE next to this script")
     parser.add_argument("--minutes", type=float, default=9.0, help="a part ends after so many")
     parser.add_argument("--tiny", action="store_true", help="small models: tries every line, measures nothing")
     parser.add_argument("--engines", nargs="*", default=[], choices=("jax", "torch"))
     parser.add_argument("--rows", default="", help="only rows with this text in their names")
-    parser.add_argument("--at-once", type=int, default=1, help="rows that run beside each other, where that may be")
+    parser.add_argument("--at-once", type=int, default=1, help="rows that run next to each other, where that may be")
     parser.add_argument("--list", action="store_true", help="name parts and rows, measure nothing")
     asked = parser.parse_args(arguments)
     platform = next(iter(accelerators()), "") if asked.device == "auto" else asked.device
@@ -110,7 +110,7 @@ def describe(chip: Chip) -> Chip:
 
 
 def measure_beside(parts: Sequence[Part], chip: Chip, out: Path, seconds: float, having: str, count: int) -> None:
-    """Rows of all parts that may run beside others and are not finished, ``count`` at a time, as far as time goes."""
+    """Rows of all parts that may run next to others and are not finished, ``count`` at a time, as far as time goes."""
     ends, lock = time.monotonic() + seconds, Lock()
 
     def measure(part: Part, evidence: Evidence, name: str) -> None:
@@ -155,7 +155,7 @@ def show(part: Part, name: str, row: dict[str, Any]) -> None:
 
 def measured(part: Part, name: str, chip: Chip, seconds: float,
              environment: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
-    """One row, from a process of its own that is ended after ``seconds``; ``environment``: variables besides."""
+    """One row, from its own process, ended after ``seconds``; ``environment``: further variables."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "row.json"

@@ -62,7 +62,7 @@ class Evidence:
 
 def without_folders(text: str) -> str:
     """A message in which files of the checkout and of the interpreter have their path within it, and a home is `~`."""
-    for folder in (sys.prefix, ROOT):  # the one may lie in the other
+    for folder in (sys.prefix, ROOT):  # one may contain the other
         text = text.replace(f"{folder}/", "")
     return without_home(text)
 
@@ -77,7 +77,7 @@ def code() -> dict[str, str]:
 
 
 def write_table(folder: Path, parts: Iterable[Part]) -> str:
-    """`table.md` of everything that lies in the folder, and its text."""
+    """`table.md` of everything that is in the folder, and its text."""
     found = [(part, json.loads((folder / f"{part.name}.json").read_text(encoding="utf-8")))
              for part in parts if (folder / f"{part.name}.json").is_file()]
     if not found:
@@ -100,7 +100,7 @@ def write_table(folder: Path, parts: Iterable[Part]) -> str:
 
 
 def told(row: dict[str, Any], keys: Iterable[str]) -> str:
-    """A row's result in a cell: the keys that its part shows, or why there is none."""
+    """A row's result in a cell: the keys that its part shows, or why it is missing."""
     if row["status"] != "done":
         text = row.get("error", "")
         # A refusal is three short lines, of which the first says what was asked for.

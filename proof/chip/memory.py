@@ -97,7 +97,7 @@ def compared(asked: Configuration, chip: Chip, engine: Engine, batch: Batch, pre
 
 
 def card_bytes() -> int:
-    """What the driver says is used of the first card, contexts and other programs included; 0 where there is none."""
+    """What the driver says is used of the first card, contexts and other programs included; 0 without one."""
     try:
         done = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"],
                               capture_output=True, text=True, check=False, timeout=60)

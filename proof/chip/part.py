@@ -1,4 +1,4 @@
-"""What a part of the day is: rows with names, each measured in a process of its own."""
+"""What a part of the day is: rows with names, each measured in its own process."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""A run that is killed on the chip and resumed, against one that was not; and how far a replay of it lies away."""
+"""A run that is killed on the chip and resumed, against one that was not; and how far a replay of it is off."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def run(row: str, chip: Chip, folder: Path) -> dict[str, Any]:
 
 
 def kill(words: list[str], out: Path) -> str:
-    """Begin a run and end it without warning once its second checkpoint lies there; that checkpoint's name."""
+    """Begin a run and end it without warning once its second checkpoint is there; that checkpoint's name."""
     child = subprocess.Popen([sys.executable, "-m", "workings", "train", *words, "--out", str(out)],
                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     partial = out.with_name(out.name + PARTIAL_SUFFIX)

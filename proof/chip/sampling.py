@@ -20,7 +20,7 @@ from workings.models.registry import families
 SHAPES = ("gemma-3-270m", "gemma-2b")
 PROMPTS, PROMPT, NEW = 64, 128, 256
 KINDS = ("greedy", "drawn")
-MEMORY = "memory beside the moments"
+MEMORY = "memory next to the moments"
 GRAPH = "by a graph as one by one"
 GOAL = 0.05
 
@@ -82,7 +82,7 @@ def compare_graphs(chip: Chip) -> dict[str, Any]:
 
 
 def compare_memory(row: str, chip: Chip) -> dict[str, Any]:
-    """The peak of drawing beside the whole state of a run, as a trace predicts it and as the device counts it."""
+    """The peak of drawing next to the whole state of a run, as a trace predicts it and as the device counts it."""
     asked = Configuration(shape=row.split(": ")[1].split(", ")[0], batch=(1, 1, PROMPT), precision=FROZEN)
     size = GenerationShape(*((4, 8, 4) if chip.tiny else (PROMPTS, PROMPT, NEW)))
     engine, planner = asked.open("torch", chip), find_planning_engine("torch")
@@ -97,7 +97,7 @@ def compare_memory(row: str, chip: Chip) -> dict[str, Any]:
     engine.sample(state, prompts, max_new_tokens=size.new_tokens, stop_ids=(), temperature=1.0,
                   seeds=range(size.prompts))
     ratio = engine.memory().peak_bytes / expected
-    # On a CPU nobody counts what a trace counts.
+    # On a CPU nothing counts what a trace counts.
     holds = {} if chip.platform == "cpu" else {"holds": abs(ratio - 1) <= GOAL}
     return holds | {"predicted_gib": expected / 2**30, "measured_over_predicted": ratio,
             "measured_gib": engine.memory().peak_bytes / 2**30, "breakdown": dict(predicted.breakdown)}

@@ -1,4 +1,4 @@
-"""Tokens a second, share of the peak rate and time to the first step: both engines beside TRL, taking turns.
+"""Tokens a second, share of the peak rate and time to the first step: both engines next to TRL, taking turns.
 
 The contenders are those of `benchmarks.peers`, in fresh processes, here on the chip: rows of random tokens that all
 have one length, AdamW on fp32 weights with bf16 products, clipping at 1. TRL runs in this interpreter where it is
@@ -31,7 +31,7 @@ CASES = {
                                                            memory={"loss_chunk": 2048}),
 }
 LARGE = 100 * 2**30
-"""Memory from which a card keeps all activations of the last case, whoever trains."""
+"""Memory from which a card keeps all activations of the last case, for every trainer."""
 FLAGS = {"jax": XLA_TIMED} | {f"jax, {choice}": flags for choice, flags in XLA_CHOICES.items()}
 """Flags of XLA under which the JAX engine runs on a GPU."""
 CONTENDERS = ("torch", "trl", "jax", "trl with liger", *list(FLAGS)[1:])
@@ -112,7 +112,7 @@ def step_operations(shape: ModelShape, lengths: Iterable[int], *, square: bool =
     total = 0
     for length in lengths:
         layers = length * projection_operations(shape) + attention_operations(shape, length, square=square)
-        # Recomputation repeats the layers only: the head lies outside of what `remat` covers.
+        # Recomputation repeats the layers only: the head is outside of what `remat` covers.
         total += (1 + BACKWARD) * (layers + length * head_operations(shape)) + recompute * layers
     return total
 
@@ -130,7 +130,7 @@ def make(place: Path, asked: Configuration, chip: Chip, warm: int, steps: int) -
     draw = np.random.default_rng(0)
     for name, batches in (("warm", warm), ("rows", steps)):
         tokens = draw.integers(8, shape.vocab_size, size=(batches * count, length))
-        # The first position is nobody's prediction.
+        # The first position is no one's prediction.
         mask = [0] + [1] * (length - 1)
         (place / f"{name}.jsonl").write_text("".join(
             json.dumps({"input_ids": row.tolist(), "completion_mask": mask}) + "\n" for row in tokens))

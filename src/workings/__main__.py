@@ -27,7 +27,7 @@ def run() -> None:
             raise
         # Everything was cleaned up and said. A runtime's threads may still be within a program that was interrupted,
         # and taking the process apart under them has ended in a segmentation fault.
-        with suppress(OSError, ValueError):  # whoever read it is gone
+        with suppress(OSError, ValueError):  # the reader is gone
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(end.code)

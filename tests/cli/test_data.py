@@ -67,7 +67,7 @@ def test_a_mistake_is_told_without_traceback_and_changes_nothing(gsm: Path, tmp_
     (["check", "dev-reasoning", "--fix"], "a shipped name"),
     (["check", "dev-reasoning", "--against", "nothing"], "one of eval"),
     (["preview", "no-recipe"], "a shipped recipe"),
-    (["preview", "quickstart", "--row", "nobody"], "the id of a row"),
+    (["preview", "quickstart", "--row", "missing"], "the id of a row"),
 ])
 def test_mistakes(words: list[str], reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Files of other trainers: renamed where there is a counterpart, refused with a way on where there is none."""
+"""Files of other trainers: renamed where there is a counterpart, refused with a way on where none exists."""
 
 import pytest
 

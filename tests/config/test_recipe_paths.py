@@ -1,4 +1,4 @@
-"""Files that overrides name: looked for where the command is typed, then beside the recipe."""
+"""Files that overrides name: looked for where the command is typed, then next to the recipe."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from workings.errors import RequestError
 
 @pytest.fixture
 def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A recipe in a folder of its own, seen from where commands are typed."""
+    """A recipe in its own folder, seen from where commands are typed."""
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / "mine.yaml").write_text(shipped_recipes()["smoke-tiny"])
     monkeypatch.chdir(tmp_path)

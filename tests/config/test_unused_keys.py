@@ -1,4 +1,4 @@
-"""Keys that decide nothing beside another key's value are refused in a recipe that a person wrote."""
+"""Keys that decide nothing next to another key's value are refused in a recipe that a person wrote."""
 
 import ast
 import shlex
@@ -18,7 +18,7 @@ from workings.errors import RequestError
 UNUSED = [
     (["training.schedule=constant", "training.final_share=0.1"],
      "training.final_share: 0.1 with training.schedule: constant", "leave it out, or training.schedule=cosine"),
-    (["training.schedule=constant", "training.final_share=0.0"],  # the default too, where somebody wrote it
+    (["training.schedule=constant", "training.final_share=0.0"],  # the default too, where someone wrote it
      "training.final_share: 0.0 with training.schedule: constant", "leave it out, or training.schedule=cosine"),
     (["data.packing=best_fit", "data.buckets=[16, 32]"],
      "data.buckets: [16, 32] with data.packing: best_fit", "data.buckets=[], or data.packing=none"),

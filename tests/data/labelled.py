@@ -23,7 +23,7 @@ class Labelled:
 
 
 def written(name: str) -> list[Labelled]:
-    """The texts of a file: a wrong equation stands between ⟦ and ⟧, ⏎ is a line break, `## ` begins a kind."""
+    """The texts of a file: a wrong equation is between ⟦ and ⟧, ⏎ is a line break, `## ` begins a kind."""
     kind, found = "", []
     for line in (FOLDER / name).read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):

@@ -55,7 +55,7 @@ def test_where_it_stands_and_what_it_would_be(text: str, start: int, written: st
 
 @pytest.mark.parametrize("name", sorted(path.name for path in FOLDER.glob("*.txt")))
 def test_labelled_texts(name: str) -> None:
-    """`proof.steps` counts more; a finding on a right text is the worst, so there is none here."""
+    """`proof.steps` counts more; a finding on a right text is the worst, so there must be no such finding."""
     texts = written(name)
     assert [(one.text, [found.written for found in find_equations(one.text) if found.verdict == "wrong"])
             for one in texts if not one.wrong and wrong_equations(one.text)] == []

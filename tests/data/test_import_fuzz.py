@@ -1,4 +1,4 @@
-"""Fuzzing the importers: never a traceback, never a lost row, whatever the bytes.
+"""Fuzzing the importers: never a traceback, never a lost row, regardless of the bytes.
 
 The format is drawn with the rest; with `full`, every format gets as many examples as all of them get otherwise.
 """

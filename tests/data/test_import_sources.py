@@ -228,7 +228,7 @@ def test_a_data_set_by_the_datasets_library(tmp_path: Path) -> None:
         import_records(open_hub(str(folder), revision="", subset="", split="nowhere"), tmp_path / "other.jsonl",
                       ImportRequest(format="gsm8k", labels={}))
     with pytest.raises(RequestError, match="a data set that can be reached"):
-        import_records(open_hub("nobody/nothing", revision="main", subset="", split="train"), tmp_path / "other.jsonl",
+        import_records(open_hub("missing/nothing", revision="main", subset="", split="train"), tmp_path / "other.jsonl",
                       ImportRequest(format="gsm8k", labels={}))
 
 

@@ -123,7 +123,7 @@ def test_everything_that_decides_a_row_decides_the_key(made, monkeypatch):
             cache_key("a", tokenizer, ChatTemplate.for_config("plain", tokenizer), CONFIG),
             *(cache_key("a", tokenizer, template, CONFIG.model_copy(update=change)) for change in (
                 {"max_length": 45}, {"over_length": "error"}, {"reasoning": "answer_only"}))]
-    monkeypatch.setenv("HOME", "/somebody/else")
+    monkeypatch.setenv("HOME", "/someone/else")
     keys.append(cache_key("a", tokenizer, template, CONFIG))
     assert len(set(keys)) == len(keys)
     monkeypatch.undo()

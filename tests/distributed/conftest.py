@@ -57,7 +57,7 @@ class Counting(DistributedEngine):
         self.asked = []
         self.divisors = []
         self.meeting = meeting
-        """Steps end for all or for nobody, as sums over processes do."""
+        """Steps end for all or for no one, as sums over processes do."""
 
     def init(self, seed, *, trainable):
         assert trainable

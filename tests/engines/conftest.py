@@ -1,4 +1,4 @@
-"""The engine tests run on the CPU, whatever the machine has."""
+"""The engine tests run on the CPU, with any devices of the machine."""
 
 import jax
 

@@ -136,7 +136,7 @@ def generation(meshes: tuple[str, ...]) -> dict:
 
 
 def places() -> dict:
-    """Where things lie in the compiled module: shape of each device's batch, and every array type that occurs."""
+    """Where things are in the compiled module: shape of each device's batch, and every array type that occurs."""
     embedding.CHUNK = 4  # the usual 1024 positions would be the whole tiny batch
     e = engine("8", vocab=128)
     compiled = e.compiled_step(Batch.blank((1, 16, 32)))

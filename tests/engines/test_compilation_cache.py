@@ -1,4 +1,4 @@
-"""Compiled programs are kept between runs in a folder that is nobody else's, and compute the same."""
+"""Compiled programs are kept between runs in a private folder, and compute the same."""
 
 import json
 import os

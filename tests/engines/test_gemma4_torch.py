@@ -1,6 +1,6 @@
 """Gemma 4 on the PyTorch engine against plain transformers: its own class, eager attention, opened from our export.
 
-Published bugs of other trainers stand here as test cases; each one's docstring names the reports.
+Published bugs of other trainers are here as test cases; each one's docstring names the reports.
 """
 
 from functools import partial

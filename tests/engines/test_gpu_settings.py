@@ -17,7 +17,7 @@ names = [*gpu_settings.MEMORY_VARIABLES, gpu_settings.FLAGS]
 found = {{name: os.environ[name] for name in names if os.environ.get(name)}}
 print(json.dumps([found, "jax" in sys.modules]))
 """
-GPU, PLUGIN = {"gpu": "/dev/nvidia0"}, ("jax",)  # jax itself stands in for the plugin: it is installed everywhere
+GPU, PLUGIN = {"gpu": "/dev/nvidia0"}, ("jax",)  # jax itself is in for the plugin: it is installed everywhere
 
 
 FRACTION = {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.95"}

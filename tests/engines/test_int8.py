@@ -1,4 +1,4 @@
-"""Weights in eight bits: one rule for both engines and bitsandbytes, and models of what the codes stand for."""
+"""Weights in eight bits: one rule for both engines and bitsandbytes, and models of what the codes represent."""
 
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ def test_a_model_in_eight_bits_is_that_of_the_weights_that_they_stand_for(tmp_pa
                 np.testing.assert_array_equal(values, place.codes, err_msg=name)
     assert (ours.dtypes()["parameters"], theirs.dtypes()["parameters"]) == (
         "bfloat16 and float32 and int8", "bfloat16 and float32 and int8")
-    # Its adapters are zero, so what is written is what the codes stand for, rounded to bfloat16.
+    # Its adapters are zero, so what is written is what the codes represent, rounded to bfloat16.
     batch = random_batch(shape)
     found = [ours.log_probs(state, batch), theirs.log_probs(other, batch)]
     np.testing.assert_allclose(found[0], found[1], atol=1e-5)

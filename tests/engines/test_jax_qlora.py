@@ -1,4 +1,4 @@
-"""NF4 against bitsandbytes, and QLoRA against LoRA on weights that are exactly what the four bits stand for."""
+"""NF4 against bitsandbytes, and QLoRA against LoRA on weights that are exactly what the four bits represent."""
 
 import re
 from pathlib import Path
@@ -80,7 +80,7 @@ def losses(engine: JaxEngine, state: Any, steps: int = 6) -> tuple[Any, list[flo
 
 
 def opened(shape: ModelShape, folder: Path) -> tuple[JaxEngine, Any, JaxEngine, Any]:
-    """QLoRA on random weights, and LoRA on what its four bits stand for."""
+    """QLoRA on random weights, and LoRA on what its four bits represent."""
     base, plain = folder / "base", folder / "plain"
     base.mkdir()
     plain.mkdir()
@@ -88,7 +88,7 @@ def opened(shape: ModelShape, folder: Path) -> tuple[JaxEngine, Any, JaxEngine, 
     full.export(full.init(0), base)
     bits = JaxEngine.open(request(shape, method=QloraConfig(name="qlora", rank=4), weights=base))
     state = bits.load(base)
-    bits.export(state, plain)  # B is zero: what is written is what the four bits stand for
+    bits.export(state, plain)  # B is zero: what is written is what the four bits represent
     name = "model.layers.1.mlp.up_proj.weight"
     before, after = (TensorFile(where / "model.safetensors").read(name) for where in (base, plain))
     assert 0.01 < np.abs(before - after).max() / np.abs(before).max() < 0.2
@@ -126,7 +126,7 @@ def test_qlora_is_lora_on_the_dequantized_weights(tmp_path: Path) -> None:
 
 
 def test_both_engines_store_a_float32_file_in_the_same_bits(tmp_path: Path) -> None:
-    """Rounded to `precision.parameters` before four bits are made of it, whatever the file's own format is."""
+    """Rounded to `precision.parameters` before four bits are made of it, in any format of the file."""
     pytest.importorskip("bitsandbytes")
     from workings.engines.torch.engine import TorchEngine
 

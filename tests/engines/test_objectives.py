@@ -184,7 +184,7 @@ ADAPTED = {"jax lora": ("jax", False), "jax lora, optimized for a CPU": ("jax", 
     case if case in ("jax lora, optimized for a CPU", "torch lora") else pytest.param(case, marks=pytest.mark.full)
     for case in ADAPTED])
 def test_without_its_adapters_a_trained_model_is_the_first_one(case: str) -> None:
-    """Also after further steps, of the state that they return; the state itself trains on as if nobody had asked."""
+    """Also after further steps, of the state that they return; the state itself trains on as if no one had asked."""
     name, on = ADAPTED[case]
     shape = tiny_shape("gemma", width=64, mlp_width=128, head_dim=16)
     method = (QloraConfig(name="qlora", rank=4, alpha=8) if "qlora" in case
@@ -218,7 +218,7 @@ def test_a_model_without_adapters_is_nothing_below_them(name: str) -> None:
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("temperature", [pytest.param(1.0, marks=pytest.mark.full), 0.6])
 def test_what_was_drawn_has_the_log_probability_it_is_given(name: str, temperature: float) -> None:
-    """So that the ratio of a fresh completion is 1, whatever the temperature."""
+    """So that the ratio of a fresh completion is 1, regardless of the temperature."""
     engine, state, _ = opened(name, objective=PolicyGradient(temperature=temperature))
     prompts = [[1, 2, 3], [4, 5], [6, 7, 8, 9]]
     drawn = engine.sample(state, prompts, max_new_tokens=6, stop_ids=[11, 12, 13, 14, 15],

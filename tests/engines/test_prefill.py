@@ -67,7 +67,7 @@ def test_for_how_many_completions_a_prompt_is_read_once() -> None:
     (64, 64, 8, 8)])
 def test_batches_hold_whole_groups_and_are_those_that_are_planned(rows: int, group: int, devices: int,
                                                                   read: int) -> None:
-    """On several devices each has prompts of its own, for which a group may be read in parts."""
+    """On several devices each has its own prompts, for which a group may be read in parts."""
     prompts = [[number] * 5 for number in range(rows // group) for _ in range(group)]
     copies = prefill.copies_of_each(prompts, rows // devices)
     batches = prompt_batches(prompts, devices, copies=copies)
@@ -86,7 +86,7 @@ def test_batches_hold_whole_groups_and_are_those_that_are_planned(rows: int, gro
     pytest.param(JaxEngine, "gemma2", marks=pytest.mark.slow), (TorchEngine, "gemma2"),
     *(pytest.param(*case, marks=pytest.mark.full) for case in ((JaxEngine, "gemma4"), (TorchEngine, "gemma4")))])
 def test_a_prompt_that_is_read_once_has_the_completions_of_one_that_is_read_for_each(engine: Any, family: str) -> None:
-    """Four completions of each of five prompts, drawn as neighbours and drawn in turns, where none is beside its like.
+    """Four completions of each of five prompts, drawn side by side and drawn in turns.
 
     Tokens are equal; log probabilities but for the last bits, which depend on how many prompts are read at once.
     """

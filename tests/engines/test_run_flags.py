@@ -1,7 +1,7 @@
 """Hand-computed cases, generation and a resumed run once more, compiled with the options that a run has.
 
 All other tests of this process compile with few optimizations (`tests/conftest.py`), and options are read once in a
-process, so these run in a pytest of their own. In `make test` the quickstart's test trains with a run's options.
+process, so these run in their own pytest. In `make test` the quickstart's test trains with a run's options.
 """
 
 import pytest

@@ -60,7 +60,7 @@ def test_a_file_has_its_name_in_the_digest(tmp_path, monkeypatch):
 def test_of_a_package_next_to_it_no_folder_below_counts(tmp_path, monkeypatch):
     def digest() -> str:
         source_digest.cache_clear()
-        return source_digest(beside="measured")
+        return source_digest(modules_of="measured")
 
     digest_of(CODE, tmp_path, monkeypatch)
     first = digest()

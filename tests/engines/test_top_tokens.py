@@ -1,4 +1,4 @@
-"""Distillation from a teacher's top tokens: numbers by hand, both engines beside all logits at once, several devices.
+"""Distillation from a teacher's top tokens: numbers by hand, both engines next to all logits at once, several devices.
 
 By hand, of two tokens a position: the first position's teacher gives 1/2, 1/4 and 1/4 to the rest, its student 1/4, 1/4
 and 1/2; the second's teacher 1/2, 1/2 and nothing, its student 1/2, 1/4 and 1/4. The third is not supervised.

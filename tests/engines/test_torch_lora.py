@@ -99,14 +99,14 @@ def test_a_checkpoint_holds_adapters_only_and_goes_on_bit_for_bit(case: str, bas
 
 @pytest.mark.parametrize("case", list(METHODS))
 def test_exported_adapter_and_merged_weights_are_the_trained_model(case: str, bases: dict, tmp_path: Path) -> None:
-    """QLoRA's merged weights are what the four bits stand for, plus the adapter."""
+    """QLoRA's merged weights are what the four bits represent, plus the adapter."""
     engine = opened(case, bases[case])
     state, _ = course(engine, engine.load(bases[case]), range(5))
     engine.export(state, tmp_path)
     tokens = np.random.default_rng(0).integers(0, 61, (2, 14)).astype(np.int32)
     ours = our_logits(engine, state, tokens)
     base = bases[case]
-    if case == "qlora":  # the adapter was trained on what the four bits stand for
+    if case == "qlora":  # the adapter was trained on what the four bits represent
         base = tmp_path / "base"
         base.mkdir()
         full = {name: place.full(torch.float32) if isinstance(place, FourBitLinear) else place

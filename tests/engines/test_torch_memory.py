@@ -224,7 +224,7 @@ def test_adamw_in_8_bits_equals_bitsandbytes() -> None:
 
 
 def test_shards_of_a_matrix_move_like_the_whole() -> None:
-    """Two threads with 40 and 30 rows that add up their sums stand for two devices."""
+    """Two threads with 40 and 30 rows, which add up their sums, play two devices."""
     whole, _ = run_ours(AdafactorConfig(name="adafactor"), 3)
     values = torch.tensor(start()["a.weight"])
     parts: list[Any] = [None, None]

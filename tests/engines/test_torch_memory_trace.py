@@ -49,9 +49,9 @@ def sizes(*events: int) -> list[Event]:
 
 @pytest.mark.parametrize(("events", "allocated", "reserved"), [
     ([1], 512, 2 * MIB),  # a small segment
-    ([1, 2 * MIB], 512 + 2 * MIB, 22 * MIB),  # one of 20 MiB beside it
+    ([1, 2 * MIB], 512 + 2 * MIB, 22 * MIB),  # one of 20 MiB next to it
     ([MIB, MIB, MIB], 3 * MIB, 4 * MIB),  # two in a small segment
-    ([11 * MIB + 1], 12 * MIB, 12 * MIB),  # a segment of its own, rounded to 2 MiB; the rest is too small to split
+    ([11 * MIB + 1], 12 * MIB, 12 * MIB),  # its own segment, rounded to 2 MiB; the rest is too small to split
     ([12 * MIB, -1, 4 * MIB, 7 * MIB], 12 * MIB, 12 * MIB),  # split again after it was freed
     ([12 * MIB, -1, 4 * MIB, 7 * MIB, -2, -3, 12 * MIB], 12 * MIB, 12 * MIB),  # neighbours joined
     ([12 * MIB, -1, 13 * MIB], 14 * MIB, 26 * MIB),  # too small a piece is no help
@@ -72,7 +72,7 @@ def test_a_full_card_gives_cached_segments_back_before_it_gives_up() -> None:
 
 
 def test_storages_are_followed_from_birth_to_death() -> None:
-    """Views are no storages; a tensor counts until nobody has it; regions name what is made in them."""
+    """Views are no storages; a tensor counts until no one has it; regions name what is made in them."""
     live = LiveStorages({})
     with live:
         a = torch.ones(1000)
@@ -182,7 +182,7 @@ def test_the_kernel_of_the_loss_holds_one_block_of_logits_and_the_head_in_bf16()
     block, width = 2 * positions * vocabulary, asked.shape.width
     expected = block + 2 * width * (vocabulary + positions)
     assert expected <= loss_bytes("9.0") < expected + 2 ** 14  # and a few numbers a position
-    # Without it a float32 block and its gradient in bf16 exist beside each other.
+    # Without it a float32 block and its gradient in bf16 exist next to each other.
     assert loss_bytes("9.0", kernel=False) > 2.5 * block
     assert loss_bytes("7.5") == loss_bytes("9.0", kernel=False)
 
@@ -220,7 +220,7 @@ def test_the_trace_refuses_what_the_engine_refuses() -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("case", memory.CASES)
 def test_the_trace_of_one_of_two_processes_is_what_each_of_two_real_ones_holds(run_ranks, case: str) -> None:
-    """The same step in two processes with gloo, followed storage by storage; beside it PyTorch's own count of what its
+    """The same step in two processes with gloo, followed storage by storage; next to it PyTorch's own count of what its
     CPU allocator gave, which has gloo's copies of what it sends in it."""
     said = run_ranks("tests.engines.torch_two_processes_memory", case)
     found = json.loads(next(line for line in said.splitlines() if line.startswith("{")))

@@ -22,7 +22,7 @@ from workings.errors import RequestError
     case if case == "lora bf16" else pytest.param(case, marks=pytest.mark.full) for case in CASES])
 def test_two_processes_go_on_like_one_and_come_back(case: str, run_ranks: Callable[..., str], tmp_path: Path) -> None:
     """Saved by one, continued by two, restored by one. Splits that do not come out even, a micro batch without
-    supervised tokens for one process, clipping, weight decay, masters, adapters beside frozen weights."""
+    supervised tokens for one process, clipping, weight decay, masters, adapters next to frozen weights."""
     before, after = tmp_path / "before", tmp_path / "after"
     before.mkdir()
     (after / "exported").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""`engine: tunix` beside the JAX engine: same losses, same text, checkpoints that either reads; what it refuses."""
+"""`engine: tunix` next to the JAX engine: same losses, same text, checkpoints that either reads; what it refuses."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -51,7 +51,7 @@ def roughened(engine: TorchEngine, seed: int = 3) -> State:
 
 
 def rough(engine: TorchEngine) -> State:
-    """Random norms and matrices, and layers that scale what they give by numbers of their own."""
+    """Random norms and matrices, and layers that scale what they give by their own numbers."""
     state = roughened(engine)
     draw = torch.Generator().manual_seed(2)
     with torch.no_grad():

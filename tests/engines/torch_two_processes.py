@@ -45,7 +45,7 @@ CASES["gemma4"] = {"shape": tiny_shape("gemma4"), "optimizer": AdafactorConfig(n
                    "memory": MemoryConfig(remat="layer")}
 CASES["gemma4 lora"] = {"shape": tiny_shape("gemma4"), "method": LoraConfig(name="lora", rank=3),
                         "memory": MemoryConfig(per_layer_embeddings="host")}
-# Filters of three axes and vectors of one number a head, beside layers that attend.
+# Filters of three axes and vectors of one number a head, next to layers that attend.
 CASES["qwen3_5"] = {"shape": tiny_shape("qwen3_5"), "memory": MemoryConfig(remat="layer"),
                     "optimizer": AdafactorConfig(name="adafactor", clip_norm=1.0, weight_decay=0.1)}
 CASES["qwen3_5 lora"] = {"shape": tiny_shape("qwen3_5"), "method": LoraConfig(

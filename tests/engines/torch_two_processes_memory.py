@@ -51,7 +51,7 @@ def state_bytes(state: State) -> int:
 
 
 def allocated_peak(opened: TorchEngine, state: State) -> int:
-    """Peak of what the allocator gives during two steps, beside the state."""
+    """Peak of what the allocator gives during two steps, next to the state."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         step(opened.spec, state, SIZE, opened.request)
     total = peak = 0

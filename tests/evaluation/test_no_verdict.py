@@ -141,7 +141,7 @@ def test_the_gate_and_seeds_refuse_as_well(unit: Callable[[str, Writes], Path], 
 
 @pytest.mark.parametrize(("text", "gold", "named"), [
     ("The letter occurs twice in it.", "2", True), ("It occurs 1 time.", "1", True), ("It occurs 1 time.", "11", False),
-    ("Nobody knows.", "2", False), ("Her name was Ada Lovelace, I think", "Ada Lovelace", True),
+    ("No one knows.", "2", False), ("Her name was Ada Lovelace, I think", "Ada Lovelace", True),
     ("Adamant", "Ada", False)])
 def test_the_most_generous_reading(text: str, gold: str, named: bool) -> None:
     sample = {"completion": text, "gold": gold, "extracted": {"absent": "no rule found an answer"}}

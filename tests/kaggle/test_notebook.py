@@ -179,7 +179,7 @@ def test_data_outside_of_the_recipes_folder_is_refused(wheel: Path, tmp_path: Pa
 def play(run_forked, tmp_path: Path) -> Play:
     """Runs the script's cells up to the one that holds a text, with every command of ours replaced by an echo.
 
-    The child has default signal handlers, whatever the shell that started the tests ignores.
+    The child has default signal handlers, with any signals ignored by the shell that started the tests.
     """
     def run(*, upto: str, request: NotebookRequest, after: str = "",
             cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:

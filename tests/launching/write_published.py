@@ -29,7 +29,7 @@ DEMANDS = ("type", "enum", "pattern", "minimum", "maximum", "minLength", "maxLen
            "case_insensitive_enum")
 """What a schema says of a value, next to what is in it."""
 ABOUT = ("Excerpt of {source}, sha256 {digest}, under the Apache License 2.0 (LICENSE). Changed: made JSON, without "
-         "descriptions and rules in CEL, and without what lies below keys that no file of ours has. Written by `python "
+         "descriptions and rules in CEL, and without what is below keys that our files do not have. Written by `python "
          "-m tests.launching.write_published`.")
 ASK_SKYPILOT = """
 import json, sky

@@ -1,4 +1,4 @@
-"""Tests that use JAX run on the CPU, whatever the machine has."""
+"""Tests that use JAX run on the CPU, with any devices of the machine."""
 
 import jax
 

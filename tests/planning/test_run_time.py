@@ -66,7 +66,7 @@ def test_a_whole_run_by_hand():
     assert spent.share_done_by(1e9) == 1
     short = asked.model_copy(update={"training": asked.training.model_copy(update={"steps": 40})})
     only = estimate_run_time(planned_run(short, "l4", request=request), 0.5, items=100, held_out=0)
-    assert only.disk_bytes == only.checkpoint_bytes, "there is no second one beside it"
+    assert only.disk_bytes == only.checkpoint_bytes, "there is no second one next to it"
     unknown = estimate_run_time(planned_run(asked, "l4", request=request), 0.5, items=0, held_out=0)
     assert any("answers to the items" in what for what in unknown.not_counted)
     assert unknown.evaluation_seconds < spent.evaluation_seconds

@@ -44,7 +44,7 @@ def test_a_plan_for_a_card_is_traced_once_and_judged_against_the_whole_card(
 
 
 def test_a_plan_for_two_cards_traces_one_process_of_two(cache: Path) -> None:
-    """The state is halved, whatever else is gathered and sent; what cannot be split is refused before any launch."""
+    """The state is halved, everything else is gathered and sent; what cannot be split is refused before any launch."""
     two, one = (make_plan(asked(), shape(), find_target(name)) for name in ("t4x2", "t4"))
     assert two.verdict.source == "traced"
     assert any("traced per device, world 2" in reason for reason in two.reasons)

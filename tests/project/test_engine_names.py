@@ -12,14 +12,14 @@ SOURCE = Path(workings.__file__).parent
 ENGINES = {"jax", "torch", "tunix"}
 NAMED = {
     "config/recipe.py": "DEFAULT_ENGINE, the one place that prefers an engine",
-    "config/training.py": "which engines have an optimizer, declared beside its settings",
+    "config/training.py": "which engines have an optimizer, declared next to its settings",
     "doctor/gpus.py": "a library whose wheel is examined, and the file that examines it",
     "doctor/setup_cuda.py": "key of an answer: a library's version",
     "doctor/versions.py": "distributions whose versions must go together",
     "kaggle/notebook.py": "a library that an image may have too old",
-    "models/families/gemma4.py": "engines that have no experts, declared beside them",
-    "models/families/gpt2.py": "an engine that does not do the family, declared beside it",
-    "models/families/qwen3_5.py": "engines that have no layers with a state, declared beside them",
+    "models/families/gemma4.py": "engines that have no experts, declared next to them",
+    "models/families/gpt2.py": "an engine that does not do the family, declared next to it",
+    "models/families/qwen3_5.py": "engines that have no layers with a state, declared next to them",
     "models/unverified.py": "engines that have no class for a model without a family",
     "record/environment.py": "distributions whose versions a record holds",
     "runs/parity.py": "ENGINES, the two that are compared",

@@ -167,7 +167,7 @@ def of_a_teacher() -> Rollout:
 
 
 def test_advantages_of_a_teacher_by_hand() -> None:
-    algorithm = Distill(name="distill", teacher="nobody", group=1)
+    algorithm = Distill(name="distill", teacher="missing", group=1)
     batch = batch_of(of_a_teacher(), 0, SHAPE, algorithm)
     np.testing.assert_array_equal(batch.signals["advantage"][0, 0, :5], [0, 0, 0.25, 0.5, 0])
     assert set(batch.signals) == {"advantage", "behavior_log_prob"}, "what the teacher says is in the advantages"

@@ -40,7 +40,7 @@ checkpoint: {every_steps: 2}
 
 
 def write(folder: Path, teacher: Sequence[str] = ()) -> Path:
-    """The student's recipe beside its teacher, a sealed run, which was trained with these ``key=value`` words."""
+    """The student's recipe next to its teacher, a sealed run, which was trained with these ``key=value`` words."""
     def make(place: Path) -> None:
         (place / "teacher.yaml").write_text(TEACHER)
         train(str(place / "teacher.yaml"), place / "teacher", teacher)

@@ -26,7 +26,7 @@ evaluation: {{items: items.jsonl, samples: 0, max_new_tokens: 16, batch_size: 16
 
 
 def write_task(folder: Path, *, engine: str = "jax") -> Path:
-    """A recipe with twelve traces and eight held-out items, and `prompts.jsonl` with ten questions beside it."""
+    """A recipe with twelve traces and eight held-out items, and `prompts.jsonl` with ten questions with it."""
     folder.mkdir(parents=True, exist_ok=True)
 
     def question(number: int) -> str:

@@ -54,7 +54,7 @@ REWARD = """def vowels(prompts, completions, **columns):
 
 
 def write_recipe(folder: Path) -> Path:
-    """The recipe as a file, beside its traces: the fourth of its six updates goes on in the second epoch."""
+    """The recipe as a file, next to its traces: the fourth of its six updates goes on in the second epoch."""
     path = folder / "killed.yaml"
     path.write_text(RECIPE)
     write_traces(folder / "traces.jsonl", addition.make(15, 1, seed=17)[0])
@@ -85,7 +85,7 @@ def write_pairs(folder: Path) -> Path:
 
 Child = subprocess.CompletedProcess[str]
 Start = Callable[[Path, str, Sequence[str]], Child]
-"""Runs `killed_child.run` with these arguments in a process of its own."""
+"""Runs `killed_child.run` with these arguments in its own process."""
 
 
 def in_fork(start_forked: Callable[..., ForkedChild]) -> Start:

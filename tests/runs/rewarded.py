@@ -30,7 +30,7 @@ def vowels(prompts, completions, **columns):
     return [min(1.0, sum(text.count(x) for x in "aeiou") / 100) for text in completions]
 
 def anywhere(prompts, completions, expected_answer, **columns):
-    "Finds the answer wherever it stands."
+    "Finds the answer wherever it is."
     return [float(right in text.split()) for text, right in zip(completions, expected_answer)]
 
 def long(prompts, completions, **columns):
@@ -52,7 +52,7 @@ def hashed(prompts, completions, **columns):
 
 
 def write(folder):
-    """The recipe with its data and rewards beside it."""
+    """The recipe with its data and rewards with it."""
     path = write_recipe(folder, RECIPE)
     (folder / "my.py").write_text(REWARDS)
     return path

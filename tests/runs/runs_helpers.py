@@ -57,7 +57,7 @@ def forty_additions() -> tuple[list[Trace], list[ItemRecord]]:
 
 
 def write_recipe(folder: Path, text: str = RECIPE) -> Path:
-    """The recipe with its data beside it."""
+    """The recipe with its data with it."""
     folder.mkdir(parents=True, exist_ok=True)
     traces, items = forty_additions()
     write_traces(folder / "traces.jsonl", traces)

@@ -9,7 +9,7 @@ ALGORITHM = "algorithm: {name: distill_traces, teacher: teacher, teacher_precisi
 
 
 def write(folder: Path, teacher: Sequence[str] = ()) -> Path:
-    """The student's recipe beside its teacher, as `tests.runs.distilled.write` has it."""
+    """The student's recipe next to its teacher, as `tests.runs.distilled.write` has it."""
     student = distilled.write(folder, teacher)
     lines = [ALGORITHM if line.startswith("algorithm:") else line for line in student.read_text().splitlines()]
     student.write_text("\n".join(lines) + "\n")

@@ -204,7 +204,7 @@ def test_frames_and_data_sets_are_rows():
      r'(?s)the function rows_of in a recipe.*FILE\.py:FUNCTION.*"scorer": "mine\.py:rows_of".*rewards=\[rows_of\]'),
     ({"recipe": {"name": "a", "rewards": [{"scorer": rows_of}]}}, "the function rows_of in a recipe"),
     ({"recipe": "smoke-tiny", "overrides": {"data.max_length": {1, 2}}}, "a value of type set in a recipe"),
-    ({"model": "x", "data": QUESTIONS, "steps": 1}, r'(?s)of which nothing can be imitated.*rewards=\["answer"\]'),
+    ({"model": "x", "data": QUESTIONS, "steps": 1}, r'(?s)which give nothing to imitate.*rewards=\["answer"\]'),
     ({"recipe": "smoke-tiny", "rewards": ["answer"]},
      r'(?s)a recipe and rewards.*overrides=\{"rewards": \[\{"scorer": "FILE.py:FUNCTION"'),
     ({"reward_funcs": ["answer"], "model": "x", "data": QUESTIONS}, "reward_funcs"),
@@ -260,7 +260,7 @@ def test_questions_are_rewarded_by_a_file_of_the_current_folder(tmp_path, monkey
         "algorithm.name": "grpo", "rewards": [{"scorer": "mine.py:brevity"}]})
     with keyword_recipe(asked) as loaded:
         data = find_data(loaded)
-        # The recipe lies in a folder of its own, and the reward is still found.
+        # The recipe is in its own folder, and the reward is still found.
         assert loaded.recipe.rewards[0].scorer == f"{tmp_path}/mine.py:brevity"
     assert [(item.prompt, item.expected_answer) for item in data.prompts[:2]] == [
         ("What is 0+1?", "1"), ("What is 1+1?", "2")]
@@ -349,7 +349,7 @@ def test_items_that_are_trained_on_are_said_before_the_first_step_and_at_the_end
                          overrides=UNIGRAM)
     log = (run.path / "train" / "training_log.txt").read_text()
     assert "leak       1 of 2 held-out items are trained on as well, such as item-00001" in log
-    assert "accuracy 0.0 % on 2 items, of which 1 were trained on as well" in repr(run)
+    assert "accuracy 0.0 % on 2 items, 1 of them trained on as well" in repr(run)
     assert [check.id for check in run.verify().checks if check.verdict == "failed"] == ["consistency.disjoint"]
     assert repr(run.scorecard) == "<Scorecard: 0.0 % (95 % interval 0.0 to 65.8) on 2 items>"
     assert repr(run.compare(run)).startswith("<Comparison: No difference found between run (B) and run (A): 0.0 %")

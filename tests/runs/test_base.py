@@ -1,4 +1,4 @@
-"""Base against tuned: the untrained model is asked once, beside the runs, and what the training brought is said."""
+"""Base against tuned: the untrained model is asked once, next to the runs, and what the training brought is said."""
 
 import json
 import zipfile

@@ -58,7 +58,7 @@ def test_with_an_unverified_model_nothing_else_is_raised(sound: Path, tmp_path: 
     try:
         open_folder(place, verified=False)
     except RequestError as error:
-        assert str(place) in error.given  # noqa: PT017 - some cases are right for a class that nobody has looked at
+        assert str(place) in error.given  # noqa: PT017 - some cases are right for a class that was not looked at
 
 
 @pytest.mark.parametrize(("name", "file"), [("header: offsets of texts", "model.safetensors"),

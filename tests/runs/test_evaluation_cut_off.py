@@ -91,7 +91,7 @@ def test_resume_asks_the_untrained_model_that_was_not(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             train_and_evaluate(str(recipe), run, words)
     assert (run / RECIPE_EVALUATION).is_dir()
-    # A training run beside it that is called like an evaluation of an untrained model is none.
+    # A training run there, named like an evaluation of an untrained model, is not one.
     other = run.with_name("base-mine")
     other.mkdir()
     shutil.copyfile(run / SEAL, other / SEAL)

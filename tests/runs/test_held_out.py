@@ -1,4 +1,4 @@
-"""Held-out items beside rewards: in the lines, the same after a stop, and what they say at the end."""
+"""Held-out items next to rewards: in the lines, the same after a stop, and what they say at the end."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What stands between a recipe and its run: verdict before weights, nearest plan, memory that runs out all the same."""
+"""What is between a recipe and its run: verdict before weights, nearest plan, memory that runs out all the same."""
 
 import json
 import os
@@ -253,4 +253,4 @@ def test_a_run_keeps_what_the_doctor_found(sealed):
     found = json.loads((sealed / "env/doctor.json").read_text())
     assert found["problems"] == 0
     assert {row["id"] for row in found["findings"]} >= {"hardware", "versions", "space.disk", "space.host"}
-    assert not any(row["id"].startswith("kernel") for row in found["findings"]), "the run's own kernel stands beside it"
+    assert not any(row["id"].startswith("kernel") for row in found["findings"]), "the run's own kernel is there"

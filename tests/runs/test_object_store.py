@@ -26,7 +26,7 @@ TRACE = {"id": "a", "prompt": "1+1?", "steps": ["1+1=2"], "answer": "2"}
 
 @pytest.fixture
 def bucket(tmp_path, monkeypatch):
-    """An empty store in memory, and a cache of its own."""
+    """An empty store in memory, and its own cache."""
     monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path / "cache"))
     store = fsspec.filesystem("memory")
     yield SimpleNamespace(url=f"memory://{tmp_path.name}", put=lambda name, data: store.pipe_file(

@@ -77,7 +77,7 @@ def test_the_folder_decides_the_shape_and_else_the_catalog(tmp_path: Path) -> No
     assert find_shape(own).layers == 3
     assert find_shape(own, directory=find_weights(own).directory) == find_or_fetch_shape(own) == find_shape(own)
     with pytest.raises(RequestError, match="or a model whose shape is known"):
-        find_shape(pretrained("nobody/nothing", tmp_path))
+        find_shape(pretrained("missing/nothing", tmp_path))
 
 
 def test_smoke_takes_the_family_of_a_model_that_is_not_here(tmp_path: Path) -> None:

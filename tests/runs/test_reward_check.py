@@ -10,7 +10,7 @@ from workings.record.progress import ProgressListener, report_progress_to
 from workings.runs.reward_check import check_rewards
 from workings.runs.train import train
 
-# Each starts processes of its own, and the answer alone fits into few tokens of the trained vocabulary.
+# Each starts its own processes, and the answer alone fits into few tokens of the trained vocabulary.
 pytestmark = pytest.mark.children
 LONG = ["data.max_length=320", "data.buckets=[320]", "algorithm.max_new_tokens=256"]
 NEEDS_STEPS = "steps with a wrong answer"

@@ -1,4 +1,4 @@
-"""Where a run is written if nobody says where, and where it is shown."""
+"""Where a run is written if no one says where, and where it is shown."""
 
 import pytest
 from typer.testing import CliRunner

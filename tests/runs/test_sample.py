@@ -80,7 +80,7 @@ def test_a_run_draws_and_learns_from_what_was_right(made: Path, tmp_path: Path, 
         line = right[trace.id]
         assert line["completion"] == f"<reasoning>{''.join(trace.steps)}</reasoning><answer>{trace.answer}</answer>"
         assert trace.source == f"samples of run {root_digest(made / 'run')[:16]}"
-    # Beside the run it came from, which was trained on these very questions: samples may be of them.
+    # Next to the run it came from, which was trained on these very questions: samples may be of them.
     found = verify(made)
     verdicts = {one.id: one.verdict for one in found.checks}
     assert [one.text for one in found.checks if one.verdict == "failed"] == []

@@ -36,7 +36,7 @@ def test_the_losses_of_a_row_are_those_that_its_evaluation_adds_up(trained, work
     assert found.mean_loss == pytest.approx(summed.loss_sum / summed.supervised_tokens, rel=1e-5)
     assert len(found.supervised_tokens) == rows.rows[0].supervised_tokens
     assert [token.piece.learned for token in found.tokens] == [bool(one) for one in rows.rows[0].loss_mask]
-    # The most surprising first, each behind what stands before it.
+    # The most surprising first, each behind what comes before it.
     (first, worst), (_, second) = found.largest(2)
     assert worst.loss == max(token.loss for token in found.supervised_tokens) >= second.loss
     assert "".join(token.piece.text for token in found.tokens[:first - 1]).endswith(found.before(first))

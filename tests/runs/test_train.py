@@ -54,7 +54,7 @@ def weights(run):
 
 @pytest.fixture
 def child(start_forked):
-    """Starts ``workings train`` in a process of its own."""
+    """Starts ``workings train`` in its own process."""
     return lambda recipe, out, *words, **environment: start_forked(
         "-m", "workings", "train", recipe, "--out", out, *words, environment=environment)
 

@@ -93,7 +93,7 @@ def test_a_run_with_adapters_teaches_what_its_merged_weights_do(tmp_path):
     facts = replay_run(found["teacher"], ReplayRequest(start=0, steps=1)).facts
     assert (facts["teacher"].get("run"), facts["mode"]) == ("teacher", "bitwise")
     assert facts["lines"][0]["drawn"]["asked"] == facts["lines"][0]["drawn"]["same"] > 0
-    with pytest.raises(RequestError, match="adapters beside random weights of engine jax"):
+    with pytest.raises(RequestError, match="adapters next to random weights of engine jax"):
         train(str(recipe), tmp_path / "other", ["engine=torch"])
 
 
@@ -112,7 +112,7 @@ def test_adapters_beside_other_weights_do_not_teach(tmp_path):
     data = bytearray(weights.read_bytes())
     data[-3] ^= 1
     weights.write_bytes(data)
-    with pytest.raises(RecordError, match="not what the adapters of the teacher were trained beside"):
+    with pytest.raises(RecordError, match="not what the adapters of the teacher were trained next to"):
         train(str(recipe), tmp_path / "again", words)
 
 

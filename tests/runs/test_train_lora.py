@@ -47,7 +47,7 @@ def test_a_stopped_run_resumes_bit_for_bit(folder: Path, monkeypatch: pytest.Mon
 def test_it_verifies_and_answers(folder: Path) -> None:
     out = folder / "runs" / "straight"
     assert verify(out).failed == 0
-    opened = open_run(out).session  # `base` is found from the run's place, whatever the current folder
+    opened = open_run(out).session  # `base` is found from the run's place, regardless of the current folder
     prompt = opened.tokenizer.encode("What is 12 + 7?")
     [answer] = opened.engine.generate(opened.state, [prompt], max_new_tokens=4, stop_ids=[])
     assert len(answer.tokens) == 4

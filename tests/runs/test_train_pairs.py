@@ -39,7 +39,7 @@ def test_the_straight_run_verifies_and_prefers(begun):
     # Before the first update the model is the reference: nothing is preferred, and the loss is ln 2.
     assert lines[0]["loss"] == pytest.approx(0.6931472, abs=1e-5)
     assert lines[-1]["margin"] > lines[1]["margin"] > 0.0
-    # Four updates of two pairs; the epoch of nine ends with one pair, beside padding.
+    # Four updates of two pairs; the epoch of nine ends with one pair, next to padding.
     assert lines[4]["accuracy"] == 1.0
     assert lines[4]["supervised_tokens"] < lines[0]["supervised_tokens"]
     events = [json.loads(line) for line in (straight / "train" / "events.jsonl").read_text().splitlines()]

@@ -79,7 +79,7 @@ def test_rollouts_are_drawn_again_and_wrong_ones_differ(by_jax, request_):
     found = verify(by_jax, level=3, replay=lambda path, _: replay_run(path, request_).facts)
     told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
     assert (told["replay.steps"][:6], told["replay.controls"][:6]) == ("passed", "passed"), told
-    # Whoever verifies a record runs no code that it brings: its rewards count as recorded, and that is said.
+    # Anyone who verifies a record runs no code that it brings: its rewards count as recorded, and that is said.
     assert (found.failed, told["recompute.rewards"][:11]) == (0, "not_checked")
     for control in ("seed", "learning_rate", "rows", "checkpoint", "reward", "advantage"):
         assert f"{control} (step " in told["replay.controls"]

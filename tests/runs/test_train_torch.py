@@ -18,7 +18,7 @@ def one_thread(monkeypatch):
 
 
 def test_a_run_killed_within_a_checkpoint_ends_bit_for_bit_like_one_that_was_not(tmp_path, start_forked):
-    """bf16 with stochastic rounding, Adafactor, clipping, packing, accumulation: all that has a state of its own."""
+    """bf16 with stochastic rounding, Adafactor, clipping, packing, accumulation: all that has its own state."""
     recipe = killed.write_recipe(tmp_path)
     settings = ("engine=torch", *killed.SETTINGS["bf16 with stochastic rounding, Adafactor, clipped, packed"])
     start = killed.in_fork(start_forked)

@@ -73,7 +73,7 @@ def refused(values, key):
 @pytest.mark.parametrize(("schedule", "packing"), [("constant", "none"), ("cosine", "best_fit")])
 def test_refused_is_what_a_run_does_not_read(recipe, read, schedule, items, traces, packing):
     loaded = load_recipe(str(recipe))
-    values = json.loads(loaded.recipe.model_dump_json())  # every key, as if somebody had written them all
+    values = json.loads(loaded.recipe.model_dump_json())  # every key, as if someone had written them all
     values["training"]["schedule"] = schedule
     values["data"] |= {"packing": packing, "buckets": [32, 48] if packing == "none" else []}
     values["evaluation"] |= {"items": items, "traces": traces}
@@ -135,5 +135,5 @@ def test_it_opens_a_record_that_names_every_key(recipe):
 
 
 def test_smoke_trains_a_recipe_without_items(recipe, tmp_path):
-    """What `--smoke` sets is nobody's promise: it shortens answers whether or not there are any."""
+    """What `--smoke` sets is not a promise of the recipe: it shortens answers whether or not there are any."""
     assert train(str(recipe), tmp_path / "run", ["evaluation={}"], smoke=Smoke()).status == "complete"

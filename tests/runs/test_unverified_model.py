@@ -164,7 +164,7 @@ def test_what_an_unknown_class_cannot_be_asked_is_refused(tmp_path: Path) -> Non
             ({"optimizer": AdafactorConfig(name="adafactor")}, "more than two axes")):
         with pytest.raises(RequestError, match=why):
             TorchEngine.open(request(shape, **changes))
-    # code that lies beside a model is never run: a name that transformers has no class for is the end
+    # code that is next to a model is never run: a name that transformers has no class for is the end
     other = replace(shape, family="own_model")
     with pytest.raises(RequestError, match="is never run"):
         TorchEngine.open(request(other))

@@ -1,4 +1,4 @@
-"""Lines written beside the step: in order, none lost, none after one that failed."""
+"""Lines written next to the step: in order, none lost, none after one that failed."""
 
 import threading
 from collections.abc import Iterator

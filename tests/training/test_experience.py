@@ -1,4 +1,4 @@
-"""Batches made beside the step: the same ones, at most one early, and errors where the batch is taken."""
+"""Batches made next to the step: the same ones, at most one early, and errors where the batch is taken."""
 
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Held-out items beside rewards: asked greedily in batches, marked one by one."""
+"""Held-out items next to rewards: asked greedily in batches, marked one by one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Lines about the machine beside a run: written while it trains, never in its way."""
+"""Lines about the machine next to a run: written while it trains, never in its way."""
 
 import threading
 from typing import Any

@@ -99,7 +99,7 @@ def test_a_batch_is_told_and_counts_pairs() -> None:
     said = {row.id: -float(number) for number, row in enumerate(rows().rows, start=1)}
     batch = with_log_probs(found.at(last)[0], found.row_ids(last), said)
     ids = [name for sequence in found.row_ids(last) for name in sequence]
-    assert len(ids) == 2  # one pair, beside padding
+    assert len(ids) == 2  # one pair, next to padding
     assert (batch.signals[REFERENCE] * batch.loss_mask).sum(-1)[0].tolist() == [said[name] for name in ids] + [0, 0]
     assert (batch.divisor, batch.loss_mask.sum()) == (1.0, found.at(last)[0].loss_mask.sum())
     with pytest.raises(RecordError, match="no log probability"):

@@ -82,7 +82,7 @@ def test_a_resumed_run_counts_on() -> None:
 
 
 def test_a_teacher_judges_completions_that_are_alike_and_that_do_not_end() -> None:
-    detector = StallDetector.from_lines(Distill(name="distill", teacher="nobody", patience=1), [])
+    detector = StallDetector.from_lines(Distill(name="distill", teacher="missing", patience=1), [])
     for _ in range(3):
         detector.check_rollout(of(0.0, 0.0, stop=None))
     with pytest.raises(TrainingFailed, match="1 updates in a row changed no weight"):

@@ -116,4 +116,4 @@ def test_what_is_no_improvement_is_not_found(tmp_path: Path, monkeypatch: pytest
         assert page.get(f"/rounds/{name}").status_code == 404, name
     assert "round by round" not in page.get("/").text
     inside = client(tmp_path / "outside" / "runs", monkeypatch)
-    assert "round by round" not in inside.get("/").text, "it lies above the folder that is shown"
+    assert "round by round" not in inside.get("/").text, "it is above the folder that is shown"

@@ -27,7 +27,7 @@ _FRACTION_FIRST = re.compile(r"\\frac\s*(\d)\s*\{")
 _FRACTION = re.compile(r"\\[dtc]?frac(?![A-Za-z])")
 _ONE_BRACED = re.compile(r"([\^_√])\{([^{}\s])\}")
 _ROOT = re.compile(r"√\s*(\d+|[A-Za-z])")
-# Bold text that holds braces of its own: "\boldsymbol{3\sqrt[3]{2}}".
+# Bold text that holds its own braces: "\boldsymbol{3\sqrt[3]{2}}".
 _BOLD = re.compile(r"\\(?:boldsymbol|mathbf|bm)\s*\{((?:[^{}]|\{[^{}]*\}){1,300})\}")
 _MATH = re.compile(r"[\\\^_√π∞=<>≤≥≠±∈∪∩{}\[\]()*+/×]|\d\s*[-:,]\s*-?\d|\d\s*[-+]?\s*[a-zA-Z]\b"
                    r"|\b[a-zA-Z]\s*[-+]\s*\d")

@@ -1,7 +1,7 @@
 r"""The answer that a text marks as such, with ``<answer>``, ``\boxed`` or a last line ``####``, and what leads to it.
 
 The rules are those of `workings.answers.extract`; only marks count here. What a sentence says is found where an answer
-is expected, and not in texts of which no one knows whether they have one.
+is expected, and not in texts that may have no answer.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""A line on standard error for whatever takes longer than two seconds: what it is, how long so far, how much longer."""
+"""A line on standard error for what takes longer than two seconds: what it is, how long so far, how much longer."""
 
 import sys
 import threading

@@ -75,7 +75,7 @@ def rename(values: dict[str, Any], known: frozenset[str], origin: str) -> Rename
 
 
 def _set(values: dict[str, Any], dotted: str, value: Any, source: str, origin: str) -> None:
-    # All keys of ours that have an alias lie in a section, one level deep.
+    # All keys of ours that have an alias are in a section, one level deep.
     section, key = dotted.split(".")
     inside = values.setdefault(section, {})
     if not isinstance(inside, dict):

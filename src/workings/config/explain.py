@@ -72,7 +72,7 @@ def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
                      f"what is missing, in the file or at the end of the command: {words}")
     hints = [hint for hint in hints if hint] or [
         "correct that key; `workings recipes show smoke-tiny` prints a whole recipe"]
-    # Further lines stand below the first one, behind the ten characters of its label.
+    # Further lines are below the first one, behind the ten characters of its label.
     return RequestError(*("\n          ".join(dict.fromkeys(lines)) for lines in (problems, expected, hints)))
 
 
@@ -132,7 +132,7 @@ def _as_dict(words: str) -> str:
 
 
 def _empty_section(error: ErrorDetails, location: tuple[str, ...]) -> str:
-    """How to write a section of defaults, for whoever wrote a word such as `none` in its place."""
+    """How to write a section of defaults, for anyone who wrote a word such as `none` in its place."""
     known = section_at(location)
     if error["type"] != "model_type" or not known:
         return ""
@@ -154,7 +154,7 @@ def _whole_section(error: ErrorDetails, location: tuple[str, ...]) -> str:
 
 def _explain_choice(error: ErrorDetails, location: tuple[str, ...], source: KeySource,
                     lines: tuple[list[str], list[str], list[str]]) -> None:
-    """A section whose `name` (or `source`) is missing or is none of the choices."""
+    """A section whose `name` (or `source`) is missing or is not one of the choices."""
     given, expected, hints = lines
     context: dict[str, Any] = dict(error.get("ctx", {}))
     key = (*location, str(context["discriminator"]).strip("'"))
@@ -178,8 +178,8 @@ def _explain_choice(error: ErrorDetails, location: tuple[str, ...], source: KeyS
 
 def _without_union_noise(errors: list[ErrorDetails]) -> list[ErrorDetails]:
     """pydantic reports every member of a union; only the members that the value comes near to say something."""
-    # A member that refuses the value as a whole says only that another kind was meant. Where a further error lies
-    # deeper beside it, the value was of that other kind.
+    # A member that refuses the value as a whole says only that another kind was meant. Where a further error is
+    # deeper in the same place, the value was of that other kind.
     deeper = {tuple(error["loc"][:length]) for error in errors for length in range(len(error["loc"]) - 1)}
     return [error for error in errors
             if not (error["type"] in ("string_type", "model_type") and tuple(error["loc"][:-1]) in deeper)]

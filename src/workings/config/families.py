@@ -35,7 +35,7 @@ class FamilyName:
     """Annotation of a recipe's key whose value names a model family.
 
     No `Literal` can list what other packages bring. Their entry points, tens of milliseconds to read, are looked at
-    only for a name that is none of ours.
+    only for a name that is not ours.
     """
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -48,7 +48,7 @@ class FamilyName:
 def _check(name: object) -> object:
     # In this order, so that a name of ours costs no look at the entry points.
     if name not in FAMILIES and name not in (known := known_families()):
-        # pydantic's words for a `Literal`, in whose place this annotation stands.
+        # pydantic's words for a `Literal`, which this annotation replaces.
         *others, last = (f"'{family}'" for family in known)
         raise ValueError(f"Input should be {', '.join(others)} or {last}")
     return name

@@ -11,9 +11,9 @@ from workings.config.recipe import Recipe
 
 
 def section_at(location: Sequence[str]) -> list[type[BaseModel]]:
-    """The section classes that may stand at a dotted place (several for a union)."""
+    """The section classes that may have a dotted place (several for a union)."""
     here: list[type[BaseModel]] = [Recipe]
-    # The number of an entry in a list stands between the list's name and the entry's keys.
+    # The number of an entry in a list is between the list's name and the entry's keys.
     for part in (part for part in location if not part.isdigit()):
         here = [inner for section in here if part in section.model_fields
                 for inner in models_in(section.model_fields[part].annotation)]

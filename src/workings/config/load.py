@@ -213,7 +213,7 @@ def _without_home(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_home(inner) for inner in value]
     home = str(Path.home())
-    # With the slash, because `/home/anna` does not lie in `/home/ann`; a home of `/` would be in every path.
+    # With the slash, because `/home/anna` is not in `/home/ann`; a home of `/` would be in every path.
     if isinstance(value, str) and len(home) > 1 and (value + "/").startswith(home + "/"):
         return "~" + value[len(home):]
     return value

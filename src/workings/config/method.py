@@ -61,6 +61,6 @@ class QloraConfig(AdapterFields):
 
 
 FrozenBits = Literal["nf4", "int8"]
-"""Formats of frozen projections beside adapters. A recipe's own are NF4; a teacher may have either."""
+"""Formats of frozen projections next to adapters. A recipe's own are NF4; a teacher may have either."""
 MethodConfig = Annotated[FullConfig | LoraConfig | QloraConfig, Field(discriminator="name")]
 FULL = FullConfig(name="full")

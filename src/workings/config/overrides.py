@@ -16,7 +16,7 @@ Overrides = Sequence[str] | Mapping[str, Any]
 def override_words(overrides: Overrides) -> list[str]:
     """Overrides as ``key=value`` words. Raises `RequestError` for a single text, and for a value that no file holds."""
     if isinstance(overrides, str) or not isinstance(overrides, Sequence | Mapping):
-        # A text is a sequence of letters, which nobody means.
+        # A text is a sequence of letters, which no one means.
         raise RequestError(f"overrides={overrides!r}", "a dict, or a list of key=value words",
                            f"overrides=[{overrides!r}]")
     if not isinstance(overrides, Mapping):
@@ -56,7 +56,7 @@ def seen_from(base: Path, override: str) -> str:
         return override
 
     def change(name: str) -> str:
-        # Typed here but read beside the recipe: the two may be different files of one name.
+        # Typed here but read next to the recipe: the two may be different files of one name.
         typed_path, recipe_path = Path(name).absolute(), base / name
         if not is_data_or_model_path(typed_path):
             return name
@@ -104,7 +104,7 @@ def no_value(value: Any) -> RequestError:
     if callable(inner):
         name = getattr(inner, "__name__", "function")
         return RequestError(f"the function {name} in a recipe",
-                            "FILE.py:FUNCTION: it runs in a process of its own, and its file's digest is recorded",
+                            "FILE.py:FUNCTION: it runs in its own process, and its file's digest is recorded",
                             f'"rewards": [{{"scorer": "mine.py:{name}"}}]; or, without a recipe, the argument '
                             f"rewards=[{name}] of workings.train")
     return RequestError(f"a value of type {type(inner).__name__} in a recipe", "texts, numbers, lists and dicts")

@@ -15,7 +15,7 @@ MARKS = ("config.json", "tokenizer.json", "SEAL.json")
 def recipe_paths(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Section, key and value of everything in a recipe that may be a file or a folder."""
     for section, key in KEYS:
-        # The recipe may be somebody's text: any section may be of any type.
+        # The recipe may be someone's text: any section may be of any type.
         part = values.get(section, {}) if section else values
         name = part.get(key) if isinstance(part, Mapping) else None
         if isinstance(name, str):
@@ -29,7 +29,7 @@ def with_changed_paths(values: Mapping[str, Any], change: Callable[[str], str]) 
         values: all keys of a recipe, or some of them.
         change: returns the new path for an old one.
     """
-    # A copy one level deep, which is as deep as paths lie.
+    # A copy one level deep, which is as deep as paths are.
     moved = {key: dict(value) if isinstance(value, Mapping) else value for key, value in values.items()}
     for section, key, name in recipe_paths(values):
         if _is_relative(name):

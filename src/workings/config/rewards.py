@@ -96,7 +96,7 @@ class FileReward(RewardFields):
     @property
     def file(self) -> str:
         """The path as it was written."""
-        # From the right: on Windows a path may have a colon of its own.
+        # From the right: on Windows a path may have its own colon.
         return self.scorer.rpartition(":")[0]
 
     @property
@@ -119,7 +119,7 @@ def _tag(value: Any) -> str | None:
     return f"scorer: {name}" if name in ("overlong", "judge") else SHIPPED
 
 
-# pydantic puts the tag into the place of an error. With its colon it is never taken for a key of a recipe.
+# pydantic puts the tag into the place of an error. With its colon it is never mistaken for a key of a recipe.
 RewardConfig = Annotated[
     Annotated[ShippedReward, Tag(SHIPPED)]
     | Annotated[OverlongReward, Tag("scorer: overlong")]

@@ -20,7 +20,7 @@ class Section(BaseModel):
     (`written_keys`): such a key would promise something that does not happen.
     """
 
-    # Strict, so that a text is never taken for the number that it spells; frozen, because a recipe's digest is
+    # Strict, so that a text is never mistaken for the number that it spells; frozen, because a recipe's digest is
     # recorded. Docstrings of fields become descriptions, which errors, the schema and the reference page print.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False,
                               use_attribute_docstrings=True)

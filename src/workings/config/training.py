@@ -25,7 +25,7 @@ class BatchConfig(Section):
 class TrainingConfig(Section):
     """Number of updates and learning rate. Either `steps` or `epochs` gives the number."""
 
-    # pydantic does not check defaults: 0 stands for a key that nobody wrote, and a written 0 is refused.
+    # pydantic does not check defaults: 0 means a key that was not written, and a written 0 is refused.
     steps: int = Field(default=0, ge=1)
     """Number of optimizer updates; computed from `epochs` if that is given."""
     epochs: float = Field(default=0.0, ge=0)
@@ -133,7 +133,7 @@ class AdamWConfig(AdamWFields):
 
     def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:
         """Two moments of the tensor's shape."""
-        # The names are PyTorch's, and stand in checkpoints: the running means of the gradient and of its square.
+        # The names are PyTorch's, and are in checkpoints: the running means of the gradient and of its square.
         return {slot: (tuple(size), moments) for slot in ("exp_avg", "exp_avg_sq")}
 
 
@@ -151,7 +151,7 @@ class AdamW8bitConfig(AdamWFields):
             return {slot: (tuple(size), moments) for slot in slots}
         # The scales cost 4 bytes for every 256 codes, a sixty-fourth of them, and count in a plan.
         codes: MomentShapes = {slot: (tuple(size), "uint8") for slot in slots}
-        # Rounded up, because a last block that is not full has a scale of its own too.
+        # Rounded up, because a last block that is not full has its own scale too.
         return codes | {f"{slot}_absmax": ((-(-prod(size) // BLOCK_OF_8BIT),), "fp32") for slot in slots}
 
 
@@ -200,7 +200,7 @@ class AdafactorConfig(OptimizerFields):
         """A row and a column for a matrix, the whole shape for a vector or filters (three axes)."""
         if len(size) != 2:
             return {"exp_avg_sq": (tuple(size), moments)}
-        # Of a matrix [out, in], out + in numbers instead of out x in: this is what Adafactor is taken for.
+        # Of a matrix [out, in], out + in numbers instead of out x in: this is why people choose Adafactor.
         return {"exp_avg_sq_row": ((size[0],), moments), "exp_avg_sq_col": ((size[1],), moments)}
 
 

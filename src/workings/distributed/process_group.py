@@ -43,7 +43,7 @@ class ProcessGroup:
 
     @classmethod
     def of(cls, engine: str, device: str) -> "ProcessGroup":
-        """Meet the processes that a launcher started beside this one.
+        """Meet the processes that a launcher started next to this one.
 
         Raises:
             RequestError: several were started, and the engine cannot use them.

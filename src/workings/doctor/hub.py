@@ -69,7 +69,7 @@ def _ask(model: str, revision: str) -> Iterator[Finding]:
         # Asks for permission without downloading anything; a gated model has a readable page without it.
         HfApi().auth_check(model)
         commit = HfApi().model_info(model, revision=revision).sha
-    # Before the error of a missing repository, of which this one is a subclass.
+    # Before the error of a missing repository, because this is its subclass.
     except GatedRepoError:
         yield Finding(id="model", judgement="problem", what=f"{model} is gated, and {token}", why=WHY,
                       mend=f"accept the licence at https://huggingface.co/{model}, then: export HF_TOKEN=hf_…")

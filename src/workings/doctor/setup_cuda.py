@@ -48,7 +48,7 @@ class Setup:
 
 
 def plan_setup(driver: Driver) -> Setup | Finding:
-    """The installation for the GPUs of this machine, or why there is none: no card, no driver, or no suitable build."""
+    """The installation for the GPUs of this machine, or why it is missing: no card, no driver, or no suitable build."""
     if not driver.cards:
         return Finding(
             id="setup.cuda", judgement="problem", mend="install NVIDIA's driver, then: nvidia-smi",

@@ -252,7 +252,7 @@ class Inspection:
     why_estimated: str = ""
     """Why neither a compiler nor a trace was used, as a clause."""
     notes: tuple[str, ...] = ()
-    """Remarks for people about how the numbers came about, a sentence each."""
+    """Remarks about how the numbers came about, a sentence each."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """How long the answer took, by part of the work: `lower`, `compile` and `compile_cpu` (processor time) of a
     compiler, `trace` of a trace. No verdict depends on it."""
@@ -300,7 +300,7 @@ class Engine(Protocol):
         ...
 
     def evaluate(self, state: State, batch: Batch) -> LossSum:
-        """Negative log likelihood of a batch (``A`` is 1), whatever the objective is; no update."""
+        """Negative log likelihood of a batch (``A`` is 1), regardless of the objective; no update."""
         ...
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
@@ -351,7 +351,7 @@ class EngineClass(Protocol):
 
 @runtime_checkable
 class MicroBatchEngine(Protocol):
-    """Optional: progress within a step, for people who wait for a long one."""
+    """Optional: progress within a long step."""
 
     def report_micro_batches_to(self, tell: Callable[[int, int], None]) -> None:
         """Call ``tell`` in each further step with the number of micro-batches that are computed, and of all.
@@ -472,7 +472,7 @@ class ReportingEngine(Protocol):
     """Optional: texts about its libraries and drivers for a run's record."""
 
     def environment_files(self) -> Mapping[str, str]:
-        """Texts for people by file name, such as ``cuda_check.txt``, without names of people or processes."""
+        """Texts by file name, such as ``cuda_check.txt``, without names of people or processes."""
         ...
 
 

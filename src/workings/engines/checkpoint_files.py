@@ -15,7 +15,7 @@ from workings.models.shape import ModelShape
 MODEL_FILE, ADAPTER_FILE, OPTIMIZER_FILE = "model.safetensors", "adapter_model.safetensors", "optimizer.safetensors"
 CONFIG, ADAPTER_CONFIG, ADAPTER_FOLDER = "config.json", "adapter_config.json", "adapter"
 STEP = "step"
-"""Tensor with the number of updates so far, beside the optimizer's slots (``SLOT.NAME``)."""
+"""Tensor with the number of updates so far, next to the optimizer's slots (``SLOT.NAME``)."""
 METADATA = {"format": "pt"}
 """By it transformers knows which framework's layout a file has."""
 

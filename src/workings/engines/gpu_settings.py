@@ -43,7 +43,7 @@ def same_kernels(flags: str) -> str:
 
 
 def settle(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set what nobody has decided, where JAX is about to open a GPU.
+    """Set what is still undecided, where JAX is about to open a GPU.
 
     That is: an NVIDIA card is there, and JAX's plugin for it is installed and not switched off. On a TPU or a CPU
     nothing is set.

@@ -16,7 +16,7 @@ NOISE = (b"All log messages before absl::InitializeLog() is called are written t
 @contextmanager
 def without_noise() -> Iterator[None]:
     """Suppress `NOISE` on standard error; all other lines appear when the context ends, those of errors included."""
-    if sys.stderr is None:  # nobody reads it
+    if sys.stderr is None:  # no one reads it
         yield
         return
     sys.stderr.flush()

@@ -78,7 +78,7 @@ def merge_non_text_weights(text: Path, base: Path, shape: ModelShape) -> None:
     config = _config(base)
     config["text_config"] = config["text_config"] | {"dtype": dtype}
     files.write_json(text / files.CONFIG, config | {"dtype": dtype})
-    # Programs that load the whole model look for the settings of images and sound beside its weights.
+    # Programs that load the whole model look for the settings of images and sound next to its weights.
     for path in base.glob(PROCESSORS):
         shutil.copyfile(path, text / path.name)
     if (text / files.ADAPTER_FOLDER).is_dir():

@@ -1,6 +1,6 @@
 """Which sampler writes the completions of a run: the engine itself, or another program.
 
-A program with weights of its own, such as a server for generation, takes those of ``state`` over whenever it is given
+A program with its own weights, such as a server for generation, takes those of ``state`` over whenever it is given
 another state than at the call before.
 """
 

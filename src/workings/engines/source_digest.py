@@ -10,18 +10,18 @@ from importlib.resources.abc import Traversable
 
 
 @cache
-def source_digest(*packages: str, beside: str = "") -> str:
+def source_digest(*packages: str, modules_of: str = "") -> str:
     """SHA-256 of the code of packages, folders below them included: a changed step is another program.
 
-    Of the package ``beside`` its own modules count, and no folder below it.
+    Of the package ``modules_of`` its own modules count, and no folder below it.
 
     Comments, docstrings and blank space are left out. They change no program, and what was compiled before stays valid.
     """
     digest = hashlib.sha256()
     for package in packages:
         _add(digest, files(package))
-    if beside:
-        _add(digest, files(beside), below=False)
+    if modules_of:
+        _add(digest, files(modules_of), below=False)
     return digest.hexdigest()
 
 
@@ -40,7 +40,7 @@ def _add(digest: "hashlib._Hash", folder: Traversable, *, below: bool = True) ->
 
 
 def syntax_words(node: ast.AST) -> Iterator[str]:
-    """The syntax tree as words, without strings that stand as statements (docstrings).
+    """The syntax tree as words, without strings that are statements (docstrings).
 
     `ast.dump` is not used, because it writes empty fields, and their number grows with Python's version.
     """

@@ -67,7 +67,7 @@ class WeightFiles:
             try:
                 file = TensorFile(self.directory / part)
             except RecordError as error:
-                # `TensorFile` also reads checkpoints, where this is damage; here it is somebody's input.
+                # `TensorFile` also reads checkpoints, where this is damage; here it is someone's input.
                 raise RequestError(f"{self.directory / part}: {error}", "weights in safetensors, whole",
                                    "download the file again") from None
             # Other libraries would take whichever they read last.
@@ -83,7 +83,7 @@ class WeightFiles:
         file_names = _index_file_names(index) if index.exists() and self._names else {}
         for stored in self._names.values() if file_names else ():
             if file_names.get(stored) != self._where[stored].path.name:
-                raise RequestError(f"{index}: {stored} in {file_names.get(stored, 'no file')}, while it stands in "
+                raise RequestError(f"{index}: {stored} in {file_names.get(stored, 'no file')}, while it is in "
                                    f"{self._where[stored].path.name}", "the index of these very files",
                                    "download the directory again, whole")
 
@@ -120,7 +120,7 @@ def _index_file_names(index: Path) -> dict[str, str]:
     """File name of each tensor of an index."""
     found = read_object(index).get("weight_map")
     file_names: dict[str, Any] = found if isinstance(found, dict) else {}
-    # An index is somebody else's text: a name with a folder in it could lead out of the directory.
+    # An index is someone else's text: a name with a folder in it could lead out of the directory.
     names = list(file_names.values())
     if not names or not all(isinstance(name, str) and name == Path(name).name
                             and 0 < len(name.encode("utf-8", "surrogatepass")) <= MAX_NAME_BYTES for name in names):

@@ -89,7 +89,7 @@ class ExternalPredictions:
         records = [self._record(offset) for offset in self._offsets[item.id]]
         if len(records) > 1 and not _are_samples(records):
             return [UnscoredCompletion(item=item, problem=f"double: {len(records)} lines with this id")]
-        # A single line is sample 0, whatever number it bears.
+        # A single line is sample 0, with any number.
         by_sample = {record["sample"] if len(records) > 1 else 0: record for record in records}
         missing = "missing: no line with this id" if not records else "missing: no line for this sample"
         return [_unscored_completion(item, sample, by_sample[sample]) if sample in by_sample

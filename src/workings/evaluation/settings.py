@@ -93,7 +93,7 @@ def majority_index(answers: list[Any]) -> int:
 
 
 def pass_at_k(n: int, correct: int, k: int) -> float:
-    """Unbiased estimate of pass@k from n samples of which some are correct (Chen et al., 2021)."""
+    """Unbiased estimate of pass@k from n samples with some correct (Chen et al., 2021)."""
     if k > n:
         raise ValueError(f"pass@{k} cannot be estimated from {n} samples")
     # One minus the chance that k samples are all wrong; `comb` is 0 where fewer than k are wrong.

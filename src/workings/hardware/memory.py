@@ -147,7 +147,7 @@ def gib(count: int) -> str:
 
 
 def byte_text(size: float) -> str:
-    """Bytes of any number, in the largest unit of which there is one: ``512 B``, ``1.5 KiB``."""
+    """Bytes of any number, in the largest unit that fits: ``512 B``, ``1.5 KiB``."""
     unit = 0
     while size >= 1024 and unit < len(BYTE_UNITS) - 1:
         size, unit = size / 1024, unit + 1

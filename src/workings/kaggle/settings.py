@@ -32,7 +32,7 @@ class Machine:
 
     @property
     def session_hours(self) -> float:
-        """A session ends after these hours, whatever runs in it."""
+        """A session ends after these hours, even while something runs in it."""
         return float(targets()[self.target].kaggle_session_hours or 0)
 
 

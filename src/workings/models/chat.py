@@ -1,6 +1,6 @@
 """Chat turns around a prompt and an answer: Gemma's, the tokenizer's own, or none.
 
-A row is the prompt's tokens followed by the completion's tokens, encoded apart: that is what generation sees, whatever
+A row is the prompt's tokens followed by the completion's tokens, encoded apart: that is what generation sees, for any
 the tokenizer would merge across the border. Chat templates without generation marks, Gemma's own among them, need
 nothing else: the prompt is what the template writes when it is asked for an answer, the completion is the rest.
 
@@ -231,7 +231,7 @@ class ChatTemplate:
     def _after_calls(self, text: str, at: int, turn: Turn) -> int:
         """The end of a turn's calls of tools in a text, from a position on; that position without calls."""
         for call in json.loads(turn.more).get("tool_calls", ()) if turn.has_calls else ():
-            # A template may write a value as JSON or as it is; each has to stand behind its tool's name.
+            # A template may write a value as JSON or as it is; each has to follow its tool's name.
             name = call["function"]["name"]
             start = text.find(name, at)
             ends = [_end_of(value, text, start) for value in _leaves(call["function"].get("arguments", {}))]
@@ -423,7 +423,7 @@ class ChatTemplate:
     def _render(self, asked: Asked, said: Sequence[Turn], add_generation_prompt: bool) -> str:
         names: dict[str, Any] = {name: self.tokenizer.special_text(name) for name in ("bos_token", "eos_token")}
         messages = [turn.message() for turn in (*asked.turns, *said)]
-        # Where there are none transformers passes None as well, which templates tell from an empty list.
+        # Without tools transformers passes None as well, which templates tell from an empty list.
         names["tools"] = json.loads(asked.tools) if asked.tools else None
         try:
             return self._template.render(messages=messages, add_generation_prompt=add_generation_prompt, **names)
@@ -457,7 +457,7 @@ def _excerpt(text: str) -> str:
 
 
 def _tool_name(tool: Any) -> str:
-    """The name in a tool's description, which stands in `function` or is the description itself."""
+    """The name in a tool's description, which is in `function` or is the description itself."""
     described = tool.get("function", tool) if isinstance(tool, dict) else {}
     return str(described.get("name", "")) if isinstance(described, dict) else ""
 

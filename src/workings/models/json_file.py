@@ -11,7 +11,7 @@ MAX_BYTES = 64 << 20
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file. Raises `RequestError`, naming the file, for whatever else is there."""
+    """The object in a JSON file. Raises `RequestError`, naming the file, for anything else."""
     return parse_object(read_bytes(path), str(path))
 
 

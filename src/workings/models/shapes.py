@@ -78,7 +78,7 @@ def from_hf_config(config: Mapping[str, Any]) -> ModelShape:
 
 
 def unverified_from_hf(config: Mapping[str, Any], stored: Mapping[str, tuple[int, ...]]) -> ModelShape:
-    """Shape of a model that no family represents (`model.verified: false`).
+    """Shape of a model of no known family (`model.verified: false`).
 
     Args:
         config: content of its ``config.json``.

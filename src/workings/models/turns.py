@@ -1,4 +1,4 @@
-"""Turns of a conversation, and all that stands before a completion."""
+"""Turns of a conversation, and everything before a completion."""
 
 import json
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True)
 class Asked:
-    """All that stands before a completion."""
+    """Everything before a completion."""
 
     turns: tuple[Turn, ...]
     tools: str = ""

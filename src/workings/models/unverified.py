@@ -116,7 +116,7 @@ def layer_prefix(names: Iterable[str], layers: int) -> str:
 
 
 def unverified_shape(config: Mapping[str, Any], stored: Mapping[str, tuple[int, ...]]) -> ModelShape:
-    """The shape of a model that no family represents.
+    """The shape of a model of no known family.
 
     Args:
         config: content of its ``config.json``; of a model that also sees or hears, the text part is taken.

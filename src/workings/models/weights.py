@@ -131,7 +131,7 @@ def layer_loops(shape: ModelShape) -> tuple[LayerLoop, ...]:
 
     Layers of one stack have tensors of the same names and shapes. In most families all layers are alike: one loop with
     one stack, and one layer an iteration. Gemma 4 E2B repeats four sliding layers and a global one, three times with
-    their own keys and four times without: two loops of two stacks each, of which the first has layers 0 to 3, 5 to 8
+    their own keys and four times without: two loops of two stacks each; the first has layers 0 to 3, 5 to 8
     and so on, and the second 4, 9 and so on.
     """
     # Layers are alike for a loop when their tensors are; what differs in numbers alone is passed into the loop.

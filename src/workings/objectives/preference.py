@@ -22,7 +22,7 @@ class Preference:
     """Negative log likelihood that the chosen row of each pair is preferred, or the squared distance of IPO.
 
     Row 2i of a batch is the chosen row of a pair, row 2i + 1 the rejected one. Of the signal only the sum over a row's
-    supervised positions counts. A pair of which a row has no supervised position counts nothing: it is padding.
+    supervised positions counts. A pair that has a row without a supervised position counts nothing: it is padding.
     """
 
     name: ClassVar[str] = "preference"

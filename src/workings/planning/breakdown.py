@@ -18,7 +18,7 @@ UNEXPLAINED = "everything else"
 NEGLIGIBLE_BYTES = 1024
 """Fewer unexplained bytes are rounding."""
 FROZEN_MODELS = (REFERENCE, TEACHER)
-"""Models in memory next to the trained one."""
+"""Models in memory together with the trained one."""
 UNNAMED_HEAP_PART = "other temporaries"
 """Arrays of the heap that no rule names."""
 
@@ -115,7 +115,7 @@ def _total(parts: list[Part]) -> int:
 
 
 def _by_proportion(run: PlannedRun, rest: int) -> list[Part]:
-    """The rest of a step of which the compiler gave only the total, split in the proportion of the formulas."""
+    """The rest of a step for which the compiler gave only the total, split in the proportion of the formulas."""
     inside = {name: size for name, size in largest_phase_parts(
         run.request, run.step, *run.mesh, run.target.platform).items() if name != "gradients"}
     total = sum(inside.values())

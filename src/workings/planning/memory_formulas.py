@@ -46,7 +46,7 @@ def exact_parts(request: EngineRequest, batch: ProgramShape, fsdp: int, tp: int)
     accumulation, rows, positions = batch
     trained, adapter_tensors = trained_tensors(request, fsdp, tp), adapters(request, fsdp, tp)
     elements = sum(tensor.elements for tensor in trained)
-    # Adapters are trained in float32, whatever the frozen weights are stored in.
+    # Adapters are trained in float32, in any format of the frozen weights.
     stored = 4 if adapter_tensors else BYTES_OF_FORMAT[request.precision.parameters]
     moments = sum(tensor.count * request.optimizer.state_bytes(tensor.size, moments=request.precision.moments,
                                                                in_layer=tensor.in_layer) for tensor in trained)

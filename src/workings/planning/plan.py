@@ -253,7 +253,7 @@ def plan_from_inspection(run: PlannedRun, inspection: Inspection, device: Device
     """
     recipe, request, target, mesh = run.recipe, run.request, run.target, run.mesh
     verdict = memory_verdict(inspection, device)
-    # The largest first, whatever order an engine or the cache has them in.
+    # The largest first, in any order of an engine or the cache.
     parts = tuple(sorted(split_parts(run, program, inspection, difference),
                          key=lambda part: (-part.size_bytes, part.name)))
     largest = largest_part_sentence(parts, mesh.devices, target.devices, verdict,

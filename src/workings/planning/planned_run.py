@@ -93,7 +93,7 @@ def prompts_at_a_time(engine: PlanningEngine | None, fsdp: int) -> int:
 
 
 def programs_of(recipe: Recipe, fsdp: int, most_prompts: int = MAX_PROMPTS) -> ProgramShapes:
-    """Programs of this run, each of which may need the most memory, with their largest shapes over all devices.
+    """Programs of this run that may need the most memory, with their largest shapes over all devices.
 
     ``most_prompts``: see `prompts_at_a_time`.
     """

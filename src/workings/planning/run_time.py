@@ -124,7 +124,7 @@ def step_operations(request: EngineRequest, batch: ProgramShape) -> float:
     """
     shape = request.shape
     accumulation, rows, length = batch
-    # One update, whatever micro batches it is made of.
+    # One update, with any micro batches.
     rows *= accumulation
     tokens = rows * length
     matrices = weights_met(shape)

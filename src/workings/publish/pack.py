@@ -229,7 +229,7 @@ def _pages(contents: Contents, documents: dict[str, bytes]) -> list[str]:
 
 def _compared(sides: list[str]) -> Comparison | None:
     """The comparison of exactly two sides that answered the same items."""
-    # With more there is no pair of which one is A.
+    # With more than two there is no A and B.
     if len(sides) != 2:
         return None
     a, b = find_pair(*map(Path, sides))

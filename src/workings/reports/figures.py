@@ -118,7 +118,7 @@ def interval_figure(title: str, rows: Sequence[IntervalRow], table: Table, x_lab
 
 
 def interval_mark(value: float, interval: Interval | str, color: int, *, signed: bool = False) -> Mark:
-    """A share, or a difference of shares, with its interval (or why there is none), in percent or points."""
+    """A share, or a difference of shares, with its interval (or why there is no interval), in percent or points."""
     sign, between = ("+", " to ") if signed else ("", "–")
     text = f"{100 * value:{sign}.1f}"
     if isinstance(interval, str):
@@ -129,7 +129,7 @@ def interval_mark(value: float, interval: Interval | str, color: int, *, signed:
 
 
 def bounds(interval: Interval | str, *, signed: bool = False) -> str:
-    """Both ends in percent or points, or why there are none."""
+    """Both ends in percent or points, or why there is no interval."""
     sign = "+" if signed else ""
     return f"none: {interval}" if isinstance(interval, str) else \
         f"{100 * interval.low:{sign}.1f} to {100 * interval.high:{sign}.1f}"

@@ -32,7 +32,7 @@ class RoundRow:
     learned: int
     """Samples that it was trained on next to the recipe's traces; -1 where none were drawn for it, as below."""
     never: int
-    """Questions of which no sample was right."""
+    """Questions without a correct sample."""
     sometimes: int
     always: int
 

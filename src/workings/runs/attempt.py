@@ -197,7 +197,8 @@ class Attempt:
         run = writer.seal(outcome.status, manifest, HashProgress(lambda text: sys.stderr.write(f"sealing: {text}\n")))
         return TrainResult.of_metrics(
             metrics, status=outcome.status, reason=outcome.reason, steps=outcome.progress.step,
-            supervised_tokens=outcome.progress.supervised_tokens, run=run, setup=setup, state=outcome.state)
+            supervised_tokens=outcome.progress.supervised_tokens, run=run, setup=setup, state=outcome.state,
+            reward_failed=outcome.reward_failed)
 
     def _preamble(self) -> Iterator[str]:
         """Lines about the training that is about to start, and about its problems."""
@@ -272,7 +273,7 @@ class Attempt:
         if not setup.watched_items or evaluation is None:
             yield None
             return
-        # A process of its own, because a person's scorer may hang or take memory that training needs.
+        # A separate process, because a person's scorer may hang or take memory that training needs.
         with ScoringProcess(evaluation) as scorer:
             yield HeldOutItems(
                 sampler=setup.sampler or setup.engine, items=setup.watched_items,

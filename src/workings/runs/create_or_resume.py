@@ -87,7 +87,7 @@ def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str,
         RequestError: there is nothing to resume, or the request differs from the run's.
         RecordError: metrics before the checkpoint are missing.
     """
-    # Before it is renamed: a request that is refused leaves a sealed run where it stands.
+    # Before it is renamed: a request that is refused leaves a sealed run where it is.
     if (out / SEAL).is_file() and RunRecord.open(out).status != "complete":
         refuse_other_request([out], request, mesh)
     writer = RunWriter.resume(out)
@@ -123,7 +123,7 @@ def evaluation_is_missing(out: Path) -> bool:
     if not (out / SEAL).is_file():
         return False
     run = RunRecord.open(out)
-    # Announced in the run itself, so that a recipe that asked for no evaluation is not taken for an unfinished one.
+    # Announced in the run itself, so that a recipe that asked for no evaluation is not mistaken for an unfinished one.
     if run.status != "complete" or not any(event["kind"] == ANNOUNCED for event in run.events()):
         return False
     return not (out / RECIPE_EVALUATION).exists() or (
@@ -168,7 +168,7 @@ def progress_facts(progress: Progress) -> dict[str, Any]:
 
 
 def progress_from(checkpoint: Checkpoint | None) -> Progress:
-    """Progress of a checkpoint; that of a new run if there is none."""
+    """Progress of a checkpoint; that of a new run if none exists."""
     if checkpoint is None:
         return Progress(step=0, position=Position())
     facts = checkpoint.facts

@@ -80,7 +80,7 @@ def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driv
     if "tpu" in present:
         yield from check_tpu(present["tpu"], tpu_devices())
     has_card = "gpu" in present or bool(driver.cards)
-    # PyTorch runs in a process of its own, which takes seconds: only if there is a GPU that it would use.
+    # PyTorch runs in its own process, which takes seconds: only if there is a GPU that it would use.
     uses_torch = has_card and bool(installed_version(WHEEL)) and (
         recipe is None or WHEEL in engine_libraries(recipe.engine))
     yield from check_cards(driver, present, torch_wheel() if uses_torch else {})

@@ -102,7 +102,7 @@ class Pieces:
     def add(self, token: int) -> None:
         """Adds a token and shows its text once its characters are complete."""
         self._tokens.append(token)
-        # A character may be several tokens, of which the first ones alone decode to this sign.
+        # A character may be several tokens; the first ones alone decode to this sign.
         self.show_up_to(self._tokenizer.decode(self._tokens).rstrip("\N{REPLACEMENT CHARACTER}"))
 
     def show_up_to(self, text: str) -> None:

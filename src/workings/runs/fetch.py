@@ -41,7 +41,7 @@ def fetch(url: str, out: Path, expect_root: str = "") -> Fetched:
     if out.exists():
         raise RequestError(f"--out {out}, which exists", "a name that does not exist yet", "another name")
     out.parent.mkdir(parents=True, exist_ok=True)
-    # Beside its final path, so that the rename stays within one file system.
+    # Next to its final path, so that the rename stays within one file system.
     with tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=".fetching-") as folder:
         store, (parent, _, last) = open_store(url), url.rstrip("/").rpartition("/")
         copied = Path(folder) / last

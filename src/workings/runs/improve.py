@@ -259,7 +259,7 @@ class ImprovementSteps:
 
         words = [f"data.traces={seen_from_recipe(self.folder.traces(number))}"]
         if self.loaded.recipe.tokenizer == "train":
-            # The tokenizer of the start: with a vocabulary of its own each round would be another model.
+            # The tokenizer of the start: with its own vocabulary each round would be another model.
             words.append(f"tokenizer={seen_from_recipe(self.folder.run(0) / TOKENIZER)}")
         return words
 
@@ -296,7 +296,7 @@ class ImprovementSteps:
         """Trains on the recipe's own traces for as many seconds as all rounds took, by the start's seconds per step."""
         first, count = RunRecord.open(rounds[0].run).manifest, len(rounds) - 1
         planned = self.folder.out / f"{CONTROL}.json"
-        # One for fewer rounds had less time: it stays, and another is made beside it.
+        # One for fewer rounds had less time: it stays, and another is made.
         if planned.is_file() and loads(planned.read_bytes()).get("rounds", count) != count:
             planned = planned.with_stem(f"{CONTROL}_{count}")
         # A control that was begun keeps its number of steps: seconds may have been added since.

@@ -123,7 +123,7 @@ class ImproveResult:
         return f"{text}." + (f" Stopped: {self.stopped}." if self.stopped else "")
 
     def text(self, program: str = "workings") -> str:
-        """The result, a table, and next commands, for people."""
+        """The result, a table, and next commands, in words."""
         heads = ("round", "learned", "never", "sometimes", "always", "right", "change, 95 % interval")
         rows = [heads, *((str(row.name), *(f"{count:,}" if count >= 0 else "" for count in (
             row.learned, row.never, row.sometimes, row.always)), percent(row.accuracy), row.change)
@@ -165,7 +165,7 @@ def _row(name: str, overall: Mapping[str, Any], counts: Mapping[str, Any], compa
     return RoundRow(
         name=name, accuracy=overall["mean"], low=low, high=high,
         change=difference_text(difference, difference.p_value) if difference else "",
-        # -1 stands for "not sampled", which 0 would not: for the start and the control.
+        # -1 means "not sampled", which 0 would not: for the start and the control.
         **{key: int(counts.get(key, -1)) for key in ("learned", "never", "sometimes", "always")})
 
 
@@ -247,7 +247,7 @@ def _made_again(folder: Path, recorded: Mapping[str, Any]) -> ImproveResult:
 
 
 def _samples(folder: Path, number: int) -> Path:
-    """The samples for a round; in a pack they stand among the runs."""
+    """The samples for a round; in a pack they are among the runs."""
     name = f"for_round_{number}"
     packed = folder / RUNS / f"{name}{SAMPLES_SUFFIX}"
     return packed if packed.is_dir() else folder / "samples" / name
@@ -268,7 +268,7 @@ def _request_problems(folder: Path, request: Mapping[str, Any], result: ImproveR
                                         ("selection", selection)) if request[key] != value]
         if decoding["seed"] != (expected := request["recipe"]["seed"] + round_.number):
             problems.append(f"round {round_.number} was drawn with seed {decoding['seed']}, by the request {expected}")
-    # Each round has data of its own, and where a vocabulary was trained the later ones take that of the start.
+    # Each round has its own data, and where a vocabulary was trained the later ones take that of the start.
     runs = [RunRecord.open(round_.run).manifest for round_ in result.rounds]
     start = runs[0].config
     problems += [f"{REQUEST}: other {name} than those of round_{number}"

@@ -97,7 +97,7 @@ def check_text(judge: JudgeFile, out: Path) -> str:
 
 
 def read_labelled(path: Path) -> list[Labelled]:
-    """Labelled completions. Raises `RequestError` for a line that is none, and for too few."""
+    """Labelled completions. Raises `RequestError` for another kind of line, and for too few."""
     expected = "JSON lines with prompt, expected_answer, completion, and right (true or false)"
     if not path.is_file():
         raise RequestError(f"--items {path}, which does not exist", expected)

@@ -29,17 +29,17 @@ Launcher = Literal["slurm", "kubernetes", "skypilot"]
 NODES = (1, 2, 4, 8, 16)
 """Numbers of hosts with cards that are tried, where none is named."""
 CHIPS_OF_A_HOST = 4
-"""Of a TPU slice of several hosts; slices of up to eight chips stand in one host."""
+"""Of a TPU slice of several hosts; slices of up to eight chips are in one host."""
 DATA = "data"
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchRequest:
-    """What is wanted of `launch`, beside the recipe."""
+    """What `launch` is asked for, in addition to the recipe."""
 
     launcher: Launcher
     target: str
-    """A target of the catalog, or a TPU's family (`v5e`), of which the smallest slice that fits is taken."""
+    """A target of the catalog, or a TPU's family (`v5e`), whose smallest slice that fits is taken."""
     remote_folder: str
     hosts: int = 0
     """0: the planner picks."""
@@ -95,13 +95,13 @@ def launch(loaded: LoadedRecipe, request: LaunchRequest, folder: Path) -> Launch
     target, hosts, devices = next(candidates(request))
     loaded = with_engine(loaded, target.platform)
     name, engine = request.name or _name(loaded.recipe.name), loaded.recipe.engine
-    # Whatever is wrong with the request is said before a compiler is asked, which may take minutes.
+    # Everything that is wrong with the request is said before a compiler is asked, which may take minutes.
     _files(LaunchJob(name=name, engine=engine, platform=target.platform, target=target.name, hosts=hosts,
                      devices=devices, remote_folder=request.remote_folder, recipe_digest="", plan="", file_notes=()),
                      request)
     picked = pick(loaded, request)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    # Beside its last place, so that the rename stays within one file system.
+    # Next to its last place, so that the rename stays within one file system.
     with tempfile.TemporaryDirectory(dir=folder.absolute().parent) as place:
         new_folder = Path(place) / "made"
         new_folder.mkdir()

@@ -27,7 +27,7 @@ MAX_MACHINES_SHOWN = 3
 
 def target_here(device: DeviceFacts) -> Target:
     """A run's device as a planning target: its row of the catalog, or one made from its facts."""
-    # A target has the whole memory, of which `plan` counts the engine's share; the device names that share already.
+    # A target has the whole memory; `plan` counts the engine's share; the device names that share already.
     limit = int(device.memory_limit_bytes / device.memory_share)
     # The catalog has one row for all CPUs; accelerators are told apart by their kind.
     known = [row for row in targets().values() if row.platform == device.platform

@@ -36,7 +36,7 @@ from workings.record.values import Absent
 from workings.ways.parts.teacher import recorded_name
 
 AS_RECORDED = "as recorded"
-"""Stands for the device of the run's recipe."""
+"""Represents the device of the run's recipe."""
 DEVICES = ("auto", "cpu", "gpu", "cuda", "tpu")
 _ONE_DEVICE = MeshConfig(fsdp=1, tp=1)
 

@@ -153,7 +153,7 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, initializer: s
     Args:
         loaded: the recipe, as `comparable` gives it.
         folder: for the files of the engines.
-        small: whether the shape becomes one of which rows of a few dozen tokens use every feature.
+        small: whether the shape becomes one whose features are all used by rows of a few dozen tokens.
         initializer: name of the engine that makes the first weights and adapters.
         changes: fields of `ModelShape` that such a small shape takes last (experts, say).
     """
@@ -212,7 +212,7 @@ def compare(case: ParityCase, name: str) -> Parity:
 
 def max_abs_difference(a: Any, b: Any) -> float:
     """The largest absolute difference of two arrays."""
-    # In float64, so that the subtraction adds no rounding of its own.
+    # In float64, so that the subtraction adds no rounding.
     return float(np.max(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64))))
 
 

@@ -48,7 +48,7 @@ class Estimate:
 
 
 def estimate_sentence(loaded: LoadedRecipe, on: str) -> str:
-    """The estimate as a line for people who wait for the compiler. Raises `RequestError` as `plan`."""
+    """The estimate as a line to show while the compiler runs. Raises `RequestError` as `plan`."""
     return f"estimated  {estimate_memory(loaded, on).sentence}; the plan itself follows"
 
 

@@ -47,7 +47,7 @@ class RewardCheck:
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """Reasons not to train with these rewards; empty if there are none."""
+        """Reasons not to train with these rewards; may be empty."""
         return (*self.changed, *refusals(self.prompts))
 
     @property
@@ -221,5 +221,5 @@ def _changed(settings: RewardSettings, values: Sequence[Mapping[str, float]],
                  if first[name] != second[name]]
         if pairs:
             changed.append(f"the reward {name} is not the same when the same completions are rewarded again (first "
-                           f"{pairs[0][0]:g}, then {pairs[0][1]:g}): nobody could verify it")
+                           f"{pairs[0][0]:g}, then {pairs[0][1]:g}): no one could verify it")
     return changed

@@ -70,7 +70,7 @@ def files_from(run: Path, loaded: LoadedRecipe) -> dict[str, Any]:
         if not is_data_or_model_path(path) or (loaded.kept and path.is_relative_to(loaded.base.parent.resolve())):
             return name
         relative = base_from(run, path)
-        # With a dot in front, so that it is never taken for the name of a data set or a model.
+        # With a dot in front, so that it is never mistaken for the name of a data set or a model.
         return name if not isinstance(relative, str) else relative if relative.startswith("..") else f"./{relative}"
 
     values = loaded.recipe.model_dump(mode="json")
@@ -81,7 +81,7 @@ def files_from(run: Path, loaded: LoadedRecipe) -> dict[str, Any]:
 def write_request(writer: RunWriter, setup: TrainSetup) -> None:
     """Writes recipe, data, environment and plan: everything that is known before the first step."""
     loaded = setup.loaded
-    # As it was written: overrides of the command line are in a file of their own.
+    # As it was written: overrides of the command line are in their own file.
     writer.write_text(RECIPE, loaded.text)
     writer.write_json(OVERRIDES, {"origin": Path(loaded.origin).name, "overrides": list(loaded.overrides),
                                   "renamed": list(loaded.renamed), "chosen": list(loaded.chosen),

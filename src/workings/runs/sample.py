@@ -93,7 +93,7 @@ def sample_weights(model: str, prompts: Sequence[Item], out: Path, *, request: S
     """
     _check(prompts, out, request)
     opened = open_weights(model, weights)
-    # No sealed run stands behind these weights; the facts have the digests of their files.
+    # These weights come from no sealed run; the facts have the digests of their files.
     return sample(opened.session, prompts, out, request=_sized(opened, prompts, out, request, by_plan), made_from=None,
                   facts=opened.facts)
 

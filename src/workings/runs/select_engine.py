@@ -38,7 +38,7 @@ def with_engine(loaded: LoadedRecipe, platform: str = "") -> LoadedRecipe:
         # A machine that is not here is taken to have every engine; on this one nothing is imported to find out.
         installed=[name for name, engine in engines.items()
                    if platform in ("gpu", "tpu") or all(map(_installed, engine.libraries))])
-    # As an override, the choice stands in the record, and the command that reproduces the run does not choose again.
+    # As an override, the choice is in the record, and the command that reproduces the run does not choose again.
     return replace(loaded, recipe=recipe.model_copy(update={"engine": engine}),
                    # `engine=auto` is replaced, or the record would have both.
                    overrides=(*(word for word in loaded.overrides if not word.startswith("engine=")),

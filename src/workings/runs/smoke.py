@@ -29,7 +29,7 @@ class Smoke:
     def shrink(self, loaded: LoadedRecipe) -> LoadedRecipe:
         """The recipe with a tiny model from scratch, few steps and small batches; everything else as it was.
 
-        Raises `RequestError` for a recipe with a teacher, and for a model that no family stands for.
+        Raises `RequestError` for a recipe with a teacher, and for a model of no known family.
         """
         if not way_of(loaded.recipe).smoke:
             raise RequestError(f"--smoke with algorithm.name: {loaded.recipe.algorithm.name}",
@@ -39,21 +39,21 @@ class Smoke:
             raise RequestError("--smoke with model.verified: false", "a model of a family that this project can make "
                                "small", "training.steps=2, without --smoke")
         values = loaded.recipe.model_dump(mode="json", exclude_unset=True)
-        # Another name, so that nobody takes its numbers for those of the recipe.
+        # Another name, so that its numbers are not mistaken for those of the recipe.
         values["name"] += "-smoke"
         family = find_shape(loaded, vocabulary=TRAINED_VOCABULARY).family
         shape: dict[str, Any] = {"family": family, **TINY}
         if not find_family(family).grouped_heads:
             shape["kv_heads"] = shape["heads"]
-        # One turn at least, where layers with a state stand between those that attend.
+        # One turn at least, where layers with a state are between those that attend.
         shape["layers"] = max(shape["layers"], find_family(family).switches.get("linear_pattern", 0))
         values["model"] = {"source": "scratch", "shape": shape}
-        # A model of its own vocabulary needs neither the Hub nor a large embedding.
+        # A model with a new vocabulary needs neither the Hub nor a large embedding.
         values["tokenizer"] = "train"
         # A trained tokenizer knows Gemma 1 to 3's turns; in place of other turns it writes its own.
         if not {*TEMPLATES[loaded.recipe.data.template]} <= {*CONTROL_TOKENS}:
             values["data"]["template"] = "tokenizer"
-        # A tiny model has no per-layer embeddings that could lie on the host.
+        # A tiny model has no per-layer embeddings that could be on the host.
         values.get("memory", {}).pop("per_layer_embeddings", None)
         # The machine at hand, whichever the recipe is for.
         values.pop("device", None)
@@ -73,6 +73,6 @@ class Smoke:
 
     def truncate(self, data: RunData) -> RunData:
         """The first few traces and items."""
-        # Not full any more: rows kept for the whole data are not taken for these.
+        # Not full any more: rows kept for the whole data are not mistaken for these.
         return replace(data, traces=data.traces[:TRACES], pairs=data.pairs[:TRACES], prompts=data.prompts[:TRACES],
                        held_out=data.held_out[:ITEMS], items=data.items[:ITEMS], is_full=False)

@@ -42,7 +42,7 @@ class TokenLoss:
         return exp(-self.loss)
 
     def to_json(self) -> dict[str, Any]:
-        """The token in `--json`, without a loss if there is none."""
+        """The token in `--json`, without a loss if none exists."""
         return {**vars(self.piece), **({} if self.loss is None else {"loss": self.loss})}
 
 
@@ -98,7 +98,7 @@ class RowLosses:
 
     def text(self) -> str:
         """The mean, and the tokens with the largest losses."""
-        lines = [self.sentence, "the most surprising ones, each with how likely it was behind what stands before it:"]
+        lines = [self.sentence, "the most surprising ones, each with how likely it was behind what comes before it:"]
         lines += [f"{percent(token.probability):>9}  {token.piece.text!r} behind {self.before(number)!r}"
                   for number, token in self.largest()]
         return "\n".join(lines)

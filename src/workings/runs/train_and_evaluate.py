@@ -45,7 +45,7 @@ class BaseResult:
     """The untrained model on the same items."""
 
     path: Path | None
-    """Its evaluation, in a folder beside the runs; None for a tiny model, which no other run will begin with."""
+    """Its evaluation, in a folder next to the runs; None for a tiny model, which no other run will begin with."""
     comparison: Comparison
     """The run (B) against it (A)."""
     notes: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class BaseResult:
                 **values} if "a" in compared else values
 
     def lines(self, run: Path) -> list[str]:
-        """The comparison with the run, and where the answers are, for people."""
+        """The comparison with the run, and where the answers are, in words."""
         # Each warning is a line by itself: behind the numbers of the verdict no one reads them.
         sentences = [f"against the untrained model: {self.comparison.finding}", *self.comparison.warnings, *self.notes]
         if self.comparison.a is not None and (self.form_free > self.comparison.a.cell.mean):
@@ -93,7 +93,7 @@ class TrainAndEvaluateResult:
         return values if self.base is None else values | self.base.to_json()
 
     def sentence(self, resume_command: str = "the same command with --resume") -> str:
-        """The result and the next commands, for people; ``resume_command`` resumes an interrupted run."""
+        """The result and the next commands, in words; ``resume_command`` resumes an interrupted run."""
         training = self.training
         loss = "" if training.final_loss is None else f", final loss {training.final_loss:.4f}"
         if training.rewards is not None:
@@ -104,7 +104,7 @@ class TrainAndEvaluateResult:
             saved = has_checkpoint(training.run)
             state = "the last checkpoint in the run is the last good state" if saved else "there is no checkpoint"
             lines.append(f"reason: {training.reason}; {state}")
-            lines += self._after_a_failed_reward(saved) if training.reason.startswith("reward ") else []
+            lines += self._after_a_failed_reward(saved) if training.reward_failed else []
         if remark := training.learned_nothing or training.cut_off:
             lines.append(remark)
         if training.status == "interrupted":
@@ -113,7 +113,7 @@ class TrainAndEvaluateResult:
             overall = self.scorecard.overall
             trained = len(training.setup.trained_items)
             lines.append(f"accuracy {percent(overall.mean)} on {overall.n} items" + (
-                f", of which {trained:,} were trained on as well: no measure of what it would answer to others"
+                f", {trained:,} of them trained on as well: no measure of what it would answer to others"
                 if trained else ""))
         if self.base is not None:
             lines += self.base.lines(training.run)
@@ -138,8 +138,8 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
                        listeners: RunListeners | None = None) -> TrainAndEvaluateResult:
     """`train`, then evaluates the final state and, unless the recipe says no, the untrained model.
 
-    Arguments and errors are those of `workings.runs.train.train`; ``listeners`` are also told of the end, whatever ends
-    it. With ``resume``, a run that is sealed without its evaluation, or without the untrained model's, is only
+    Arguments and errors are those of `workings.runs.train.train`; ``listeners`` are also told of an early end.
+    With ``resume``, a run that is sealed without its evaluation, or without the untrained model's, is only
     evaluated. The result has no state if the base was evaluated: two models do not fit where one was planned for.
     """
     listeners = listeners or RunListeners((), "", lambda text: None)
@@ -150,7 +150,7 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
         name, steps = loaded.recipe.name, loaded.recipe.training.steps
         with ProcessGroup.of(loaded.recipe.engine, loaded.recipe.device) as group, (
                 phases(out, name, steps) if group.is_coordinator else nullcontext()):
-            # The training is passed on at once: a variable here would keep the trained model beside the untrained one.
+            # The training is passed on at once: a variable here would keep both models in memory.
             if resume and group.is_coordinator and evaluation_is_missing(out):
                 listeners.accepted()
                 result = _evaluated(trained_before(group, loaded, out, smoke), keep_base=smoke is None)
@@ -175,7 +175,7 @@ def _evaluated(training: TrainResult, *, keep_base: bool) -> TrainAndEvaluateRes
     # The evaluation names the root digest of the run, which exists once the run is sealed.
     sealed = RunRecord.open(training.run)
     unit = training.run / RECIPE_EVALUATION
-    # The session is passed on at once: a variable here would keep the trained model beside the untrained one.
+    # The session is passed on at once: a variable here would keep both models in memory.
     scorecard = build_scorecard(EvaluationRecord(unit).results()) if unit.exists() else evaluate(
         setup.session(setup.engine, training.state), setup.data.items, unit,
         settings=settings, made_from=sealed.root, facts={"run": sealed.manifest.name, "step": training.steps})
@@ -191,7 +191,7 @@ def _evaluated(training: TrainResult, *, keep_base: bool) -> TrainAndEvaluateRes
 
 
 def _base(setup: TrainSetup, settings: EvaluationSettings, run: RunRecord, *, keep: bool) -> BaseResult:
-    """The untrained model's evaluation, found beside the run or made, and its comparison with the run."""
+    """The untrained model's evaluation, found next to the run or made, and its comparison with the run."""
     with nullcontext(str(run.path.parent)) if keep else TemporaryDirectory() as folder:
         evaluation = evaluate_base(
             setup.session(setup.engine, None), setup.data.items, Path(folder),

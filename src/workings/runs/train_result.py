@@ -32,6 +32,8 @@ class TrainResult:
     run: Path
     setup: TrainSetup
     state: State
+    reward_failed: bool = False
+    """The run failed because a reward function did."""
     process: int = 0
     """Index of this process among those that ran together; only 0 has the run and its state."""
 

@@ -61,7 +61,7 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings
     Raises what the scorer raises.
     """
     extraction, value = score_answer(item, text, score, settings, truncated=truncated)
-    # A scorer from a file returns whatever it likes.
+    # A scorer from a file may return anything.
     if not isinstance(value, bool) and not is_score(value):
         return Judgement(extracted=extraction.text, rule=extraction.rule,
                          error=f"scorer returned {str(value)[:60]}, not a number from 0 to 1")

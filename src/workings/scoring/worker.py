@@ -115,7 +115,7 @@ def _judged(item: Item, text: str, truncated: bool, *, score: ScoreFunction, set
 
 @contextlib.contextmanager
 def loading(name: str, expected: str) -> Iterator[None]:
-    """Raise whatever the body raises as a `RequestError` that names what was loaded."""
+    """Raise what the body raises as a `RequestError` that names what was loaded."""
     try:
         yield
     except RequestError:

@@ -77,7 +77,7 @@ class Child:
         waits has as much time of the clock.
 
         Raises:
-            NoAnswer: none came in time, the process ended, or a line is not one of its own; nothing that comes after
+            NoAnswer: none came in time, the process ended, or it wrote another line; nothing that comes after
                 such a line can be trusted.
         """
         left, begun = seconds, processor_seconds(self.process.pid)

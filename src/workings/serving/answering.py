@@ -113,7 +113,7 @@ class Answerer:
                       log_probs=log_probs)
 
     def _log_probs(self, prompt: list[int], tokens: list[int]) -> tuple[float, ...]:
-        """Log probabilities at temperature 1 of greedy tokens, which the engine computes in a pass of its own."""
+        """Log probabilities at temperature 1 of greedy tokens, which the engine computes in its own pass."""
         engine = self._session.engine
         if not isinstance(engine, LikelihoodEngine):
             raise RequestError(f"engine {engine.name} computes no log probabilities", "engine jax or torch",

@@ -73,7 +73,7 @@ class AddingEngine:
                  stop_ids: Sequence[int], **sampling: Any) -> list[Completion]:
         """One completion per prompt, in the order given; both in tokens of `CharacterTokenizer`.
 
-        ``sampling`` changes nothing and is remembered: a subclass with a ``sample`` of its own can pass on what it got.
+        ``sampling`` changes nothing and is remembered: a subclass that defines ``sample`` can pass on what it got.
 
         Raises:
             ValueError: a prompt does not end with "What is a+b?" and two whole numbers.

@@ -1,7 +1,7 @@
 """A unigram model in NumPy, trained by gradient descent: a whole engine whose runs take no time.
 
 It is real enough to learn: logits over the vocabulary, the exact gradient, momentum as optimizer state. It does that
-whatever optimizer and shape the request names; only the vocabulary's size counts. Settings that it would not honour,
+for any optimizer and shape of the request; only the vocabulary's size counts. Settings that it would not honour,
 such as those of the optimizer, are refused. Arithmetic is float64 on one core, so equal requests give equal bits.
 
 Variables in the environment make it misbehave, for tests of what is done then. Steps count from 1; a value that is no

@@ -33,7 +33,7 @@ class Display(ProgressListener):
     Args:
         name: the run's name.
         steps: number of the last step.
-        start: where the run stands when it begins or resumes.
+        start: where the run is when it begins or resumes.
         log: takes a line for the run's log.
         memory: contents of `plan/plan.json`, and of `plan/measured.json` before the first step.
     """
@@ -49,7 +49,7 @@ class Display(ProgressListener):
         # A bar of full width leaves a narrow terminal no room for the numbers, which say more.
         bar = 40 if self._console.width >= WIDE else 10
         self._room = self._console.width - len(name) - bar - 2 * len(str(steps)) - 4
-        # Disabled where nobody looks: a bar that redraws itself would fill a log file with control characters.
+        # Disabled without a terminal: a bar that redraws itself would fill a log file with control characters.
         self._bar = RichProgress(
             TextColumn("{task.description}"), BarColumn(bar_width=bar), MofNCompleteColumn(),
             TextColumn("{task.fields[facts]}"),
@@ -61,7 +61,7 @@ class Display(ProgressListener):
 
     def __enter__(self) -> "Display":
         self._bar.start()
-        # Where the bar is seen, it says what is waited for; a line of its own would be drawn over it.
+        # Where the bar is seen, it says what is waited for; its own line would be drawn over it.
         if self._console.is_terminal:
             self._heard.enter_context(report_progress_to(self))
         return self

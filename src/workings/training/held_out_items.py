@@ -1,6 +1,6 @@
 """Held-out items that a model answers during reinforcement learning: they show what it learns beyond its rewards.
 
-They are answered greedily and scored by the recipe's `evaluation.scorer` in the scoring process, whatever the rewards
+They are answered greedily and scored by the recipe's `evaluation.scorer` in the scoring process, with any rewards
 are. Nothing is trained on them.
 """
 

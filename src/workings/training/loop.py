@@ -5,12 +5,12 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from workings.data.batches import Position
 from workings.engines.base import Engine, State, StepResult
-from workings.errors import TrainingFailed, first_line, is_out_of_memory
+from workings.errors import RewardError, TrainingFailed, first_line, is_out_of_memory
 from workings.record.manifest import REASONS
 from workings.record.metrics import padding_share
 from workings.training.background_writers import AsyncMetricsWriter
@@ -81,7 +81,7 @@ class RunHooks(Protocol):
         ...
 
     def step_done(self, line: dict[str, Any], progress: Progress) -> None:
-        """Shows a finished step. Called after its checkpoint, so the step counts whatever is raised here."""
+        """Shows a finished step. Called after its checkpoint, so the step counts regardless of what is raised here."""
         ...
 
 
@@ -95,6 +95,8 @@ class Outcome:
     reason: str = ""
     out_of_memory: str = ""
     """The library's message if memory ran out, else empty."""
+    reward_failed: bool = False
+    """The run failed because a reward function did."""
 
 
 @dataclass(kw_only=True)
@@ -150,7 +152,7 @@ class TrainingLoop:
         # Going on would be of no use. The step that showed it does not count: the last checkpoint is the last good
         # state.
         except TrainingFailed as error:
-            return self._outcome("failed", None, str(error))
+            return replace(self._outcome("failed", None, str(error)), reward_failed=isinstance(error, RewardError))
         # XLA and PyTorch report a lack of memory as a RuntimeError, and much else as well.
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
@@ -165,8 +167,8 @@ class TrainingLoop:
         self.progress = self.progress.after(taken)
         if self.hooks.checkpoint_is_due(taken.step) or taken.step == self.schedule.steps:
             self._save(state, lines)
-        # Last, because callbacks of the caller run in it: whatever they raise, the step counts and its checkpoint is
-        # there.
+        # Last, because callbacks of the caller run in it: if they raise, the step still counts and has its
+        # checkpoint.
         self.hooks.step_done(line, self.progress)
 
     def _take_step(self, state: State, thread: Executor) -> tuple[State, TakenStep]:

@@ -49,7 +49,7 @@ class HeldOutObserver:
     log_sample: Callable[[LoggedSample], None]
     """Shows and logs a sample."""
     held_out_items: HeldOutItems | None = None
-    """Items whose answers are scored; None if there are none."""
+    """Items whose answers are scored; None without one."""
 
     def is_due(self, step: int) -> bool:
         """Whether the model is measured after this step."""

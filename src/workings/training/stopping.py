@@ -92,7 +92,7 @@ class StopRequest:
 def _answered(numbers: set[int]) -> Iterator[None]:
     """Meanwhile say `ASKED` on standard error when the first signal of these numbers comes."""
     heard, bell = socket.socketpair()
-    # Python's own low-level handler writes the signal's number there, whatever the main thread computes.
+    # Python's own low-level handler writes the signal's number there, regardless of what the main thread computes.
     bell.setblocking(False)
     before = signal.set_wakeup_fd(bell.fileno(), warn_on_full_buffer=False)
     thread = threading.Thread(target=_answer_first, args=(heard, numbers), daemon=True)

@@ -1,4 +1,4 @@
-"""TensorBoard files of a run, written beside the runs during training. The record's `metrics.jsonl` is authoritative.
+"""TensorBoard files of a run, written next to the runs during training. The record's `metrics.jsonl` is authoritative.
 
 Events are written one by one by the training thread or its background thread: writers that hand them to a thread of
 their own let the training wait forever once that thread has died of a full disk.
@@ -14,7 +14,7 @@ from workings.record.values import leaves
 from workings.training.observer import LoggedSample
 
 FOLDER = "tensorboard"
-"""Folder beside the runs; a sub-folder each. Outside of every seal, because it can be made again from the record."""
+"""Folder next to the runs; a sub-folder each. Outside of every seal, because it can be made again from the record."""
 SCALARS = {"loss": "train/loss", "evaluation_loss": "evaluation/loss", "learning_rate": "train/learning_rate",
            "grad_norm": "train/grad_norm", "share_of_weights_changed": "train/share_of_weights_changed",
            "memory_bytes": "device/memory_bytes"}
@@ -31,8 +31,8 @@ class TensorBoardFiles:
         """Opens the files of a run.
 
         Args:
-            run: the final run directory; files go to ``tensorboard/NAME`` beside it.
-            say: prints a line: where the files are, or why there are none.
+            run: the final run directory; files go to ``tensorboard/NAME`` next to it.
+            say: prints a line: where the files are, or why there are no files.
             after_step: steps after this one that an earlier attempt wrote are hidden (a resumed run takes them again).
         """
         self._say, self._name = say, run.name
@@ -49,7 +49,7 @@ class TensorBoardFiles:
         folder = run.parent / FOLDER / run.name
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            # A name that no earlier attempt can have: its files stay beside this one.
+            # A name that no earlier attempt can have: its files stay next to this one.
             self._file = RecordWriter((folder / f"events.out.tfevents.{time.time_ns()}").open("xb"))
         except OSError as error:
             say(f"curves     no files for TensorBoard: {folder}: {error.strerror}")
@@ -107,7 +107,7 @@ class TensorBoardFiles:
         from tensorboard.plugins.text.metadata import create_summary_metadata
         from tensorboard.util.tensor_util import make_tensor_proto
 
-        # TEXT reads Markdown. Indented, a text is code there whatever stands in it, and keeps its lines.
+        # TEXT reads Markdown. Indented, any text is code there and keeps its lines.
         block = "\n".join(f"    {line}" for line in text.split("\n"))
         self._add(step, Summary(value=[Summary.Value(tag=tag, tensor=make_tensor_proto([block.encode()]),
                                                      metadata=create_summary_metadata(tag, ""))]))
@@ -123,7 +123,7 @@ class TensorBoardFiles:
                 return
             try:
                 self._file.write(event.SerializeToString())
-                # Often enough for somebody who watches, and not one system call a step.
+                # Often enough for someone who watches, and not one system call a step.
                 if time.monotonic() - self._flushed > FLUSH_SECONDS:
                     self._file.flush()
                     self._flushed = time.monotonic()

@@ -199,7 +199,7 @@ TIMEOUT_SECONDS = 90
 
 
 def ask(words: list[str], cwd: Path) -> dict[str, Any]:
-    """The answer of ``workings WORDS --json``, whatever its exit code, if it gave one.
+    """The answer of ``workings WORDS --json``, with any exit code, if it gave one.
 
     Raises:
         RequestError: it gave no answer; what it said is in the message.

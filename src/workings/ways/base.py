@@ -100,7 +100,7 @@ class Way(Algorithm):
     # What a plan must know.
 
     def programs(self, recipe: Recipe, step: BatchShape, most_prompts: int) -> dict[ProgramName, ProgramShape]:
-        """Programs of a run beside the step and the evaluation, with their largest shapes over all devices.
+        """Programs of a run in addition to the step and the evaluation, with their largest shapes over all devices.
 
         Args:
             recipe: of the run.
@@ -121,7 +121,7 @@ class Way(Algorithm):
         return 0
 
     def rollout_passes(self) -> int:
-        """Passes over a batch that a rollout needs beside the sampling."""
+        """Passes over a batch that a rollout needs in addition to the sampling."""
         return 0
 
     def not_counted(self) -> list[str]:
@@ -147,7 +147,7 @@ class Way(Algorithm):
         return run.manifest.training_seconds
 
     def closing(self, metrics: Sequence[Mapping[str, Any]]) -> Closing | None:
-        """What the metrics lines of a run show beside the loss; None if nothing."""
+        """What the metrics lines of a run show in addition to the loss; None if nothing."""
         del metrics
         return None
 

@@ -82,7 +82,7 @@ class Dpo(Way):
                           "one row per sequence: the two rows of a pair are compared", "data.packing=none")
 
     def programs(self, recipe: Recipe, step: BatchShape, most_prompts: int) -> dict[ProgramName, ProgramShape]:
-        """The reference's log probabilities of the same batches, before the first step and beside the whole state."""
+        """The reference's log probabilities of the same batches, before the first step, with the state in memory."""
         del recipe, most_prompts
         return {"log_probs": step}
 

@@ -1,3 +1,3 @@
-"""What another package's engine looks like: installed with an entry point of its own that names its class."""
+"""What another package's engine looks like: installed with its own entry point that names its class."""
 
 from workings.testing import UnigramEngine as UnigramEngine

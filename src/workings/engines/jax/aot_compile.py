@@ -104,7 +104,7 @@ def target_config(card: Mapping[str, Any]) -> str:
     """XLA's description of a GPU (text of `GpuTargetConfigProto`), from a file of `hardware/gpu_configs`."""
     known = {key: value for key, value in card.items()
              if key not in ("name", "kind", "derived", "source", "compute_capability")}
-    # An `a` behind the number (`9.0a`) stands for instructions that only chips of this generation have.
+    # An `a` behind the number (`9.0a`) means instructions that only chips of this generation have.
     major, minor = card["compute_capability"].rstrip("a").split(".")
     extension = "ACCELERATED_FEATURES" if card["compute_capability"].endswith("a") else "NONE"
     fields = " ".join(f"{key}: {value}" for key, value in (WARPS | known).items())

@@ -69,7 +69,7 @@ def read_heap(text: str) -> tuple[int, list[Value]]:
     values: list[Value] = []
     current: list[Value] = []
     largest = inside = 0
-    # Arguments, constants and outputs have allocations of their own; the heap is where temporaries share addresses.
+    # Arguments, constants and outputs have their own allocations; the heap is where temporaries share addresses.
     for line in text.splitlines():
         if match := ALLOCATION.match(line):
             if inside > largest:

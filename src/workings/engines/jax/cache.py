@@ -39,7 +39,7 @@ Caches = dict[str, Ring]
 
 
 def layers_of(shape: ModelShape) -> dict[str, list[int]]:
-    """Numbers of the layers of each kind that have keys and values of their own."""
+    """Numbers of the layers of each kind that have their own keys and values."""
     own = [i for i in range(shape.layers) if not shape.shares_keys(i)]
     kinds = {LOCAL: [i for i in own if shape.slides(i)], GLOBAL: [i for i in own if not shape.slides(i)]}
     return {kind: layers for kind, layers in kinds.items() if layers}
@@ -110,7 +110,7 @@ def by_head(caches: Caches) -> Caches:
 
 
 def by_position(caches: Caches) -> Caches:
-    """The inverse of `by_head`, of which XLA makes another view of the same memory."""
+    """The inverse of `by_head`; XLA makes it a view of the same memory."""
     return {kind: Ring(ring.keys.transpose(0, 1, 3, 2, 4), ring.values.transpose(0, 1, 4, 2, 3))
             for kind, ring in caches.items()}
 

@@ -112,7 +112,7 @@ def _stack(read: Callable[[str], np.ndarray], name: str, spec: _Described) -> np
 
 
 def _put(array: np.ndarray, sharding: Any) -> jax.Array:
-    """An array on the mesh; every process provides the shards of its own devices."""
+    """An array on the mesh; every process provides its own devices' shards."""
     # The callback is called for the devices of this process only.
     return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 

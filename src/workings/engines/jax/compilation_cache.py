@@ -1,8 +1,8 @@
 """Programs that JAX compiled for this CPU, kept between runs by JAX's persistent compilation cache.
 
 Without them the same recipe is compiled again at every start, which takes longer than all else before the first step. A
-kept program is machine code: JAX finds it again for the same program, options and versions; it lies in a folder of its
-own for every kind of CPU, and that folder is one that nobody else can write to. Of a file that cannot be read JAX says
+kept program is machine code: JAX finds it again for the same program, options and versions; it is in a folder of its
+own for every kind of CPU, and that folder is one that no one else can write to. Of a file that cannot be read JAX says
 so and compiles its program again.
 
 Only on a CPU: what an accelerator's compiler says about memory has not been read from a kept program yet.
@@ -30,7 +30,7 @@ def keep_programs() -> None:
     nothing (``JAX_ENABLE_COMPILATION_CACHE=0``).
 
     Raises:
-        RequestError: when somebody else could put a program there.
+        RequestError: when someone else could put a program there.
     """
     asked = jax.config.values
     if asked["jax_compilation_cache_dir"] is not None or not asked["jax_enable_compilation_cache"]:
@@ -45,7 +45,7 @@ def keep_programs() -> None:
         return
     if os.name == "posix" and (status.st_uid != os.geteuid() or status.st_mode & 0o022):
         raise RequestError(f"{folder}, whose programs would be run and which others can write to",
-                           "a folder of your own that nobody else can write to",
+                           "a private folder that no one else can write to",
                            f"chmod 700 {folder}, or WORKINGS_CACHE=<another folder>")
     _drop_oldest(folder)
     jax.config.update("jax_compilation_cache_dir", str(folder))

@@ -20,7 +20,7 @@ CHUNK = 1024
 
 
 def table_rows(table: jax.Array, tokens: jax.Array, layout: Layout) -> jax.Array:
-    """``[B, S, D]`` rows of a table ``[V, D]`` for tokens ``[B, S]``, wherever the table lies."""
+    """``[B, S, D]`` rows of a table ``[V, D]`` for tokens ``[B, S]``, wherever the table is."""
     # A table that is split by row has most of a device's tokens elsewhere, so looking up needs a collective.
     return split_lookup(layout, table, tokens) if layout.splits_vocabulary(table.shape[0]) else lookup(table, tokens)
 

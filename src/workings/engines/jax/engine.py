@@ -136,7 +136,7 @@ class JaxEngine(JaxPlanning):
         return params
 
     def _fresh(self, params: Any, trainable: bool) -> State:
-        # The counter lies on the devices like everything else, so that a step needs nothing of the host.
+        # The counter is on the devices like everything else, so that a step needs nothing of the host.
         state = {"params": params, "step": jax.device_put(np.int32(0), self.shardings["step"])}
         if not trainable:
             return state
@@ -266,7 +266,7 @@ class JaxEngine(JaxPlanning):
         return {**state, "params": unflatten_params(flatten_params(state["params"]) | read)}
 
     def export(self, state: State, directory: Path) -> None:
-        """Weights and ``config.json`` in Hugging Face's format; adapters merged, and beside them for peft."""
+        """Weights and ``config.json`` in Hugging Face's format; adapters merged, and separately for PEFT."""
         export(state["params"], self.spec, directory)
 
     def memory(self) -> Memory:

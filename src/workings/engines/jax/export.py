@@ -18,14 +18,14 @@ from workings.models.shapes import to_hf_config
 
 
 def export(params: Params, spec: StepSpec, directory: Path) -> None:
-    """Full weights and ``config.json`` into an existing directory; adapters are merged, and once more beside them.
+    """Full weights and ``config.json`` into an existing directory; adapters are merged, and also written separately.
 
     ``adapter/`` belongs on the weights that training started from, not on the merged ones.
     """
     tensors = flatten_params(params)
-    # Shapes of the full model, whatever a run holds: codes of fewer bits and adapters become plain weights.
+    # Shapes of the full model, for every kind of run: codes of fewer bits and adapters become plain weights.
     shapes = parameter_shapes(spec.shape, spec.parameter_dtype)
-    # A merged weight is made when its turn has come, so one of them at a time exists beside the state.
+    # A merged weight is made when its turn has come, so only one at a time exists in addition to the state.
     write(directory / files.MODEL_FILE, {
         name: LazyArray(x.shape, x.dtype, partial(_full, tensors, name, x.shape[-1], x.dtype))
         for name, x in shapes.items()})

@@ -29,7 +29,7 @@ def gated(x: jax.Array, three: list[Tensors], shape: ModelShape, layout: Layout)
 
 def _gated(x: jax.Array, three: list[Tensors], shape: ModelShape, layout: Layout,
            keep: Callable[[jax.Array], jax.Array]) -> jax.Array:
-    """The block itself; ``keep`` constrains where inner activations lie."""
+    """The block itself; ``keep`` constrains where inner activations are."""
     gate, up, down = (partial(project, tensors=tensors, name=name, layout=layout)
                       for name, tensors in zip(NAMES, three, strict=True))
     raw = keep(gate(x))

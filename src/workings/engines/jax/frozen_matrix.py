@@ -70,7 +70,7 @@ def _forward(stored: FrozenFormat, layout: Layout, name: str, inner: int, x: jax
 def _backward(stored: FrozenFormat, layout: Layout, name: str, inner: int, kept: Any,
               dy: jax.Array) -> tuple[jax.Array, None, None]:
     codes, scales = kept
-    # Dequantized a second time: the work is small beside the product, and keeping it would undo the saving.
+    # Dequantized a second time: the work is small compared to the product, and keeping it would undo the saving.
     matrix = _gathered(stored, layout, name, inner, codes, scales, dy.dtype)
     return jnp.einsum("...o,io->...i", dy, matrix), None, None
 

@@ -211,7 +211,7 @@ def decode_until(spec: StepSpec, params: Params, lengths: jax.Array, limit: jax.
         # Finished rows are computed with the others, because a program has fixed shapes.
         # After writing, so that a stop token is written itself, with its log probability.
         finished = finished | jnp.isin(next_tokens[0], stop_ids)
-        # The last iteration computes a token that nobody reads: one step of decoding, for a loop without a branch.
+        # The last iteration computes a token that no one reads: one step of decoding, for a loop without a branch.
         x, caches = _decode(spec, params, next_tokens[0], lengths + count, count, caches)
         return DecodeState(count + 1, pick(x, count + 1), finished, written, caches)
 
@@ -252,7 +252,7 @@ class PromptBatch:
 
     def pad_seeds(self, seeds: Sequence[int]) -> np.ndarray:
         """``[B]`` uint32 seeds of the rows, from those of all prompts."""
-        # Padding rows draw with seed 0; nobody reads what they draw.
+        # Padding rows draw with seed 0; no one reads what they draw.
         padded = np.zeros(len(self.real), np.uint32)
         padded[:len(self.indices)] = [seeds[i] for i in self.indices]
         return padded
@@ -266,7 +266,7 @@ def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1,
         prompts: tokens of each.
         rows_multiple: the number of prompts of a batch is a multiple of it (devices that share the rows).
         max_rows: of a batch.
-        copies: so many equal prompts stand next to each other, and stay together.
+        copies: so many equal prompts are next to each other, and stay together.
     """
     by_length: dict[int, list[int]] = {}
     # The sort is stable, so equal prompts stay neighbors and share one reading.

@@ -33,6 +33,6 @@ def quantize(weight: Any, xp: Any = np) -> tuple[Any, Any]:
 
 
 def dequantize(codes: jax.Array, absmax: jax.Array, inner: int, dtype: Any) -> jax.Array:
-    """The transposed matrix ``[in, out]`` that codes and scales stand for; the product is taken in float32."""
+    """The transposed matrix ``[in, out]`` that codes and scales represent; the product is taken in float32."""
     del inner
     return (codes.astype(np.float32) * absmax * (np.float32(1) / STEPS)).astype(dtype).T

@@ -34,7 +34,7 @@ of storing them."""
 
 
 def frequencies(shape: ModelShape, layer: int) -> np.ndarray:
-    """``[H/2]`` float32: angle per position in this layer (sliding layers may have a base of their own)."""
+    """``[H/2]`` float32: angle per position in this layer (sliding layers may have their own base)."""
     # NumPy computes this while the program is traced, so the program holds it as a constant.
     size = shape.head_dim_of(layer)
     # In float32, as transformers computes them: another format would turn far positions by another angle.
@@ -42,7 +42,7 @@ def frequencies(shape: ModelShape, layer: int) -> np.ndarray:
     if not shape.rotates(layer):
         return np.zeros_like(powers)  # an angle of zero turns nothing
     if shape.slides(layer) and family_of(shape).local_rotation:
-        # Gemma 3 and 4 stretch only the rotation of global layers; sliding ones keep the plain one of their own base.
+        # Gemma 3 and 4 stretch only the rotation of global layers; sliding ones keep the plain one.
         return (1.0 / (np.float32(shape.local_rope_theta) ** powers)).astype(np.float32)
     plain = 1.0 / (np.float32(shape.rope_theta) ** powers)
     if shape.slides(layer):
@@ -136,7 +136,7 @@ class LayerScan:
 
         Returns:
             ``[B, S, D]`` after the last layer; and where they are kept, ``[n, B, S, K, H]`` keys and values of each
-            stack that has some of its own, by the stack's prefix.
+            stack that has some, by the stack's prefix.
         """
         kv_by_stack: dict[str, KeysValues] = {}
         shared_kv: dict[bool, KeysValues] = {}
@@ -156,7 +156,7 @@ class LayerScan:
         def iteration(carry: Any, xs: Any) -> Any:
             kv = []
             for stack, step, stack_xs in zip(loop.stacks, steps, xs, strict=True):
-                # Equal neighbors are a loop of their own inside the iteration, so that their layer is compiled once.
+                # Equal neighbors have their own loop inside the iteration, so that their layer is compiled once.
                 carry, stack_kv = step(carry, stack_xs) if len(stack) == loop.iterations else jax.lax.scan(
                     step, carry, stack_xs, unroll=self.unroll)
                 kv.append(stack_kv)
@@ -206,7 +206,7 @@ class LayerScan:
 
 def _transformed_layer(layer: Layer, transform: LayerInputTransform, keep_kv: bool, x: jax.Array,
                        xs: tuple[Params, Params]) -> tuple[jax.Array, KeysValues | None]:
-    """A layer on its transformed inputs; without its keys and values where nobody reads them."""
+    """A layer on its transformed inputs; without its keys and values where no one reads them."""
     weights, inputs = xs
     x, kv = layer(x, (weights, transform(inputs)))
     return x, kv if keep_kv else None

@@ -1,6 +1,6 @@
 """LoRA (Hu et al., 2021) in Hugging Face's terms: projections with an adapter, its tensors and their initial values.
 
-An adapter is ``lora_A.weight`` ``[L, r, in]`` and ``lora_B.weight`` ``[L, out, r]`` in float32 beside a frozen weight,
+An adapter is ``lora_A.weight`` ``[L, r, in]`` and ``lora_B.weight`` ``[L, out, r]`` in float32 next to a frozen weight,
 layers stacked like all others. ``lora.scale`` ``[L]`` is stored with the weights, so that the tree alone determines
 the model.
 """

@@ -5,7 +5,7 @@ in memory at once. `_local` has those of one chunk of positions at a time, and o
 own part of the vocabulary: neither the logits nor the embedding is ever whole anywhere, and the gradient of the
 embedding stays on the device that owns it.
 
-A position may have several targets, each with a weight of its own: its loss is then the sum over them.
+A position may have several targets, each with its own weight: its loss is then the sum over them.
 
 Shape suffixes: B rows, S positions, D width, V vocabulary, C positions of a chunk, K targets of a position.
 """

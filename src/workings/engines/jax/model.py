@@ -109,7 +109,7 @@ def block(x: jax.Array, w: Params, positions: jax.Array, shape: ModelShape, atte
     def normed(x: jax.Array, name: str) -> jax.Array:
         return rms_norm(x, w[f"{name}_layernorm.weight"], shape)
 
-    # `[B, S, H/2]`, by this layer's own frequencies, which the scan hands in beside its weights.
+    # `[B, S, H/2]`, by this layer's own frequencies, which the scan hands in next to its weights.
     angles = positions[..., None].astype(jnp.float32) * inputs["frequencies"]
     attended, kv = _attention_block(normed(x, "input") if shape.pre_norms else x, w, angles, shape, attend, inputs,
                                   layout, layer)

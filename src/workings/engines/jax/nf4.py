@@ -3,7 +3,7 @@
 A matrix ``[out, in]`` is cut, row by row, into blocks of 64 elements. A block keeps the float32 size of its largest
 element, and of every element the number of the nearest of sixteen levels, quantiles of a normal distribution.
 
-Codes and scales are bitsandbytes'; their order in memory is ours, made for machines whose vectors lie along the last
+Codes and scales are bitsandbytes'; their order in memory is ours, made for machines whose vectors run along the last
 axis: codes ``[in / 64, 32, out]``, a byte with an element of the block's first half in its upper bits and the one 32
 further in its lower, and scales ``[in / 64, out]``. Where rows are not whole blocks (only tiny models): codes
 ``[n, 32]`` and scales ``[n]`` over the flat matrix.
@@ -74,7 +74,7 @@ def by_table(codes: jax.Array) -> jax.Array:
 
 
 def dequantize(codes: jax.Array, absmax: jax.Array, inner: int, dtype: Any) -> jax.Array:
-    """The transposed matrix ``[in, out]`` that codes and scales stand for; the product is taken in float32.
+    """The transposed matrix ``[in, out]`` that codes and scales represent; the product is taken in float32.
 
     ``inner`` is the whole matrix's ``in``; a part of one that is split over ``tp`` has fewer blocks.
     """

@@ -9,7 +9,7 @@ from workings.models.shape import ModelShape
 def rms_norm(x: jax.Array, weight: jax.Array | None, shape: ModelShape) -> jax.Array:
     """Root-mean-square norm over the last axis, computed in float32, returned in x's dtype; without weight: times 1."""
     wide = x.astype(jnp.float32)
-    # Epsilon stands inside the root, as in Llama's own code: a vector of zeros stays one of zeros.
+    # Epsilon is inside the root, as in Llama's own code: a vector of zeros stays one of zeros.
     normed = wide * jax.lax.rsqrt(jnp.mean(jnp.square(wide), -1, keepdims=True) + shape.rms_norm_eps)
     if weight is None:
         return normed.astype(x.dtype)

@@ -84,7 +84,7 @@ class JaxPlanning:
         return {"machine": asdict(compile_target(target)) if known else target.name,
                 "versions": library_versions(("jax", "jaxlib", *PACKAGES[target.platform])),
                 "engine": source_digest("workings.engines.jax", "workings.models", "workings.objectives",
-                                        beside="workings.engines"),
+                                        modules_of="workings.engines"),
                 # Flags change what the compiler makes of the same program, so they are part of the key.
                 "flags": {name: os.environ[name] for name in FLAGS if name in os.environ}}
 

@@ -87,7 +87,7 @@ def _arguments() -> dict[str, Any] | None:
         several = {"coordinator_address": address, "num_processes": int(number), "process_id": int(index),
                    "cluster_detection_method": "deactivate"}
         return several if int(number) > 1 else None
-    # One process is one process, whoever started it.
+    # One process is one process, regardless of its launcher.
     if os.environ.get("JAX_NUM_PROCESSES") == "1":
         return None
     launched = any(name in os.environ and int(os.environ.get(number, "1")) > 1 for name, number in LAUNCHERS.items())
@@ -106,7 +106,7 @@ def _arguments() -> dict[str, Any] | None:
                            "a launcher that JAX knows (Slurm, Open MPI, a TPU pod), or all three of "
                            + ", ".join(VARIABLES),
                            "JAX_COORDINATOR_ADDRESS=HOST:PORT JAX_NUM_PROCESSES=N JAX_PROCESS_ID=I workings train …, "
-                           "or JAX_NUM_PROCESSES=1 for a run of its own in each process")
+                           "or JAX_NUM_PROCESSES=1 for a separate run in each process")
     return None
 
 
@@ -134,7 +134,7 @@ def join() -> Processes | None:
 
 
 def refuse_strangers(devices: tuple[jax.Device, ...]) -> None:
-    """Devices of other hosts are of no use as long as nobody has met those hosts' processes.
+    """Devices of other hosts are of no use before those hosts' processes have been met.
 
     Raises `DeviceError`; a pod of TPUs may show them all to a process that was started alone.
     """

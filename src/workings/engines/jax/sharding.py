@@ -86,7 +86,7 @@ class Layout:
             return P((FSDP, TP), None) if size[0] % self.size == 0 else P()
         row_wise = name.startswith(ROW_WISE)
         # The rank of an adapter is never split. Where `tp` splits a side of the matrix, `fsdp` splits the same side of
-        # the adapter further, so that every device holds a part of its own.
+        # the adapter further, so that every device holds its own part.
         if name.endswith("lora_A.weight"):  # [r, in]
             return P(None, self._fit(size[1], (TP, FSDP) if row_wise else (FSDP,)))
         if name.endswith("lora_B.weight"):  # [out, r]

@@ -87,7 +87,7 @@ def abstract_state(spec: StepSpec, request: EngineRequest) -> dict[str, Any]:
 def state_shardings(spec: StepSpec, abstract: dict[str, Any]) -> dict[str, Any]:
     """Sharding of each array of the state; moments have that of their parameter, unless their shape differs."""
     params = spec.layout.params(abstract["params"])
-    # A moment that is split as its weight is needs no exchange in the update; factored ones have shapes of their own.
+    # A moment that is split as its weight is needs no exchange in the update; factored ones have their own shapes.
     shardings = flatten_params(params)
     moments = {slot: {name: shardings[name] if slot == MASTER
                       else spec.optimizer.moment_sharding(slot, name, shardings[name]) for name in tree}
@@ -112,7 +112,7 @@ def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: Any, shape: 
         abstract: from `abstract_state`.
         shardings: from `state_shardings`.
         shape: ``[A, B, S]`` of the batch.
-        more: a batch's `loss_positions` by name, of which only the shape is read.
+        more: a batch's `loss_positions` by name; only its shape is read.
     """
     if shape[1] % spec.layout.fsdp:
         raise RequestError(f"{shape[1]} rows per micro batch on fsdp={spec.layout.fsdp}", "rows divisible by fsdp",

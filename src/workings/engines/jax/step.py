@@ -106,7 +106,7 @@ def at_all_positions(log_probs: jax.Array, rows: Arrays) -> jax.Array:
 
 
 def micro_batch_loss(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array:
-    """Sum of the negative log likelihoods of the supervised tokens of one micro batch, whatever the objective."""
+    """Sum of the negative log likelihoods of the supervised tokens of one micro batch, regardless of the objective."""
     return loss_sum(all_hidden_states(spec, params, rows), unembedding(params), rows["targets"], rows["loss_mask"],
                     spec.shape, spec.layout, spec.loss_chunk)
 

@@ -49,7 +49,7 @@ class Streamer:
         for limit in range(1, max_new_tokens + 1):
             # Already picked, so it is passed on before the token behind it is computed.
             written.append(int(np.asarray(state.next_tokens[0])[0]))
-            # The stop token itself is no text, so nobody is told of it.
+            # The stop token itself is no text, so it is not passed on.
             if written[-1] in stop_ids:
                 break
             tell(written[-1])

@@ -64,12 +64,12 @@ def compile_for(request: EngineRequest, size: ProgramShape, target: CompileTarge
         target: the devices.
         devices: use only the first so many; 0: all.
         program: the step, or one without an update: the loss or the log probabilities of a batch, or completions with
-            a key/value cache, greedy or drawn. Those run while the optimizer's state lies beside them, which counts.
+            a key/value cache, greedy or drawn. Those run while the optimizer's state is in memory, which counts.
 
     Returns:
         The compiler's bytes per device. Where it refuses for lack of memory, ``peak_bytes`` is what it said it needs
         and ``refused`` is its sentence. The compiler may over-estimate: it is a bound, not a measurement.
-        ``heap`` says what lies in its heap, where the compiler wrote that down.
+        ``heap`` says what is in its heap, where the compiler wrote that down.
 
     Raises:
         CompilerAbsent: the compiler is not installed.
@@ -118,7 +118,7 @@ def why_unsplit(tokens: tuple[int, ...], size: BatchShape, fsdp: int) -> str:
 
 
 def largest_arrays(text: str, count: int = 8) -> dict[str, int]:
-    """The largest array types of a compiled module and their bytes: an unsplit batch or embedding would stand here."""
+    """The largest array types of a compiled module and their bytes: an unsplit batch or embedding would show here."""
     sizes: dict[str, int] = {}
     for dtype, dims in set(re.findall(r"\b(pred|[a-z]+\d+)\[([\d,]+)\]", text)):
         size = DTYPE_BYTES.get(dtype, 0)

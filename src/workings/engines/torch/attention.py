@@ -120,7 +120,7 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale:
     grouped = mask is None and q.dtype != torch.float32 and q.is_cuda and q.shape[-1] <= LARGEST_GROUPED_HEAD
     if not grouped:
         k, v = _spread(k, q.shape[1]), _spread(v, q.shape[1])
-    # `is_causal` sets the first query beside the first key: without a mask there are as many keys as queries.
+    # `is_causal` sets the first query next to the first key: without a mask there are as many keys as queries.
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, is_causal=mask is None,
                                           enable_gqa=grouped)
 
@@ -131,7 +131,7 @@ FUNCTIONS: dict[str, Attention] = {"plain": plain_attention, "chunked": chunked_
 
 
 def choose(asked: str, platform: str, softcap: float) -> str:
-    """The function that `memory.attention` stands for; ``auto``: fused, or for capped scores what the device bears."""
+    """The function that `memory.attention` represents; ``auto``: fused, or for capped scores what the device bears."""
     if asked == "flash" or (asked == "auto" and not softcap):
         return "fused"  # transformers looks for a kernel on the Hub behind a name with "flash" in it
     if asked != "auto":
@@ -167,7 +167,7 @@ def _registered(attention: Attention) -> Callable[..., tuple[Tensor, None]]:
 def in_half(attention: Attention) -> Attention:
     """A function that multiplies float32 queries, keys and values in float16; scores are added up in float32."""
     def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, softcap: float) -> Tensor:
-        # Scaled first: a score before the scale can lie beyond float16's range.
+        # Scaled first: a score before the scale can be beyond float16's range.
         return attention((q * scale).half(), k.half(), v.half(), mask, 1.0, softcap).float()
     return attend
 

@@ -22,7 +22,7 @@ from workings.models.weights import is_frozen, tensor_shapes
 
 
 def refuse_conflicts(request: EngineRequest, accumulation: int) -> None:
-    """Refuse what keeps all gradients alive beside an optimizer in backward. Raises `RequestError` with the bytes."""
+    """Refuse what keeps all gradients alive with an optimizer in backward. Raises `RequestError` with the bytes."""
     if not request.memory.optimizer_in_backward:
         return
     clip = request.optimizer.clip_norm

@@ -137,7 +137,7 @@ def load_weights(spec: TorchSpec, model: nn.Module, directory: Path) -> None:
 
 
 def export(spec: TorchSpec, state: State, directory: Path) -> None:
-    """Weights and ``config.json`` as transformers reads them; adapters are merged, and once more beside them.
+    """Weights and ``config.json`` as transformers reads them; adapters are merged, and also written separately.
 
     ``adapter/`` belongs on the weights that training started from, not on the merged ones.
     """

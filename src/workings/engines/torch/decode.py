@@ -1,6 +1,6 @@
 """New tokens of a batch of rows, one after the other, by a program that is the same for each.
 
-All that differs from token to token lies in tensors that keep their addresses: the cache has room for tokens to come,
+All that differs from token to token is in tensors that keep their addresses: the cache has room for tokens to come,
 and the slot, the position and the number of a token are tensors, too. So a card records the operations of one token
 once, as a CUDA graph, and replays them: launched one by one by the host they take many times as long as they compute.
 
@@ -214,7 +214,7 @@ class Decoder:
         return [self.spec.mesh.joined(values[:count].T).tolist() for values in self.picked]
 
     def grow(self, count: int) -> None:
-        """Make room for the token behind ``count`` new ones, if there is none."""
+        """Make room for the token behind ``count`` new ones, if it is missing."""
         if not isinstance(self.cache, FixedCache):
             self.make_room(self.padded + count)
         elif self.padded + count > self.cache.slots:

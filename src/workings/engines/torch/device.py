@@ -137,7 +137,7 @@ def check_kernels(device: torch.device, dtype: str = "fp32") -> dict[str, Any]:
     number = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[dtype]
 
     def product(left: np.ndarray, right: np.ndarray, there: torch.device) -> np.ndarray:
-        # The factors are rounded already, so float32 and back changes nothing; NumPy's bfloat16 is none of PyTorch's.
+        # The factors are rounded already, so float32 and back changes nothing; NumPy's bfloat16 is not PyTorch's.
         a, b = (torch.from_numpy(x.astype(np.float32)).to(number).to(there) for x in (left, right))
         return (multiply(a, b) if number == torch.float16 else a @ b).cpu().double().numpy()
 

@@ -111,7 +111,7 @@ class FixedTable(nn.Embedding):
         return times_scale(self, here)
 
     def _apply(self, fn: Any, recurse: bool = True) -> "FixedTable":
-        """Whatever moves the rest of the model leaves this where it is."""
+        """Moving the rest of the model leaves this where it is."""
         del fn, recurse
         return self
 

@@ -314,7 +314,7 @@ class TorchEngine(TorchPlanning):
         return state
 
     def export(self, state: State, directory: Path) -> None:
-        """Weights and ``config.json`` in Hugging Face's format, adapters merged and beside them."""
+        """Weights and ``config.json`` in Hugging Face's format, with adapters merged, and the adapters separately."""
         checkpoint.export(self.spec, state, directory)
 
     def memory(self) -> Memory:

@@ -38,7 +38,7 @@ def cuda_check(device: torch.device) -> str:
 
 
 def nvidia_smi() -> str:
-    """The driver's own words about every card, or why there are none."""
+    """The driver's own words about every card, or why it has no words."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return "absent: no nvidia-smi on this machine\n"

@@ -22,7 +22,7 @@ class FourBitLinear(FrozenLinear):
     """A linear layer with ``codes`` (two to a byte) and ``absmax`` (a scale a block) in place of its weight."""
 
     level: Tensor
-    """The sixteen values that codes stand for."""
+    """The sixteen values that codes represent."""
 
     def store(self, weight: Tensor) -> None:
         """Quantize a weight ``[out, in]`` into this layer."""
@@ -53,7 +53,7 @@ class FourBitLinear(FrozenLinear):
         return self.in_features % BLOCK == 0
 
     def full(self, dtype: torch.dtype) -> Tensor:
-        """The weight ``[out, in]`` that the codes stand for."""
+        """The weight ``[out, in]`` that the codes represent."""
         from bitsandbytes.functional import dequantize_4bit
 
         return dequantize_4bit(self.codes, self._state(dtype)).view(self.out_features, self.in_features)
@@ -103,7 +103,7 @@ def to_four_bits(linear: nn.Linear, rounded_to: torch.dtype) -> None:
 def difference_from_cpu(device: torch.device) -> str:
     """Difference between 4-bit results on a device and on a CPU, tested with one matrix; empty if they are equal.
 
-    Raises `DeviceError` where what comes back lies further from the matrix than rounding to four bits explains.
+    Raises `DeviceError` where what comes back is further from the matrix than rounding to four bits explains.
     """
     random = torch.Generator().manual_seed(0)
     # Made on the CPU, so that both devices get the same numbers.

@@ -25,7 +25,7 @@ class FrozenLinear(nn.Linear):
     def rounded(self, weight: Tensor) -> Tensor:
         """A weight in float32 on this layer's device, rounded to the format that it would be stored in.
 
-        The JAX engine rounds as well, so that one file gives both the same codes, whatever its own format.
+        The JAX engine rounds as well, so that one file gives both the same codes, in any format.
         """
         return weight.to(device=self.codes.device, dtype=self.rounded_to).float()
 
@@ -34,7 +34,7 @@ class FrozenLinear(nn.Linear):
         raise NotImplementedError
 
     def full(self, dtype: torch.dtype) -> Tensor:
-        """The weight ``[out, in]`` that the codes stand for."""
+        """The weight ``[out, in]`` that the codes represent."""
         raise NotImplementedError
 
 
@@ -52,7 +52,7 @@ class EightBitLinear(FrozenLinear):
         self.codes.copy_(torch.round(wide * factor))
 
     def full(self, dtype: torch.dtype) -> Tensor:
-        """The weight ``[out, in]`` that the codes stand for; the product is taken in float32."""
+        """The weight ``[out, in]`` that the codes represent; the product is taken in float32."""
         return (self.codes.float() * self.absmax * (1 / STEPS)).to(dtype)
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above

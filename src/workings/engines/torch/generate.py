@@ -70,7 +70,7 @@ def batch_indices(prompts: Sequence[Sequence[int]], copies: int = 1, processes: 
 
     Args:
         prompts: tokens of each.
-        copies: so many equal prompts stand next to each other, and stay together.
+        copies: so many equal prompts are next to each other, and stay together.
         processes: so many equal parts a batch has, each of whole prompts; for that the last prompt may be repeated.
         same_length: a batch has prompts of one length only, for models with a state, which a mask cannot keep from
             padding.
@@ -80,14 +80,14 @@ def batch_indices(prompts: Sequence[Sequence[int]], copies: int = 1, processes: 
     # Whole prompts: their copies share one reading and must not be torn apart.
     rows = MAX_ROWS // copies * copies * processes
     batches = [group[start:start + rows] for group in groups for start in range(0, len(group), rows)]
-    # A row that is there twice ends when the other one does, so it keeps nobody waiting.
+    # A row that is there twice ends when the other one does, so nothing waits for it.
     return [batch + batch[-copies:] * (-(len(batch) // copies) % processes) for batch in batches]
 
 
 def complete(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
              stop_ids: Sequence[int], pick: PickToken, copies: int = 1,
              tell: Callable[[int], None] | None = None) -> list[Completion]:
-    """Completions of one batch of prompts, in their order; ``copies`` equal prompts stand next to each other.
+    """Completions of one batch of prompts, in their order; ``copies`` equal prompts are next to each other.
 
     Of several processes each computes its own rows, for which ``pick`` chooses, and gets the completions of all. With
     ``tell`` the batch is one prompt, whose tokens are passed on as they come.
@@ -121,7 +121,7 @@ def prefill_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, len
         tokens: ``[B, P]``, padded on the right.
         lengths: ``[B]`` of the prompts.
         room: slots of the cache for tokens to come, where it does not grow by itself.
-        copies: so many equal prompts stand next to each other.
+        copies: so many equal prompts are next to each other.
     """
     tokens, lengths = tokens[::copies], lengths[::copies]
     most = prompts_at_a_time(spec.shape, tokens.shape[1], spec.compute_dtype.itemsize)

@@ -2,7 +2,7 @@
 
 transformers computes gated DeltaNet (Qwen 3.5) by PyTorch's own operations, or by the kernels of `fla` and
 `causal_conv1d` where those are installed: other numbers, and other memory than a plan has traced. Here it is always
-PyTorch's operations, whatever is installed, so that a run and its plan are the same program everywhere.
+PyTorch's operations alone, so that a run and its plan are the same program everywhere.
 
 Rows of many tokens are computed by `delta_rule`, with one triangular system a chunk where transformers' own function
 goes through the chunk's positions one by one, in sixty times as many operations.
@@ -93,7 +93,7 @@ def delta_rule(query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tenso
     """
     del others
     length = query.shape[1]
-    # In float32: the decay of many positions is a product of numbers near one, of which bfloat16 keeps 8 bits.
+    # In float32: the decay of many positions is a product of numbers near one, and bfloat16 keeps 8 bits.
     q, k, v, g, beta = (_chunks(x) for x in (_unit(query), _unit(key), value, g, beta))
     # Logarithms are added, so that a decay over a whole chunk does not underflow.
     decay = g.cumsum(-1)

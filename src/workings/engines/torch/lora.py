@@ -1,6 +1,6 @@
 """LoRA by peft and QLoRA with bitsandbytes' NF4: trained and frozen tensors, and how both are stored.
 
-Adapters are float32 whatever the frozen weights are stored in. With QLoRA every projection of every layer is stored in
+Adapters are float32 in any format of the frozen weights. With QLoRA every projection of every layer is stored in
 four bits, blocks of 64 with a float32 scale and no second quantization, whether it has an adapter or not; a teacher's
 may be stored in eight.
 
@@ -119,7 +119,7 @@ def lora_layers(model: nn.Module) -> Iterator[Any]:
 @contextmanager
 def switched_off(model: nn.Module) -> Iterator[None]:
     """Within the context the model computes without its adapters."""
-    # Collected first: the same modules must be switched on again, whatever happens in between.
+    # Collected first: the same modules must be switched on again, regardless of what happens in between.
     layers = [*lora_layers(model)]
     for layer in layers:
         # Not peft's `enable_adapters`, which also changes what requires a gradient.

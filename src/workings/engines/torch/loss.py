@@ -11,7 +11,7 @@ array of positions by vocabulary. Two ways with the same result:
   product, rounded once when stored. Where storage and arithmetic differ (bf16 weights, float32 arithmetic) only one
   slice of the head is converted at a time. It costs one more matrix product than the first way.
 
-A position may have several targets, each with a weight of its own: its loss is then the sum over them.
+A position may have several targets, each with its own weight: its loss is then the sum over them.
 
 Shape suffixes: T positions, D width, V vocabulary, C positions or vocabulary entries of a block, K targets of a
 position.

@@ -93,7 +93,7 @@ def _unsuited(shape: ModelShape, why: str) -> RequestError:
 
 
 def _refuse_other_tensors(shape: ModelShape, model: PreTrainedModel) -> None:
-    # Adapters have been added, and four bits have no size of their own: names alone are compared for those.
+    # Adapters have been added, and four bits change sizes: names alone are compared for those.
     there = {name: tuple(x.shape) if isinstance(x, Tensor) else None for name, x in base_weights(model).items()}
     stored = tensor_shapes(shape)
     wrong = sorted({*stored} ^ {*there}) or sorted(
@@ -154,7 +154,7 @@ class MaskCheck:
                 f"{name}, whose logits with our attention function differ from those with transformers' own by "
                 f"{self.reference:.2g} of the largest", f"a difference within {self.tolerance:g}: its class does more "
                 "with scores or logits than it tells an attention function", "another model.id")
-        # Without packing no row stands before another one, and the difference harms nobody.
+        # Without packing no row is before another one, and the difference has no effect.
         if request.packed and self.segments > self.tolerance:
             raise RequestError(
                 f"data.packing with {name}, in which a row of a packed sequence sees the row before it "
@@ -205,7 +205,7 @@ def difference(computed: Tensor, expected: Tensor) -> float:
 
 
 def _with_cache(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, positions: Tensor) -> Tensor:
-    """``[B, D]`` hidden state of the token after the first half, which lies in a cache, with padding behind it."""
+    """``[B, D]`` hidden state of the token after the first half, which is in a cache, with padding behind it."""
     was_training = model.training
     model.eval()  # gradient checkpointing, where it is on, would drop the cache
     try:

@@ -58,7 +58,7 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None, compute: torch.dtype
 
 
 class StoredLinear(nn.Linear):
-    """A linear layer that computes in ``compute`` whatever its weight is stored in."""
+    """A linear layer that computes in ``compute``, in any format of its weight."""
 
     compute: torch.dtype
     unrounded = False
@@ -105,7 +105,7 @@ class StoredLayerNorm(nn.LayerNorm):
 
 
 class StoredConv1d(nn.Conv1d):
-    """A filter along positions that computes in ``compute`` whatever its weight is stored in."""
+    """A filter along positions that computes in ``compute``, in any format of its weight."""
 
     compute: torch.dtype
 
@@ -125,7 +125,7 @@ def mix_formats(model: nn.Module, compute: torch.dtype, products: torch.dtype, *
     Args:
         model: from `allocate`.
         compute: format of what passes from layer to layer.
-        products: format of products: the same, or float16 beside float32.
+        products: format of products: the same, or float16 where the rest is float32.
         unrounded: gradients of float32 matrices are float32 from the start (`StoredLinear.unrounded`).
     """
     for module in model.modules():
@@ -149,5 +149,5 @@ def mix_formats(model: nn.Module, compute: torch.dtype, products: torch.dtype, *
                 module.unrounded = unrounded and weight.dtype == torch.float32  # type: ignore[assignment]
         elif type(module).__name__.endswith("RMSNorm"):
             module.compute = compute  # type: ignore[assignment]
-            # RMS norms of transformers are classes of their own for each family, so a hook and no subclass.
+            # RMS norms of transformers are their own classes for each family, so a hook and no subclass.
             module.register_forward_hook(_to_compute)

@@ -55,7 +55,7 @@ class TorchPlanning:
         return {"platform": target.platform, "devices": target.devices, "capability": target.compute_capability,
                 "limit_bytes": target.memory_bytes, "versions": library_versions(LIBRARIES),
                 "engine": source_digest("workings.engines.torch", "workings.models", "workings.objectives",
-                                        beside="workings.engines")}
+                                        modules_of="workings.engines")}
 
     @classmethod
     def usable_memory(cls, target: Target) -> tuple[int, str]:

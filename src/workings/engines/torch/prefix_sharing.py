@@ -68,14 +68,14 @@ class DistinctPositions:
     index_BS: Tensor
     """int64: the distinct position of each position; 0 for padding. Rows that share a position are neighbours."""
     first_P: Tensor
-    """int64: first of the flattened positions that each distinct position stands for."""
+    """int64: first of the flattened positions that each distinct position represents."""
     supervised_N: Tensor
     """int64: distinct position of each supervised position; a shared one may come several times."""
 
     @classmethod
     def of_rows(cls, tokens_BS: np.ndarray, segment_ids_BS: np.ndarray,
                 supervised_N: np.ndarray) -> "DistinctPositions | None":
-        """The distinct positions of rows; None where they are none or too many to save anything.
+        """The distinct positions of rows; None if they are missing or too many to save anything.
 
         ``supervised_N``: supervised positions of the flattened rows.
         """

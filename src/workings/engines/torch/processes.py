@@ -89,11 +89,11 @@ def _attempt() -> str:
 
 
 def join() -> Processes | None:
-    """The processes of one run; each call begins a run of its own."""
+    """The processes of one run; each call begins its own run."""
     if "WORLD_SIZE" not in os.environ and (several := started_apart()):
         raise RequestError(f"{several} started several processes, and no WORLD_SIZE says how they meet",
                            "torchrun, which brings the processes of PyTorch together",
-                           "torchrun … -m workings train …, or WORLD_SIZE=1 for a run of its own in each process")
+                           "torchrun … -m workings train …, or WORLD_SIZE=1 for a separate run in each process")
     if world_size() == 1:
         return None
     # Every process counts the same runs in the same order, so they agree on the name without a word.
@@ -105,7 +105,7 @@ def open_group(platform: str) -> int:
     """Begin to compute together, unless the program has done so itself; this process's rank."""
     if not dist.is_initialized():
         name = f"workings/group/{_attempt()}/{next(_numbers)}"
-        # A prefix of its own keeps the group's keys apart from those of the runs.
+        # A separate prefix keeps the group's keys apart from those of the runs.
         dist.init_process_group("nccl" if platform == "gpu" else "gloo", store=PrefixStore(name, _store()),
                                 rank=int(os.environ["RANK"]), world_size=world_size(),
                                 timeout=timedelta(seconds=peer_timeout()))

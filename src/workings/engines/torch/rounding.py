@@ -13,7 +13,7 @@ MASTER = "master"
 
 
 def tensor_generator(seed: int, name: str, device: torch.device | str = "cpu") -> torch.Generator:
-    """A generator of its own for one tensor, seeded from the run's seed and the tensor's name."""
+    """A separate generator for one tensor, seeded from the run's seed and the tensor's name."""
     number = int.from_bytes(sha256(f"{seed}|{name}".encode()).digest()[:8], "big") >> 1
     return torch.Generator(device=device).manual_seed(number)
 

@@ -93,7 +93,7 @@ def refuse_unsplit(request: EngineRequest, world: int) -> None:
 
 
 class FsdpRoot(nn.Module):
-    """The whole model as one module whose forward is whatever is to be computed with it.
+    """The whole model as one module whose forward is the computation asked for.
 
     FSDP gathers embedding, last norm and head when this module is entered, and each layer when the layer is; the loss
     reads the head itself, so it must run inside.
@@ -118,7 +118,7 @@ def split(model: PreTrainedModel, mesh: ProcessMesh, device: torch.device) -> Fs
     """A model without memory (device ``meta``), ready to run; on several processes every one gets its own part.
 
     Matrices in four bits are not split, for they are buffers: every process has them whole. Neither is the table of
-    per-layer embeddings, which lies on each process's device or on the host.
+    per-layer embeddings, which is on each process's device or on the host.
     """
     root = FsdpRoot(model)
     if mesh.fsdp > 1:
@@ -142,7 +142,7 @@ def split(model: PreTrainedModel, mesh: ProcessMesh, device: torch.device) -> Fs
 def release_gathered(root: nn.Module) -> None:
     """Let each process keep its own part of embedding, last norm and head alone.
 
-    FSDP frees them after a backward pass. After a forward pass without one they stay gathered, and whoever reads them
+    FSDP frees them after a backward pass. After a forward pass without one they stay gathered, and a reader of theirs
     by `numpy()` then, as a checkpoint on a CPU does, would forbid FSDP to free their memory at the next step.
     """
     if isinstance(root, FSDPModule):

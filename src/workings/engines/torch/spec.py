@@ -43,7 +43,7 @@ class TorchSpec:
     compute_dtype: torch.dtype
     """Format of what passes from layer to layer."""
     product_dtype: torch.dtype
-    """Format of the factors of products: that of computation, or float16 beside float32."""
+    """Format of the factors of products: that of computation, or float16 where the rest is float32."""
     rounding: str
     seed: int
     optimizer: Optimizer
@@ -51,7 +51,7 @@ class TorchSpec:
     clip_norm: float
     optimizer_in_backward: bool
     table_on_host: bool
-    """The table of per-layer embeddings lies in the host's memory (`memory.per_layer_embeddings: host`)."""
+    """The table of per-layer embeddings is in the host's memory (`memory.per_layer_embeddings: host`)."""
     method: FullConfig | LoraConfig | QloraConfig
     frozen_bits: FrozenBits
     """Format of frozen projections with `qlora`."""
@@ -76,7 +76,7 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
         shape=shape, device=device, mesh=mesh or ProcessMesh(),
         attention=attention,
         group_by_length=alone and isinstance(objective, OfCompletions) and objective.rows_may_move,
-        # A state has no distinct positions; an unverified model's attention may look at rows in a way of its own.
+        # A state has no distinct positions; an unverified model's attention may look at rows in its own way.
         share_prefixes=alone and isinstance(objective, OfCompletions) and shape.verified and not shape.has_state,
         checkpointing=memory.remat == "layer", loss_chunk=memory.loss_chunk,
         card_kernels=False,
@@ -93,7 +93,7 @@ def with_kernels(kernels: bool, spec: TorchSpec) -> TorchSpec:
     """The step by our kernels for cards, its optimizer included, or by PyTorch's own operations."""
     if isinstance(spec.optimizer, AdamW):
         spec.optimizer.by_kernel = kernels
-    # The optimizer is an object of its own, so `replace` alone would not reach it.
+    # The optimizer is a separate object, so `replace` alone would not reach it.
     return replace(spec, card_kernels=kernels)
 
 

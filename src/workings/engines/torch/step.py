@@ -163,7 +163,7 @@ def supervised(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
 
 
 def micro_batch_loss(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
-    """Sum of the negative log likelihoods of one micro batch, whatever the objective, a float32 scalar."""
+    """Sum of the negative log likelihoods of one micro batch, regardless of the objective, a float32 scalar."""
     hidden, head = supervised(spec, model, rows), unembedding(model)
     return linear_cross_entropy(hidden, head, rows.targets, torch.ones(rows.targets.shape, device=hidden.device),
                                 chunk=spec.loss_chunk, soft_cap=spec.shape.final_softcap, kernel=spec.card_kernels)
@@ -319,6 +319,6 @@ def _update(spec: TorchSpec, state: State, context: UpdateContext) -> tuple[Tens
         changed += update_tensors(spec.optimizer, group,
                                   replace(context, global_rows=rows) if spec.mesh.fsdp > 1 else context)
         for name in names:
-            # Freed as the groups go: at the end no gradient is left beside the moments.
+            # Freed group by group: at the end only the moments are left.
             state.trained[name].grad = None
     return norm, spec.mesh.sum(changed)

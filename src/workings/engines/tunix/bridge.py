@@ -26,7 +26,7 @@ def tunix_model(params: Params, shape: ModelShape, *, remat: bool = False) -> nn
 
 
 def filled(state: Any, arrays: dict[Path, jax.Array]) -> Any:
-    """An nnx state with these arrays in the place of its own.
+    """An nnx state with these arrays in place of its arrays.
 
     Raises:
         RequestError: a tensor is missing or left over, or has another shape.

@@ -95,7 +95,7 @@ class TunixEngine:
     def _inputs(self, batch: Batch) -> dict[str, np.ndarray]:
         if int(batch.segment_ids.max(initial=0)) > 1:
             raise RequestError("packed rows with engine tunix", "one row a sequence", "data.packing=none")
-        # Tunix predicts the token at t + 1 where its mask is 1 at t + 1; our loss mask stands at t.
+        # Tunix predicts the token at t + 1 where its mask is 1 at t + 1; our loss mask is at t.
         # What `roll` brings around to position 0 is never read: Tunix's loss leaves out the first token as a target.
         return {"tokens": batch.tokens[0], "supervised": np.roll(batch.loss_mask[0], 1, -1),
                 "real": batch.segment_ids[0]}

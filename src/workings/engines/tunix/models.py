@@ -23,7 +23,7 @@ def check_shape(shape: ModelShape) -> None:
     differing = {
         f"family {shape.family}": shape.family not in FAMILIES,
         f"rms_norm_eps {shape.rms_norm_eps:g}": shape.rms_norm_eps != EPSILON,
-        "an embedding of its own for the logits": not shape.tied_embeddings,
+        "a separate embedding for the logits": not shape.tied_embeddings,
         f"rope_theta {shape.rope_theta:g}": shape.family != "gemma3" and shape.rope_theta != BASE,
         f"a global layer every {shape.sliding_pattern}": shape.family == "gemma3" and shape.sliding_pattern != PATTERN,
         # Compared with a tolerance, because the product of two roots is seldom exactly 1.

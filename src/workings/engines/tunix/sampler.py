@@ -12,7 +12,7 @@ from workings.engines.base import Completion
 from workings.models.shape import ModelShape
 
 PAD = -1
-"""No token: Tunix masks whatever equals its padding, so a real id here would vanish from prompts."""
+"""No token: Tunix masks what equals its padding, so a real id here would vanish from prompts."""
 NO_STOP = -2
 """A stop token that never comes."""
 

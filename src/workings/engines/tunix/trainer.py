@@ -77,7 +77,7 @@ def _rule(config: AdamWConfig) -> optax.GradientTransformation:
     def rule(learning_rate: Any) -> optax.GradientTransformation:
         adamw = optax.adamw(learning_rate, b1=config.beta1, b2=config.beta2, eps=config.epsilon,
                             weight_decay=config.weight_decay, mask=_matrices)
-        # Clipping stands first, because it has to see the gradients as they are.
+        # Clipping is first, because it has to see the gradients as they are.
         return optax.chain(optax.clip_by_global_norm(config.clip_norm), adamw) if config.clip_norm else adamw
 
     # The learning rate becomes a value in the optimizer's state, so a schedule needs one program.
@@ -95,11 +95,11 @@ def model_input(tokens: jax.Array, supervised: jax.Array, real: jax.Array) -> di
     Args:
         tokens: ``[B, S]``.
         supervised: ``[B, S]`` 1 where a token is to be predicted from those before it.
-        real: ``[B, S]`` 0 at padding, which stands at the ends of rows.
+        real: ``[B, S]`` 0 at padding, which is at the ends of rows.
     """
     index = jnp.arange(tokens.shape[1])
     seen = (real != 0)[:, None, :] & (index[None, :] <= index[:, None])[None]
-    # Padding stands at the ends of rows, so positions are counted from the first slot.
+    # Padding is at the ends of rows, so positions are counted from the first slot.
     positions = jnp.broadcast_to(index, tokens.shape)
     return {"input_tokens": tokens, "input_mask": supervised, "positions": positions, "attention_mask": seen}
 

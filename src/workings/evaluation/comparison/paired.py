@@ -89,7 +89,7 @@ def _sides(a: Any, b: Any) -> str:
 
 def _setting_text(value: Any) -> str:
     text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    # 64 letters and digits are a SHA-256, of which the first twelve are enough to tell two apart.
+    # 64 letters and digits are a SHA-256; the first twelve are enough to tell two apart.
     return f"{text[:12]}…" if len(text) == 64 and text.isalnum() else text
 
 

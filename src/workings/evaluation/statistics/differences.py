@@ -46,7 +46,7 @@ def score_p(newly_right: int, newly_wrong: int) -> float:
 def mcnemar_exact(newly_right: int, newly_wrong: int) -> float:
     """Exact McNemar: two-sided binomial p value of the discordant items at one half.
 
-    Conservative: its false-alarm rate at 5 % is 2.2 % with 100 items of which 10 % are discordant.
+    Conservative: its false-alarm rate at 5 % is 2.2 % with 100 items, 10 % of them discordant.
     """
     # Items on which both agree say nothing of a difference, so only the others are counted.
     discordant = newly_right + newly_wrong

@@ -44,7 +44,7 @@ class Qwen35(Family):
         super().check(shape)
         # Without an attending layer no token could look up a single earlier one.
         if all(shape.is_linear(layer) for layer in range(shape.layers)):
-            raise RequestError(f"layers: {shape.layers} in a {self.name} model, of which every "
+            raise RequestError(f"layers: {shape.layers} in a {self.name} model, whose every "
                                f"{shape.linear_pattern}th attends", "one layer at least that attends",
                                f"layers: {shape.linear_pattern}")
         if shape.linear_value_heads % shape.linear_key_heads:

@@ -18,7 +18,7 @@ from workings.record.redact import cleaned
 Reward = str | Mapping[str, Any] | Callable[..., Any]
 """A shipped reward's name; a function; or an entry of the recipe's section `rewards`, whose `scorer` may be one."""
 SIGNATURE = "def my_reward(prompts, completions, **columns):"
-IN_A_FILE = '"FILE.py:FUNCTION", for a function in a file of its own'
+IN_A_FILE = '"FILE.py:FUNCTION", for a function in its own file'
 
 
 def recipe_rewards(given: Reward | Sequence[Reward], config: Path, change: Callable[[str], str]
@@ -37,7 +37,7 @@ def recipe_rewards(given: Reward | Sequence[Reward], config: Path, change: Calla
         The section, and names of the files that were written.
 
     Raises:
-        RequestError: a function that a file of its own cannot hold.
+        RequestError: a function that its own file cannot hold.
     """
     several = [given] if isinstance(given, str | Mapping) or callable(given) else list(given)
     entries, written = list[dict[str, Any]](), list[str]()
@@ -79,7 +79,7 @@ def _module_file(function: FunctionType) -> str:
 
 
 def _own_source(function: FunctionType) -> str:
-    """The function's source, which needs nothing that stands outside of it. Raises `RequestError`."""
+    """The function's source, which needs nothing that is outside of it. Raises `RequestError`."""
     name = function.__name__
     if function.__code__.co_freevars:
         _refuse_needs(name, function.__code__.co_freevars)

@@ -57,7 +57,7 @@ def _is_row(row: object) -> bool:
 
 def _is_missing(value: Any) -> bool:
     """Whether a frame or a data set marks this cell as empty."""
-    # Only NaN differs from itself; pandas has marks of its own beside it.
+    # Only NaN differs from itself; pandas also has its own marks.
     return value is None or type(value).__name__ in ("NAType", "NaTType") or (
         isinstance(value, float) and value != value)
 

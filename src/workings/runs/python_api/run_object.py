@@ -83,7 +83,7 @@ class Run:
 
     @property
     def scorecard(self) -> "Scorecard | None":
-        """Scorecard of its own items; None without items. For an opened run see `evaluations`."""
+        """Scorecard of the run's items; None without items. For an opened run see `evaluations`."""
         return None if self.result is None else self.result.scorecard
 
     @property
@@ -151,7 +151,7 @@ class Run:
         return render_report(report_views([base.path, self.path], base.comparison), base.comparison)
 
     def _repr_html_(self) -> str:
-        # A frame of its own: the page's style stays away from the notebook's, and the notebook's from the page.
+        # A separate frame: the page's style stays away from the notebook's, and the notebook's from the page.
         return (f'<iframe srcdoc="{escape(self.to_html())}" style="width:100%;height:{HEIGHT}px;border:0" '
                 f'title="{escape(self.path.name)}"></iframe><pre>{escape(repr(self))}</pre>')
 

@@ -67,7 +67,7 @@ def complete_run(out: Path, name: str, recipe: LoadedRecipe, say: Callable[[str]
     write_recipes(out, {name: recipe})
     result = train_and_evaluate(str(_recipe_file(out, name)), path, resume=begun)
     if result.training.status == "interrupted":
-        raise Interrupted(f"stopped while {name} was trained; what is finished lies in {out}; to go on: the same "
+        raise Interrupted(f"stopped while {name} was trained; what is finished is in {out}; to go on: the same "
                           f"command with --out {shlex.quote(str(out))}")
     if result.training.status != "complete":
         raise RecordError(f"{name}: {result.training.status}: {result.training.reason}")

@@ -97,7 +97,7 @@ class RealQuickstartResult:
             "runs": [str(self.out / "runs" / name) for name in ARMS], "report": str(self.out / "report.html")}
 
     def text(self) -> str:
-        """The result and the next commands, for people."""
+        """The result and the next commands, in words."""
         run, values = shlex.quote(str(self.trained)), self.to_json()
         return "\n".join([
             "", *_questions(self.shown), "", self.verdict.sentence, self.against_answers.sentence,
@@ -156,7 +156,7 @@ def real_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
     untrained, untrained_facts = out / UNTRAINED, out / f"{UNTRAINED}-facts"
     ask_untrained(recipes[WITH_STEPS], {untrained: items, untrained_facts: facts}, say)
     for name, recipe in recipes.items():
-        # Passed on at once: a variable here would keep the first model beside the second one.
+        # Passed on at once: a variable here would keep both models in memory.
         _ask_facts(out / "runs" / name, facts, settings_of(recipe.recipe), complete_run(out, name, recipe, say))
     runs = {name: out / "runs" / name for name in ARMS}
     verdict = compare(untrained, runs[WITH_STEPS])

@@ -74,7 +74,7 @@ class RealRewardsResult:
                 "run": str(self.out / "runs" / REWARDS), "report": str(self.out / "report.html")}
 
     def text(self) -> str:
-        """The result and the next commands, for people."""
+        """The result and the next commands, in words."""
         run = shlex.quote(str(self.out / "runs" / REWARDS))
         rounds = ", ".join(percent(accuracy) for accuracy in self.rounds)
         return "\n".join([

@@ -48,9 +48,9 @@ class QuickstartResult:
             "supervised_tokens": {name: run.manifest.supervised_tokens for name, run in self.runs.items()}}
 
     def text(self) -> str:
-        """The result and next commands, for people."""
+        """The result and next commands, in words."""
         run = self.runs[WITH_STEPS].path
-        # Said beside what is equal: steps are more text to learn from, which is an advantage by itself.
+        # Said together with what is equal: steps are more text to learn from, which is an advantage by itself.
         tokens = ", ".join(f"{name} {run.manifest.supervised_tokens:,}" for name, run in self.runs.items())
         lines = [
             "", self.comparison.sentence,
@@ -111,7 +111,7 @@ def make_data(folder: Path, seed: int, *, traces: int = ADDITION_TRACES, prompts
     folder.mkdir(parents=True)
     problems, items = addition.make(ADDITION_TRACES + prompts, item_count, seed)
     shown, others = problems[:traces], problems[ADDITION_TRACES:]
-    # From the items, none of which is among the traces: their loss is that of unseen problems.
+    # From the items; the traces hold none of them: their loss is that of unseen problems.
     held_out = addition.held_out_traces(items, seed)
     write_traces(folder / "traces.jsonl", shown)
     write_traces(folder / "held_out.jsonl", held_out)

@@ -62,7 +62,7 @@ def reopen_run(path: Path, inputs: ReplayInputs) -> ReopenedRun:
 def _recorded_data(sealed: SealedRun, given: Path | None) -> RunData:
     """The data that the run was trained on, checked by their digest; evaluation data are not needed."""
     run, recipe = sealed.run, sealed.loaded.recipe
-    # Absolute, because a relative name would be looked for beside the recipe and not here.
+    # Absolute, because a relative name would be looked for next to the recipe and not here.
     traces = recipe.data.traces if given is None else str(given.absolute())
     # Held-out traces and items may be gone by now, and no step depends on them.
     traces_only = recipe.model_copy(update={

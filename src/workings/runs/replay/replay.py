@@ -263,7 +263,7 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, criteria: _
     say(", ".join(["controls: another seed, another learning rate, a row left out, another checkpoint",
                    *(words for words, _ in changed_sources.values())]))
     other_seed = opened.recipe.seed + 1
-    # Any other state of this run will do; without a second checkpoint, random weights stand for one.
+    # Any other state of this run will do; without a second checkpoint, random weights take its place.
     others = [step for step in opened.checkpoints_by_step if step != from_step]
     other = _initial_state(opened, opened.checkpoint(others[-1])) if others else InitialState(
         make=lambda: opened.engine.init(other_seed), words=f"random weights of seed {other_seed}")

@@ -45,7 +45,7 @@ def ask_again(opened: ReopenedRun, units: Sequence[RecordedEvaluation], selectio
 
 
 def counted(lines: list[dict[str, Any]], requested: int) -> Facts:
-    """Numbers of repeated and of equal completions, or why there are none; ``requested``: items per unit."""
+    """Numbers of repeated and of equal completions, or why they are missing; ``requested``: items per unit."""
     if lines:
         return {"units": sorted({line["unit"] for line in lines}), "asked": len(lines),
                 "same": sum(line["same"] for line in lines)}

@@ -148,7 +148,7 @@ def router(site: Site) -> APIRouter:
         jobs = started(site, recipe, target or [], override_words(overrides))
         query = [("recipe", recipe), *(("target", name) for name in target or []), ("overrides", overrides),
                  *(("job", job.id) for job in jobs)]
-        # 303: the browser follows with GET, whatever the form was sent by.
+        # 303: the browser follows with GET, regardless of the form's own method.
         return RedirectResponse("/plan?" + urlencode(query), 303)
 
     return routes

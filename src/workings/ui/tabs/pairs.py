@@ -39,7 +39,7 @@ class PairsPage(BaseModel):
 
     run: str
     total: int
-    asked: int = Field(description="Pairs of which the reference was asked")
+    asked: int = Field(description="Pairs that the reference was asked about")
     chosen_likelier: int = Field(description="Pairs whose chosen completion the reference finds likelier")
     found: int
     page: int

@@ -65,7 +65,7 @@ def refuse_processes(recipe: Recipe) -> None:
     """Raises `RequestError` for a teacher in several processes, which only share the calls of one engine."""
     if way_of(recipe).teacher_keys is not None:
         raise RequestError(f"algorithm.name: {recipe.algorithm.name} in several processes",
-                           "one process: the teacher is an engine of its own, and only one engine's calls reach the "
+                           "one process: the teacher is its own engine, and only one engine's calls reach the "
                            "other processes",
                            "one process, with several devices where there are several")
 
@@ -117,7 +117,7 @@ def _base(run: RunRecord, recipe: Recipe, algorithm: TeacherWay, engine: str) ->
                                    tensors=False)
     # The same seed gives other random weights in another engine, and adapters fit only those that they were trained on.
     elif recipe.engine != engine:
-        raise RequestError(f"algorithm.teacher: {algorithm.teacher}, adapters beside random weights of engine "
+        raise RequestError(f"algorithm.teacher: {algorithm.teacher}, adapters next to random weights of engine "
                            f"{recipe.engine}", f"an engine that draws the same ones; this run's is {engine}",
                            f"workings export {quote(algorithm.teacher)} --out TEACHER, then algorithm.teacher=TEACHER")
     else:

@@ -67,7 +67,7 @@ class ReopenedRun(ResolvedRun):
 
     @property
     def fsdp(self) -> int:
-        """Recorded number of devices over which rows were split, whatever the mesh is here."""
+        """Recorded number of devices over which rows were split, regardless of the mesh here."""
         return self.run.manifest.device.mesh.get("fsdp", 1)
 
     @cached_property
@@ -81,7 +81,7 @@ class ReopenedRun(ResolvedRun):
 
     @cached_property
     def first_weights(self) -> State:
-        """The model before training, loaded once: it stays in memory beside the trained one."""
+        """The model before training, loaded once: it stays in memory together with the trained one."""
         return self.initial_state(self.engine, self.recipe.seed, trainable=False)
 
     @cached_property
@@ -90,7 +90,7 @@ class ReopenedRun(ResolvedRun):
         return None if isinstance(self.teacher, Absent) else self.teacher.open(self.engine, self)
 
     def rollout(self, step: int) -> Rollout | None:
-        """The rollout whose first update is ``step``, read from its file; None if there is none."""
+        """The rollout whose first update is ``step``, read from its file; None without one."""
         path = self.run.path / rollout_file(step)
         return from_json(loads(read_plain(path)), self._prompts_by_id) if path.is_file() else None
 

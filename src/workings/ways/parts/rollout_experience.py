@@ -51,7 +51,7 @@ class RolloutSampler:
     """Samples rollouts: a pure function of weights, step and position."""
 
     sampler: Sampler
-    """Writes the completions: the engine itself, or a program beside it."""
+    """Writes the completions: the engine itself, or another program."""
     engine: LikelihoodEngine
     """Computes log probabilities with the weights that are trained."""
     prompts: PromptSet
@@ -161,7 +161,7 @@ class RolloutExperience(Experience):
         Args:
             sampler: samples and rewards completions.
             load_rollout: loads the rollout whose first update is this one, as an earlier attempt saved it; None if
-                there is none.
+                none exists.
             save_rollout: saves a rollout in the record.
             stall_detector: stops a run that cannot be learning.
         """
@@ -178,7 +178,7 @@ class RolloutExperience(Experience):
             RequestError: an earlier attempt stopped in the middle of a rollout, and that rollout is gone.
             TrainingFailed: a reward is missing, or no group can be learned from.
         """
-        # Rollouts begin at updates 1, 1 + n, 1 + 2 n, …: the number alone says where a resumed run stands in one.
+        # Rollouts begin at updates 1, 1 + n, 1 + 2 n, …: the number alone says where a resumed run is in one.
         part = (step - 1) % self._sampler.shape.updates
         metrics: dict[str, float] = {}
         rollout = self._current
@@ -219,7 +219,7 @@ class RolloutExperience(Experience):
         metrics: dict[str, float] = {}
         if rollout.step == step:
             if self._sampler.shape.updates == 1:
-                # The update computes them anyway, with the weights before it, so they cost no pass of their own.
+                # The update computes them anyway, with the weights before it, so they cost no further pass.
                 assert result.log_probs is not None  # every objective but cross entropy returns them
                 rollout = replace(rollout, trainer_log_probs=tuple(
                     split_by_sample(rollout.trained_samples, result.log_probs)))

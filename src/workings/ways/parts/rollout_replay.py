@@ -47,7 +47,7 @@ class RolloutSource:
 
     sampler: RolloutSampler
     recorded: Callable[[int], Rollout | None]
-    """The rollout whose first update is this one; None where there is none."""
+    """The rollout whose first update is this one; None without one."""
     exact: bool
     """Whether the update uses the completions that are sampled here. Where other bits are allowed it uses the recorded
     ones: the last bits of a log probability would make another batch of the same completions."""

@@ -100,7 +100,7 @@ class RolloutWay(Way):
         Args:
             advantage: advantage of the completion.
             sampler: log probability of each token when it was sampled.
-            reference: log probability of each token under the frozen model; empty if there is none, or if it was not
+            reference: log probability of each token under the frozen model; empty if none exists, or if it was not
                 computed yet.
         """
         del reference
@@ -129,9 +129,9 @@ class RolloutWay(Way):
                           "one completion per row: its length is not known before it is sampled", "data.packing=none")
         if self.max_new_tokens >= data.max_length:
             raise refused(f"algorithm.max_new_tokens: {self.max_new_tokens} in rows of data.max_length: "
-                          f"{data.max_length}", "room for the prompt beside the longest completion",
+                          f"{data.max_length}", "room for the prompt and the longest completion",
                           f"data.max_length={2 * self.max_new_tokens}")
-        # The punished part must lie within what a completion may have.
+        # The punished part must be within what a completion may have.
         for reward in recipe.rewards:
             if isinstance(reward, OverlongReward) and reward.buffer > self.max_new_tokens:
                 raise refused(f"rewards, overlong: buffer {reward.buffer}",
@@ -141,7 +141,7 @@ class RolloutWay(Way):
             try:
                 self.check_devices(recipe, recipe.mesh.fsdp)
             except RequestError as error:
-                # Inside of a validator pydantic expects an error of its own kind.
+                # Inside of a validator pydantic expects an error of its kind.
                 raise refused(error.given, error.expected, error.try_next) from None
         if recipe.training.epochs:
             raise refused(f"training.epochs: {recipe.training.epochs:g} with algorithm.name: {self.name}",
@@ -235,5 +235,5 @@ def rollout_way(recipe: Recipe) -> RolloutWay:
     way = recipe.algorithm
     if not isinstance(way, RolloutWay):
         raise RequestError(f"algorithm.name: {way.name}, which samples nothing to learn from",
-                           "an algorithm that learns from completions of its own", "algorithm.name=grpo")
+                           "an algorithm that learns from its own completions", "algorithm.name=grpo")
     return way

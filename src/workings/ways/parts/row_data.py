@@ -94,7 +94,7 @@ class TraceData:
                 f"{percent(self.batches.padding_share())} padding in epoch 0")
 
     def remarks(self) -> list[str]:
-        """Sentences about few rows, rows without an id, and updates of which many rows are empty."""
+        """Sentences about few rows, rows without an id, and updates with many empty rows."""
         return [*self._about_rows(), *self._about_empty_rows()]
 
     def _about_rows(self) -> Iterator[str]:

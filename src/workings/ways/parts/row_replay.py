@@ -121,7 +121,7 @@ def _recorded_top_tokens(opened: ReopenedRun, count: int) -> TeacherTopTokens:
     reach them.
     """
     recorded: dict[str, TopTokensOfRow] = {}
-    # The run's own order decides which rows share a file, whatever seed a control asks for.
+    # The run's own order decides which rows share a file, for any seed of a control.
     own = TraceData.of(opened.recipe, opened.rows, opened.fsdp)
     counts = own.rows.learned_positions
     files = TopTokenFiles(batches=own.batches, steps=own.steps, counts=counts, count=count)

@@ -80,7 +80,7 @@ class StallDetector:
                 the weights have changed by then and a difference is no mistake.
             result: of the update.
         """
-        # First, because samples of another model would explain whatever else goes wrong.
+        # First, because samples of another model would explain everything else that goes wrong.
         most = self.algorithm.max_mismatch
         if mismatch.get("mismatch", 0.0) > most:
             raise TrainingFailed(

@@ -1,4 +1,4 @@
-"""The teacher of a distillation run: its identity, and how it is opened frozen beside the student."""
+"""The teacher of a distillation run: its identity, and how it is opened frozen, together with the student."""
 
 import json
 import tempfile
@@ -54,7 +54,7 @@ class Base:
         fetch_tensors(self.weights)
         if differing := differing_weights(self.weights.directory, self.recorded):
             raise RecordError(f"{self.weights.directory}: {', '.join(differing)}: not what the adapters of the teacher "
-                              "were trained beside")
+                              "were trained next to")
         return {"id": recorded_name(self.weights), "weights": dict(self.recorded)}
 
     def load(self, engine: Engine) -> State:

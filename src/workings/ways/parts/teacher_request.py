@@ -20,7 +20,7 @@ class TeacherModel:
 
     shape: ModelShape
     method: Method = FULL
-    """The method that it was trained by: adapters stay beside its weights."""
+    """The method that it was trained by: adapters stay next to its weights."""
 
 
 def teacher_request(student: EngineRequest, teacher: TeacherModel, precision: TeacherPrecision) -> EngineRequest:

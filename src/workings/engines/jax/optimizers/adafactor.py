@@ -55,7 +55,7 @@ class Adafactor(Optimizer):
 
         axes: tuple[int, ...]
         if is_matrix(name, param):
-            # Row times column over the mean of rows stands for the matrix of squares, so two vectors are stored.
+            # Row times column over the mean of rows approximates the matrix of squares, so two vectors are stored.
             row, col = mixed("exp_avg_sq_row", square.mean(-1)), mixed("exp_avg_sq_col", square.mean(-2))
             factor = jax.lax.rsqrt(row / row.mean(-1, keepdims=True))[..., None] * jax.lax.rsqrt(col)[..., None, :]
             new, axes = {"exp_avg_sq_row": row, "exp_avg_sq_col": col}, (-2, -1)

@@ -14,7 +14,7 @@ from workings.engines.jax.params_tree import is_stacked
 class Muon(Optimizer):
     """Muon by optax for the matrices of the layers, `AdamW` for everything else.
 
-    Every matrix of a stack is one of its own, and they are made orthogonal one after the other: the float32
+    Every matrix of a stack is handled alone, and they are made orthogonal one after the other: the float32
     temporaries of an update are those of one layer's matrix.
     """
 

@@ -63,13 +63,13 @@ class Adafactor(Optimizer):
             row[rows] = square.mean(-1)
             col += square.sum(0)
             del square
-        # A row lies in one process, so its mean is complete; a column needs the other processes' rows.
+        # A row is in one process, so its mean is complete; a column needs the other processes' rows.
         row = slots["exp_avg_sq_row"].float() * decay + row * (1 - decay)
         col = slots["exp_avg_sq_col"].float() * decay + context.reduce(col) / global_rows * (1 - decay)
         # Stored moments are rounded; this update goes on with the float32 ones.
         slots["exp_avg_sq_row"].copy_(row)
         slots["exp_avg_sq_col"].copy_(col)
-        # Rows times columns over the mean of the rows (section 3 of the paper): two vectors stand for a matrix of
+        # Rows times columns over the mean of the rows (section 3 of the paper): two vectors approximate a matrix of
         # squares.
         of_rows = (row / (context.reduce(row.sum()) / global_rows)).rsqrt_()
         of_cols = col.rsqrt_()

@@ -86,7 +86,7 @@ class AdamW(Optimizer):
         inverse = torch.as_tensor(context.scale, dtype=torch.float32, device=param.device).reciprocal()
         size = self.fused_block or (FUSED_BLOCK if param.device.type == "cpu" else CARD_BLOCK)
         counts = []
-        for start in range(0, size if is_fake(param) else param.numel(), size):  # a trace's first block stands for all
+        for start in range(0, size if is_fake(param) else param.numel(), size):  # a trace: the first block is like all
             new, grad, first, second = ([x[start:start + size] for x in column] for column in zip(*arrays, strict=True))
             # `cat` copies even a single tensor: these are the values before the update.
             old = torch.cat(new)

@@ -40,7 +40,7 @@ def _kernels() -> Any:
 
 @cache
 def _codes(signed: bool, device: torch.device) -> Tensor:
-    """The 256 values that a byte stands for; real ones also where other new tensors have no values."""
+    """The 256 values that a byte represents; real ones also where other new tensors have no values."""
     with unset_fake_temporarily(), torch.device("cpu"):
         codes: Tensor = _kernels().create_dynamic_map(signed=signed)
         return codes.to(device)
@@ -48,7 +48,7 @@ def _codes(signed: bool, device: torch.device) -> Tensor:
 
 @cache
 def _zero(signed: bool) -> int:
-    """The byte that stands for zero."""
+    """The byte that represents zero."""
     with unset_fake_temporarily(), torch.device("cpu"):
         return int((_codes(signed, torch.device("cpu")) == 0).nonzero()[0])
 

@@ -72,6 +72,6 @@ def update_tensors(optimizer: Optimizer, group: Sequence[TensorUpdate], context:
             wide[rows] = value
 
     with region(REGION):
-        # With a master the rule reads float32 weights, of which the stored ones are the rounding.
+        # With a master the rule reads float32 weights; the stored ones are their rounding.
         optimizer.update(param if master is None else master, grad, slots, context, write)
     return changed

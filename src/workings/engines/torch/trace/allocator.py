@@ -105,7 +105,7 @@ class CachingAllocator:
         if self.limit and self.reserved + segment_size > self.limit:
             self._give_back()
             if self.reserved + segment_size > self.limit:
-                raise OutOfMemory(f"{size} bytes beside {self.reserved} reserved of {self.limit}")
+                raise OutOfMemory(f"{size} bytes in addition to {self.reserved} reserved of {self.limit}")
         self.reserved += segment_size
         self.peak_reserved = max(self.peak_reserved, self.reserved)
         self._blocks += 1
@@ -121,7 +121,7 @@ class CachingAllocator:
 
     def _split(self, block: Block, size: int, rest: int) -> None:
         self._blocks += 1
-        # The rest stays beside the block in the same segment, where the two can be joined again.
+        # The rest stays next to the block in the same segment, where the two can be joined again.
         remainder = Block(self._blocks, rest, block.small, True, block, block.after)
         if block.after is not None:
             block.after.before = remainder

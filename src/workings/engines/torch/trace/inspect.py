@@ -65,7 +65,7 @@ def inspect_program(request: EngineRequest, program: ProgramName, size: ProgramS
         request: as for `TorchEngine.open`.
         program: which one.
         size: of its batch.
-        platform: ``cpu``: live bytes; ``gpu``: what the caching allocator reserves, and what CUDA takes beside it.
+        platform: ``cpu``: live bytes; ``gpu``: what the caching allocator reserves, and what CUDA takes in addition.
         card: of a GPU.
 
     Where ``request.mesh.fsdp`` is a number above 1, it is the trace of one process of so many, each with its share of
@@ -192,7 +192,7 @@ def library_versions() -> Mapping[str, str]:
 def pretended(fsdp: int) -> Iterator[ProcessMesh]:
     """The mesh of process 0, whose parts are the largest, of ``fsdp`` processes that are not there: nothing is sent.
 
-    Only in a program without real processes beside it: PyTorch keeps plans of communication by the shape of a mesh, and
+    Only in a program without real processes: PyTorch keeps plans of communication by the shape of a mesh, and
     would take those of one for the other.
     """
     if fsdp == 1:

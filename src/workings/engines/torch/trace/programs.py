@@ -38,7 +38,7 @@ def step(spec: TorchSpec, state: State, size: BatchShape, request: EngineRequest
 
 @torch.no_grad()
 def evaluation(spec: TorchSpec, state: State, size: BatchShape, request: EngineRequest) -> None:
-    """Loss of one held-out batch beside the whole state."""
+    """Loss of one held-out batch while the whole state is in memory."""
     for part in blank_rows(spec, size):
         part = replace(part, packed=request.packed)
         state.root(lambda model, part=part: micro_batch_loss(spec, model, part))

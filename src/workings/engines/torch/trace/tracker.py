@@ -1,8 +1,8 @@
 """Follows every storage through a program of fake (or real) tensors.
 
-Two things would make a plain count wrong. Autograd adds gradients in address where nobody else holds the first, but not
+Two things would make a plain count wrong. Autograd adds gradients in address where no one else holds the first, but not
 while any dispatch mode watches: `LiveStorages` does it instead, or every tied embedding would seem to need a second
-gradient. And some kernels take memory that no tensor stands for: `workspace.py` declares it.
+gradient. And some kernels take memory that no tensor represents: `workspace.py` declares it.
 """
 
 import weakref

@@ -1,7 +1,7 @@
 """Memory that kernels take without a tensor for it, declared by operator.
 
 Sources are the launch code in PyTorch's ATen/native/transformers/cuda. A trace runs on operators for the CPU, so the
-fused attention of the CPU stands for that of the card: its outputs and what is kept for backward are the same
+fused attention of the CPU takes the place of the card's: its outputs and what is kept for backward are the same
 (the output and one float32 number a query and head).
 """
 

@@ -1,6 +1,6 @@
-"""Kernels in Triton, imported on a machine with an NVIDIA card only; the modules beside this one say what they compute.
+"""Kernels in Triton, imported on a machine with an NVIDIA card only; neighboring modules say what they compute.
 
-Triton reads annotations as constants of the program, so arguments that are none have none. Arithmetic is in float32.
+Triton reads annotations as constants of the program, so other arguments are not annotated. Arithmetic is in float32.
 """
 
 import triton
@@ -27,7 +27,7 @@ def block_loss(logits, targets, weights, totals, log_z, stride, cap, VOCABULARY:
         if CAPPED:
             x = tl.where(at < VOCABULARY, capped(x, cap), -float("inf"))
         # What was added up so far counts from the largest logit seen, which may rise.
-        # The running maximum keeps every exponent at most zero, so nothing overflows whatever the logits are.
+        # The running maximum keeps every exponent at most zero, so nothing overflows with any logits.
         larger = tl.maximum(top, tl.max(x))
         total = total * tl.exp(top - larger) + tl.sum(tl.exp(x - larger))
         top = larger
@@ -142,7 +142,7 @@ def rotate(x, cos, sin, y, heads, positions, row_stride, head_stride, position_s
     a = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
     b = tl.load(x + at + HALF, mask=there, other=0.0).to(tl.float32)
     if BACK:
-        # Both halves have cosines and sines of their own: models may rotate only a part of a head.
+        # Both halves have their own cosines and sines: models may rotate only a part of a head.
         first, second = a * c1 + b * s2, b * c2 - a * s1
     else:
         first, second = a * c1 - b * s1, b * c2 + a * s2

@@ -69,5 +69,5 @@ def _(total_VD: Tensor, left_CV: Tensor, right_CD: Tensor) -> None:
 
 @add_product_.register_kernel("cuda")
 def _(total_VD: Tensor, left_CV: Tensor, right_CD: Tensor) -> None:
-    # An overload whose result has a format of its own: bf16 factors, and a float32 sum that is never rounded.
+    # An overload whose result has its own format: bf16 factors, and a float32 sum that is never rounded.
     torch.ops.aten.addmm.dtype_out(total_VD, left_CV.t(), right_CD, torch.float32, out=total_VD)

@@ -1,7 +1,7 @@
 """Norm, gate, rotation and AdamW's update, each by one kernel or by PyTorch's operations, which say what it computes.
 
 A function makes its results, then fills them: a card by the kernel, a CPU by the plain operations, a trace (fake
-tensors) not at all, because the kernel needs no memory beside the results.
+tensors) not at all, because the kernel needs no memory but the results.
 
 Shape suffixes: R rows, D elements of a row or width, B rows of tokens, N heads, S positions, H head size,
 C positions of a product, V outputs.
@@ -41,7 +41,7 @@ def _fill(x: Tensor, kernel: Callable[[Any], None], plain: Callable[[], None]) -
 def _dense(x: Tensor) -> Tensor:
     """``x`` if its elements fill one piece of memory, its last axis innermost; or a copy.
 
-    Heads may stand before positions in ``x`` and behind them in memory: such results keep that order (`empty_like`).
+    Heads may be before positions in ``x`` and behind them in memory: such results keep that order (`empty_like`).
     """
     heads_behind = x.dim() == 4 and x.transpose(1, 2).is_contiguous()
     return x if heads_behind or x.is_contiguous() else x.contiguous()
@@ -52,7 +52,7 @@ def _laid_out_as(x: Tensor, like: Tensor) -> Tensor:
 
 
 def _rows(x: Tensor) -> Tensor:
-    """``[R, D]`` of a dense tensor, rows as they lie in memory."""
+    """``[R, D]`` of a dense tensor, rows as they are in memory."""
     return x.as_strided((x.numel() // x.shape[-1], x.shape[-1]), (x.shape[-1], 1), x.storage_offset())
 
 
