@@ -51,11 +51,11 @@ PACKED = {"": {}, "chunked": {"memory": MemoryConfig(attention="chunked", remat=
 def test_logits_loss_and_every_gradient_equal_transformers(form: str, tmp_path: Path) -> None:
     """Weights go out by our export and come back by theirs and by ours.
 
-    Rows of layers with a state have more than a chunk of 64 positions, so that it is handed on, and attention that adds
-    up in the order of transformers: roundings of another order grow there.
+    Rows of layers with a state have more than a chunk of 64 positions, so that it is handed on. Attention adds up in
+    the order of transformers: on some processors roundings of another order grow in Qwen 3.5 and Gemma 4 E2B.
     """
     length = 150 if form in QWEN else 14
-    engine = opened(form, memory=MemoryConfig(attention="plain" if form in QWEN else "auto"))
+    engine = opened(form, memory=MemoryConfig(attention="plain" if form in [*QWEN, "gemma4 E2B"] else "auto"))
     state, batch = rough(engine), random_batch(engine.spec.shape, length=length)
     engine.export(state, tmp_path)
     model = plain(tmp_path)
