@@ -98,6 +98,7 @@ docs: $(ALL) ## writes the generated pages and builds the site into site/
 	$(BIN)/python -m tools.python_reference
 	$(BIN)/python -m tools.decision_index
 	$(BIN)/python -m tools.benchmarks_page
+	$(BIN)/python -m tools.silent_page
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 plans: $(ALL) ## before a release: compiles the plans that come with the package, where they are not current (up to hours)

@@ -1,6 +1,7 @@
 """Completions that say nothing about a model are said to be that, wherever they are scored or compared."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,6 +58,12 @@ def test_error_messages_are_known_and_answers_are_none() -> None:
     (["I do not know."] * 17 + ["1", "2", "3"], [])])
 def test_from_which_share_on(texts: list[str], said: list[str]) -> None:
     assert suspicions_of(samples(*texts)) == said
+
+
+@pytest.mark.parametrize(("cut", "said"), [(3, []), (4, ["4 of 20 completions were cut off at the limit on new tokens"])])
+def test_answers_that_were_cut_off_are_named(cut: int, said: list[str]) -> None:
+    records: list[dict[str, Any]] = [*samples(*map(str, range(20)))]
+    assert suspicions_of([record | {"truncated": n < cut} for n, record in enumerate(records)]) == said
 
 
 def test_one_text_is_found_behind_many_others() -> None:

@@ -1,4 +1,4 @@
-"""Completions that say nothing about a model: error messages of a server, nothing at all, one text over and over.
+"""Completions that say nothing about a model: error messages, nothing at all, one text over and over, cut-off texts.
 
 They are scored like any others, so a scorecard of them looks like that of a bad model. It is worked out from the sealed
 completions whenever it is asked for, and is in no record.
@@ -16,6 +16,9 @@ EMPTY_FROM = 0.5
 """Share of items without a completion, or with an empty one, from which they are named."""
 SAME_FROM = 0.9
 """Share of completions that are one text from which it is named, where the expected answers are not one as well."""
+CUT_OFF_FROM = 0.2
+"""Share of completions that were cut off at the length limit from which they are named: a limit that is too low can
+halve a score."""
 MIN_COMPLETIONS = 10
 """Minimum completions for a warning: three equal answers are not a pattern."""
 _KNOWN_BY = 400
@@ -48,6 +51,7 @@ class Suspicions:
     completions: int = 0
     absent: int = 0
     empty: int = 0
+    cut_off: int = 0
     errors: int = 0
     first_error: str = ""
     texts: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -56,6 +60,7 @@ class Suspicions:
     def add(self, sample: dict[str, Any]) -> None:
         """Count one record."""
         self.completions += 1
+        self.cut_off += bool(sample.get("truncated"))
         text = sample["completion"]
         # An object in place of the text says why none exists.
         if not isinstance(text, str):
@@ -85,6 +90,8 @@ class Suspicions:
             texts.append(f"{_of(self.errors, total)} look like error messages, the first: {_quoted(self.first_error)}")
         if self.absent + self.empty >= EMPTY_FROM * total:
             texts.append(f"{_of(self.absent + self.empty, total)} are empty or missing")
+        if self.cut_off >= CUT_OFF_FROM * total:
+            texts.append(f"{_of(self.cut_off, total)} were cut off at the limit on new tokens")
         (text, _), times = max(self.texts.items(), key=itemgetter(1), default=(("", 0), 0))
         # Of questions that all have one answer a model may rightly say it each time.
         one_answer = max(self.expected.values(), default=0) >= SAME_FROM * total

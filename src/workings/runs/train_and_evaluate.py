@@ -83,6 +83,8 @@ class TrainAndEvaluateResult:
     base: BaseResult | None = None
     base_missing: str = ""
     """Why there is no base although the recipe wants one."""
+    warning: str = ""
+    """Why its answers say little about the model; empty with a base, whose comparison says it."""
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `train --json`."""
@@ -115,6 +117,7 @@ class TrainAndEvaluateResult:
             lines.append(f"accuracy {percent(overall.mean)} on {overall.n} items" + (
                 f", {trained:,} of them trained on as well: no measure of what it would answer to others"
                 if trained else ""))
+        lines += [self.warning] if self.warning else []
         if self.base is not None:
             lines += self.base.lines(training.run)
         # Printed, because a missing comparison would look as if none was wanted.
@@ -180,7 +183,7 @@ def _evaluated(training: TrainResult, *, keep_base: bool) -> TrainAndEvaluateRes
         setup.session(setup.engine, training.state), setup.data.items, unit,
         settings=settings, made_from=sealed.root, facts={"run": sealed.manifest.name, "step": training.steps})
     if not setup.recipe.evaluation.base:
-        return TrainAndEvaluateResult(training=training, scorecard=scorecard)
+        return TrainAndEvaluateResult(training=training, scorecard=scorecard, warning=EvaluationRecord(unit).warning)
     # The trained weights have to go before the untrained ones are made.
     training = replace(training, state=None)
     try:

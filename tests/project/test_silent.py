@@ -1,0 +1,126 @@
+"""Cases of `proof/silent`: some hold, and each of some mistakes makes its case red."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pytest
+
+from proof.silent import _harness
+from proof.silent.__main__ import cases, ours
+from workings.data import rows
+from workings.data.batches import make_batch
+from workings.data.rows import Row
+from workings.engines.registry import find_engine
+from workings.models.batch import Batch
+from workings.models.chat import ChatTemplate
+from workings.scoring.rewards import RewardProcess
+from workings.ways import rewards
+from workings.ways.rewards import Grpo, Gspo
+
+FAST = ("batch_statistics", "cut_answers", "double_bos", "dropped_context", "dropped_reasoning", "dropped_system_turn",
+        "dropped_tools", "equal_pair", "equal_rewards", "foreign_teacher", "fragment_of_number", "group_statistics",
+        "ignored_turn_weight", "incomplete_checkpoint", "lost_end_of_turn", "mask_starts_early", "masked_denominator",
+        "packed_border", "pad_is_eos", "rate_as_text", "reasoning_twice", "retokenized_completion", "rewritten_turns",
+        "talked_into", "template_without_stop", "tiny_values", "trained_questions", "unread_settings")
+"""Cases that ask no engine and start no process."""
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_a_case_of_the_data_is_not_wrong(name: str) -> None:
+    found = ours(name)["torch"]
+    assert found["verdict"] != "wrong", found["evidence"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", sorted({*cases()} - {*FAST}))
+def test_a_case_of_the_engines_is_not_wrong(name: str) -> None:
+    for engine, found in ours(name).items():
+        assert found["verdict"] != "wrong", f"{engine}: {found['evidence']}"
+
+
+def test_every_case_names_who_reported_it() -> None:
+    assert len(cases()) >= 40
+    assert all(("#" in said or " PR " in said or "arXiv" in said or "release notes" in said)
+               for _, said in cases().values())
+
+
+# --- cases can fail -----------------------------------------------------------------------------------------------
+
+TORCH = find_engine("torch").engine
+
+
+def _mean_of_means(patch: pytest.MonkeyPatch) -> None:
+    whole = TORCH.step
+
+    def step(self: Any, state: Any, batch: Batch, rate: float) -> Any:
+        micro = [Batch.of({name: x[number:number + 1] for name, x in batch.arrays.items()})
+                 for number in range(batch.shape.accumulation)]
+        results = [whole(self, self.init(0), one, rate)[1] for one in micro]
+        return state, replace(results[0], loss=fmean(one.loss for one in results))
+    patch.setattr(TORCH, "step", step)
+
+
+def _last_micro_batch(patch: pytest.MonkeyPatch) -> None:
+    whole = TORCH.step
+    patch.setattr(TORCH, "step", lambda self, state, batch, rate: whole(
+        self, state, Batch.of({name: x[-1:] for name, x in batch.arrays.items()}), rate))
+
+
+def _one_document(patch: pytest.MonkeyPatch) -> None:
+    def packed(*arguments: Any) -> Batch:
+        made = make_batch(*arguments)
+        return replace(made, segment_ids=(made.segment_ids > 0).astype(np.int32))
+    patch.setattr(_harness, "make_batch", packed)
+
+
+def _changed_masks(change: Callable[[Row], None]) -> Callable[[pytest.MonkeyPatch], None]:
+    made = rows.row_of
+
+    def row_of(encoded: Any) -> Row:
+        row = made(encoded)
+        change(row)
+        return row
+    return lambda patch: patch.setattr(rows, "row_of", row_of)
+
+
+def _early(row: Row) -> None:
+    first = int(row.loss_mask.argmax())
+    row.loss_mask[first - 3:first] = 1
+
+
+def _endless(row: Row) -> None:
+    row.loss_mask[-1] = 0
+
+
+def _float32(values: Any) -> list[float]:
+    x = np.array(values, np.float32)
+    spread = np.sqrt(np.maximum((x * x).mean() - x.mean() ** 2, np.float32(0)))
+    return [float(y) for y in (x - x.mean()) / (spread + np.float32(1e-4))]
+
+
+def _shifted(patch: pytest.MonkeyPatch) -> None:
+    score = RewardProcess.score
+    patch.setattr(RewardProcess, "score", lambda self, samples: (lambda found: found[-1:] + found[:-1])(
+        score(self, samples)))
+
+
+MISTAKES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "mean_of_means": _mean_of_means, "lost_micro_batches": _last_micro_batch, "packed_documents": _one_document,
+    "mask_starts_early": _changed_masks(_early), "lost_end_of_turn": _changed_masks(_endless),
+    "dropped_system_turn": lambda patch: patch.setattr(ChatTemplate, "_refuse_other_texts", lambda *_: None),
+    "group_statistics": lambda patch: patch.setattr(rewards, "normalized", _float32),
+    "sequence_ratio": lambda patch: patch.setattr(Gspo, "objective", Grpo.objective),
+    "late_reference": lambda patch: patch.setattr(TORCH, "without_adapters", lambda self, state: state),
+    "shifted_rewards": _shifted}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_makes_its_case_red(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    MISTAKES[name](monkeypatch)
+    check = import_module(f"proof.silent.{name}").check
+    found = check("torch") if check.__code__.co_argcount else check()
+    assert found.verdict == "wrong", found.evidence
