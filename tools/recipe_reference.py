@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 
 from tools.field_text import meaning, type_text
 from tools.generated import deliver
+from tools.key_effects import EFFECTS, WITNESSES
 from workings.config.families import FAMILIES, FamilyName
 from workings.config.keys import section_at
 from workings.config.recipe import Recipe
@@ -27,6 +28,9 @@ HEAD = """# Recipe reference
 A recipe is one YAML file that asks for a run. Unknown keys are refused with the nearest known one, and so is a key
 that decides nothing next to the others, as `training.final_share` with a constant schedule. Any key can be set on the
 command line: `training.steps=100`.
+
+The last column says what another value changes. A test makes each recipe twice and compares (`tools/key_effects.py` has
+the values), so no key is read and forgotten.
 
 The shipped recipes are read with `workings recipes list` and `workings recipes show NAME`, copied with
 `workings recipes copy NAME`. `workings recipes schema` prints a JSON schema for editors; with the YAML language server,
@@ -59,10 +63,20 @@ def _sections(place: tuple[str, ...]) -> list[str]:
 def _table(heading: str, model: type[BaseModel], prefix: str) -> str:
     # The first line of a class docstring is a sentence about the section.
     about = (model.__doc__ or "").strip().split("\n\n")[0].replace("\n    ", " ")
-    lines = [f"## {heading}", "", about, "", "| key | type | default | meaning |", "|---|---|---|---|"]
+    lines = [f"## {heading}", "", about, "", "| key | type | default | meaning | another value changes |",
+             "|---|---|---|---|---|"]
     for name, field in model.model_fields.items():
-        lines.append(f"| `{prefix}{name}` | {_type(field)} | {_default(field)} | {meaning(field)} |")
+        lines.append(f"| `{prefix}{name}` | {_type(field)} | {_default(field)} | {meaning(field)} | "
+                     f"{_effect(prefix, name)} |")
     return "\n".join([*lines, ""])
+
+
+def _effect(prefix: str, name: str) -> str:
+    """What another value changes, as `tests/config/test_key_effects.py` sees it; sections have only their keys."""
+    effect = EFFECTS.get(prefix + name) or EFFECTS.get(f"rewards.{name}")
+    if effect is None:
+        return "see its keys"
+    return f"see `{effect.other[0]}`" if effect.witness == "named" else WITNESSES[effect.witness]
 
 
 def _type(field: FieldInfo) -> str:

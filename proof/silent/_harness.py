@@ -25,8 +25,8 @@ from workings.models.chat import ChatTemplate
 
 ENGINES = ("torch", "jax")
 LORA = LoraConfig(name="lora", rank=4, alpha=8, target_modules=("q_proj", "v_proj", "down_proj"))
-__all__ = ["ENGINES", "LORA", "TEMPLATES", "Found", "Trace", "batch", "gemma", "learned", "opened", "refused", "right_if",
-           "rows_of", "short_run", "temporary", "texts"]
+__all__ = ["ENGINES", "LORA", "TEMPLATES", "Found", "Trace", "batch", "gemma", "learned", "opened", "refused",
+           "right_if", "rows_of", "short_run", "temporary", "texts"]
 
 
 class Found(NamedTuple):

@@ -7,8 +7,8 @@ from proof.silent._harness import Found, Trace, refused, rows_of
 from tests.models.chat_templates import qwen
 from workings.models.turns import Turn
 
-DROPS = """{% for m in messages if m.role != 'system' %}{{ '<|im_start|>' + m.role + '\\n' + m.content }}{{ '<|im_end|>\\n' }}
-{%- endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
+DROPS = """{% for m in messages if m.role != 'system' %}{{ '<|im_start|>' + m.role + '\\n' + m.content }}
+{{- '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
 
 
 def check() -> Found:

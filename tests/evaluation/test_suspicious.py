@@ -60,7 +60,8 @@ def test_from_which_share_on(texts: list[str], said: list[str]) -> None:
     assert suspicions_of(samples(*texts)) == said
 
 
-@pytest.mark.parametrize(("cut", "said"), [(3, []), (4, ["4 of 20 completions were cut off at the limit on new tokens"])])
+@pytest.mark.parametrize(("cut", "said"), [
+    (3, []), (4, ["4 of 20 completions were cut off at the limit on new tokens"])])
 def test_answers_that_were_cut_off_are_named(cut: int, said: list[str]) -> None:
     records: list[dict[str, Any]] = [*samples(*map(str, range(20)))]
     assert suspicions_of([record | {"truncated": n < cut} for n, record in enumerate(records)]) == said

@@ -19,6 +19,7 @@ from tools import (
     python_reference,
     recipe_reference,
     record_reference,
+    silent_page,
     witness_reference,
 )
 from tools.fences import RUNNABLE, fences, pages
@@ -218,9 +219,9 @@ def test_value_at_walks_objects_and_lists():
 
 @pytest.mark.parametrize("generator", [alias_reference, recipe_reference, command_reference, record_reference,
                                        witness_reference,
-                                       python_reference, decision_index, benchmarks_page],
+                                       python_reference, decision_index, benchmarks_page, silent_page],
                          ids=["aliases", "recipes", "commands", "record", "witnesses", "python", "decisions",
-                              "benchmarks"])
+                              "benchmarks", "silent"])
 def test_generated_page_is_current(generator, capsys):
     assert deliver(generator.PAGE, generator.render(), check=True) == 0, capsys.readouterr().err
 

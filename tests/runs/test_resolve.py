@@ -67,6 +67,16 @@ def test_a_folder_is_looked_for_in_the_order_of_the_places(tmp_path: Path) -> No
     fetch_tensors(weights)  # a folder has them already
 
 
+def test_a_revision_of_weights_that_have_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "base").mkdir()
+    asked = pretrained("base", tmp_path)
+    model = asked.recipe.model.model_copy(update={"revision": "v1"})
+    other = replace(asked, recipe=asked.recipe.model_copy(update={"model": model}))
+    assert find_weights(asked).directory == tmp_path / "base"
+    with pytest.raises(RequestError, match=r"model\.revision: v1 with base, which is no repository"):
+        find_weights(other)
+
+
 def test_the_folder_decides_the_shape_and_else_the_catalog(tmp_path: Path) -> None:
     published = published_shape("gemma-2b")
     assert find_shape(pretrained("google/gemma-2b", tmp_path)) == published

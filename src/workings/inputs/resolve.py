@@ -158,12 +158,21 @@ def locate_weights(name: str, revision: str, bases: Sequence[Path], *, tensors: 
     return Weights(directory=directory, id=name, revision=resolved_revision)
 
 
+def refuse_unread_revision(key: str, revision: str, weights: Weights) -> None:
+    """Raise `RequestError` where a person names a revision of weights that are not from the Hub."""
+    if revision != "main" and (is_local(weights.revision) or weights.revision == STORED):
+        raise RequestError(f"{key}: {revision} with {weights.id}, which is no repository of the Hub",
+                           "a revision with a Hub id alone: files have none", f"leave {key} out")
+
+
 def find_weights(loaded: LoadedRecipe, *, tensors: bool = True) -> Weights:
     """A recipe's weights on local disk; without ``tensors`` only the files that describe them."""
     model = loaded.recipe.model
     if isinstance(model, FromPretrained):
         # Of an unverified model only the headers of its weights say what it consists of.
-        return locate_weights(model.id, model.revision, [loaded.base], tensors=tensors or not model.verified)
+        weights = locate_weights(model.id, model.revision, [loaded.base], tensors=tensors or not model.verified)
+        refuse_unread_revision("model.revision", model.revision, weights)
+        return weights
     shape = model.shape
     return Weights(directory=None, id=shape if isinstance(shape, str) else f"scratch:{shape.family}", revision=RANDOM)
 

@@ -23,6 +23,7 @@ from workings.inputs.resolve import (
     differing_weights,
     local_folder,
     locate_weights,
+    refuse_unread_revision,
     weight_digests,
 )
 from workings.models.chat import ChatTemplate
@@ -235,6 +236,7 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
     """
     _check(request)
     weights = locate_weights(model, request.revision, [Path.cwd()])
+    refuse_unread_revision("--revision", request.revision, weights)
     directory = weights.folder
     # Both files are looked for first, so that the message can say which one is missing.
     described = (directory / "config.json").is_file()

@@ -11,7 +11,15 @@ from workings.engines.weight_files import read_shape
 from workings.errors import RequestError
 from workings.inputs.object_store import is_stored
 from workings.inputs.recorded_paths import recorded_weights
-from workings.inputs.resolve import RANDOM, Weights, local_folder, locate_weights, shape_by_hub_id
+from workings.inputs.resolve import (
+    RANDOM,
+    Weights,
+    local_folder,
+    locate_weights,
+    refuse_unread_revision,
+    shape_by_hub_id,
+)
+from workings.models.hub import LOCAL
 from workings.models.shape import ModelShape
 from workings.models.shapes import from_hf_config, to_hf_config
 from workings.models.tokenizer import Tokenizer
@@ -44,9 +52,12 @@ def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape, 
     folders = [loaded.base, *bases]
     folder = local_folder(algorithm.teacher, folders)
     if folder is not None and (folder / SEAL).is_file():
+        refuse_unread_revision("algorithm.teacher_revision", algorithm.teacher_revision,
+                               Weights(directory=folder, id=algorithm.teacher, revision=LOCAL))
         teacher = _of_run(folder, algorithm, loaded.recipe.engine)
     else:
         weights = locate_weights(algorithm.teacher, algorithm.teacher_revision, folders, tensors=False)
+        refuse_unread_revision("algorithm.teacher_revision", algorithm.teacher_revision, weights)
         if not (weights.folder / "config.json").is_file():
             raise RequestError(f"algorithm.teacher: {algorithm.teacher}, without config.json",
                                "a sealed run, or a folder with config.json, *.safetensors and tokenizer.json",

@@ -1,0 +1,102 @@
+"""Every key matters: another value of each key of a recipe changes something that a witness sees, or is refused."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.config import key_witnesses
+from tests.data.conversations import conversations
+from tests.engines.tiny import request, tiny_shape
+from tools.key_effects import EFFECTS, WITNESSES, Effect
+from workings.config.keys import known_keys
+from workings.data.generators import addition
+from workings.data.generators.base import write_items
+from workings.data.traces import write_traces
+from workings.engines.registry import find_engine
+from workings.errors import RequestError, WorkingsError
+from workings.models.tokenizer_training import train_tokenizer
+from workings.runs.prepare import prepare
+
+ROOT = Path(__file__).resolve().parents[2]
+SLOW = ("run", "program")
+"""Witnesses that train or compile."""
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Folders of weights and files of data by the words of the table."""
+    folder = tmp_path_factory.mktemp("keys")
+    traces, items = addition.make(30, 6, 3)
+    tokenizer = train_tokenizer((trace.prompt for trace in traces), 400)
+    for name, layers in (("FOLDER", 2), ("LARGER", 3)):
+        (folder / name).mkdir()
+        engine = find_engine("torch").engine.open(request(tiny_shape(vocab=tokenizer.vocab_size, layers=layers)))
+        engine.export(engine.init(0), folder / name)
+        tokenizer.save(folder / name)
+    write_traces(folder / "OTHER", traces)
+    write_traces(folder / "TALKS", conversations(9))
+    write_items(folder / "ITEMS", items)
+    return {name: str(folder / name) for name in ("FOLDER", "LARGER", "OTHER", "TALKS", "ITEMS")}
+
+
+def filled(words: tuple[str, ...], places: dict[str, str]) -> list[str]:
+    made = []
+    for word in words:
+        for name, path in places.items():
+            word = word.replace(name, path)
+        made.append(word)
+    return made
+
+
+def seen(witness: str, words: list[str], folder: Path) -> Any:
+    """What a witness sees of a recipe; a refusal is seen as its message."""
+    look = getattr(key_witnesses, {"rollout": "rolled_out"}.get(witness, witness))
+    try:
+        return look(words, folder) if witness in ("update", "run") else look(words)
+    except WorkingsError as error:
+        return str(error)
+
+
+def test_every_key_is_in_the_table() -> None:
+    assert [key for key in known_keys() if key not in EFFECTS] == []
+    assert [key for key in EFFECTS if key not in known_keys()] == []
+    assert {effect.witness for effect in EFFECTS.values()} <= {*WITNESSES}
+
+
+def cases() -> Iterator[Any]:
+    for key, effect in EFFECTS.items():
+        if effect.witness not in ("refused", "named"):
+            marks = [pytest.mark.slow] if effect.witness in SLOW or "engine=jax" in effect.base + effect.other else []
+            yield pytest.param(key, effect, marks=marks, id=key)
+
+
+@pytest.mark.parametrize(("key", "effect"), [*cases()])
+def test_another_value_shows(key: str, effect: Effect, places: dict[str, str], tmp_path: Path) -> None:
+    first, again, other = (tmp_path / name for name in ("first", "again", "other"))
+    base = filled(effect.base, places)
+    before = seen(effect.witness, base, first)
+    # The witness sees no difference where there is none: clocks and folders are not among what it compares.
+    if effect.witness not in SLOW:
+        assert seen(effect.witness, base, again) == before, f"{key}: the same recipe twice"
+    after = seen(effect.witness, [*base, *filled(effect.other, places)], other)
+    assert after != before, f"{key}: {WITNESSES[effect.witness]} stays the same with {effect.other}"
+
+
+@pytest.mark.parametrize(("key", "effect"), [
+    pytest.param(key, effect, id=key) for key, effect in EFFECTS.items() if effect.witness == "refused"])
+def test_another_value_is_refused(key: str, effect: Effect, places: dict[str, str]) -> None:
+    words = [*filled(effect.base, places), *filled(effect.other, places)]
+    with pytest.raises(RequestError) as caught:
+        prepare(key_witnesses.recipe(words))
+    assert key.rpartition(".")[2] in str(caught.value) or effect.other[0].partition("=")[2] in str(caught.value)
+
+
+@pytest.mark.parametrize("effect", [
+    pytest.param(effect, id=key) for key, effect in EFFECTS.items() if effect.witness == "named"])
+def test_the_test_that_is_named_exists(effect: Effect) -> None:
+    file, _, name = effect.other[0].partition("::")
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    assert name in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
