@@ -23,7 +23,8 @@ def type_text(annotation: Any) -> str:
     if origin is Annotated:
         return type_text(arguments[0])
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(dict.fromkeys(type_text(inner) for inner in arguments))
+        return " or ".join(dict.fromkeys(type_text(inner) for inner in arguments
+                                          if inner is not types.NoneType))
     if origin in (tuple, list):
         return f"list of {type_text(arguments[0])}"
     if annotation is Absent:

@@ -4,7 +4,8 @@ The engine answers by the seed of each sample: right, wrong, without an end, or 
 nothing; their lines say what the rollouts and the objective would.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ from workings.config.recipe import Recipe
 from workings.data.batches import Position
 from workings.data.generators import addition
 from workings.engines.base import Completion, StepResult
+from workings.environments.process import EnvironmentProcess
+from workings.environments.settings import EnvironmentSettings
 from workings.models.batch import Batch
 from workings.record import attempts
 from workings.record.digest import json_digest
-from workings.record.layout import PROMPTS, REWARDS
+from workings.record.layout import EPISODES, PROMPTS, REWARDS
 from workings.record.writer import RunWriter
 from workings.rollouts import rollout_json
 from workings.rollouts.prompts import PromptSet, build_prompts
@@ -29,6 +32,7 @@ from workings.scoring.items import item_from_json
 from workings.scoring.rewards import RewardProcess, RewardSettings
 from workings.ways.parts.rollout_experience import RolloutExperience, RolloutSampler
 from workings.ways.parts.stall_detector import StallDetector
+from workings.ways.parts.training_data import episode_rules
 
 STEPS = 4
 NEW_TOKENS = 48
@@ -78,17 +82,26 @@ def recipe(**changes: Any) -> Recipe:
     return check_recipe({**RECIPE, **changes}, "the tests' recipe")
 
 
-def rewarded_run(final: Path, **changes: Any) -> Path:
+def rewarded_run(final: Path, engine_of: Callable[[PromptSet], Any] = Texts, **changes: Any) -> Path:
     """A sealed run of four updates from two rollouts."""
     asked = recipe(**changes)
+    player = None if asked.environment is None else EnvironmentProcess(EnvironmentSettings(config=asked.environment))
     config = asked.model_dump(mode="json")
     items = [item_from_json({"id": trace.id, "prompt": trace.prompt, "expected_answer": trace.answer})
              for trace in addition.make(9, synthetic.ITEMS, 7)[0]]
     algorithm: Any = asked.algorithm
-    prompts = build_prompts(items, synthetic.template(), seed=7, longest=96 - NEW_TOKENS, drop=False)
-    settings = RewardSettings(rewards=asked.rewards, form="tags", max_new_tokens=NEW_TOKENS, base=final.parent)
-    digests = {"traces": synthetic.digest_of("traces"), "tokenizer": synthetic.tokenizer().digest,
-               "prompts": prompts.digest, "rewards": json_digest(settings.recorded())}
+    digests = {"traces": synthetic.digest_of("traces")}
+    if player is not None and asked.environment is not None:
+        rows = player.tasks(7, asked.environment.tasks)
+        digests = {"traces": json_digest(rows),
+                   "environment": json_digest(EnvironmentSettings(config=asked.environment).recorded())}
+        items = [item_from_json(prompt) for prompt in player.prompts(7, rows)]
+    prompts = build_prompts(items, synthetic.template(), seed=7, drop=False,
+                            longest=asked.data.max_length - algorithm.max_new_tokens)
+    settings = RewardSettings(rewards=asked.rewards, form="tags", max_new_tokens=algorithm.max_new_tokens,
+                              base=final.parent)
+    digests |= {"tokenizer": synthetic.tokenizer().digest, "prompts": prompts.digest,
+                "rewards": json_digest(settings.recorded())}
     writer = RunWriter.create(final)
     synthetic.begin(writer)
     attempts.append(final.parent, {"run": "tiny", "recipe": "tiny", "config_digest": json_digest(config),
@@ -98,14 +111,16 @@ def rewarded_run(final: Path, **changes: Any) -> Path:
     writer.write_json("data/digests.json", digests)
     writer.write_json(REWARDS, settings.recorded())
     writer.write_cleaned(PROMPTS, prompts.index_bytes)
-    engine = Texts(prompts)
-    with RewardProcess(settings) as rewarder:
+    if asked.environment is not None:
+        writer.write_json(EPISODES, EnvironmentSettings(config=asked.environment).recorded())
+    engine = engine_of(prompts)
+    with nullcontext() if player is None else player, RewardProcess(settings) as rewarder:
         experience = RolloutExperience(
             RolloutSampler(
                 sampler=engine, engine=engine, prompts=prompts, algorithm=algorithm, rewarder=rewarder,
                 reward_settings=settings,
-                shape=RolloutShape(micro_batches=2, rows=2, updates=algorithm.updates, buckets=(96,), pad_id=0),
-                tokenizer=synthetic.tokenizer(), stop_ids=synthetic.template().stop_ids, seed=7),
+                shape=RolloutShape.from_recipe(asked, algorithm, fsdp=1, pad_id=0), template=synthetic.template(),
+                player=player, rules=episode_rules(asked), seed=7),
             load_rollout=lambda step: None,
             save_rollout=lambda rollout: writer.write_rollout(rollout.step, rollout_json.to_json(rollout)),
             stall_detector=StallDetector.from_lines(algorithm, []))

@@ -163,7 +163,7 @@ def flip_thoroughly(run: Path) -> None:
         return value
     reseal.edit_json(run / FIRST, change)
     rollout = rollout_json.from_json(json.loads((run / FIRST).read_bytes()), _prompts(run))
-    shape = RolloutShape(micro_batches=2, rows=2, updates=2, buckets=(96,), pad_id=0)
+    shape = RolloutShape.from_recipe(recipe(), algorithm, fsdp=1, pad_id=0)
 
     def follow(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         rows[0] |= arithmetic.rollout_metrics(rollout, ["answer", "overlong"])

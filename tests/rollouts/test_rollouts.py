@@ -34,7 +34,7 @@ from workings.scoring.items import Item, item_from_json
 from workings.ways.distill import Distill
 from workings.ways.rewards import Cispo, Dapo, DrGrpo, Grpo, Gspo, RewardWay, Rloo
 
-SHAPE = RolloutShape(micro_batches=1, rows=4, updates=1, buckets=(8, 12), pad_id=0)
+SHAPE = RolloutShape(micro_batches=1, rows=4, updates=1, buckets=(8, 12), pad_id=0, learned=8)
 
 
 def test_prompts_come_in_the_order_of_their_epoch_and_go_on_in_the_next() -> None:

@@ -64,7 +64,8 @@ def test_no_group_to_learn_from() -> None:
 
 
 def test_no_group_is_left_for_a_later_update() -> None:
-    shape = RolloutShape(micro_batches=1, rows=len(TWO.trained_samples), updates=2, buckets=(64,), pad_id=0)
+    shape = RolloutShape(micro_batches=1, rows=len(TWO.trained_samples), updates=2, buckets=(64,), pad_id=0,
+                         learned=8)
     sampler: Any = SimpleNamespace(shape=shape, batch=lambda rollout, step: batch_of(
         rollout, step - rollout.step, shape, ALGORITHM))
     experience = RolloutExperience(sampler, load_rollout=lambda step: TWO, save_rollout=lambda rollout: None,

@@ -1,11 +1,12 @@
 """A recipe: one YAML file that defines a run."""
 
-from typing import TYPE_CHECKING, Annotated, Literal, Self, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union
 
-from pydantic import Field, ValidationInfo, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationInfo, model_serializer, model_validator
 
 from workings.config.algorithm import Algorithm, algorithms
 from workings.config.data import DataConfig
+from workings.config.environment import NamedEnvironment
 from workings.config.method import FULL, KNOWN_PROJECTIONS, MethodConfig
 from workings.config.model import FromPretrained, ModelConfig
 from workings.config.rewards import RewardConfig
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     AlgorithmConfig = Algorithm
 else:
     AlgorithmConfig = Annotated[Union[algorithms()], Field(discriminator="name")]  # noqa: UP007
+MADE_BY_ENVIRONMENT = "environment"
+"""Value of `data.traces` where the environment makes the tasks."""
 IMITATION = algorithms()[0](name="sft")
 
 DEFAULT_ENGINE = "jax"
@@ -61,6 +64,9 @@ class Recipe(Section):
     rewards: tuple[RewardConfig, ...] = Field(default=(), strict=False)
     """Reward functions: a completion's reward is the sum of these times their weights; the first decides which
     completions count as right."""
+    environment: NamedEnvironment | None = None
+    """Environment that the model acts in for several turns, with a reward for each; a recipe without one asks every
+    prompt once."""
     training: TrainingConfig
     """Number of updates and learning rate."""
     optimizer: OptimizerConfig
@@ -75,6 +81,11 @@ class Recipe(Section):
     """When checkpoints are saved."""
     evaluation: EvaluationConfig = EvaluationConfig()
     """Evaluation loss, samples, and answers to held-out items."""
+
+    @model_serializer(mode="wrap")
+    def without_absent_sections(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leaves out the section that most recipes do not have, so that their digests stay."""
+        return {key: value for key, value in written(self).items() if key != "environment" or value is not None}
 
     # Validators run in this order; the first that refuses is the only one that is reported.
     @model_validator(mode="after")
@@ -101,4 +112,17 @@ class Recipe(Section):
     def algorithm_does_what_is_asked(self, info: ValidationInfo) -> Self:
         """Asks the way of learning about the rest of the recipe."""
         self.algorithm.check(self, info)
+        return self
+
+    @model_validator(mode="after")
+    def environment_is_rewarded(self) -> Self:
+        """Refuses an environment whose rewards do not count, and its rewards or tasks without it."""
+        counts = any(reward.scorer == "environment" for reward in self.rewards)
+        if self.environment is None and (counts or self.data.traces == MADE_BY_ENVIRONMENT):
+            what = "rewards with scorer: environment" if counts else f"data.traces: {MADE_BY_ENVIRONMENT}"
+            raise refused(f"{what} without an environment", "a recipe with an environment", "environment=calculator")
+        if self.environment is not None and not counts:
+            raise refused(f"environment: {self.environment.name} whose rewards do not count",
+                          "a reward with scorer: environment, and algorithm grpo or another one with rewards",
+                          "rewards='[{scorer: environment}]' algorithm.name=grpo")
         return self

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from workings.config.environment import moved_environment
+
 KEYS = (("data", "traces"), ("evaluation", "traces"), ("evaluation", "items"), ("model", "id"),
         ("algorithm", "teacher"), ("", "tokenizer"))
 """Section and key of everything in a recipe that may be a file or a folder, but for the files of rewards."""
@@ -36,6 +38,9 @@ def with_changed_paths(values: Mapping[str, Any], change: Callable[[str], str]) 
             (moved[section] if section else moved)[key] = change(name)
     if isinstance(rewards := values.get("rewards"), list):
         moved["rewards"] = [_moved_reward(reward, change) for reward in rewards]
+    if "environment" in values:
+        moved["environment"] = moved_environment(
+            values["environment"], lambda file: change(file) if _is_relative(file) else file)
     return moved
 
 

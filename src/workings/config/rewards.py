@@ -15,7 +15,7 @@ from workings.config.section import Section, refused
 
 USUAL_LIMITS = {"seconds": 60.0, "memory_gib": 4.0}
 """Limits of a person's function whose recipe names none."""
-SHIPPED_REWARDS = ("answer", "exact", "math", "form", "steps", "length", "overlong", "judge")
+SHIPPED_REWARDS = ("answer", "exact", "math", "form", "steps", "length", "overlong", "judge", "environment")
 """Rewards that come with this project; any other is a function in a person's own file."""
 
 SHIPPED = "shipped reward"
@@ -42,12 +42,12 @@ class RewardFields(Section):
 class ShippedReward(RewardFields):
     """A reward of this project that has no further keys."""
 
-    scorer: Literal["answer", "exact", "math", "form", "steps", "length"]
+    scorer: Literal["answer", "exact", "math", "form", "steps", "length", "environment"]
     """`answer`, `exact`, `math`: 1 where the answer is right, else 0, as the scorer of this name judges it (numbers by
     value and texts by normalised match; the very same characters; as `answer`, and formulas also where math-verify
     finds them equal). `form`: 1 where the completion keeps the form of `data.reasoning`, else 0. `steps`: the share of
     the equations in the reasoning that hold, 0 without equations. `length`: minus the share of the allowed new tokens
-    that the completion takes."""
+    that the completion takes. `environment`: the sum of what the recipe's `environment` gave for each turn."""
 
 
 class OverlongReward(RewardFields):

@@ -8,7 +8,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from workings.answers.marked_answers import final_answer
+from workings.config.environment import EnvironmentConfig
 from workings.config.load import LoadedRecipe
+from workings.config.recipe import MADE_BY_ENVIRONMENT
 from workings.data.generators import addition
 from workings.data.generators.base import ItemRecord, items_bytes
 from workings.data.importing.formats import PAIR_FORMATS
@@ -22,10 +24,12 @@ from workings.data.preferences import PreferencePair, read_pairs
 from workings.data.preview import unread_columns
 from workings.data.row_cache import MIN_CACHED_ROWS
 from workings.data.traces import Trace, read_traces, traces_bytes
+from workings.environments.process import EnvironmentProcess
+from workings.environments.settings import EnvironmentSettings
 from workings.errors import RequestError
 from workings.hints import no_file
 from workings.inputs.object_store import local_name
-from workings.record.digest import bytes_digest, file_digest
+from workings.record.digest import bytes_digest, file_digest, json_digest
 from workings.record.manifest import DRAWN_FROM
 from workings.record.progress import slow_operation
 from workings.scoring.items import Item, item_from_json, read_items
@@ -85,7 +89,8 @@ def find_data(loaded: LoadedRecipe) -> RunData:
     # Generated in one call, in which no pair of numbers is in both training and evaluation.
     generated = addition.make(ADDITION_TRACES, ADDITION_ITEMS, recipe.seed) if ADDITION in names else ([], [])
     pairs = _pairs(loaded, names[0], digests) if examples == "pairs" else []
-    traces = [] if prompts_are_items or pairs else _traces(loaded, names[0], generated[0], "traces", digests)
+    made = names[0] == MADE_BY_ENVIRONMENT
+    traces = [] if prompts_are_items or pairs or made else _traces(loaded, names[0], generated[0], "traces", digests)
     held_out = [] if names[1] == "none" else _traces(
         loaded, names[1], addition.held_out_traces(generated[1], recipe.seed), "evaluation_traces", digests)
     prompts: list[Item] = []
@@ -93,8 +98,23 @@ def find_data(loaded: LoadedRecipe) -> RunData:
         prompts = _items(loaded, names[0], [], "traces", digests)
     elif examples == "prompts":
         prompts = [question_of(trace) for trace in traces]
+    if recipe.environment is not None:
+        prompts = _tasks(loaded, recipe.environment, None if made else prompts, digests)
     return RunData(traces=traces, held_out=held_out, items=_items(loaded, names[2], generated[1], "items", digests),
                    prompts=prompts, pairs=pairs, digests=digests)
+
+
+def _tasks(loaded: LoadedRecipe, config: EnvironmentConfig, given: list[Item] | None,
+           digests: dict[str, str]) -> list[Item]:
+    """What the environment of a recipe shows first of each question that is given, or of each task that it makes."""
+    seed, settings = loaded.recipe.seed, EnvironmentSettings(config=config, base=loaded.base)
+    with slow_operation(f"beginning the tasks of {settings.name}"), EnvironmentProcess(settings) as process:
+        if given is None:
+            rows = process.tasks(seed, config.tasks)
+            digests["traces"] = json_digest(rows)
+        else:
+            rows = [item.to_json() for item in given]
+        return [item_from_json(prompt) for prompt in process.prompts(seed, rows)]
 
 
 def read_prompts(name: str, base: Path = Path()) -> list[Item]:

@@ -30,6 +30,7 @@ from workings.models.stop_tokens import StopTokens
 from workings.models.tokenizer import Tokenizer
 from workings.models.tokenizer_training import train_tokenizer
 from workings.record.digest import file_digest, json_digest
+from workings.scoring.items import Item
 
 TRAINED_VOCABULARY = 512
 """Vocabulary of a tokenizer that is trained on the run's own traces (`tokenizer: train`)."""
@@ -113,7 +114,7 @@ def resolve(loaded: LoadedRecipe, data: RunData | None = None, *, tensors: bool 
     data = data or find_data(loaded)
     # In this order: a tokenizer may be next to the weights, and the shape of a new model needs its vocabulary.
     weights = find_weights(loaded, tensors=tensors)
-    tokenizer = find_tokenizer(loaded, weights, data.traces or data.pairs)
+    tokenizer = find_tokenizer(loaded, weights, data.traces or data.pairs or data.prompts)
     return ResolvedRun(
         loaded=loaded, data=data, weights=weights, tokenizer=tokenizer,
         template=ChatTemplate.for_config(loaded.recipe.data.template, tokenizer, loaded.recipe.data.reasoning),
@@ -210,7 +211,7 @@ def differing_weights(directory: Path, recorded: Mapping[str, str]) -> list[str]
     return sorted(name for name in {*found, *recorded} if found.get(name) != recorded.get(name))
 
 
-def find_tokenizer(loaded: LoadedRecipe, weights: Weights, data: Iterable[Trace | PreferencePair]) -> Tokenizer:
+def find_tokenizer(loaded: LoadedRecipe, weights: Weights, data: Iterable[Trace | PreferencePair | Item]) -> Tokenizer:
     """A recipe's tokenizer: the model's, one from a directory, or one trained on the data."""
     name = loaded.recipe.tokenizer
     if name == "train":
@@ -218,6 +219,7 @@ def find_tokenizer(loaded: LoadedRecipe, weights: Weights, data: Iterable[Trace 
         # Prompt and completion apart and in the trained form, because rows are encoded in the same two pieces.
         return train_tokenizer((text for entry in data for text in (
             (entry.prompt, entry.chosen, entry.rejected) if isinstance(entry, PreferencePair)
+            else (entry.prompt, entry.expected_answer) if isinstance(entry, Item)
             else (entry.prompt, completion_text(entry, reasoning)))), TRAINED_VOCABULARY)
     if name == "model":
         if weights.directory is None:

@@ -165,6 +165,35 @@ class ChatTemplate:
         thought, answer = self.split_thought(said.text)
         return thought + self._learned_as_rendered(asked, said._replace(text=answer))
 
+    def observation_ids(self, text: str) -> list[int]:
+        """Tokens between an answer's stop token and the next answer, with a text as the user's turn.
+
+        They continue any conversation: what stands before them is not tokenized again.
+
+        Raises:
+            RequestError: the template changes the turns before, or the text has control tokens.
+        """
+        before = self._answered
+        whole = self.read_text(Asked((*Asked.of("1+1?").turns, Turn("assistant", "2"), Turn("user", text))))
+        if not whole.startswith(before):
+            raise self._wrong("it writes earlier turns otherwise once a conversation goes on")
+        tokens = self.tokenizer.encode(whole[len(before):])
+        # The text "a" is what the others are compared with.
+        if text != "a" and sum(i in self.tokenizer.control_ids for i in tokens) != self._observation_controls:
+            raise RequestError(f"an observation with control tokens: {_excerpt(text)}",
+                               "a text that cannot end or forge a turn")
+        return tokens
+
+    @cached_property
+    def _answered(self) -> str:
+        """A conversation up to the stop token of its first answer, 2."""
+        return self.prompt_text("1+1?") + self.completion_text("1+1?", "2")
+
+    @cached_property
+    def _observation_controls(self) -> int:
+        """Control tokens that the template writes around an observation."""
+        return sum(i in self.tokenizer.control_ids for i in self.observation_ids("a"))
+
     def earlier_turns(self, asked: Asked) -> list[tuple[str, str]]:
         """The assistant's learned turns before a completion: all text before each, and what the model writes there.
 

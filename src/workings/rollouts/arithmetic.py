@@ -5,7 +5,7 @@ from statistics import fmean
 
 import numpy as np
 
-from workings.rollouts.rollout import Group, Rollout
+from workings.rollouts.rollout import Group, Rollout, Sample
 
 
 def rollout_metrics(rollout: Rollout, names: Sequence[str]) -> dict[str, float]:
@@ -17,14 +17,22 @@ def rollout_metrics(rollout: Rollout, names: Sequence[str]) -> dict[str, float]:
             less is wrong.
     """
     samples = [sample for _, sample in rollout.all_samples]
-    lengths = [len(sample.completion.tokens) for sample in samples]
+    lengths = [len(sample.completion.tokens) - sum(turn.observed for turn in sample.turns) for sample in samples]
     return {
         **(_reward_metrics(rollout, names) if names else _teacher_metrics(rollout)),
         "completions": float(len(samples)),
         "completion_tokens": fmean(lengths), "completion_tokens_least": float(min(lengths)),
         "completion_tokens_most": float(max(lengths)),
         "truncated": fmean([float(sample.completion.stop_token is None) for sample in samples]),
-        "empty": fmean([float(length == 0) for length in lengths])}
+        "empty": fmean([float(length == 0) for length in lengths]),
+        **(_episode_metrics(samples) if samples[0].turns else {})}
+
+
+def _episode_metrics(samples: Sequence[Sample]) -> dict[str, float]:
+    turns = [len(sample.turns) for sample in samples]
+    return {"turns": fmean(turns), "turns_most": float(max(turns)),
+            "episodes_cut": fmean([float(not sample.done) for sample in samples]),
+            "observed_tokens": fmean([sum(turn.observed for turn in sample.turns) for sample in samples])}
 
 
 def _reward_metrics(rollout: Rollout, names: Sequence[str]) -> dict[str, float]:
@@ -56,6 +64,8 @@ def mismatch(rollout: Rollout) -> dict[str, float]:
     if not rollout.trained_samples:
         return {}
     difference = np.concatenate(rollout.trainer_log_probs).astype(np.float64) - _sampler_log_probs(rollout)
+    # Replies of an environment were sampled by no one.
+    difference = difference[np.concatenate([sample.written for _, sample in rollout.trained_samples])]
     return {"mismatch": float(np.abs(difference).mean()), "mismatch_most": float(np.abs(difference).max()),
             # Without the bound a single token could make the mean infinite; e to the 20th is far beyond anything that
             # rounding explains.

@@ -6,7 +6,8 @@ Everything that follows from tokens and rewards is computed here by pure functio
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from math import fsum
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -39,7 +40,7 @@ class RolloutRules(Protocol):
 
     @property
     def max_new_tokens(self) -> int:
-        """Longest completion, in tokens."""
+        """Longest completion, in tokens; with an environment the longest turn."""
         ...
 
     @property
@@ -54,6 +55,17 @@ class RolloutRules(Protocol):
     def divisor(self, *, rows: int, tokens: int) -> float:
         """Divisor of the sum over an update."""
         ...
+
+
+class EpisodeTurn(NamedTuple):
+    """A turn of the model in an episode, and the reply of the environment."""
+
+    written: int
+    """Tokens that the model wrote, stop token included."""
+    observed: int
+    """Tokens of the environment's reply, chat turns around it included; 0 behind the last turn."""
+    reward: float
+    """What the environment gave for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,12 +83,30 @@ class Sample:
     """Advantage over the mean of its group."""
     judge_reply: str = ""
     """The reply of the model that judged it; empty without one."""
+    turns: tuple[EpisodeTurn, ...] = ()
+    """Turns of an episode, whose tokens are all in ``completion``: those of a reply have a log probability of 0 and are
+    not trained on. Empty without an environment."""
+    done: bool = False
+    """Whether the environment said that the episode is over; otherwise a limit ended it."""
 
     @property
     def tokens_with_stop(self) -> list[int]:
-        """The completion's tokens and its stop token: the tokens that are trained on."""
+        """All tokens behind the prompt, the last stop token included."""
         stop = self.completion.stop_token
         return self.completion.tokens if stop is None else [*self.completion.tokens, stop]
+
+    @property
+    def written(self) -> np.ndarray:
+        """bool: which of `tokens_with_stop` the model wrote. These are trained on."""
+        if not self.turns:
+            return np.ones(len(self.tokens_with_stop), bool)
+        counts = [count for turn in self.turns for count in (turn.written, turn.observed)]
+        return np.repeat(np.arange(len(counts)) % 2 == 0, counts)
+
+    @property
+    def episode_reward(self) -> float:
+        """Sum of the rewards of its turns."""
+        return fsum(turn.reward for turn in self.turns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,10 +159,11 @@ class Rollout:
         return [(group.prompt, sample) for group in self.groups if group.kept for sample in group.samples]
 
 
-def to_reward(prompt: Prompt, completion: Completion, tokenizer: Tokenizer) -> CompletionToReward:
-    """The input of rewards for a completion."""
+def to_reward(prompt: Prompt, sample: Sample, tokenizer: Tokenizer) -> CompletionToReward:
+    """The input of rewards for a sample."""
+    completion = sample.completion
     return CompletionToReward(item=prompt.item, text=tokenizer.decode(completion.tokens), tokens=completion.tokens,
-                              truncated=completion.stop_token is None)
+                              truncated=completion.stop_token is None, episode_reward=sample.episode_reward)
 
 
 def sample_seed(seed: int, step: int, epoch: int, prompt: str, number: int) -> int:
@@ -176,12 +207,16 @@ class RolloutShape:
     buckets: tuple[int, ...]
     """Possible lengths of a batch, ascending."""
     pad_id: int
+    learned: int
+    """Most tokens of a row that are trained on. One number for all batches: another one would be another program."""
 
     @classmethod
     def from_recipe(cls, recipe: Recipe, algorithm: RolloutRules, *, fsdp: int, pad_id: int) -> "RolloutShape":
         """The sizes of a recipe with its algorithm; ``fsdp``: number of devices that share its rows."""
+        turns = 1 if recipe.environment is None else recipe.environment.turns
         return cls(micro_batches=recipe.batch.accumulation, rows=recipe.batch.micro_batch * fsdp, pad_id=pad_id,
-                   updates=algorithm.updates, buckets=bucket_lengths_before_rows(recipe.data))
+                   updates=algorithm.updates, buckets=bucket_lengths_before_rows(recipe.data),
+                   learned=turns * algorithm.max_new_tokens)
 
     @property
     def completions(self) -> int:
@@ -222,18 +257,18 @@ def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: Rollou
         span = completion_span(prompt, sample)
         # In the record's precision, so that a verifier computes the same advantages.
         sampler_log_probs = np.array(sample.completion.log_probs, np.float32)
-        signals[ADVANTAGE][number, span] = algorithm.token_advantages(
-            sample.advantage, sampler_log_probs.tolist(), reference[number].tolist() if reference else ())
+        # Replies of an environment teach nothing.
+        signals[ADVANTAGE][number, span] = np.where(sample.written, algorithm.token_advantages(
+            sample.advantage, sampler_log_probs.tolist(), reference[number].tolist() if reference else ()), 0)
         signals[BEHAVIOR][number, span] = sampler_log_probs
         if REFERENCE in names:
             signals[REFERENCE][number, span] = reference[number]
-    tokens = sum(len(sample.tokens_with_stop) for _, sample in samples)
+    tokens = sum(int(sample.written.sum()) for _, sample in samples)
     arrays = batch.arrays | {name: x.reshape(batch.tokens.shape) for name, x in signals.items()}
     # Without any row the sum is 0, and every divisor but 0 will do.
     batch = Batch.of(arrays, divided_by=algorithm.divisor(rows=len(rows), tokens=tokens) if rows else 1.0)
-    # The stop token counts among the new tokens, so no row has more supervised positions. One number for all batches:
-    # another one would be another program.
-    return batch.with_loss_positions(min(algorithm.max_new_tokens, size.positions))
+    # Stop tokens count among the new tokens, so no row has more supervised positions.
+    return batch.with_loss_positions(min(shape.learned, size.positions))
 
 
 def completion_span(prompt: Prompt, sample: Sample) -> slice:
@@ -256,6 +291,6 @@ def digest_of(batch: Batch) -> str:
 def _row(prompt: Prompt, sample: Sample) -> Row:
     completion = sample.tokens_with_stop
     mask = np.zeros(len(prompt.tokens) + len(completion), np.uint8)
-    mask[len(prompt.tokens):] = 1
+    mask[len(prompt.tokens):] = sample.written
     # These rows are in no row index, so the digest of their prompt is not needed.
     return Row(prompt.item.id, np.array([*prompt.tokens, *completion], np.int32), mask, "")

@@ -7,8 +7,10 @@ probabilities takes six to nine bytes. Numbers per completion stay readable.
 import base64
 import binascii
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from workings.engines.base import Completion
 from workings.errors import RecordError
 from workings.record.untrusted_files import refuse_too_large
 from workings.rollouts.prompts import Prompt
-from workings.rollouts.rollout import Group, Rollout, Sample
+from workings.rollouts.rollout import EpisodeTurn, Group, Rollout, Sample
 
 TOKEN_BYTES = 90
 """Upper limit of the memory of a token with its log probabilities."""
@@ -36,6 +38,11 @@ def to_json(rollout: Rollout) -> dict[str, Any]:
         "reward": [sample.reward for sample in samples], "advantages": [sample.advantage for sample in samples]}
     if any(sample.judge_reply for sample in samples):
         rewards["judge_replies"] = [sample.judge_reply for sample in samples]
+    if samples[0].turns:
+        rewards["episodes"] = {
+            "turns": [len(sample.turns) for sample in samples], "done": [sample.done for sample in samples],
+            **{name: [getattr(turn, name) for sample in samples for turn in sample.turns]
+               for name in EpisodeTurn._fields}}
     # Of two models that nearly agree, the difference of the bits of their log probabilities is small. NumPy's int32
     # wraps around without an error, so adding the difference gives back the bits of any two floats.
     trainer_bits = trainer_log_probs.astype("<f4").view("<i4")
@@ -130,14 +137,42 @@ def _read_samples(line: Mapping[str, Any]) -> list[Sample]:
     # The stop token has a log probability, too, and is behind the completion's tokens.
     with_stop = [length + (stop >= 0) for length, stop in zip(lengths, stops, strict=True)]
     log_probs = np.split(unpack_integers(line["sampler_log_probs"], sum(with_stop)), np.cumsum(with_stop)[:-1])
+    episodes = _read_episodes(line, with_stop)
     return [Sample(
-        seed=line["seeds"][number],
+        seed=line["seeds"][number], turns=episodes[number][0], done=episodes[number][1],
         completion=Completion(
             tokens=tokens[number].tolist(), finish_reason="length" if stop < 0 else "stop",
             stop_token=None if stop < 0 else stop, log_probs=log_probs[number].view("<f4").tolist()),
         rewards={name: float(values[number]) for name, values in rewards.items()},
         reward=float(sums[number]), advantage=float(advantages[number]),
         judge_reply=str(replies[number])) for number, stop in enumerate(stops)]
+
+
+def _read_episodes(line: Mapping[str, Any], with_stop: Sequence[int]) -> list[tuple[tuple[EpisodeTurn, ...], bool]]:
+    """Turns of each sample, and whether its environment ended it. Raises ``ValueError`` for other numbers of tokens."""
+    if "episodes" not in line:
+        return [((), False)] * len(with_stop)
+    values = line["episodes"]
+    if {*values} != {"turns", "done", *EpisodeTurn._fields} or len(values["done"]) != len(with_stop):
+        raise ValueError('other keys of "episodes", or not one for each sample')
+    if any(type(value) is not bool for value in values["done"]):
+        raise ValueError('"done" is true or false')
+    turns = iter([EpisodeTurn(written, observed, _finite(reward)) for written, observed, reward in zip(
+        *(values[name] for name in EpisodeTurn._fields), strict=True)])
+    episodes = [tuple(islice(turns, count)) for count in values["turns"]]
+    for episode, count in zip(episodes, with_stop, strict=True):
+        counts = [number for turn in episode for number in turn[:2]]
+        if any(type(number) is not int or number < 0 for number in counts) or sum(counts) != count:
+            raise ValueError("turns with other tokens than their episode")
+    if next(turns, None) is not None or not all(episodes):
+        raise ValueError("turns that belong to no episode")
+    return [*zip(episodes, values["done"], strict=True)]
+
+
+def _finite(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        raise ValueError("rewards that are no numbers")
+    return float(value)
 
 
 def pack_integers(values: np.ndarray) -> str:

@@ -110,6 +110,9 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
         raise RequestError(f"algorithm.name: {loaded.recipe.algorithm.name}, which has no rewards to check",
                            "an algorithm that learns from rewards",
                            "algorithm='{name: grpo}' rewards='[{scorer: answer}]'")
+    if loaded.recipe.environment is not None:
+        raise RequestError(f"environment: {loaded.recipe.environment.name}, whose rewards depend on whole episodes",
+                           "a recipe whose rewards judge a text alone", "workings train RECIPE training.steps=2")
     if model:
         loaded = with_engine(loaded)
     settings = reward_settings(loaded)
@@ -186,7 +189,7 @@ def _texts(resolved: ResolvedRun, settings: RewardSettings, turns: Sequence[Prom
         texts += [_Text(prompt=number, name=name, sample=_sample(item, text, tokenizer, settings.max_new_tokens))
                   for name, text in written.items()]
         # Without a model there are no groups, and the slice is empty.
-        texts += [_Text(prompt=number, name="sample", sample=to_reward(turn.prompt, sample.completion, tokenizer))
+        texts += [_Text(prompt=number, name="sample", sample=to_reward(turn.prompt, sample, tokenizer))
                   for group in groups[number:number + 1] for sample in group.samples]
     return texts
 

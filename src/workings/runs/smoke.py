@@ -60,6 +60,8 @@ class Smoke:
         values.pop("mesh", None)
         values["batch"]["micro_batch"] = min(ROWS, loaded.recipe.batch.micro_batch)
         way_of(loaded.recipe).shrink(values, ROWS, NEW_TOKENS)
+        if loaded.recipe.environment is not None:
+            values["environment"] = loaded.recipe.environment.model_dump() | {"tasks": TRACES}
         # A recipe gives steps or epochs, never both.
         values["training"].pop("epochs", None)
         values["training"]["steps"] = self.steps

@@ -24,7 +24,7 @@ from workings.scoring.settings import ScoringSettings
 from workings.scoring.steps import STEPS_VERSION
 from workings.scoring.worker_pool import NoAnswer, Worker
 
-SHIPPED_VERSIONS = {"form": "1", "length": "1", "overlong": "1"}
+SHIPPED_VERSIONS = {"form": "1", "length": "1", "overlong": "1", "environment": "1"}
 """Raised whenever a reward's value changes; `answer`, `exact` and `math` have the versions of their scorers, and
 `steps` that of the checker of equations."""
 
@@ -41,6 +41,8 @@ class CompletionToReward:
     """The ids that it was decoded from, without the stop token."""
     truncated: bool
     """It was cut off by the limit on new tokens."""
+    episode_reward: float = 0.0
+    """What an environment gave for all turns of its episode; 0 without one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +168,8 @@ def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: R
         case "length":
             # Linear from 0 for an empty completion to -1 for one as long as the limit.
             return max(-1.0, -len(sample.tokens) / settings.max_new_tokens)
+        case "environment":
+            return sample.episode_reward
     if isinstance(reward, OverlongReward):
         # A truncated completion would have gone on; how many of its tokens are left does not matter.
         over = reward.buffer if sample.truncated else len(sample.tokens) - (settings.max_new_tokens - reward.buffer)

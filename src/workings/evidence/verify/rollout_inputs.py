@@ -63,6 +63,8 @@ def rollouts_of(unit: Unit) -> Iterator["Rollout"]:
         rollout = from_json(values, by_id)
         if any(set(sample.rewards) != {*inputs.reward_names} for _, sample in rollout.all_samples):
             raise RecordError(f"{unit.tree_path(name)}: other rewards than the recipe's")
+        if any(bool(sample.turns) != (inputs.recipe.environment is not None) for _, sample in rollout.all_samples):
+            raise RecordError(f"{unit.tree_path(name)}: episodes are there, or missing, against the recipe")
         # It fits no batch, so that its batch could not be made again.
         longest = inputs.shape.buckets[-1]
         if any(len(prompt.tokens) + len(sample.tokens_with_stop) > longest for prompt, sample in rollout.all_samples):

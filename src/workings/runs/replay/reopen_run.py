@@ -62,6 +62,8 @@ def reopen_run(path: Path, inputs: ReplayInputs) -> ReopenedRun:
 def _recorded_data(sealed: SealedRun, given: Path | None) -> RunData:
     """The data that the run was trained on, checked by their digest; evaluation data are not needed."""
     run, recipe = sealed.run, sealed.loaded.recipe
+    if recipe.environment is not None and recipe.environment.file:
+        raise RecordError(f"{run.path}: its environment is code from elsewhere, which is never run from a record")
     # Absolute, because a relative name would be looked for next to the recipe and not here.
     traces = recipe.data.traces if given is None else str(given.absolute())
     # Held-out traces and items may be gone by now, and no step depends on them.

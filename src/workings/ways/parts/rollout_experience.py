@@ -12,8 +12,9 @@ from workings.data.batches import Position
 from workings.engines.base import Completion, LikelihoodEngine, Sampler, State, StepResult
 from workings.errors import RequestError
 from workings.models.batch import Batch
-from workings.models.tokenizer import Tokenizer
+from workings.models.chat import ChatTemplate
 from workings.rollouts import arithmetic
+from workings.rollouts.episodes import EpisodeRules, Player, play
 from workings.rollouts.prompts import Prompt, PromptSet, PromptTurn
 from workings.rollouts.rollout import (
     Group,
@@ -60,8 +61,10 @@ class RolloutSampler:
     rewarder: Rewarder | None = None
     """None if the algorithm has no rewards; ``reward_settings`` likewise."""
     reward_settings: RewardSettings | None = None
-    tokenizer: Tokenizer
-    stop_ids: Sequence[int]
+    template: ChatTemplate
+    player: Player | None = None
+    """Plays the environment; None without one, and ``rules`` likewise."""
+    rules: EpisodeRules | None = None
     seed: int
     reference: Callable[[State, Batch], np.ndarray] | None = None
     """Log probabilities ``[A, B, S]`` of a batch's targets under a frozen model (the first weights, or a teacher),
@@ -121,30 +124,40 @@ class RolloutSampler:
                  for turn in turns for number in range(size)]
         # Copies of a prompt are neighbors, so that an engine reads it once.
         prompts = [turn.prompt for turn in turns for _ in range(size)]
-        completions = self.sampler.sample(
-            state, [prompt.tokens for prompt in prompts], max_new_tokens=self.algorithm.max_new_tokens,
-            stop_ids=self.stop_ids, temperature=self.algorithm.sampling_temperature, seeds=seeds)
-        values, rewards = self._rewards(prompts, completions)
-        replies = (self.rewarder.replies if self.rewarder is not None else []) or [""] * len(prompts)
+        samples = self._rewarded(prompts, self._sampled(state, prompts, seeds))
         groups = []
         for number, turn in enumerate(turns):
-            group_slice = slice(number * size, (number + 1) * size)
-            samples = [Sample(seed=seed, completion=completion, rewards=sample_values, reward=reward,
-                              advantage=advantage, judge_reply=reply)
-                       for seed, completion, sample_values, reward, advantage, reply in zip(
-                           seeds[group_slice], completions[group_slice], values[group_slice], rewards[group_slice],
-                           self.algorithm.advantages(rewards[group_slice]), replies[group_slice], strict=True)]
-            groups.append(Group(prompt=turn.prompt, epoch=turn.epoch, samples=tuple(samples)))
+            of_group = samples[number * size:(number + 1) * size]
+            advantages = self.algorithm.advantages([sample.reward for sample in of_group])
+            groups.append(Group(prompt=turn.prompt, epoch=turn.epoch, samples=tuple(
+                replace(sample, advantage=advantage)
+                for sample, advantage in zip(of_group, advantages, strict=True))))
         return groups
 
-    def _rewards(self, prompts: Sequence[Prompt], completions: Sequence[Completion]
-                 ) -> tuple[list[dict[str, float]], list[float]]:
-        """The values of every reward of each completion, and their weighted sums; empty and 0 without rewards."""
+    def _sampled(self, state: State, prompts: Sequence[Prompt], seeds: Sequence[int]) -> list[Sample]:
+        """A completion of each prompt, or an episode, without rewards."""
+        def write(given: Sequence[Sequence[int]], seeds: Sequence[int]) -> Sequence[Completion]:
+            return self.sampler.sample(
+                state, given, max_new_tokens=self.algorithm.max_new_tokens, stop_ids=self.template.stop_ids,
+                temperature=self.algorithm.sampling_temperature, seeds=seeds)
+
+        if self.player is None or self.rules is None:
+            completions = write([prompt.tokens for prompt in prompts], seeds)
+            return [Sample(seed=seed, completion=completion)
+                    for seed, completion in zip(seeds, completions, strict=True)]
+        episodes = play(prompts, seeds, player=self.player, template=self.template, rules=self.rules, write=write)
+        return [Sample(seed=episode.seed, completion=episode.completion, turns=tuple(episode.turns), done=episode.done)
+                for episode in episodes]
+
+    def _rewarded(self, prompts: Sequence[Prompt], samples: Sequence[Sample]) -> list[Sample]:
+        """The samples with the values of every reward and their weighted sums; as they are without rewards."""
         if self.rewarder is None or self.reward_settings is None:
-            return [{} for _ in prompts], [0.0] * len(prompts)
-        values = self.rewarder.score([to_reward(prompt, completion, self.tokenizer)
-                                      for prompt, completion in zip(prompts, completions, strict=True)])
-        return values, [total(sample_values, self.reward_settings) for sample_values in values]
+            return [*samples]
+        values = self.rewarder.score([to_reward(prompt, sample, self.template.tokenizer)
+                                      for prompt, sample in zip(prompts, samples, strict=True)])
+        replies = self.rewarder.replies or [""] * len(samples)
+        return [replace(sample, rewards=rewards, reward=total(rewards, self.reward_settings), judge_reply=reply)
+                for sample, rewards, reply in zip(samples, values, replies, strict=True)]
 
     def batch(self, rollout: Rollout, step: int) -> Batch:
         """The batch of update ``step``, one of those that are trained on the rollout."""

@@ -7,6 +7,7 @@ import numpy as np
 
 from workings.data.batches import Position
 from workings.engines.base import State
+from workings.environments.process import EnvironmentProcess
 from workings.errors import RecordError
 from workings.rollouts.rollout import Group, Rollout, Sample, digest_of
 from workings.scoring.rewards import CompletionToReward, RewardSettings, total
@@ -159,6 +160,8 @@ def replayed_rollouts(opened: ReopenedRun, seed: int, *, exact: bool, rewards: R
     if first is None:
         raise RecordError(f"{opened.run.path}: no rollout of step 1")
     # Its rewards come from the record: nothing is rewarded here.
-    sampler = data.rollout_sampler(opened.engine, RecordedRewards(recorded=first), opened.teacher_log_probs)
+    # Its process starts with the first episode and ends with this program.
+    player = None if data.environment is None else EnvironmentProcess(data.environment)
+    sampler = data.rollout_sampler(opened.engine, RecordedRewards(recorded=first), opened.teacher_log_probs, player)
     source = RolloutSource(sampler=sampler, recorded=opened.rollout, exact=exact)
     return source if change is None else replace(source, change=change)

@@ -9,17 +9,21 @@ from typing import Any
 import numpy as np
 
 from workings.config.load import LoadedRecipe
+from workings.config.recipe import Recipe
 from workings.config.rewards import FileReward
 from workings.data.rows import prompt_digest
 from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State
 from workings.engines.sampler import sampler_of
+from workings.environments.process import EnvironmentProcess
+from workings.environments.settings import EnvironmentSettings
 from workings.errors import RequestError
 from workings.inputs.resolve import ResolvedRun
 from workings.models.batch import Batch, BatchShape
 from workings.record.digest import json_digest
-from workings.record.layout import PROMPTS, REWARDS, TEACHER
+from workings.record.layout import EPISODES, PROMPTS, REWARDS, TEACHER
 from workings.record.writer import RunWriter
 from workings.rollouts import rollout_json
+from workings.rollouts.episodes import EpisodeRules, Player
 from workings.rollouts.prompts import PromptSet, build_prompts, refuse_evaluation_items
 from workings.rollouts.rollout import Rollout, RolloutShape
 from workings.scoring.items import Item
@@ -67,7 +71,14 @@ class PromptData:
         """Digests of the prompts, and of the reward settings or the teacher."""
         return {"prompts": self.prompts.digest,
                 **({} if self.rewards is None else {"rewards": json_digest(self.rewards.recorded())}),
+                **({} if self.environment is None else {"environment": json_digest(self.environment.recorded())}),
                 **({} if self.teacher is None else {"teacher": self.teacher.digest})}
+
+    @property
+    def environment(self) -> EnvironmentSettings | None:
+        """The environment of the recipe; None without one."""
+        config = self.resolved.recipe.environment
+        return None if config is None else EnvironmentSettings(config=config, base=self.resolved.loaded.base)
 
     def shapes(self) -> list[BatchShape]:
         """All shapes (A, B, S), longest first."""
@@ -75,13 +86,15 @@ class PromptData:
 
     def blank(self, shape: BatchShape) -> Batch:
         """A batch without contents, with as many supervised positions as a completion may have."""
-        return Batch.blank(shape).with_loss_positions(min(self.algorithm.max_new_tokens, shape[2]))
+        return Batch.blank(shape).with_loss_positions(min(self.shape.learned, shape[2]))
 
     def write(self, writer: RunWriter) -> None:
         """Writes the prompts with their expected answers, and the reward settings or the teacher's identity."""
         writer.write_cleaned(PROMPTS, self.prompts.index_bytes)
         if self.rewards is not None:
             writer.write_json(REWARDS, self.rewards.recorded())
+        if self.environment is not None:
+            writer.write_json(EPISODES, self.environment.recorded())
         if self.teacher is not None:
             writer.write_json(TEACHER, self.teacher.facts)
 
@@ -124,14 +137,15 @@ class PromptData:
         """Whether the reference is the model before training."""
         return self.algorithm.has_reference and self.algorithm.teacher_keys is None
 
-    def rollout_sampler(self, engine: Engine, rewarder: Rewarder | None,
-                        teacher: LogProbFunction | None = None) -> RolloutSampler:
+    def rollout_sampler(self, engine: Engine, rewarder: Rewarder | None, teacher: LogProbFunction | None = None,
+                        player: Player | None = None) -> RolloutSampler:
         """The sampler of this run's rollouts. Raises `RequestError` as `check` does.
 
         Args:
             engine: of the model that is trained.
             rewarder: gives rewards; None if the algorithm has none.
             teacher: log probabilities under the teacher; None without one.
+            player: plays the environment; None without one.
         """
         self.check(engine)
         sampler = sampler_of(self.resolved.recipe, engine)
@@ -140,7 +154,8 @@ class PromptData:
         return RolloutSampler(
             sampler=sampler, engine=engine, prompts=self.prompts, algorithm=self.algorithm, shape=self.shape,
             rewarder=None if self.rewards is None else rewarder, reward_settings=self.rewards,
-            tokenizer=self.resolved.tokenizer, stop_ids=self.resolved.template.stop_ids, seed=self.prompts.seed,
+            template=self.resolved.template, player=player, rules=episode_rules(self.resolved.recipe),
+            seed=self.prompts.seed,
             reference=self._first_model(engine) if teacher is None else lambda state, batch: teacher(batch))
 
     def _first_model(self, engine: Engine) -> Callable[[State, Batch], np.ndarray] | None:
@@ -178,9 +193,10 @@ def _rollouts(data: PromptData, engine: Engine, writer: RunWriter) -> Iterator[E
         return None if values is None else rollout_json.from_json(values, by_id)
 
     teacher = None if data.teacher is None else data.teacher.open(engine, data.resolved)
-    with nullcontext() if data.rewards is None else RewardProcess(data.rewards) as gives_rewards:
+    with (nullcontext() if data.rewards is None else RewardProcess(data.rewards) as gives_rewards,
+          nullcontext() if data.environment is None else EnvironmentProcess(data.environment) as player):
         yield RolloutExperience(
-            data.rollout_sampler(engine, gives_rewards, teacher), load_rollout=load_rollout,
+            data.rollout_sampler(engine, gives_rewards, teacher, player), load_rollout=load_rollout,
             save_rollout=lambda rollout: writer.write_rollout(rollout.step, rollout_json.to_json(rollout)),
             # On a resume these are the lines up to the checkpoint: `resume_run` has removed later ones.
             stall_detector=StallDetector.from_lines(data.algorithm, writer.metrics()))
@@ -199,6 +215,14 @@ def try_rewards(settings: RewardSettings) -> None:
     if any(isinstance(reward, FileReward) for reward in settings.rewards):
         with RewardProcess(settings):
             pass
+
+
+def episode_rules(recipe: Recipe) -> EpisodeRules | None:
+    """When an episode of a recipe goes on; None without an environment."""
+    if recipe.environment is None:
+        return None
+    return EpisodeRules(turns=recipe.environment.turns, max_length=recipe.data.max_length,
+                        max_new_tokens=rollout_way(recipe).max_new_tokens)
 
 
 def prompts_of(resolved: ResolvedRun) -> PromptSet:

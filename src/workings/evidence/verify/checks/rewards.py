@@ -174,14 +174,20 @@ def _recomputable_rewards(unit: Unit, settings: "RewardSettings") -> "tuple[Rewa
 def _end_problems(inputs: RolloutInputs, template: "ChatTemplate", rollout: "Rollout") -> list[str]:
     limit, stops, problems = inputs.algorithm.max_new_tokens, set(template.stop_ids), []
     for _, sample in rollout.all_samples:
-        completion = sample.completion
-        cut = completion.stop_token is None and len(completion.tokens) == limit
-        # The stop token is one of the new tokens, so that at most one less than the limit stand before it.
-        ended = completion.stop_token in stops and len(completion.tokens) < limit
-        # A stop token in the middle would mean that sampling went on behind it.
-        if not (cut or ended) or stops & set(completion.tokens):
-            problems.append(f"rollout of step {rollout.step}: a completion of {len(completion.tokens)} tokens "
-                            "that neither ended nor was cut off")
+        written = [turn.written for turn in sample.turns] or [len(sample.tokens_with_stop)]
+        observed = [turn.observed for turn in sample.turns] or [0]
+        start = 0
+        for number, (count, reply) in enumerate(zip(written, observed, strict=True), start=1):
+            tokens = sample.tokens_with_stop[start:start + count]
+            start += count + reply
+            # Only the last turn of an episode may have been cut off: behind such a one stands no reply.
+            ended = number < len(written) or sample.completion.stop_token is not None
+            own = tokens[:-1] if ended else tokens
+            # The stop token is one of the new tokens. One in the middle would mean that sampling went on behind it.
+            if stops & {*own} or not (tokens[-1:] and tokens[-1] in stops and len(own) < limit if ended
+                                      else len(own) == limit):
+                problems.append(f"rollout of step {rollout.step}: a completion of {len(own)} tokens "
+                                "that neither ended nor was cut off")
     return problems
 
 
@@ -220,7 +226,7 @@ def _reward_again(result: _Recomputed, process: "RewardProcess", template: "Chat
                 used.update(sample.completion.tokens)
             refuse_too_large(4 * sum(count * len(template.tokenizer.token(token)) for token, count in used.items()),
                              "the text of its completions")
-            values = process.score([to_reward(prompt, sample.completion, template.tokenizer)
+            values = process.score([to_reward(prompt, sample, template.tokenizer)
                                     for prompt, sample in part])
         result.rewards += [
             f"rollout of step {rollout.step}, {prompt.item.id[:60]!r}: {name} is "

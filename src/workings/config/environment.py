@@ -1,0 +1,52 @@
+"""Recipe section `environment`: the world that the model acts in, turn by turn."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from workings.config.rewards import USUAL_LIMITS
+from workings.config.section import Section
+
+Scalar = bool | int | float | str
+
+
+class EnvironmentConfig(Section):
+    """An environment and its limits. `environment: NAME` is short for `environment: {name: NAME}`."""
+
+    name: str = Field(pattern=r"^([a-z][a-z0-9-]*(:[A-Za-z0-9_.-]+)?|.+\.py:[A-Za-z_][A-Za-z0-9_]*)$")
+    """`calculator`, `guess-number`, `frozen-lake`; `reasoning-gym:TASK`, a task of that library; or `FILE.py:CLASS`, a
+    class of your own with `reset(seed, row)` and `step(text)`, whose path starts from the recipe's directory."""
+    turns: int = Field(default=8, ge=1, le=1000)
+    """Most turns of the model in an episode; a longer one is cut off."""
+    tasks: int = Field(default=256, ge=1)
+    """Number of tasks, where the environment makes them itself (`data.traces: environment`)."""
+    options: dict[str, Scalar] = Field(default_factory=dict)
+    """Arguments of the environment's class, such as `{size: 4}`."""
+    seconds: float = Field(default=USUAL_LIMITS["seconds"], gt=0, le=86_400)
+    """Time limit of one turn of all episodes of a rollout, in seconds."""
+    memory_gib: float = Field(default=USUAL_LIMITS["memory_gib"], ge=1, le=1024)
+    """Memory limit of the process that the environment runs in, in GiB of address space (Linux)."""
+
+    @property
+    def file(self) -> str:
+        """The path of a person's own environment, as it was written; empty for any other."""
+        return self.name.rpartition(":")[0] if ".py:" in self.name else ""
+
+
+def _written_out(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+NamedEnvironment = Annotated[EnvironmentConfig, BeforeValidator(_written_out)]
+"""The section, which may be its name alone."""
+
+
+def moved_environment(value: Any, change: Any) -> Any:
+    """The section as it was written, with the path of a person's own class changed."""
+    name = value.get("name") if isinstance(value, Mapping) else value
+    if not isinstance(name, str) or ".py:" not in name:
+        return value
+    file, _, attribute = name.rpartition(":")
+    moved = f"{change(file)}:{attribute}"
+    return {**value, "name": moved} if isinstance(value, Mapping) else moved

@@ -1,0 +1,66 @@
+"""An environment in a process of its own, seen from outside."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from workings.environments.base import Row, Step, as_prompt, beginning
+from workings.environments.settings import EnvironmentSettings
+from workings.errors import RewardError
+from workings.scoring.worker_pool import NoAnswer, Worker
+
+
+class EnvironmentProcess(Worker):
+    """Plays episodes in a child process with limits on memory and time and without a network.
+
+    Use as a context manager. The guard is that of `workings.scoring.rewards.RewardProcess`: against mistakes, not
+    against hostile code.
+
+    Raises:
+        RequestError: the environment cannot be made.
+    """
+
+    module = "workings.environments.worker"
+
+    def __init__(self, settings: EnvironmentSettings) -> None:
+        self._settings = settings
+        super().__init__((settings, settings.version), "environment", settings.config.name)
+
+    def tasks(self, seed: int, count: int) -> list[dict[str, Any]]:
+        """Rows that the environment makes. Raises `RewardError` as `step` does."""
+        return list(self._ask("tasks", seed, count))
+
+    def prompts(self, seed: int, rows: Sequence[Row]) -> list[dict[str, Any]]:
+        """The records of the prompts of some tasks (`as_prompt`).
+
+        Args:
+            seed: of the run.
+            rows: tasks, each with an id.
+
+        Raises:
+            RewardError: as `step`.
+        """
+        beginnings = [beginning(seed, row) for row in rows]
+        return [as_prompt(*begun, shown) for begun, shown in zip(beginnings, self.reset(beginnings), strict=True)]
+
+    def reset(self, beginnings: Sequence[tuple[int, Row]]) -> list[str]:
+        """Begins an episode with each seed and row, and ends all earlier ones; what each shows. Raises as `step`."""
+        return list(self._ask("reset", [(seed, dict(row)) for seed, row in beginnings]))
+
+    def step(self, turns: Sequence[tuple[int, str]]) -> list[Step]:
+        """The replies to what was written in some episodes, by their number in `reset`.
+
+        Raises:
+            RewardError: the environment raised, took too long, ended its process, or gave back something else.
+        """
+        return [Step(*values) for values in self._ask("step", list(turns))]
+
+    def _ask(self, verb: str, *arguments: Any) -> Any:
+        try:
+            answer = next(self._answers((verb, arguments), [self._settings.config.seconds]))
+        except NoAnswer as error:
+            raise RewardError(f"environment {self._settings.name}, {verb}: {error} (its limit is the key "
+                              "`environment.seconds`)") from None
+        if "problem" in answer:
+            self._stop()
+            raise RewardError(f"environment {self._settings.name}, {verb}: {answer['problem']}")
+        return answer["values"]

@@ -1,0 +1,77 @@
+"""Which environment a recipe names, and what a record says of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from workings.config.environment import EnvironmentConfig
+from workings.environments.base import Environment
+from workings.environments.calculator import Calculator
+from workings.environments.frozen_lake import FrozenLake
+from workings.environments.guess_number import GuessNumber
+from workings.environments.reasoning_gym import DISTRIBUTION, ReasoningGym
+from workings.errors import RequestError
+from workings.record.digest import file_digest
+
+SHIPPED: dict[str, tuple[Callable[..., Environment], str]] = {
+    "calculator": (Calculator, "1"), "guess-number": (GuessNumber, "1"), "frozen-lake": (FrozenLake, "1")}
+"""Environments of this project with their versions, raised whenever a reply changes."""
+LIBRARIES: dict[str, tuple[Callable[..., Environment], str]] = {"reasoning-gym": (ReasoningGym, DISTRIBUTION)}
+"""Adapters of other libraries by the name before the colon, with the distribution that decides the replies."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentSettings:
+    """The environment of a recipe. Raises `RequestError` for a name that is not known."""
+
+    config: EnvironmentConfig
+    base: Path = Path()
+    """Directory that the relative path of a file starts from: that of the recipe."""
+
+    def __post_init__(self) -> None:
+        name = self.config.name
+        if not self.config.file and name not in SHIPPED and name.partition(":")[0] not in LIBRARIES:
+            raise RequestError(f"environment: {name}", f"one of {', '.join(SHIPPED)}, "
+                               f"{', '.join(f'{library}:TASK' for library in LIBRARIES)}, or FILE.py:CLASS")
+
+    @property
+    def path(self) -> Path:
+        """Where a person's file is."""
+        return (self.base / Path(self.config.file).expanduser()).resolve()
+
+    @property
+    def name(self) -> str:
+        """Its name in records, without the folder of a person's file."""
+        file, _, attribute = self.config.name.rpartition(":")
+        return f"{Path(file).name}:{attribute}" if self.config.file else self.config.name
+
+    @property
+    def version(self) -> str:
+        """What decides its replies beside its options: a version, or the digest of a file. Raises `RequestError`."""
+        if self.config.file:
+            if not self.path.is_file():
+                raise RequestError(f"environment: {self.config.name}", f"a file {self.path}",
+                                   "write the path as seen from the recipe's directory")
+            return f"sha256:{file_digest(self.path)}"
+        if self.config.name in SHIPPED:
+            return SHIPPED[self.config.name][1]
+        distribution = LIBRARIES[self.config.name.partition(":")[0]][1]
+        try:
+            return f"{distribution} {version(distribution)}"
+        except PackageNotFoundError:
+            # The adapter says what to install when it is made.
+            return f"{distribution}, not installed"
+
+    def recorded(self) -> dict[str, Any]:
+        """Name, version and options, as JSON values. Raises `RequestError` for a missing file; nothing is run."""
+        return {"name": self.name, "version": self.version, "options": dict(self.config.options),
+                "turns": self.config.turns}
+
+    def make(self) -> Environment:
+        """A new environment that is shipped or of a library. Raises `RequestError`, and ``TypeError`` for options."""
+        name, _, task = self.config.name.partition(":")
+        if name in LIBRARIES:
+            return LIBRARIES[name][0](task, **self.config.options)
+        return SHIPPED[name][0](**self.config.options)

@@ -1,0 +1,85 @@
+"""The process that an environment runs in (see `workings.scoring.worker`), with the guard of reward functions."""
+
+import json
+import math
+import runpy
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from workings.environments.base import Environment, Step, TaskMaker
+from workings.environments.settings import EnvironmentSettings
+from workings.errors import RequestError
+from workings.scoring.reward_worker import refuse
+from workings.scoring.worker import Answer, error_text, limit_memory, loading, serve
+
+
+def _plays(job: tuple[EnvironmentSettings, str]) -> Callable[[Any], Iterator[Answer]]:
+    """What answers requests: a verb and its arguments. Raises `RequestError`."""
+    settings, version = job
+    limit_memory(int(settings.config.memory_gib * 1024**3))
+    sys.addaudithook(refuse)
+    with loading(settings.name, "an environment that can be made, with options that it takes"):
+        make = _maker(settings, version)
+        make()
+    episodes: list[Environment] = []
+
+    def tasks(seed: int, count: int) -> list[dict[str, Any]]:
+        made = make()
+        if not isinstance(made, TaskMaker):
+            raise TypeError("it makes no tasks (a method tasks(seed, count)), so that data.traces must be a file")
+        # As JSON: what a file of the record gives back is what the environment begins with.
+        rows = json.loads(json.dumps([dict(row) for row in made.tasks(seed, count)]))
+        if len(rows) != count or any(not isinstance(row.get("id"), str) for row in rows):
+            raise ValueError(f"tasks(seed, {count}) gave {len(rows)} rows; each needs an id")
+        return list(rows)
+
+    def reset(beginnings: list[tuple[int, dict[str, Any]]]) -> list[str]:
+        episodes[:] = [make() for _ in beginnings]
+        # `Any`: a person's own class returns what it likes.
+        shown: list[Any] = [episode.reset(seed, row)
+                            for episode, (seed, row) in zip(episodes, beginnings, strict=True)]
+        if any(not isinstance(text, str) or not text for text in shown):
+            raise TypeError("reset(seed, row) must return a text")
+        return shown
+
+    def step(turns: list[tuple[int, str]]) -> list[Step]:
+        return [_checked(episodes[number].step(text)) for number, text in turns]
+
+    verbs: dict[str, Callable[..., Any]] = {"tasks": tasks, "reset": reset, "step": step}
+
+    def answers(request: tuple[str, tuple[Any, ...]]) -> Iterator[Answer]:
+        verb, arguments = request
+        try:
+            yield {"values": verbs[verb](*arguments)}
+        except BaseException as error:  # noqa: BLE001 - environments are other people's code
+            yield {"problem": error_text(error)}
+    return answers
+
+
+def _maker(settings: EnvironmentSettings, version: str) -> Callable[[], Environment]:
+    if not settings.config.file:
+        return settings.make
+    # Taken before the file runs, because code can change the file that it is in.
+    if settings.version != version:
+        raise RequestError(f"environment: {settings.path} has changed since its digest was recorded",
+                           "the file that was recorded")
+    attribute = settings.config.name.rpartition(":")[2]
+    found = runpy.run_path(str(settings.path)).get(attribute)
+    if not callable(found):
+        raise RequestError(f"environment: no class {attribute} in {settings.path}", "a class of that name")
+    return partial(found, **settings.config.options)
+
+
+def _checked(given: Any) -> Step:
+    """A reply with a finite reward. Raises ``TypeError`` for anything else."""
+    observation, reward, done = given
+    if not isinstance(observation, str) or isinstance(reward, bool) or not isinstance(
+            reward, int | float) or not math.isfinite(reward):
+        raise TypeError(f"step(text) must return (text, finite number, whether it is over), not {given!r:.80}")
+    return Step(observation, float(reward), bool(done))
+
+
+if __name__ == "__main__":
+    serve(_plays)

@@ -1,0 +1,218 @@
+"""Levels 1 and 2: episodes of a run with an environment, played again without weights.
+
+The environment is this version's, or that of an installed library in the recorded version. A person's own class is
+never run.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from workings.errors import RecordError, RequestError, RewardError
+from workings.evidence.verify.record import Unit
+from workings.evidence.verify.registry import check, every_run, finding_from, not_checked
+from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.rollout_inputs import rollout_inputs_of, rollouts_of, template_of
+from workings.record.coverage import checked, record_file
+from workings.record.digest import json_digest
+from workings.record.layout import EPISODES
+
+if TYPE_CHECKING:
+    from workings.environments.base import Step
+    from workings.environments.process import EnvironmentProcess
+    from workings.environments.settings import EnvironmentSettings
+    from workings.models.chat import ChatTemplate
+    from workings.rollouts.episodes import EpisodeRules
+    from workings.rollouts.prompts import Prompt
+    from workings.rollouts.rollout import Rollout, Sample
+
+CALL_SECONDS = 20.0
+"""Time limit for a turn of the episodes that are played together here, in seconds."""
+CHUNK_EPISODES = 64
+"""Episodes that are played together."""
+MAX_TASKS = 100_000
+"""Most tasks that are made again."""
+record_file("run", EPISODES, checked("*", "consistency.environment", "the recipe, its digest in the manifest"))
+record_file("run", "train/metrics.jsonl",
+            checked("turns turns_most episodes_cut observed_tokens", "consistency.rollout_metrics", "the rollouts",
+                    optional=True))
+
+
+def has_environment(unit: Unit) -> bool:
+    """Whether the recipe of a run has an environment."""
+    return unit.recipe is not None and unit.recipe.environment is not None
+
+
+@check("consistency.environment", level=1, title="the environment is the one that recipe and manifest name",
+       units=every_run, when=has_environment, example="an environment with easier options than the recipe's")
+def environment(unit: Unit) -> Iterator[CheckFinding]:
+    """Name, options and turns against the recipe; the digest against the manifest."""
+    settings, recorded = _settings(unit), unit.json_object(EPISODES)
+    expected = {"name": settings.name, "options": dict(settings.config.options), "turns": settings.config.turns,
+                "version": recorded.get("version")}
+    problems = [] if recorded == expected else [f"{EPISODES} is not what the recipe says"]
+    if unit.manifest.data_digests.get("environment") != json_digest(recorded):
+        problems.append(f"{EPISODES} has another digest than the manifest says")
+    yield finding_from(problems, f"{settings.name}, {settings.config.turns} turns at most", unit)
+
+
+@check("recompute.episodes", level=2, title="every episode, played again from its seed, gives what is recorded",
+       units=every_run, when=has_environment,
+       example="a changed reply of the environment, or a reward that was moved by one turn")
+def episodes(unit: Unit) -> Iterator[CheckFinding]:
+    """Tasks, replies, rewards of turns, ends, against the environment; which tokens are learned, against the turns."""
+    settings = _settings(unit)
+    recorded = str(unit.json_object(EPISODES).get("version"))
+    if settings.config.file:
+        yield not_checked(f"the environment {settings.name} is code from elsewhere, which is not run; its replies are "
+                          "as recorded", unit)
+    elif settings.version != recorded:
+        yield not_checked(f"environment {settings.name}: version {recorded[:100]!r} there, {settings.version!r} here",
+                          unit)
+    else:
+        played = _play_again(unit, settings)
+        yield finding_from(played.problems, f"{played.episodes:,} episodes with {played.turns:,} turns", unit)
+        if played.stopped_because:
+            yield not_checked(f"{played.episodes:,} episodes were played again, and no more: {played.stopped_because}",
+                              unit)
+
+
+@dataclass(kw_only=True)
+class _Played:
+    """Problems and counts of one pass over all rollouts."""
+
+    problems: list[str] = field(default_factory=list)
+    episodes: int = 0
+    turns: int = 0
+    stopped_because: str = ""
+
+
+def _settings(unit: Unit) -> "EnvironmentSettings":
+    from workings.environments.settings import EnvironmentSettings
+    config = None if unit.recipe is None else unit.recipe.environment
+    assert config is not None  # `has_environment`
+    # Limits of this verification, whatever the record asks for.
+    limits = {"seconds": CALL_SECONDS, "memory_gib": 4.0}
+    try:
+        return EnvironmentSettings(config=config.model_copy(update=limits))
+    except RequestError as error:
+        raise RecordError(f"its environment: {error.given[:120]}") from None
+
+
+def _play_again(unit: Unit, settings: "EnvironmentSettings") -> _Played:
+    from workings.environments.process import EnvironmentProcess
+    from workings.ways.parts.training_data import episode_rules
+    inputs, template, result, clock = rollout_inputs_of(unit), template_of(unit), _Played(), unit.tree.scoring
+    rules = episode_rules(inputs.recipe)
+    assert rules is not None  # `has_environment`
+    with ExitStack() as stack:
+        try:
+            process = stack.enter_context(EnvironmentProcess(settings))
+            with clock.measured(process, len(inputs.prompts.prompts)):
+                result.problems += _task_problems(unit, process, inputs.prompts.prompts)
+            for rollout in rollouts_of(unit):
+                samples = rollout.all_samples
+                for start in range(0, len(samples), CHUNK_EPISODES):
+                    if reason := clock.reason_over:
+                        result.stopped_because = reason
+                        return result
+                    part = samples[start:start + CHUNK_EPISODES]
+                    with clock.measured(process, len(part)):
+                        _play_part(result, process, template, rules, rollout, part)
+        except (RequestError, RewardError) as error:
+            result.problems.append(f"it cannot be played again: {str(error)[:200]}")
+    return result
+
+
+def _task_problems(unit: Unit, process: "EnvironmentProcess", prompts: "Sequence[Prompt]") -> list[str]:
+    """Problems of the prompts: seeds, first observations, and where the environment makes them, the tasks."""
+    from workings.config.recipe import MADE_BY_ENVIRONMENT
+    from workings.environments.base import ROW_KEY
+    from workings.rollouts.episodes import beginning
+    from workings.scoring.items import item_from_json
+    recipe, seed = rollout_inputs_of(unit).recipe, unit.manifest.seed
+    rows = [dict(beginning(prompt)[1]) for prompt in prompts]
+    problems = []
+    if recipe.environment is not None and recipe.data.traces == MADE_BY_ENVIRONMENT:
+        if recipe.environment.tasks > MAX_TASKS:
+            raise RecordError(f"{recipe.environment.tasks:,} tasks, and at most {MAX_TASKS:,} are made again")
+        made = process.tasks(seed, recipe.environment.tasks)
+        if unit.manifest.data_digests.get("traces") != json_digest(made):
+            problems.append("the digest of its tasks is not that of those which the environment makes")
+        by_id = {row["id"]: row for row in made}
+        problems += [f"task {str(row.get('id'))[:60]!r} is not one that the environment makes" for row in rows
+                     if by_id.get(row.get("id")) != row]
+    # Each keeps the id of its task, so that no task is begun with the seed of another one.
+    problems += [f"prompt {prompt.item.id[:60]!r} belongs to the task {str(row.get('id'))[:60]!r}"
+                 for prompt, row in zip(prompts, rows, strict=True) if row.get("id") != prompt.item.id]
+    if problems:
+        return problems
+    again = [item_from_json(prompt) for prompt in process.prompts(seed, rows)]
+    return [f"task {prompt.item.id[:60]!r} begins otherwise than its seed and its {ROW_KEY} say"
+            for prompt, item in zip(prompts, again, strict=True) if prompt.item != item]
+
+
+def _play_part(result: _Played, process: "EnvironmentProcess", template: "ChatTemplate", rules: "EpisodeRules",
+               rollout: "Rollout", part: "Sequence[tuple[Prompt, Sample]]") -> None:
+    """Play some episodes of a rollout again, all of them turn by turn together; add what differs."""
+    from workings.rollouts.episodes import beginning
+    process.reset([beginning(prompt) for prompt, _ in part])
+    ends = [0] * len(part)
+    running = [*range(len(part))]
+    for turn in range(rules.turns + 1):
+        running = [n for n in running if turn < len(part[n][1].turns)]
+        texts = []
+        for n in running:
+            sample = part[n][1]
+            start, ends[n] = ends[n], ends[n] + sum(sample.turns[turn][:2])
+            texts.append((n, template.tokenizer.decode(_written(sample, start, turn))))
+        replies = process.step(texts) if texts else []
+        result.turns += len(texts)
+        wrong = {n: problem for n, reply in zip(running, replies, strict=True)
+                 if (problem := _turn_problem(template, rules, part[n], turn, ends[n], reply))}
+        result.problems += [f"rollout of step {rollout.step}, {part[n][0].item.id[:60]!r}, turn {turn + 1}: {problem}"
+                            for n, problem in wrong.items()]
+        # An episode that differs goes on otherwise, and its further turns say nothing.
+        running = [n for n in running if n not in wrong]
+    result.problems += [f"rollout of step {rollout.step}, {part[n][0].item.id[:60]!r}: more turns than "
+                        f"{rules.turns}" for n in running if len(part[n][1].turns) > rules.turns]
+    result.episodes += len(part)
+
+
+def _written(sample: "Sample", start: int, turn: int) -> list[int]:
+    """Tokens of a turn as the environment was given them: without the stop token."""
+    tokens = sample.completion.tokens[start:start + sample.turns[turn].written]
+    is_last = turn == len(sample.turns) - 1
+    return tokens if is_last else tokens[:-1]
+
+
+def _turn_problem(template: "ChatTemplate", rules: "EpisodeRules", part: "tuple[Prompt, Sample]", turn: int, end: int,
+                  reply: "Step") -> str:
+    """What of a recorded turn differs from the environment's reply; empty if nothing does.
+
+    Args:
+        template: writes the reply as tokens.
+        rules: say whether a further turn follows.
+        part: the prompt and its episode.
+        turn: from 0.
+        end: tokens up to this turn's reply, that included.
+        reply: of the environment that is played again.
+    """
+    prompt, sample = part
+    recorded, tokens = sample.turns[turn], sample.tokens_with_stop
+    is_last = turn == len(sample.turns) - 1
+    if recorded.reward != reply.reward:
+        return f"its reward is {recorded.reward:g}, played again {reply.reward:g}"
+    if is_last and sample.done != reply.done:
+        return f"the episode is{'' if reply.done else ' not'} over, and the record says otherwise"
+    ended = not is_last or sample.completion.stop_token is not None
+    observed = [] if reply.done or not ended else template.observation_ids(reply.observation)
+    # Where the episode ended the reply is in no record, and its length decides whether there was room for it.
+    length = len(prompt.tokens) + end + (len(observed) if is_last else 0)
+    if rules.goes_on(turns=turn + 1, tokens=length, reply=reply, ended=ended) == is_last:
+        return "the episode was cut here, and would go on" if is_last else "a further turn, and the episode is over"
+    if tokens[end - recorded.observed:end] != ([] if is_last else observed):
+        return "the reply has other tokens than the environment gives"
+    log_probs = sample.completion.log_probs[end - recorded.observed:end]
+    return "the reply has log probabilities" if any(log_probs) else ""

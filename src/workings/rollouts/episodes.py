@@ -1,0 +1,130 @@
+"""Episodes: completions of several turns, with an environment's replies between them.
+
+Tokens in, tokens out: a conversation grows by the tokens that were sampled and by those of each reply, and nothing is
+tokenized again. The rules here decide when an episode goes on, so that a verifier repeats them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from workings.engines.base import Completion
+from workings.environments.base import ROW_KEY, SEED_KEY, Row, Step
+from workings.errors import RecordError
+from workings.models.chat import ChatTemplate
+from workings.record.digest import bytes_digest
+from workings.rollouts.prompts import Prompt
+from workings.rollouts.rollout import EpisodeTurn
+
+Write = Callable[[Sequence[Sequence[int]], Sequence[int]], Sequence[Completion]]
+"""Samples one completion for each prompt and seed."""
+
+
+class Player(Protocol):
+    """Plays several episodes at a time (`workings.environments.process.EnvironmentProcess`)."""
+
+    def reset(self, beginnings: Sequence[tuple[int, Row]]) -> list[str]:
+        """Begins episodes, each with a seed and a row; what each shows."""
+        ...
+
+    def step(self, turns: Sequence[tuple[int, str]]) -> list[Step]:
+        """The replies to what was written in some episodes, by their numbers."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeRules:
+    """When an episode goes on."""
+
+    turns: int
+    """Most turns of the model."""
+    max_length: int
+    """Most tokens of prompt, turns and replies."""
+    max_new_tokens: int
+    """Most tokens of one turn."""
+
+    def goes_on(self, *, turns: int, tokens: int, reply: Step, ended: bool) -> bool:
+        """Whether a further turn follows.
+
+        Args:
+            turns: so far.
+            tokens: prompt, turns and replies, the last reply included.
+            reply: to the last turn.
+            ended: whether the last turn ended by itself; behind one that was cut off no reply can stand.
+        """
+        return ended and not reply.done and turns < self.turns and tokens + self.max_new_tokens <= self.max_length
+
+
+@dataclass(kw_only=True)
+class Episode:
+    """An episode while it is played; afterwards what `workings.rollouts.rollout.Sample` holds of it."""
+
+    prompt: Prompt
+    seed: int
+    tokens: list[int] = field(default_factory=list)
+    """All tokens behind the prompt, stop tokens included."""
+    log_probs: list[float] = field(default_factory=list)
+    """Of each token; 0 for those of a reply."""
+    turns: list[EpisodeTurn] = field(default_factory=list)
+    done: bool = False
+    stop_token: int | None = None
+    """That of the last turn; None where it was cut off."""
+
+    @property
+    def completion(self) -> Completion:
+        """All its turns and the replies between them."""
+        tokens = self.tokens if self.stop_token is None else self.tokens[:-1]
+        return Completion(tokens=[*tokens], finish_reason="length" if self.stop_token is None else "stop",
+                          stop_token=self.stop_token, log_probs=[*self.log_probs])
+
+
+def play(prompts: Sequence[Prompt], seeds: Sequence[int], *, player: Player, template: ChatTemplate,
+         rules: EpisodeRules, write: Write) -> list[Episode]:
+    """Plays an episode of each prompt to its end, all of them turn by turn together.
+
+    Raises:
+        RewardError: the environment failed.
+        RequestError: a reply that cannot be shown.
+    """
+    player.reset([beginning(prompt) for prompt in prompts])
+    episodes = [Episode(prompt=prompt, seed=seed) for prompt, seed in zip(prompts, seeds, strict=True)]
+    running = [*range(len(episodes))]
+    while running:
+        # Together, so that the model reads and writes as many rows as it can at a time.
+        completions = write([[*episodes[n].prompt.tokens, *episodes[n].tokens] for n in running],
+                            [turn_seed(episodes[n].seed, len(episodes[n].turns)) for n in running])
+        replies = player.step([(n, template.tokenizer.decode(completion.tokens))
+                               for n, completion in zip(running, completions, strict=True)])
+        running = [n for n, completion, reply in zip(running, completions, replies, strict=True)
+                   if _take_turn(episodes[n], completion, reply, template, rules)]
+    return episodes
+
+
+def _take_turn(episode: Episode, completion: Completion, reply: Step, template: ChatTemplate,
+               rules: EpisodeRules) -> bool:
+    """Add a turn and the reply to it; whether the episode goes on."""
+    ended = completion.stop_token is not None
+    written = [*completion.tokens, completion.stop_token] if completion.stop_token is not None else completion.tokens
+    observed = [] if reply.done or not ended else template.observation_ids(reply.observation)
+    goes_on = rules.goes_on(turns=len(episode.turns) + 1, ended=ended, reply=reply,
+                            tokens=len(episode.prompt.tokens) + len(episode.tokens) + len(written) + len(observed))
+    # What no one reads is not a part of the episode.
+    shown = observed if goes_on else []
+    episode.tokens += [*written, *shown]
+    episode.log_probs += [*completion.log_probs, *[0.0] * len(shown)]
+    episode.turns.append(EpisodeTurn(len(written), len(shown), reply.reward))
+    episode.done, episode.stop_token = reply.done, completion.stop_token
+    return goes_on
+
+
+def beginning(prompt: Prompt) -> tuple[int, Row]:
+    """Seed and row that the environment of a prompt begins with. Raises `RecordError` where the record has none."""
+    seed, row = prompt.item.extra.get(SEED_KEY), prompt.item.extra.get(ROW_KEY)
+    if type(seed) is not int or not isinstance(row, Mapping):
+        raise RecordError(f"prompt {prompt.item.id[:60]!r} without {SEED_KEY} and {ROW_KEY}")
+    return seed, row
+
+
+def turn_seed(seed: int, turn: int) -> int:
+    """Sampling seed (below 2**32) of a turn, from 0; the first has the seed of the sample."""
+    return seed if not turn else int(bytes_digest(f"turn/{seed}/{turn}".encode())[:8], 16)
