@@ -132,7 +132,9 @@ def test_shipped_recipes_are_valid_and_explain_themselves(name):
     loaded = load_recipe(name)
     assert loaded.recipe.name == name
     assert loaded.text.startswith("# ")
-    assert set(json.loads(json.dumps(loaded.resolved()))) == set(Recipe.model_fields)
+    # Left out where there is none, so that the digests of all other recipes stay.
+    absent = {name for name in ("environment", "sampler") if getattr(loaded.recipe, name) is None}
+    assert set(json.loads(json.dumps(loaded.resolved()))) == set(Recipe.model_fields) - absent
 
 
 def test_every_key_is_documented():

@@ -10,6 +10,7 @@ from workings.config.environment import NamedEnvironment
 from workings.config.method import FULL, KNOWN_PROJECTIONS, MethodConfig
 from workings.config.model import FromPretrained, ModelConfig
 from workings.config.rewards import RewardConfig
+from workings.config.sampler import NamedSampler
 from workings.config.section import Section, refused
 from workings.config.training import (
     BatchConfig,
@@ -67,6 +68,8 @@ class Recipe(Section):
     environment: NamedEnvironment | None = None
     """Environment that the model acts in for several turns, with a reward for each; a recipe without one asks every
     prompt once."""
+    sampler: NamedSampler | None = None
+    """Program that writes the completions of a run with rollouts; the engine itself, unless one is named."""
     training: TrainingConfig
     """Number of updates and learning rate."""
     optimizer: OptimizerConfig
@@ -84,8 +87,9 @@ class Recipe(Section):
 
     @model_serializer(mode="wrap")
     def without_absent_sections(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leaves out the section that most recipes do not have, so that their digests stay."""
-        return {key: value for key, value in written(self).items() if key != "environment" or value is not None}
+        """Leaves out sections that most recipes do not have, so that their digests stay."""
+        return {key: value for key, value in written(self).items()
+                if key not in ("environment", "sampler") or value is not None}
 
     # Validators run in this order; the first that refuses is the only one that is reported.
     @model_validator(mode="after")
@@ -125,4 +129,12 @@ class Recipe(Section):
             raise refused(f"environment: {self.environment.name} whose rewards do not count",
                           "a reward with scorer: environment, and algorithm grpo or another one with rewards",
                           "rewards='[{scorer: environment}]' algorithm.name=grpo")
+        return self
+
+    @model_validator(mode="after")
+    def sampler_has_rollouts(self) -> Self:
+        """Refuses a sampler for a run that samples nothing to learn from."""
+        if self.sampler is not None and self.algorithm.examples != "prompts":
+            raise refused(f"sampler.name: {self.sampler.name} with algorithm.name: {self.algorithm.name}",
+                          "an algorithm that learns from completions of its own", "algorithm.name=grpo")
         return self

@@ -25,6 +25,11 @@ class EnvironmentProcess(Worker):
         self._settings = settings
         super().__init__((settings, settings.version), "environment", settings.config.name)
 
+    def __del__(self) -> None:
+        # A replay plays without a context: the process ends with what asked it.
+        if getattr(self, "child", None) is not None:
+            self._stop()
+
     def tasks(self, seed: int, count: int) -> list[dict[str, Any]]:
         """Rows that the environment makes. Raises `RewardError` as `step` does."""
         return list(self._ask("tasks", seed, count))

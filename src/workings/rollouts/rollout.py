@@ -142,6 +142,8 @@ class Rollout:
     """Position of the next rollout's first prompt."""
     groups: tuple[Group, ...]
     """Groups in sampling order."""
+    sampler: Mapping[str, str] = field(default_factory=dict)
+    """Program that sampled it: name, version, digest of the adapters; empty for the engine itself."""
     # Both are left out of `==`, which has no truth value for arrays.
     trainer_log_probs: tuple[np.ndarray, ...] = field(default=(), compare=False)
     """Log probabilities, float32, of each trained sample's tokens as the first update computed them."""

@@ -50,7 +50,7 @@ def to_json(rollout: Rollout) -> dict[str, Any]:
     if rollout.reference_log_probs:
         log_probs = np.concatenate([np.zeros(0, np.float32), *rollout.reference_log_probs])
         reference = {"reference_bits_from_trainer": pack_integers(log_probs.astype("<f4").view("<i4") - trainer_bits)}
-    return rewards | reference | {
+    return rewards | reference | ({"sampler": dict(rollout.sampler)} if rollout.sampler else {}) | {
         "step": rollout.step, "position": rollout.position.to_json(), "after": rollout.after.to_json(),
         "prompts": [group.prompt.item.id for group in rollout.groups],
         "epochs": [group.epoch for group in rollout.groups],
@@ -91,7 +91,8 @@ def _read(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
     groups = tuple(Group(prompt=prompts[name], epoch=line["epochs"][number], kept=bool(line["kept"][number]),
                          samples=tuple(samples[number * size:(number + 1) * size])) for number, name in enumerate(ids))
     rollout = Rollout(step=line["step"], position=Position.from_json(line["position"]),
-                      after=Position.from_json(line["after"]), groups=groups)
+                      after=Position.from_json(line["after"]), groups=groups,
+                      sampler={str(key): str(value) for key, value in line.get("sampler", {}).items()})
     counts = [len(sample.tokens_with_stop) for _, sample in rollout.trained_samples]
     # Only groups that were kept have trainer log probabilities.
     bits = np.array([x for _, sample in rollout.trained_samples for x in sample.completion.log_probs],

@@ -28,6 +28,7 @@ from workings.rollouts.rollout import (
     select_groups,
     to_reward,
 )
+from workings.rollouts.vllm import VllmSampler
 from workings.scoring.rewards import CompletionToReward, RewardSettings, total
 from workings.ways.parts.experience import Experience, PreparedBatch
 from workings.ways.parts.rollout_way import RolloutWay
@@ -94,7 +95,8 @@ class RolloutSampler:
             # No further round: each costs as much as the first.
             if sum(selected) == group_count:
                 break
-        rollout = Rollout(step=step, position=position, after=after, groups=tuple(
+        tag = self.sampler.tag if isinstance(self.sampler, VllmSampler) else {}
+        rollout = Rollout(step=step, position=position, after=after, sampler=tag, groups=tuple(
             replace(group, kept=is_kept) for group, is_kept in zip(groups, selected, strict=True)))
         if self.reference is None:
             return rollout

@@ -63,8 +63,9 @@ class RolloutSource:
         if recorded is None:
             raise RecordError(f"no rollout of step {step - part}")
         used, counts = recorded, None
-        # At a later update of a rollout the weights that sampled it are gone; the recorded rollout is used.
-        if part == 0:
+        # At a later update of a rollout the weights that sampled it are gone; the recorded rollout is used. So it is
+        # where another program sampled: its completions come a second time from the record alone.
+        if part == 0 and not recorded.sampler:
             repeated = replace(self.sampler, rewarder=RecordedRewards(recorded=recorded)).rollout(state, position, step)
             if self.sampler.reference is None and recorded.reference_log_probs:
                 repeated = replace(repeated, reference_log_probs=_as_recorded(recorded, repeated))

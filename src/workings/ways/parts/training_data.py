@@ -26,6 +26,7 @@ from workings.rollouts import rollout_json
 from workings.rollouts.episodes import EpisodeRules, Player
 from workings.rollouts.prompts import PromptSet, build_prompts, refuse_evaluation_items
 from workings.rollouts.rollout import Rollout, RolloutShape
+from workings.rollouts.vllm import VllmSampler
 from workings.scoring.items import Item
 from workings.scoring.rewards import RewardProcess, RewardSettings
 from workings.ways.parts.experience import Experience
@@ -148,7 +149,9 @@ class PromptData:
             player: plays the environment; None without one.
         """
         self.check(engine)
-        sampler = sampler_of(self.resolved.recipe, engine)
+        recipe, resolved = self.resolved.recipe, self.resolved
+        sampler = sampler_of(recipe, engine) if recipe.sampler is None else VllmSampler(
+            recipe, engine, shape=resolved.shape, weights=resolved.weights.directory)
         assert isinstance(engine, LikelihoodEngine)  # `check` has refused others
         assert sampler is not None  # likewise
         return RolloutSampler(

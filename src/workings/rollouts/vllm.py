@@ -1,0 +1,190 @@
+"""vLLM as a sampler: a server of its own writes completions, with the adapters that the engine trains.
+
+Tokens go in and come out. Whenever the adapters have changed they are written into a new folder and loaded under their
+digest as a name; the server names it in each answer, so that completions of other adapters are refused. A new folder
+and a new name, because vLLM keeps blocks of its prefix cache when the same path is loaded again.
+
+Completions are not drawn by seeds: on a CPU a seed ends vLLM 0.32, and rounding depends on the batch.
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from workings.config.method import FullConfig
+from workings.config.recipe import Recipe
+from workings.config.sampler import SamplerConfig
+from workings.engines import checkpoint_files as files
+from workings.engines.base import Completion, Engine, State
+from workings.errors import RequestError, TrainingFailed
+from workings.models.shape import ModelShape
+from workings.record.digest import file_digest
+
+FLAGS = ("--enable-lora", "--logprobs-mode", "processed_logprobs", "--generation-config", "vllm", "--enforce-eager")
+"""Log probabilities at the sampling temperature, and no top-p or top-k out of a model's `generation_config.json`."""
+ENVIRONMENT = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+               "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"}
+"""Variables that a server starts with, unless they are set."""
+CALL_SECONDS = 60.0
+"""Time limit of every request but that for completions."""
+
+
+class VllmSampler:
+    """Draws completions by a server, which starts with the first of them and ends with this object."""
+
+    def __init__(self, recipe: Recipe, engine: Engine, *, shape: ModelShape, weights: Path | None) -> None:
+        """Starts nothing yet.
+
+        Args:
+            recipe: with a sampler.
+            engine: trains the adapters.
+            shape: of its model.
+            weights: folder of the frozen weights.
+
+        Raises:
+            RequestError: a recipe without adapters, or with weights that are in no folder.
+        """
+        assert recipe.sampler is not None  # the caller has asked
+        if isinstance(recipe.method, FullConfig) or weights is None:
+            raise RequestError(f"sampler.name: vllm with method.name: {recipe.method.name} and model.source: "
+                               f"{recipe.model.source}", "adapters on weights in a folder, which a server can load",
+                               "method.name=lora, with a pretrained model; or no sampler")
+        self._config: SamplerConfig = recipe.sampler
+        self._engine, self._method, self._shape, self._weights = engine, recipe.method, shape, weights
+        self._longest = recipe.data.max_length
+        self._compute = recipe.precision.compute
+        self._folder = Path(tempfile.mkdtemp(prefix="workings-vllm-"))
+        self._url, self._version, self._loaded = self._config.url.rstrip("/"), "", ""
+        self._end = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+
+    @property
+    def tag(self) -> dict[str, str]:
+        """Name and version of the server, and digest of the adapters that the last completions were drawn with."""
+        return {"name": self._config.name, "version": self._version, "adapter": self._loaded}
+
+    def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
+                 stop_ids: Sequence[int]) -> list[Completion]:
+        """Greedy completions, by the engine itself: they are compared with those of other runs."""
+        return self._engine.generate(state, prompts, max_new_tokens=max_new_tokens, stop_ids=stop_ids)
+
+    def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
+               temperature: float, seeds: Sequence[int]) -> list[Completion]:
+        """One sampled completion per prompt, in the order of the prompts; ``seeds`` are not used.
+
+        Raises:
+            TrainingFailed: the server failed, or answered with other adapters or tokens.
+            RequestError: it does not start.
+        """
+        del seeds
+        self._load(state)
+        answer = self._ask("/v1/completions", {
+            "model": self._loaded, "prompt": [[*map(int, prompt)] for prompt in prompts], "max_tokens": max_new_tokens,
+            "temperature": temperature, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "logprobs": 0,
+            "stop_token_ids": [*stop_ids], "return_token_ids": True}, self._config.seconds)
+        choices = sorted(answer["choices"], key=lambda choice: choice["index"])
+        if answer.get("model") != self._loaded or len(choices) != len(prompts):
+            raise TrainingFailed(f"vLLM answered {len(choices)} of {len(prompts)} prompts with the adapters "
+                                 f"{str(answer.get('model'))[:80]!r}, and {self._loaded[:16]}… were asked for")
+        completions = [Completion.of(choice["token_ids"], stop_ids, choice["logprobs"]["token_logprobs"])
+                       for choice in choices]
+        if any([*choice["prompt_token_ids"]] != [*prompt] for choice, prompt in zip(choices, prompts, strict=True)):
+            raise TrainingFailed("vLLM answered other prompts than it was asked")
+        return completions
+
+    def _load(self, state: State) -> None:
+        """Have the server load the adapters of a state, where they are others than before."""
+        if not self._url:
+            self._start()
+        if not self._version:
+            self._version = str(self._ask("/version", None)["version"])
+        folder = Path(tempfile.mkdtemp(prefix="adapter-", dir=self._folder))
+        self._engine.save(state, folder)
+        (folder / files.OPTIMIZER_FILE).unlink()
+        digest = file_digest(folder / files.ADAPTER_FILE)
+        if digest == self._loaded:
+            shutil.rmtree(folder)
+            return
+        assert not isinstance(self._method, FullConfig)  # refused above
+        files.write_json(folder / files.ADAPTER_CONFIG, files.adapter_config(
+            self._method.rank, self._method.alpha, self._method.target_modules, self._shape))
+        self._ask("/v1/load_lora_adapter", {"lora_name": digest, "lora_path": str(folder)})
+        if self._loaded:
+            self._ask("/v1/unload_lora_adapter", {"lora_name": self._loaded})
+        self._loaded = digest
+
+    def _start(self) -> None:
+        """Start a server, and wait until it answers. Raises `RequestError` with its last lines if it does not."""
+        port, log = _free_port(), self._folder / "server.log"
+        assert not isinstance(self._method, FullConfig)  # refused above
+        command = [self._config.command, "serve", str(self._weights), "--host", "127.0.0.1", "--port", str(port),
+                   "--dtype", {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}[self._compute],
+                   "--max-model-len", str(self._longest), "--max-lora-rank", str(max(8, self._method.rank)),
+                   *FLAGS, *self._config.arguments]
+        try:
+            with log.open("wb") as out:
+                process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True,
+                                           env=ENVIRONMENT | os.environ)
+        except OSError as error:
+            raise RequestError(f"sampler.command: {self._config.command} ({error.strerror})",
+                               "the program of vLLM, in an environment of its own",
+                               "sampler.command=/path/to/vllm, or sampler.url of a server that runs") from None
+        self._end = weakref.finalize(self, _stop, process, self._folder)
+        deadline = time.monotonic() + self._config.start_seconds
+        self._url = f"http://127.0.0.1:{port}"
+        while not _answers(self._url):
+            if process.poll() is not None or time.monotonic() > deadline:
+                last = " / ".join(log.read_text(errors="replace").splitlines()[-3:])[-300:]
+                self._end()
+                raise RequestError(f"{self._config.command} serve, which did not start: {last}",
+                                   "a server of vLLM that runs on this machine", f"run it by hand: {' '.join(command)}")
+            time.sleep(1)
+
+    def _ask(self, path: str, body: Mapping[str, Any] | None, seconds: float = CALL_SECONDS) -> Any:
+        """The answer to a request as JSON, or as text where it is none. Raises `TrainingFailed`."""
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(self._url + path, data=data, headers={"Content-Type": "application/json"})  # noqa: S310
+        try:
+            with urlopen(request, timeout=seconds) as reply:  # noqa: S310 - the address is the recipe's own
+                text = reply.read().decode()
+        except HTTPError as error:
+            raise TrainingFailed(f"vLLM, {path}: {error.code} {error.read().decode(errors='replace')[:300]}") from None
+        except (OSError, HTTPException) as error:
+            raise TrainingFailed(f"vLLM at {self._url}, {path}: {error}") from None
+        return json.loads(text) if text[:1] == "{" else text
+
+
+def _answers(url: str) -> bool:
+    with suppress(OSError, HTTPException), urlopen(url + "/health", timeout=5) as reply:  # noqa: S310 - this machine
+        return bool(reply.status == 200)
+    return False
+
+
+def _free_port() -> int:
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        return int(door.getsockname()[1])
+
+
+def _stop(process: "subprocess.Popen[bytes]", folder: Path) -> None:
+    """End a server with the processes that it has started, and remove its folder."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    shutil.rmtree(folder, ignore_errors=True)
