@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
@@ -68,7 +68,7 @@ class VllmSampler:
         self._compute = recipe.precision.compute
         self._folder = Path(tempfile.mkdtemp(prefix="workings-vllm-"))
         self._url, self._version, self._loaded = self._config.url.rstrip("/"), "", ""
-        self._end = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._end: Callable[[], Any] = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
     @property
     def tag(self) -> dict[str, str]:
