@@ -117,7 +117,6 @@ class VllmSampler:
         if digest == self._loaded:
             shutil.rmtree(folder)
             return
-        assert not isinstance(self._method, FullConfig)  # refused above
         files.write_json(folder / files.ADAPTER_CONFIG, files.adapter_config(
             self._method.rank, self._method.alpha, self._method.target_modules, self._shape))
         self._ask("/v1/load_lora_adapter", {"lora_name": digest, "lora_path": str(folder)})
@@ -128,7 +127,6 @@ class VllmSampler:
     def _start(self) -> None:
         """Start a server, and wait until it answers. Raises `RequestError` with its last lines if it does not."""
         port, log = _free_port(), self._folder / "server.log"
-        assert not isinstance(self._method, FullConfig)  # refused above
         command = [self._config.command, "serve", str(self._weights), "--host", "127.0.0.1", "--port", str(port),
                    "--dtype", {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}[self._compute],
                    "--max-model-len", str(self._longest), "--max-lora-rank", str(max(8, self._method.rank)),
