@@ -118,4 +118,18 @@ EFFECTS: dict[str, Effect] = {
                                           "test_a_teacher_in_fewer_bits_says_about_the_same"),
     "memory.per_layer_embeddings": _named("tests/planning/test_unlike_layers.py",
                                           "test_on_the_host_the_table_takes_nothing_of_the_device"),
+    **{f"environment.{key}": _named("tests/environments/test_environments.py", test) for key, test in (
+        ("name", "test_a_recipe_names_its_environment"), ("turns", "test_a_recipe_names_its_environment"),
+        ("tasks", "test_a_recipe_names_its_environment"), ("options", "test_a_recipe_names_its_environment"),
+        ("seconds", "test_an_environment_that_hangs_is_killed"),
+        ("memory_gib", "test_an_environment_has_the_memory_that_its_recipe_names"))},
+    "environment": _named("tests/environments/test_environments.py", "test_a_recipe_names_its_environment"),
+    **{key: _named("tests/rollouts/test_vllm.py", test) for key, test in (
+        ("sampler", "test_a_server_is_started_with_the_words_of_the_recipe"),
+        ("sampler.name", "test_what_would_sample_otherwise_is_refused"),
+        ("sampler.url", "test_tokens_go_in_and_come_out_with_the_adapters_digest"),
+        ("sampler.command", "test_a_server_is_started_with_the_words_of_the_recipe"),
+        ("sampler.arguments", "test_a_server_is_started_with_the_words_of_the_recipe"),
+        ("sampler.start_seconds", "test_a_server_that_does_not_start_is_ended"),
+        ("sampler.seconds", "test_completions_that_take_too_long"))},
 }

@@ -1,7 +1,10 @@
 """vLLM as a sampler, against a stand-in that speaks its interface; the real one is in `benchmarks/` and `proof/`."""
 
 import json
+import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,9 +31,10 @@ class Door(Handler):
     loaded: ClassVar[list[str]] = []
     asked: ClassVar[list[dict[str, Any]]] = []
     stale: ClassVar[bool] = False
+    waits: ClassVar[float] = 0.0
 
     def do_GET(self) -> None:
-        """The version."""
+        """The version, and whether it is well."""
         self._say({"version": "0.32.0"})
 
     def do_POST(self) -> None:
@@ -44,6 +48,7 @@ class Door(Handler):
             return self._say("loaded")
         if self.path == "/v1/unload_lora_adapter":
             return self._say("unloaded")
+        time.sleep(self.waits)
         return self._say({"model": self.loaded[0] if self.stale else body["model"], "choices": [
             {"index": number, "token_ids": [5, 6, 1], "prompt_token_ids": prompt,
              "logprobs": {"token_logprobs": [-0.5, -0.25, -0.125]}}
@@ -54,7 +59,8 @@ class Door(Handler):
         self.send_response(200)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data)
+        with suppress(BrokenPipeError):  # who waited is gone
+            self.wfile.write(data)
 
 
 class Engine:
@@ -125,6 +131,58 @@ def test_a_server_that_is_not_there() -> None:
     engine: Any = Engine()
     with pytest.raises(RequestError, match=r"sampler\.command: no-such-vllm"):
         draw(VllmSampler(one, engine, shape=published_shape("gemma-2b"), weights=Path("weights")), b"adapters")
+
+
+SERVER = """import json, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from contextlib import suppress
+from pathlib import Path
+Path(__file__).with_name("argv.json").write_text(json.dumps(sys.argv[1:]))
+class Door(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"version": "0.32.0"}')
+    def log_message(self, *words):
+        pass
+HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Door).serve_forever()
+"""
+
+
+def started(folder: Path, program: str, **keys: Any) -> VllmSampler:
+    """A sampler whose server is a program in a folder."""
+    (folder / "vllm.py").write_text(program)
+    (folder / "vllm").write_text(f"#!/bin/sh\nexec {sys.executable} {folder}/vllm.py \"$@\"\n")
+    (folder / "vllm").chmod(0o700)
+    engine: Any = Engine()
+    return VllmSampler(recipe(sampler={"name": "vllm", "command": str(folder / "vllm"), **keys}), engine,
+                       shape=published_shape("gemma-2b"), weights=Path("weights"))
+
+
+def test_a_server_is_started_with_the_words_of_the_recipe(tmp_path: Path) -> None:
+    one = started(tmp_path, SERVER, arguments=["--seed", "3"])
+    with pytest.raises(TrainingFailed, match="501"):  # this stand-in loads no adapters
+        draw(one, b"adapters")
+    words = json.loads((tmp_path / "argv.json").read_text())
+    assert words[:2] == ["serve", "weights"]
+    assert {"--enable-lora", "processed_logprobs", "--generation-config", "float32", "96"} <= {*words}
+    assert words[-2:] == ["--seed", "3"]
+
+
+def test_a_server_that_does_not_start_is_ended(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="serve, which did not start"):
+        draw(started(tmp_path, "import time; time.sleep(60)", start_seconds=0.5), b"adapters")
+    with pytest.raises(RequestError, match="no such model"):
+        draw(started(tmp_path, "raise SystemExit('no such model')"), b"adapters")
+
+
+def test_completions_that_take_too_long(door: Any) -> None:
+    door.waits = 5.0
+    engine: Any = Engine()
+    one = VllmSampler(recipe(sampler={"name": "vllm", "url": door.url, "seconds": 0.2}), engine,
+                      shape=published_shape("gemma-2b"), weights=Path("weights"))
+    with pytest.raises(TrainingFailed, match="timed out"):
+        draw(one, b"adapters")
 
 
 @pytest.mark.parametrize(("changes", "told"), [
