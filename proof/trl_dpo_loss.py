@@ -1,13 +1,15 @@
-"""Our preference loss is TRL's: losses, gradients and metrics of DPO and IPO on the same numbers.
+"""Our preference losses are TRL's: those of DPO, IPO, KTO, ORPO and SimPO, on the same numbers.
 
     python -m proof.trl_dpo_loss [--peers PYTHON] [--n DRAWS]
 
 TRL lives in its own environment (`benchmarks/peers/requirements.txt` says how it is made; ``--peers`` names its
-Python). Its whole `DPOTrainer._compute_loss` is given log probabilities, masks and what a reference said
+Python). The whole loss of its trainers is given log probabilities, masks, verdicts and what a reference said
 (`proof/_trl_preference_loss.py`), and our objective is given the same ones with the functions of both engines, in
 float32. TRL's loss `sigmoid` has no label smoothing: that is compared with its loss `aot`, which has the same formula
-where a batch is one pair. Exits with 3 where there is no TRL, with 1 where a number is further apart than 1e-6; of
-metrics, which are or are made of log probabilities of whole rows, than 1e-6 of the size of these.
+where a batch is one pair. TRL's ORPO imitates prompts too, so that it is compared on rows without one. Exits with 3
+where there is no TRL, with 1 where a number is further apart than 1e-6; of gradients above 1, which ORPO has where a
+completion is nearly certain, than 1e-6 of the largest; of metrics, which are or are made of log probabilities of whole
+rows, than 1e-6 of the size of these.
 """
 
 import argparse
@@ -16,7 +18,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,12 @@ import numpy as np
 
 from proof.trl_grpo_loss import PEERS, TOLERANCE
 from tools.result_file import write_result
-from workings.objectives.policy_gradient import REFERENCE
+from workings.models.batch import Batch
 from workings.ways.dpo import Dpo
+from workings.ways.kto import Kto
+from workings.ways.orpo import Orpo
+from workings.ways.parts.pair_log_probs import with_pair_signals
+from workings.ways.simpo import SimPo
 
 RESULT = Path(__file__).parent / "trl_dpo_loss.json"
 LENGTH = 12
@@ -37,8 +43,9 @@ class Form:
     """TRL's settings, and ours for the same."""
 
     options: dict[str, Any]
-    algorithm: Dpo
+    algorithm: Dpo | Kto | Orpo | SimPo
     pairs: int = 4
+    trainer: str = "dpo"
 
 
 FORMS = {
@@ -49,20 +56,29 @@ FORMS = {
     "ipo": Form({"loss_type": ["ipo"], "beta": 0.3}, Dpo(name="dpo", beta=0.3, loss="ipo")),
     "label smoothing": Form({"loss_type": ["aot"], "beta": 0.1, "label_smoothing": 0.2},
                             Dpo(name="dpo", label_smoothing=0.2), pairs=1),
+    "kto": Form({"beta": 0.1}, Kto(name="kto"), trainer="kto"),
+    "kto, weighted": Form({"beta": 0.5, "desirable_weight": 2.0, "undesirable_weight": 0.7},
+                          Kto(name="kto", beta=0.5, right_weight=2.0, wrong_weight=0.7), trainer="kto"),
+    "orpo": Form({"beta": 0.1}, Orpo(name="orpo"), trainer="orpo"),
+    "orpo, beta 1": Form({"beta": 1.0}, Orpo(name="orpo", beta=1.0), trainer="orpo"),
+    "simpo": Form({"loss_type": "simpo", "cpo_alpha": 0.0, "beta": 2.0, "simpo_gamma": 1.0}, SimPo(name="simpo"),
+                  trainer="cpo"),
 }
 
 
 def drawn(rng: np.random.Generator, pairs: int) -> Numbers:
     """Log probabilities, a mask of rows of different lengths, and what a reference said of rows; chosen first."""
     mask = np.arange(LENGTH) < rng.integers(1, LENGTH + 1, (2 * pairs, 1))
-    now = -rng.exponential(size=mask.shape) * mask
+    # No token is nearly certain: the logits that TRL is given for ORPO would round that away.
+    now = -(0.1 + rng.exponential(size=mask.shape)) * mask
     reference = ((now + 0.3 * rng.normal(size=now.shape)) * mask).sum(-1)
-    return {name: x.astype(np.float32) for name, x in (("now", now), ("mask", mask), ("reference", reference))}
+    return {name: x.astype(np.float32) for name, x in (("now", now), ("mask", mask), ("reference", reference))} | {
+        "labels": rng.random(pairs) < 0.5}
 
 
 def theirs(peers: Path, draws: Mapping[str, list[Numbers]]) -> dict[str, Any]:
     """What TRL finds of all draws: a list for each of `FORMS`, one after the other."""
-    given = [{"options": form.options} | {key: x.tolist() for key, x in numbers.items()}
+    given = [{"options": form.options, "trainer": form.trainer} | {key: x.tolist() for key, x in numbers.items()}
              for name, form in FORMS.items() for numbers in draws[name]]
     # -P: a script's folder comes first otherwise, and `statistics` in this one would hide Python's.
     done = subprocess.run([peers, "-P", str(Path(__file__).parent / "_trl_preference_loss.py")],
@@ -71,12 +87,17 @@ def theirs(peers: Path, draws: Mapping[str, list[Numbers]]) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def side_by_side(numbers: Numbers) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Our order, in which a pair's rows are side by side: log probabilities, mask, signal; and theirs of our rows."""
+def side_by_side(form: Form, numbers: Numbers) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray], np.ndarray]:
+    """Our order, in which a pair's rows are side by side: log probabilities, mask, signals; and theirs of our rows."""
     order = np.arange(len(numbers["now"])).reshape(2, -1).T.reshape(-1)
-    signal = np.zeros_like(numbers["now"])
-    signal[:, 0] = numbers["reference"]
-    return numbers["now"][order], numbers["mask"][order], signal[order], order
+    mask = numbers["mask"][order]
+    names = [f"{at // 2}/{'mismatched' if at % 2 else 'right' if numbers['labels'][at // 2] else 'wrong'}"
+             for at in range(len(order))]
+    # The signals of a run's own batches.
+    batch = with_pair_signals(replace(Batch.blank((1, *mask.shape)), loss_mask=mask[None]), [[name] for name in names],
+                              dict(zip(names, numbers["reference"][order].tolist(), strict=True)),
+                              form.algorithm.objective)
+    return numbers["now"][order], mask, {name: x[0] for name, x in batch.signals.items()}, order
 
 
 def with_jax(form: Form, numbers: Numbers) -> tuple[float, np.ndarray, dict[str, float]]:
@@ -85,10 +106,10 @@ def with_jax(form: Form, numbers: Numbers) -> tuple[float, np.ndarray, dict[str,
 
     from workings.engines.jax.objective import ARRAY
 
-    now, mask, signal, order = side_by_side(numbers)
+    now, mask, signals, order = side_by_side(form, numbers)
 
     def loss(x: Any) -> Any:
-        terms = form.algorithm.objective.terms(ARRAY, x * mask, jax.numpy.asarray(mask), {REFERENCE: signal})
+        terms = form.algorithm.objective.terms(ARRAY, x * mask, jax.numpy.asarray(mask), signals)
         return terms.total / form.pairs, terms.metrics
 
     (value, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(jax.numpy.asarray(now))
@@ -101,9 +122,10 @@ def with_torch(form: Form, numbers: Numbers) -> tuple[float, np.ndarray, dict[st
 
     from workings.engines.torch.objective import ARRAY
 
-    now, mask, signal, order = side_by_side(numbers)
+    now, mask, signals, order = side_by_side(form, numbers)
     x, mask_BS = torch.tensor(now, requires_grad=True), torch.tensor(mask)
-    terms = form.algorithm.objective.terms(ARRAY, x * mask_BS, mask_BS, {REFERENCE: torch.tensor(signal)})
+    terms = form.algorithm.objective.terms(ARRAY, x * mask_BS, mask_BS, {
+        name: torch.tensor(signal) for name, signal in signals.items()})
     loss = terms.total / form.pairs
     [gradient] = torch.autograd.grad(loss, x)
     metrics = {name: (total.detach(), count) for name, (total, count) in terms.metrics.items()}
@@ -116,6 +138,14 @@ def _their_order(gradient: np.ndarray, order: np.ndarray) -> np.ndarray:
     return found
 
 
+def _apart(ours: np.ndarray, theirs: Any) -> float:
+    """The largest difference. Raises ``ValueError`` for one that is not finite, which would compare as small."""
+    apart = float(np.abs(ours - np.asarray(theirs)).max())
+    if not np.isfinite(apart):
+        raise ValueError("a number that is not finite")
+    return apart
+
+
 def _means(metrics: Mapping[str, tuple[Any, Any]]) -> dict[str, float]:
     return {name: float(total) / float(count) for name, (total, count) in metrics.items()}
 
@@ -123,16 +153,19 @@ def _means(metrics: Mapping[str, tuple[Any, Any]]) -> dict[str, float]:
 def compared(form: Form, found: list[dict[str, Any]], draws: list[Numbers]) -> dict[str, Any]:
     """Largest differences over all draws, and how large the compared losses are."""
     values: dict[str, Any] = {"mean_size_of_loss": float(np.mean([abs(one["loss"]) for one in found])),
-                              "mean_accuracy_by_trl": float(np.mean([one["metrics"]["accuracy"] for one in found]))}
+                              "mean_margin_by_trl": float(np.mean([one["metrics"]["margin"] for one in found]))}
     for name, ours in (("jax", with_jax), ("torch", with_torch)):
         apart = dict.fromkeys(("loss", "gradient", "metric"), 0.0)
         for one, numbers in zip(found, draws, strict=True):
             loss, gradient, metrics = ours(form, numbers)
-            apart["loss"] = max(apart["loss"], abs(loss - one["loss"]))
-            apart["gradient"] = max(apart["gradient"], float(np.abs(gradient - one["gradient"]).max()))
-            size = max(1.0, form.algorithm.beta) * (1 - metrics["chosen_log_prob"] - metrics["rejected_log_prob"])
+            apart["loss"] = max(apart["loss"], _apart(np.array(loss), one["loss"]))
+            apart["gradient"] = max(apart["gradient"], _apart(gradient, one["gradient"])
+                                    / max(1.0, float(np.abs(one["gradient"]).max())))
+            # Metrics are or are made of log probabilities of rows, all of which are below 0.
+            size = max(1.0, form.algorithm.beta) * (1 - sum(x for key, x in metrics.items() if "log_prob" in key))
             apart["metric"] = max(apart["metric"], *(
-                abs(x - one["metrics"][key]) / size for key, x in metrics.items()))
+                abs(metrics[key] - theirs) / size for key, theirs in one["metrics"].items()
+                if key in metrics))
         values[name] = {f"largest_difference_of_{key}": x for key, x in apart.items()}
     return values
 
@@ -164,8 +197,9 @@ def main() -> int:
     worst = max(x for found in values["forms"].values() for one in (found["jax"], found["torch"])
                 for x in one.values())
     values["largest_difference"] = worst
-    write_result(RESULT, what="Largest differences between TRL's DPOTrainer loss and our preference loss, between "
-                 "their gradients in the log probabilities, and between their metrics, on the same numbers in float32.",
+    write_result(RESULT, what="Largest differences between the losses of TRL's DPO, KTO, ORPO and CPO trainers and "
+                 "ours, between their gradients in the log probabilities, and between their metrics, on the same "
+                 "numbers in float32.",
                  command=f"python -m proof.trl_dpo_loss --n {asked.n}", packages=["jax", "torch", "numpy"],
                  values=values)
     print(f"largest difference of {len(FORMS)} forms, both engines, {asked.n} draws: {worst:.2g}")

@@ -111,7 +111,8 @@ def test_shipped_names_can_be_written_shown_and_compared(tmp_path: Path) -> None
     assert "made by: workings data make unit_conversion" in text("show", "eval", "--n", 0)
     assert "kinds of `data make`:" in text("list")
     assert {"gsm8k", "traces"} <= set(listed["formats"])
-    assert {"hh", "kto", "preferences"} <= set(listed["pair_formats"])
+    assert {"hh", "preferences"} <= set(listed["pair_formats"])
+    assert set(listed["verdict_formats"]) == {"kto"}
 
 
 @pytest.mark.slow

@@ -51,13 +51,6 @@ RECORDS: list[tuple[str, list[dict[str, Any]], dict[str, Any]]] = [
     ("ultrafeedback", [BINARIZED], {"prompt_id": "3fb0", "score_chosen": 8.5, "score_rejected": 8}),
     ("llamafactory", [SHAREGPT], {}),
     ("llamafactory", [{"instruction": ASKED, "input": "", "chosen": GOOD, "rejected": BAD}], {}),
-    ("kto", [{"prompt": ASKED, "completion": GOOD, "label": True},
-             {"prompt": ASKED, "completion": f"{BAD}\n", "label": False, "rater": 3}], {"of_rejected": {"rater": 3}}),
-    ("kto", [{"prompt": [user(ASKED)], "completion": [bot(GOOD)], "label": True},
-             {"messages": [user(ASKED), bot(BAD)], "label": False}], {}),
-    ("kto", [{"instruction": ASKED, "output": GOOD, "kto_tag": True},
-             {"conversations": [{"from": "human", "value": ASKED}, {"from": "gpt", "value": BAD}],
-              "kto_tag": False}], {}),
     ("preferences", [{"prompt": ASKED, "chosen": GOOD, "rejected": f"{BAD} "}], {}),
 ]
 
@@ -105,12 +98,6 @@ UNCLEAR: list[tuple[str, Any, str]] = [
     ("llamafactory", {**SHAREGPT, "chosen": GOOD}, "a turn must be an object, not a text"),
     ("llamafactory", {**SHAREGPT, "instruction": ASKED}, "which of them is asked"),
     ("llamafactory", {"instruction": ASKED, "output": GOOD}, "`chosen` is missing"),
-    ("kto", {"prompt": "1?", "completion": "2"}, "one of `label` and `kto_tag` was expected"),
-    ("kto", {"prompt": "1?", "completion": "2", "label": 1}, "`label` must be true or false"),
-    ("kto", {"prompt": "1?", "completion": "2", "output": "2", "label": True}, "one of `completion`, `messages`"),
-    ("kto", {"prompt": "1?", "completion": " ", "label": True}, "is empty"),
-    ("kto", {"prompt": "1?", "completion": "half \ud800", "label": True}, "half a surrogate pair"),
-    ("kto", {"prompt": "1?", "completion": "2", "label": True}, "a right completion, and none of its prompt"),
     ("preferences", {"prompt": "1?", "chosen": "2", "rejected": "3", "history": [user("0?")], "id": [1]}, "`id` must"),
     ("preferences", {"prompt": "1?", "chosen": "half \ud800", "rejected": "3"}, "half a surrogate pair"),
 ]
@@ -149,32 +136,3 @@ def test_labels_and_metadata_as_with_traces(tmp_path: Path) -> None:
     record = {"id": 7, "prompt": "1?", "chosen": "2", "rejected": "3", "license": "MIT", "answer": "2", "note": None}
     _, [pair] = run(tmp_path, "prompt-chosen-rejected", record, labels={"section": "core", "licence": "CC0-1.0"})
     assert (pair.id, pair.section, pair.licence, pair.metadata) == ("7", "core", "MIT", {"original_answer": "2"})
-
-
-def test_verdicts_pair_up_in_their_order_and_each_once(tmp_path: Path) -> None:
-    told = [("a", "a1", False), ("b", "b1", True), ("a", "a2", True), ("a", "a3", True), ("a", "a4", False),
-            ("b", "b2", True), ("c", "c1", False)]
-    result, pairs = run(tmp_path, "kto", *({"prompt": prompt, "completion": text, "label": right, "id": text}
-                                           for prompt, text, right in told))
-    assert [(pair.id, pair.prompt, pair.chosen, pair.rejected) for pair in pairs] == [
-        ("a2", "a", "a2", "a1"), ("a3", "a", "a3", "a4")]
-    assert (result.read, result.written, result.rejected) == (7, 2, 3)
-    assert [line for line, _ in rejected(result)] == [2, 6, 7]
-    assert dict(result.reasons) == {
-        "a right completion, and none of its prompt with the other verdict is left to pair it with": 2,
-        "a wrong completion, and none of its prompt with the other verdict is left to pair it with": 1}
-
-
-def test_two_records_that_make_no_pair_are_both_rejected(tmp_path: Path) -> None:
-    def told(prompt: str, right: bool) -> dict[str, Any]:
-        return {"prompt": prompt, "completion": f"{right}", "label": right, "id": "same" if right else f"{prompt}-"}
-
-    result, pairs = run(tmp_path, "kto", told("a", True), told("a", False), told("b", False), told("b", True))
-    assert ([pair.prompt for pair in pairs], result.read, result.rejected) == (["a"], 4, 2)
-    assert rejected(result) == [(line, "id 'same' is in an earlier record already") for line in (3, 4)]
-
-
-def test_another_conversation_is_another_prompt(tmp_path: Path) -> None:
-    result, _ = run(tmp_path, "kto", {"messages": [user("a"), bot("b"), user("c"), bot("1")], "label": True},
-                    {"messages": [user("c"), bot("2")], "label": False})
-    assert (result.written, result.rejected) == (0, 2)

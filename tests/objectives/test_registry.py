@@ -72,7 +72,7 @@ def test_a_file_without_an_objective_of_its_name_is_refused(folder: Path) -> Non
 
 
 def test_another_package_brings_an_objective(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RequestError, match="one of cross_entropy, policy_gradient"):
+    with pytest.raises(RequestError, match="one of cross_entropy, kto, orpo, policy_gradient"):
         find_objective("focal")
     install(tmp_path, monkeypatch, "focals", "focal")
     assert to_json(from_json({"name": "focal"})) == {"name": "focal", "gamma": 2.0}

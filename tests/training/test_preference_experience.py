@@ -17,11 +17,12 @@ from workings.data.pair_rows import PairRows, log_prob_lines, read_log_prob_line
 from workings.data.rows import Row, RowSet
 from workings.errors import RecordError, TrainingFailed
 from workings.objectives.policy_gradient import REFERENCE
+from workings.objectives.preference import Preference
 from workings.record import jsonl
 from workings.record.layout import REFERENCE_LOG_PROBS
 from workings.record.writer import RunWriter
-from workings.ways.parts.pair_log_probs import reference_log_probs_by_row, with_log_probs
-from workings.ways.parts.row_data import PairData
+from workings.ways.parts.pair_log_probs import reference_log_probs_by_row, with_pair_signals
+from workings.ways.parts.row_data import ReferencedPairData
 
 # Tokens of the chosen and the rejected row of each pair; the longer one decides the bucket.
 LENGTHS = {"a": (4, 6), "b": (7, 3), "c": (12, 5), "d": (5, 5), "e": (9, 3)}
@@ -97,20 +98,21 @@ def test_the_reference_is_asked_about_every_row_once() -> None:
 def test_a_batch_is_told_and_counts_pairs() -> None:
     found, last = batches(), Position(0, 2)
     said = {row.id: -float(number) for number, row in enumerate(rows().rows, start=1)}
-    batch = with_log_probs(found.at(last)[0], found.row_ids(last), said)
+    batch = with_pair_signals(found.at(last)[0], found.row_ids(last), said, Preference())
     ids = [name for sequence in found.row_ids(last) for name in sequence]
     assert len(ids) == 2  # one pair, next to padding
     assert (batch.signals[REFERENCE] * batch.loss_mask).sum(-1)[0].tolist() == [said[name] for name in ids] + [0, 0]
     assert (batch.divisor, batch.loss_mask.sum()) == (1.0, found.at(last)[0].loss_mask.sum())
     with pytest.raises(RecordError, match="no log probability"):
-        with_log_probs(found.at(last)[0], found.row_ids(last), {})
+        with_pair_signals(found.at(last)[0], found.row_ids(last), {}, Preference())
 
 
 def test_it_asks_at_the_first_step_and_reads_at_any_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = Says()
-    monkeypatch.setattr(PairData, "reference_log_probs", lambda data, engine, state: reference_log_probs_by_row(
-        engine, state, data.batches, data.steps))
-    data = PairData(recipe=load_recipe("smoke-tiny").recipe, rows=rows(), batches=batches(), steps=10)
+    monkeypatch.setattr(ReferencedPairData, "reference_log_probs", lambda data, engine, state:
+                        reference_log_probs_by_row(engine, state, data.batches, data.steps))
+    recipe = load_recipe("smoke-tiny", ("algorithm={name: dpo}",)).recipe
+    data = ReferencedPairData(recipe=recipe, rows=rows(), batches=batches(), steps=10)
     with closing(RunWriter.create(tmp_path / "run")) as writer:
         with data.experience(model, writer) as first, pytest.raises(RecordError, match="already taken 2 steps"):
             first.prepare(None, 2)

@@ -23,8 +23,8 @@ ForceFlag = Annotated[bool, typer.Option("--force", help="Replace files that exi
 def import_command(
     file: Annotated[str, typer.Argument(
         help="A file (JSON lines, JSON array, CSV, parquet), or OWNER/NAME on the Hub.")],
-    out: Annotated[Path | None, typer.Option("--out", help="File of traces or pairs to write (JSON lines).",
-                                             show_default="NAME.traces.jsonl or NAME.pairs.jsonl")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="File to write (JSON lines).",
+                                             show_default="NAME.traces.jsonl, .pairs.jsonl, .verdicts.jsonl")] = None,
     format_name: Annotated[str, typer.Option("--format", help="Format of a record; `workings data list` names all.",
                                              show_default="what the first record looks like")] = "",
     key_map: Annotated[list[str] | None, typer.Option("--map", metavar="KEY=KEY,...", help="What the file calls the "
@@ -51,8 +51,8 @@ def import_command(
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Convert other people's data to traces or preference pairs; every record is written, or reported with its line."""
-    from workings.data.importing.formats import PAIR_FORMATS
+    """Convert other people's data to traces, pairs or verdicts; every record is written, or reported with its line."""
+    from workings.data.importing.formats import FORMATS
     from workings.data.importing.hints import format_of
     from workings.data.importing.key_map import KeyMap, parse_map
     from workings.data.importing.run import ImportRequest, import_records
@@ -69,7 +69,7 @@ def import_command(
         request = replace(request, format=format_of(opened, KeyMap(request.keys)))
         say(f"read as format {request.format}, which the first record looks like")
     # In the working folder: a data set of the Hub has no folder here.
-    out = out or Path(f"{opened.stem}.{'pairs' if request.format in PAIR_FORMATS else 'traces'}.jsonl")
+    out = out or Path(f"{opened.stem}.{FORMATS[request.format].gives if request.format in FORMATS else 'traces'}.jsonl")
     with _progress(opened.name, opened.size) as progress:
         result = import_records(opened, out, request, progress)
     # A wrong format rejects every record, often for a few reasons; the file of rejects has all of them.
@@ -126,16 +126,18 @@ def list_command(as_json: JsonFlag = False) -> None:
 
     sets = {name: {"summary": recipe.summary, "holds": recipe.holds, "sha256": recipe.sha256}
             for name, recipe in shipped_sets().items()}
-    formats, pair_formats = ({name: each.keys for name, each in FORMATS.items() if each.gives == what}
-                             for what in ("traces", "pairs"))
+    formats, pair_formats, verdict_formats = (
+        {name: each.keys for name, each in FORMATS.items() if each.gives == what}
+        for what in ("traces", "pairs", "verdicts"))
     kinds = list(KINDS)
     lines = [f"{name:<16}{facts['summary']}  ({facts['sha256'][:12]}…)" for name, facts in sets.items()]
-    values = {"sets": sets, "kinds": kinds, "formats": formats, "pair_formats": pair_formats}
+    values = {"sets": sets, "kinds": kinds, "formats": formats, "pair_formats": pair_formats,
+              "verdict_formats": verdict_formats}
     answer(values, as_json=as_json, text="\n".join(
         ["data sets:", *(f"  {line}" for line in lines), "kinds of `data make`:",
          f"  {', '.join(kinds)}, and the tasks of the library reasoning-gym",
          "formats of `data import` that give traces:", *_rows(formats),
-         "and that give preference pairs:", *_rows(pair_formats)]))
+         "that give preference pairs:", *_rows(pair_formats), "and that give verdicts:", *_rows(verdict_formats)]))
 
 
 def _rows(formats: dict[str, str]) -> list[str]:

@@ -21,7 +21,7 @@ class Algorithm(Section):
 
     name: str
     """The algorithm; first here, so that it comes first in every list of keys."""
-    examples: ClassVar[Literal["traces", "pairs", "prompts"]] = "traces"
+    examples: ClassVar[Literal["traces", "pairs", "prompts", "verdicts"]] = "traces"
     """What `data.traces` holds."""
     rows_per_example: ClassVar[int] = 1
     """Rows that one example becomes; they stay in one micro batch."""

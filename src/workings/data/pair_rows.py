@@ -6,7 +6,7 @@ whole. Completions are learned as they are written: `data.reasoning` says how st
 has none.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ from workings.config.data import DataConfig
 from workings.data.encode import Encoded, Example, encoded
 from workings.data.preferences import PreferencePair
 from workings.data.rows import Dropped, Row, RowSet, refuse_long, refuse_other_template, refuse_repeated_ids, row_of
+from workings.data.verdicts import Verdict
 from workings.errors import RecordError, RequestError
 from workings.models.chat import THINK, THOUGHT, THOUGHT_END, ChatTemplate
 from workings.models.tokenizer import Tokenizer
@@ -73,31 +74,55 @@ def build_pair_rows(pairs: Sequence[PreferencePair], tokenizer: Tokenizer, templ
         RequestError: naming the pair, when something that must hold does not, or its completions are the same tokens;
             when ids repeat; when no pair is left.
     """
-    refuse_repeated_ids((pair.id for pair in pairs), "pair")
+    def examples() -> Iterator[Example]:
+        for pair in pairs:
+            for side, text in zip(SIDES, (pair.chosen, pair.rejected), strict=True):
+                yield example_of(row_id(pair.id, side), f"pair {pair.id}: {side}", pair, text, template)
+
+    return PairRows(two_rows_each([pair.id for pair in pairs], examples(), tokenizer, template, data_config, "pair",
+                                  _refuse_equal))
+
+
+def two_rows_each(ids: Sequence[str], examples: Iterable[Example], tokenizer: Tokenizer, template: ChatTemplate,
+                  data_config: DataConfig, kind: str,
+                  check: Callable[[str, Encoded, Encoded], None] = lambda *_: None) -> RowSet:
+    """Proved rows of entries that have two each; an entry of which one is too long is left out as a whole.
+
+    Args:
+        ids: of the entries.
+        examples: two for each of them.
+        tokenizer, template, data_config: of the run.
+        kind: what an entry is, for messages.
+        check: raises `RequestError` for two that do not go together.
+
+    Raises:
+        RequestError: as `build_pair_rows`.
+    """
+    refuse_repeated_ids(iter(ids), kind)
     refuse_other_template(template, data_config)
     rows: list[Row] = []
     dropped: list[Dropped] = []
     too_long: list[Dropped] = []
     limit = data_config.max_length
-    sides = encoded(_examples(pairs, template), tokenizer, template)
-    # One generator twice: each pair takes its chosen example and then its rejected one.
-    for pair, chosen, rejected in zip(pairs, sides, sides, strict=True):
-        _refuse_equal(pair, chosen, rejected)
-        both = row_of(chosen), row_of(rejected)
+    sides = encoded(examples, tokenizer, template)
+    # One generator twice: each entry takes its first example and then its second one.
+    for name, first, second in zip(ids, sides, sides, strict=True):
+        check(name, first, second)
+        both = row_of(first), row_of(second)
         longest = max(len(row.tokens) for row in both)
         if longest <= limit:
             rows += both
             continue
         reason = f"{longest} tokens in its longer row, and data.max_length is {limit}"
         # Never cut, and never one without the other: half a pair prefers nothing.
-        too_long.append(Dropped(pair.id, longest, reason))
-        dropped += [Dropped(row.id, len(row.tokens), f"its pair has {reason}") for row in both]
+        too_long.append(Dropped(name, longest, reason))
+        dropped += [Dropped(row.id, len(row.tokens), f"its {kind} has {reason}") for row in both]
     if data_config.over_length == "error":
-        refuse_long(too_long, "pair", len(pairs), "both completions inside the window")
+        refuse_long(too_long, kind, len(ids), "both completions inside the window")
     if not rows:
-        raise RequestError(f"{len(pairs)} pairs, and no pair gives rows", "at least one pair",
-                           "a larger data.max_length" if dropped else "a file with pairs")
-    return PairRows(RowSet(tuple(rows), tuple(dropped), tokenizer.pad_id, limit))
+        raise RequestError(f"{len(ids)} {kind}s, and no {kind} gives rows", f"at least one {kind}",
+                           "a larger data.max_length" if dropped else f"a file with {kind}s")
+    return RowSet(tuple(rows), tuple(dropped), tokenizer.pad_id, limit)
 
 
 def pair_problems(pairs: Iterable[PreferencePair], tokenizer: Tokenizer, template: ChatTemplate,
@@ -111,13 +136,21 @@ def pair_problems(pairs: Iterable[PreferencePair], tokenizer: Tokenizer, templat
             yield pair.id, error.given.removeprefix(f"pair {pair.id}: ")
 
 
-def _examples(pairs: Iterable[PreferencePair], template: ChatTemplate) -> Iterator[Example]:
-    for pair in pairs:
-        for side, text in zip(SIDES, (pair.chosen, pair.rejected), strict=True):
-            yield Example(id=row_id(pair.id, side), name=f"pair {pair.id}: {side}", prompt=pair.prompt,
-                          asked=Asked.of(pair.prompt, pair.history, pair.tool_turns, pair.tools),
-                          completion=text, parts=_parts(text, template),
-                          thinks=template.begins_with_reasoning(text))
+def example_of(name: str, said: str, entry: PreferencePair | Verdict, completion: str, template: ChatTemplate
+               ) -> Example:
+    """A completion of an entry's prompt.
+
+    Args:
+        name: id of its row.
+        said: its name in messages.
+        entry: has the prompt, with the turns before it.
+        completion: as a model writes it.
+        template: of the run.
+    """
+    return Example(id=name, name=said, prompt=entry.prompt,
+                   asked=Asked.of(entry.prompt, entry.history, entry.tool_turns, entry.tools),
+                   completion=completion, parts=_parts(completion, template),
+                   thinks=template.begins_with_reasoning(completion))
 
 
 def _parts(text: str, template: ChatTemplate) -> tuple[str, ...]:
@@ -129,9 +162,9 @@ def _parts(text: str, template: ChatTemplate) -> tuple[str, ...]:
     return (text.removeprefix(THINK),)
 
 
-def _refuse_equal(pair: PreferencePair, chosen: Encoded, rejected: Encoded) -> None:
+def _refuse_equal(name: str, chosen: Encoded, rejected: Encoded) -> None:
     if chosen.completion == rejected.completion:
-        raise RequestError(f"pair {pair.id}: both completions are the same {len(chosen.completion)} tokens",
+        raise RequestError(f"pair {name}: both completions are the same {len(chosen.completion)} tokens",
                            "a better completion and a worse one", "workings data check PAIRS --fix")
 
 

@@ -11,6 +11,8 @@ from workings.data.pair_rows import SIDES, row_id
 from workings.data.preferences import PreferencePair
 from workings.data.rows import Row, RowSet
 from workings.data.traces import Trace
+from workings.data.verdict_rows import MISMATCHED, RIGHT, WRONG
+from workings.data.verdicts import Verdict
 from workings.models.batch import BatchShape
 from workings.models.tokenizer import Tokenizer
 from workings.models.turns import Asked
@@ -18,6 +20,7 @@ from workings.models.turns import Turn as SpokenTurn
 from workings.record.manifest import DRAWN_FROM
 from workings.record.number_text import percent
 
+Entry = Trace | PreferencePair | Verdict
 _BINS = 8
 _BAR = 32
 _VISIBLE = {"\n": "⏎", "\t": "⇥", "\r": "␍"}
@@ -104,11 +107,11 @@ class RowSummary:
             "lengths in tokens:", *bars])
 
 
-def turns_of(entry: Trace | PreferencePair, row: Row) -> list[Turn]:
+def turns_of(entry: Entry, row: Row) -> list[Turn]:
     """Every turn of a row's conversation with what is learned of it.
 
     Args:
-        entry: the trace or pair that gave the row.
+        entry: the entry that gave the row.
         row: the row.
     """
     spoken = [*Asked.of(entry.prompt, entry.history, entry.tool_turns).turns, SpokenTurn("assistant", "")]
@@ -155,25 +158,32 @@ def marked(row_pieces: Sequence[Piece]) -> str:
     return "".join(parts) + ("»" if inside else "")
 
 
-def unread_columns(entries: Sequence[Trace | PreferencePair]) -> list[str]:
+def unread_columns(entries: Sequence[Entry]) -> list[str]:
     """Sentences about columns that are kept and not shown to a model; samples of a model have none."""
     return list(kept_columns(Counter(key for entry in entries if DRAWN_FROM not in entry.metadata
                                      for key in entry.metadata)))
 
 
-def entries_by_row(entries: Sequence[Trace | PreferencePair]) -> dict[str, Trace | PreferencePair]:
-    """The trace or pair of each row, by the row's id."""
-    return {name: entry for entry in entries for name in (
-        [row_id(entry.id, side) for side in SIDES] if isinstance(entry, PreferencePair) else [entry.id])}
+def entries_by_row(entries: Sequence[Entry]) -> dict[str, Entry]:
+    """The entry of each row, by the row's id."""
+    return {name: entry for entry in entries for name in _row_names(entry)}
 
 
-def summarize(rows: RowSet, batches: Batches, entries: Sequence[Trace | PreferencePair], learn: str) -> RowSummary:
+def _row_names(entry: Entry) -> list[str]:
+    if isinstance(entry, PreferencePair):
+        return [row_id(entry.id, side) for side in SIDES]
+    if isinstance(entry, Verdict):
+        return [row_id(entry.id, RIGHT if entry.label else WRONG), row_id(entry.id, MISMATCHED)]
+    return [entry.id]
+
+
+def summarize(rows: RowSet, batches: Batches, entries: Sequence[Entry], learn: str) -> RowSummary:
     """Counts, lengths and padding of all rows.
 
     Args:
         rows: proved rows.
         batches: they come in.
-        entries: the traces or pairs that gave them.
+        entries: the entries that gave them.
         learn: the recipe's `data.learn`.
     """
     entries_of_rows = entries_by_row(entries)

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from workings.config.data import DataConfig
-from workings.data import encode, pair_rows, preferences, row_fields, rows, traces
+from workings.data import encode, pair_rows, preferences, row_fields, rows, traces, verdict_rows, verdicts
 from workings.data.lazy_sequence import LazySequence
 from workings.data.rows import Dropped, Row, RowSet
 from workings.models import chat, tokenizer, turns
@@ -36,7 +36,8 @@ FACTS, REST, INDEX = "facts.json", "rest.json", "index.jsonl"
 """Files of the digests of all others, of values that are not arrays, and of `RowSet.index_bytes`."""
 ARRAYS = ("tokens", "masks", "starts", "prompt_digests", "earlier_digests", "earlier_starts")
 CACHE_FILES = (REST, INDEX, *(f"{name}.npy" for name in ARRAYS))
-CODE_MODULES = (traces, preferences, encode, rows, pair_rows, row_fields, chat, turns, tokenizer, canonical, redact)
+CODE_MODULES = (traces, preferences, encode, rows, pair_rows, verdicts, verdict_rows, row_fields, chat, turns,
+                tokenizer, canonical, redact)
 """Modules whose code decides what is kept."""
 
 

@@ -76,7 +76,8 @@ def _learned(manifest: RunManifest, metrics: Sequence[Mapping[str, Any]]) -> str
         return "no step was completed"
     losses = f"loss {metrics[0]['loss']:.4f} at the first step, {metrics[-1]['loss']:.4f} at the last"
     algorithm = manifest.config.get("algorithm") or {}
-    change = preference_change(metrics, algorithm["beta"]) if algorithm.get("name") == "dpo" else None
+    change = preference_change(metrics, algorithm["beta"], per_token=algorithm.get("name") != "dpo"
+                               ) if "chosen_reward" in metrics[0] else None
     return losses if change is None else f"{losses}; {change.sentence}"
 
 

@@ -12,6 +12,7 @@ from workings.config.model import FromPretrained
 from workings.config.recipe import Recipe
 from workings.data.preferences import PreferencePair
 from workings.data.traces import Trace, completion_text
+from workings.data.verdicts import Verdict
 from workings.engines.base import Engine, State
 from workings.engines.sampler import sampler_of
 from workings.engines.session import ModelSession, tokens_at_a_time
@@ -114,7 +115,7 @@ def resolve(loaded: LoadedRecipe, data: RunData | None = None, *, tensors: bool 
     data = data or find_data(loaded)
     # In this order: a tokenizer may be next to the weights, and the shape of a new model needs its vocabulary.
     weights = find_weights(loaded, tensors=tensors)
-    tokenizer = find_tokenizer(loaded, weights, data.traces or data.pairs or data.prompts)
+    tokenizer = find_tokenizer(loaded, weights, data.examples or data.prompts)
     return ResolvedRun(
         loaded=loaded, data=data, weights=weights, tokenizer=tokenizer,
         template=ChatTemplate.for_config(loaded.recipe.data.template, tokenizer, loaded.recipe.data.reasoning),
@@ -211,22 +212,28 @@ def differing_weights(directory: Path, recorded: Mapping[str, str]) -> list[str]
     return sorted(name for name in {*found, *recorded} if found.get(name) != recorded.get(name))
 
 
-def find_tokenizer(loaded: LoadedRecipe, weights: Weights, data: Iterable[Trace | PreferencePair | Item]) -> Tokenizer:
+def find_tokenizer(loaded: LoadedRecipe, weights: Weights,
+                   data: Iterable[Trace | PreferencePair | Verdict | Item]) -> Tokenizer:
     """A recipe's tokenizer: the model's, one from a directory, or one trained on the data."""
     name = loaded.recipe.tokenizer
     if name == "train":
         reasoning = loaded.recipe.data.reasoning
         # Prompt and completion apart and in the trained form, because rows are encoded in the same two pieces.
-        return train_tokenizer((text for entry in data for text in (
-            (entry.prompt, entry.chosen, entry.rejected) if isinstance(entry, PreferencePair)
-            else (entry.prompt, entry.expected_answer) if isinstance(entry, Item)
-            else (entry.prompt, completion_text(entry, reasoning)))), TRAINED_VOCABULARY)
+        return train_tokenizer((text for entry in data for text in _texts(entry, reasoning)), TRAINED_VOCABULARY)
     if name == "model":
         if weights.directory is None:
             raise RequestError("tokenizer: model", "a model with its own tokenizer; this one is made from scratch",
                                "set `tokenizer: train`, or a directory with tokenizer.json")
         return Tokenizer.load(weights.directory)
     return Tokenizer.load(_local_tokenizer(loaded, name) or locate_weights(name, "main", [], tensors=False).folder)
+
+
+def _texts(entry: Trace | PreferencePair | Verdict | Item, reasoning: str) -> tuple[str, ...]:
+    if isinstance(entry, Trace):
+        return entry.prompt, completion_text(entry, reasoning)
+    if isinstance(entry, Item):
+        return entry.prompt, entry.expected_answer
+    return (entry.prompt, *((entry.completion,) if isinstance(entry, Verdict) else (entry.chosen, entry.rejected)))
 
 
 def _local_tokenizer(loaded: LoadedRecipe, name: str) -> Path | None:

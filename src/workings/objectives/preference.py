@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from workings.errors import RequestError
-from workings.objectives.base import Array, ArrayFunctions, Terms
+from workings.objectives.base import PAIR_METRICS, Array, ArrayFunctions, Terms, pair_terms
 from workings.objectives.policy_gradient import REFERENCE
 
 
@@ -28,10 +28,8 @@ class Preference:
     name: ClassVar[str] = "preference"
     rows_may_move: ClassVar[bool] = False
     signals: ClassVar[tuple[str, ...]] = (REFERENCE,)
-    metrics: ClassVar[tuple[str, ...]] = (
-        "margin", "accuracy", "chosen_reward", "rejected_reward", "chosen_log_prob", "rejected_log_prob")
-    """Means over pairs. Implied rewards, of the chosen row minus the rejected one (``margin``) and of each; the share
-    of pairs with a margin above 0 (``accuracy``); log probabilities of whole completions, in nats."""
+    metrics: ClassVar[tuple[str, ...]] = PAIR_METRICS
+    """Log probabilities are those of whole completions."""
 
     beta: float = 0.1
     """Factor of implied rewards. With IPO the target margin is ``1 / (2 beta)``: the smaller, the farther apart the
@@ -63,13 +61,7 @@ class Preference:
         rewards_P2 = self.beta * log_ratio_P2
         # Padding counts as one token: 0 / 0 would be NaN, also after multiplication by 0.
         loss_P = self._losses(array, log_ratio_P2, tokens_P2 + (tokens_P2 == 0))
-        margin_P = rewards_P2[:, 0] - rewards_P2[:, 1]
-        means_P = {"margin": margin_P, "accuracy": margin_P > 0, "chosen_reward": rewards_P2[:, 0],
-                   "rejected_reward": rewards_P2[:, 1], "chosen_log_prob": now_P2[:, 0],
-                   "rejected_log_prob": now_P2[:, 1]}
-        count = is_pair_P.sum()
-        return Terms(total=(loss_P * is_pair_P).sum(),
-                     metrics={name: ((x_P * is_pair_P).sum(), count) for name, x_P in means_P.items()})
+        return pair_terms(loss_P, is_pair_P, rewards_P2, now_P2)
 
     def _losses(self, array: ArrayFunctions, log_ratio_P2: Array, tokens_P2: Array) -> Array:
         """``[P]`` losses, from the rows' log probabilities minus those under the reference, in nats."""

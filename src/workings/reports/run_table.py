@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workings.config.algorithm import find_algorithm
 from workings.evaluation.comparison.paired import steps_versions
 from workings.evaluation.unit import EvaluationRecord
 from workings.hardware.memory import gib
@@ -85,6 +86,9 @@ def _number(value: float | Absent) -> str:
     return value.absent if isinstance(value, Absent) else f"{value:.4f}"
 
 
+EXAMPLES = {"pairs": "preference pairs", "verdicts": "verdicts"}
+
+
 def learned_from(config: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     """Training data and algorithm of a run, from its resolved recipe and its manifest's facts."""
     algorithm = config.get("algorithm")
@@ -95,9 +99,9 @@ def learned_from(config: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
         sample_counts = facts.get(DRAWN_FROM)
         return f"traces, {count(sum(sample_counts.values()))} of them samples" if isinstance(sample_counts,
                                                                                              dict) else "traces"
-    if name == "dpo":
+    if (examples := EXAMPLES.get(find_algorithm(name).examples)) is not None:
         pairs = facts.get("pairs")
-        return f"{count(pairs)} preference pairs ({name})" if isinstance(pairs, int) else f"preference pairs ({name})"
+        return f"{count(pairs)} {examples} ({name})" if isinstance(pairs, int) else f"{examples} ({name})"
     return f"the teacher {settings['teacher']} ({name})" if "teacher" in settings else f"rewards ({name})"
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from workings.config.load import LoadedRecipe
 from workings.data.batches import fixed_batches
-from workings.data.pair_rows import build_pair_rows
 from workings.data.preferences import PreferencePair
 from workings.data.preview import Piece, entries_by_row, pieces
 from workings.data.rows import Row, RowSet, build_rows
 from workings.data.traces import Trace, read_traces
+from workings.data.verdicts import Verdict
 from workings.engines.base import LikelihoodEngine
 from workings.engines.session import ModelSession
 from workings.errors import RequestError
@@ -22,6 +22,7 @@ from workings.record.number_text import percent
 from workings.record.progress import slow_operation
 from workings.reports.surprise_page import ShadedToken, SurprisePage
 from workings.runs.open_model import open_run
+from workings.ways.base import way_of
 
 MAX_TOKENS_SHOWN = 10
 """Tokens that are listed, those with the largest loss."""
@@ -139,10 +140,9 @@ def token_losses(run: Path, row: str = "", *, traces: Path | None = None) -> Row
 def _rows(loaded: LoadedRecipe, session: ModelSession, row: str, traces: Path | None) -> RowSet:
     """The requested row, as the run would have made it."""
     if traces is not None:
-        entries: Sequence[Trace | PreferencePair] = read_traces(traces)
+        entries: Sequence[Trace | PreferencePair | Verdict] = read_traces(traces)
     else:
-        data = find_data(loaded)
-        entries = data.pairs or data.traces
+        entries = find_data(loaded).examples
     entry_of_row = entries_by_row(entries)
     if not entry_of_row or row not in {"", *entry_of_row}:
         raise RequestError(f"--row {row}" if row else "a run without traces",
@@ -151,7 +151,8 @@ def _rows(loaded: LoadedRecipe, session: ModelSession, row: str, traces: Path | 
                            "leave --row out for the first one" if entry_of_row else "--traces FILE")
     entry = entry_of_row[row or next(iter(entry_of_row))]
     # A row is built alone, so that no other one of the file can be refused on the way.
-    row_set = (build_pair_rows([entry], session.tokenizer, session.template, loaded.recipe.data).rows
-            if isinstance(entry, PreferencePair) else
-            build_rows([entry], session.tokenizer, session.template, loaded.recipe.data))
+    settings = session.tokenizer, session.template, loaded.recipe.data
+    # Next to a verdict there is a completion of another prompt.
+    row_set = (build_rows([entry], *settings) if isinstance(entry, Trace) else
+               way_of(loaded.recipe).build_rows(entries if isinstance(entry, Verdict) else [entry], *settings))
     return replace(row_set, rows=[built for built in row_set.rows if not row or built.id == row][:1])

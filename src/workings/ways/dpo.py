@@ -2,46 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Literal, Self
 
-from pydantic import Field, ValidationInfo, model_validator
+from pydantic import Field, model_validator
 
 from workings.config.section import refused
 from workings.errors import RequestError
 from workings.objectives.preference import Preference
-from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
-from workings.ways.base import Closing, Way
-
-if TYPE_CHECKING:
-    from workings.config.data import DataConfig
-    from workings.config.recipe import Recipe
-    from workings.data.pair_rows import PairRows
-    from workings.data.rows import RowSet
-    from workings.engines.base import Engine, ProgramName, ProgramShape
-    from workings.inputs.datasets import RunData
-    from workings.inputs.resolve import ResolvedRun
-    from workings.models.batch import BatchShape
-    from workings.models.chat import ChatTemplate
-    from workings.models.tokenizer import Tokenizer
-    from workings.ways.parts.replay_source import BatchSource, ReopenedRun
-    from workings.ways.parts.row_data import PairData
+from workings.ways.parts.pair_way import ReferencedPairs
 
 
-class Dpo(Way):
+class Dpo(ReferencedPairs):
     """Trains on pairs of completions: the chosen one becomes likelier than the rejected one.
 
-    Likelier is relative to the model before training, the reference. Its log probabilities are computed once, before
-    the first step.
+    Likelier is relative to the model before training, the reference.
     """
 
     name: Literal["dpo"]
     """Direct preference optimization."""
-    examples: ClassVar[Literal["traces", "pairs", "prompts"]] = "pairs"
-    rows_per_example: ClassVar[int] = 2
-    reads_reference_first: ClassVar[bool] = True
-    records: ClassVar[tuple[str, ...]] = (ROWS, REFERENCE_LOG_PROBS)
-    controls: ClassVar[frozenset[str]] = frozenset({"pair", "reference"})
     beta: float = Field(default=0.1, gt=0, strict=False)
     """How close the model stays to the reference: the larger, the closer. For `ipo`, the paper's tau."""
     loss: Literal["sigmoid", "ipo"] = "sigmoid"
@@ -68,80 +46,6 @@ class Dpo(Way):
         """The loss of an update."""
         return Preference(beta=self.beta, loss=self.loss, label_smoothing=self.label_smoothing,
                           length_normalized=self.length_normalized)
-
-    def check(self, recipe: Recipe, info: ValidationInfo) -> None:
-        """Refuses half a pair in a micro batch, and pairs that share a sequence."""
-        super().check(recipe, info)
-        rows, packing = recipe.batch.micro_batch, recipe.data.packing
-        # Chosen and rejected are neighbors in a micro batch, so that one pass gives both losses.
-        if rows % 2:
-            raise refused(f"batch.micro_batch: {rows} with algorithm.name: {self.name}",
-                          "an even number: it counts rows, and a pair has two", f"batch.micro_batch={rows + 1}")
-        if packing != "none":
-            raise refused(f"data.packing: {packing} with algorithm.name: {self.name}",
-                          "one row per sequence: the two rows of a pair are compared", "data.packing=none")
-
-    def programs(self, recipe: Recipe, step: BatchShape, most_prompts: int) -> dict[ProgramName, ProgramShape]:
-        """The reference's log probabilities of the same batches, before the first step, with the state in memory."""
-        del recipe, most_prompts
-        return {"log_probs": step}
-
-    def entries(self, data: RunData) -> Sequence[Any]:
-        """Preference pairs."""
-        return data.pairs
-
-    def build_rows(self, entries: Sequence[Any], tokenizer: Tokenizer, template: ChatTemplate,
-                   config: DataConfig) -> RowSet:
-        """Two rows for each pair. Raises `RequestError` for a pair that must not be learned from."""
-        from workings.data.pair_rows import build_pair_rows
-        return build_pair_rows(entries, tokenizer, template, config).rows
-
-    @classmethod
-    def grouped(cls, rows: RowSet) -> PairRows:
-        """Rows with those of a pair together."""
-        from workings.data.pair_rows import PairRows
-        return PairRows(rows)
-
-    def learned_form(self, recipe: Recipe) -> str:
-        """Completions as they are in the pairs."""
-        del recipe
-        return "…"
-
-    def closing(self, metrics: Sequence[Mapping[str, Any]]) -> Closing | None:
-        """The change of preferences; an event and no failure where both completions fell, which is common."""
-        from workings.ways.parts.preference_change import preference_change
-        if (change := preference_change(metrics, self.beta)) is None:
-            return None
-        return Closing(label="pairs", sentence=change.sentence, event_facts=change.facts(),
-                       event="chosen_completions_fell" if change.chosen_fell else "")
-
-    def prepare(self, resolved: ResolvedRun, engine: Engine) -> PairData:
-        """Rows of pairs; the reference's log probabilities are computed before the first step."""
-        from workings.ways.parts.row_data import PairData, read_rows
-        data = PairData.of(resolved.recipe, read_rows(resolved), engine.describe().mesh["fsdp"])
-        data.check(engine)
-        return data
-
-    def ids_of_examples(self, row_ids: Sequence[str]) -> set[str]:
-        """Ids of the pairs."""
-        from workings.data.pair_rows import pair_ids
-        return {*pair_ids([*row_ids])}
-
-    def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
-        """Pairs with the reference's log probabilities."""
-        from workings.ways.parts.row_data import PairData
-        from workings.ways.parts.row_replay import replayed_pairs
-        recipe = opened.recipe.model_copy(update={"seed": seed})
-        return replayed_pairs(opened, PairData.of(recipe, opened.rows, opened.fsdp), exact=exact)
-
-    def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
-                      exact: bool) -> dict[str, tuple[str, BatchSource]]:
-        """Two rows of a pair swapped, and another reference."""
-        from workings.ways.parts.row_replay import with_a_pair_swapped, with_another_reference, wrong_rows
-        del opened, exact
-        return wrong_rows(source, {
-            "pair": ("one pair of every step swapped", with_a_pair_swapped),
-            "reference": ("one log probability of the reference moved", with_another_reference)})
 
 
 WAYS = (Dpo,)

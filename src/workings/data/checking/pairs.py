@@ -6,8 +6,11 @@ from pathlib import Path
 from workings.data.checking.findings import ENTIRE_FILE, CheckReport, DataFinding, excerpt, shown
 from workings.data.checking.overlap import Question, find_leaks, question_key, words
 from workings.data.checking.reading import TURN_MARKS, Numbered, RowProblems, missing_labels, report_of, row_findings
+from workings.data.importing.formats import VERDICT_FORMATS
+from workings.data.importing.hints import looks_like
 from workings.data.importing.sources import open_file
 from workings.data.preferences import PreferencePair
+from workings.errors import RequestError
 from workings.record.number_text import percent
 
 NEUTRAL_LENGTH_SHARES = (0.4, 0.6)
@@ -24,11 +27,14 @@ def holds_pairs(path: Path) -> bool:
     """Whether a file holds preference pairs and not traces: its first line says so.
 
     Raises:
-        RequestError: when the file as a whole cannot be read.
+        RequestError: when the file as a whole cannot be read, or holds verdicts, of which nothing is checked here.
     """
     # Only the first record is asked for, so that a file of gigabytes is told apart at once.
     first = next(open_file(path).records(lambda _: None), None)
     value = getattr(first, "value", None)
+    if isinstance(value, dict) and looks_like(value) in VERDICT_FORMATS:
+        raise RequestError(f"{path}, a file of verdicts", "traces or preference pairs",
+                           "workings plan RECIPE, which proves each row of verdicts")
     return isinstance(value, dict) and {"chosen", "rejected"} <= value.keys()
 
 

@@ -11,13 +11,14 @@ from workings.data.importing.parts import Parts
 from workings.data.preferences import PreferencePair, pair_from_json
 from workings.data.row_fields import LABELS, kind_of
 from workings.data.traces import Trace, trace_from_json
+from workings.data.verdicts import Verdict, verdict_from_json
 
 _OWN_KEYS = ("prompt", "steps", "answer", "chosen", "rejected", "history", "tool_turns", "tool_calls")
 
 
 def converted(parts: Parts, metadata: dict[str, Any], fallback_id: str, given: Mapping[str, str], *, tools: str
-              ) -> Trace | PreferencePair:
-    """The trace or the pair of what a format found.
+              ) -> Trace | PreferencePair | Verdict:
+    """The trace, the pair or the verdict of what a format found.
 
     Args:
         parts: what the format found.
@@ -39,6 +40,8 @@ def converted(parts: Parts, metadata: dict[str, Any], fallback_id: str, given: M
     values |= {"tools": json.loads(tools)} if tools else {}
     record = metadata | values | {name: text for name, text in labels.items() if text}
     # One rule for what a trace or a pair is: that of reading it back.
+    if "completion" in values:
+        return verdict_from_json(record)
     return pair_from_json(record) if "chosen" in values else trace_from_json(record)
 
 

@@ -1,4 +1,4 @@
-"""The table of formats: each with the keys that a record needs, and how it becomes a trace or a preference pair.
+"""The table of formats: each with the keys that a record needs, and how it becomes a trace, a pair or a verdict.
 
 What a format does not name is kept as metadata.
 """
@@ -23,7 +23,7 @@ _ANSWERS = ("answer", "solution", "response", "output", "completion")
 class Format:
     """A value of `--format`."""
 
-    gives: Literal["traces", "pairs"]
+    gives: Literal["traces", "pairs", "verdicts"]
     keys: str
     """The keys that a record needs, in words."""
     read: Callable[[Record], Parts]
@@ -45,8 +45,8 @@ FORMATS: dict[str, Format] = {
     "chosen-rejected": Format("pairs", "chosen, rejected, which begin with the same prompt", pairs.implicit),
     "prompt-chosen-rejected": Format("pairs", "prompt, chosen, rejected: texts or lists of turns", pairs.explicit),
     "preferences": Format("pairs", "prompt, chosen, rejected, history", pairs.preferences),
-    "kto": Format("pairs", "label or kto_tag; prompt, completion or messages or conversations or instruction, output",
-                  pairs.kto),
+    "kto": Format("verdicts", "label or kto_tag; prompt, completion or messages or conversations or instruction, "
+                  "output", pairs.kto),
     "messages": Format("traces", "messages with role, content", partial(single.turns, "messages", OPENAI)),
     "sharegpt": Format("traces", "conversations with from, value", partial(single.turns, "conversations", SHAREGPT)),
     "traces": Format("traces", "prompt, steps, answer", single.traces),
@@ -63,3 +63,5 @@ FORMATS: dict[str, Format] = {
 
 PAIR_FORMATS = tuple(name for name, each in FORMATS.items() if each.gives == "pairs")
 """Those that give preference pairs."""
+VERDICT_FORMATS = tuple(name for name, each in FORMATS.items() if each.gives == "verdicts")
+"""Those that give verdicts."""

@@ -13,7 +13,7 @@ from workings.data.importing import fields
 from workings.data.importing.fields import ALPACA, SHAREGPT, Exchange, Said, said
 from workings.data.importing.parts import Keys, Parts, Record
 from workings.data.importing.trace_formats import in_own_form
-from workings.data.row_fields import kind_of, refuse_half_surrogates
+from workings.data.row_fields import kind_of
 
 _SIDES = ("chosen", "rejected")
 _VERDICTS = ("label", "kto_tag")
@@ -166,13 +166,13 @@ def llamafactory(record: Record) -> Parts:
 
 
 def kto(record: Record) -> Parts:
-    """A completion in any of the forms of TRL and LLaMA-Factory, and whether it is right."""
+    """A verdict: a completion in any of the forms of TRL and LLaMA-Factory, and whether it is right."""
     tags = [tag for tag in _VERDICTS if record.get(tag) is not None]
     if len(tags) != 1:
         raise ValueError(f"one of `label` and `kto_tag` was expected; the record has {fields.keys_of(record)}")
     right = record[tags[0]]
     if not isinstance(right, bool):
-        raise ValueError(f"`{tags[0]}` must be true or false")
+        raise ValueError(f"`{tags[0]}` must be true or false, not {right!r}")
     shapes = [key for key in _KTO_SHAPES if record.get(key) is not None]
     if len(shapes) != 1:
         raise ValueError(f"one of {', '.join(f'`{key}`' for key in _KTO_SHAPES)} was expected; the record has "
@@ -180,11 +180,9 @@ def kto(record: Record) -> Parts:
     conversation, used = _KTO_SHAPES[shapes[0]](record)
     end = fields.exchange(fields.with_system(record, conversation))
     completion = _completion(end)
-    # Here and not when the pair is made, so that a record without a text is refused alone.
-    refuse_half_surrogates(record)
     if not completion or not end.prompt.strip():
         raise ValueError("the prompt or the completion is empty")
-    return Parts(values={**end.asked, "completion": completion}, is_right=right,
+    return Parts(values={**end.asked, "completion": completion, "label": right},
                  used=frozenset({*used, shapes[0], tags[0], *SYSTEM}))
 
 

@@ -13,16 +13,14 @@ Keys = AbstractSet[str]
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Values of a trace, of a preference pair, or of half of a pair."""
+    """Values of a trace, of a preference pair, or of a verdict."""
 
     values: dict[str, Any]
-    """Keys of the line of a trace or a pair, without id and labels; of half a pair `prompt`, `completion` and turns."""
+    """Keys of the line of a trace, a pair or a verdict, without id and labels."""
     used: frozenset[str]
     """Keys of the record that are in the values; the others become metadata."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Metadata that the format itself found."""
-    is_right: bool | None = None
-    """Of half a pair, whether its completion is the better one."""
     not_learned: Sequence[Turn] = ()
     """Turns behind the last one that may be learned."""
     reasoning_left_out: int = 0

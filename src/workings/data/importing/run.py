@@ -1,4 +1,4 @@
-"""The import itself: records in, traces or preference pairs out, and every record accounted for."""
+"""The import itself: records in, traces, preference pairs or verdicts out, and every record accounted for."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Literal
 from workings.data.columns import OF_IMPORT, kept_columns
 from workings.data.importing.convert import converted, metadata_of
 from workings.data.importing.fields import refuse_media, tools_of
-from workings.data.importing.formats import FORMATS, PAIR_FORMATS
+from workings.data.importing.formats import FORMATS
 from workings.data.importing.hints import SKIP, advice, format_of, looks_like
 from workings.data.importing.hold_out import HeldOut, item_path, left_out_path, split
 from workings.data.importing.key_map import KeyMap
@@ -21,7 +21,6 @@ from workings.data.importing.learned_counts import LearnedCounts
 from workings.data.importing.records import SourceRecord, Unreadable
 from workings.data.importing.sources import Progress, RecordSource
 from workings.data.importing.trace_formats import whole_completion
-from workings.data.importing.verdicts import Half, Waiting, joined
 from workings.data.row_fields import kind_of, path_beside
 from workings.data.traces import Trace
 from workings.errors import RequestError
@@ -63,8 +62,7 @@ class ImportRequest:
 class ImportResult:
     """The result of an import.
 
-    ``read`` is ``written + rejected``, and with a hold-out its items and what it left out; of format `kto`,
-    ``2 * written + rejected``.
+    ``read`` is ``written + rejected``, and with a hold-out its items and what it left out.
     """
 
     read: int
@@ -79,7 +77,7 @@ class ImportResult:
     sha256: str
     """Digest of the written file; empty where none was written."""
     learned: LearnedCounts | None
-    """Counts of learned text for each value of `data.learn`; None for pairs."""
+    """Counts of learned text for each value of `data.learn`; None for pairs and verdicts."""
     format: str
     """The format in which the records were read."""
     kept: Mapping[str, int]
@@ -110,10 +108,9 @@ class ImportResult:
 
 def import_records(source: RecordSource, out: Path, request: ImportRequest, progress: Progress = lambda _: None
                    ) -> ImportResult:
-    """Convert all records of a source to traces or to preference pairs, as the format says.
+    """Convert all records of a source to traces, preference pairs or verdicts, as the format says.
 
-    Memory: one record, and 64 bits of digest for every id seen (about 70 MB for a million). Of format `kto` also every
-    record that waits for one of the other verdict: at worst all of them.
+    Memory: one record, and 64 bits of digest for every id seen (about 70 MB for a million).
 
     Raises:
         RequestError: for an unknown format, an existing output, a source without records, or (with
@@ -146,7 +143,7 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest, prog
                         held_out=held_out, format=request.format, kept=dict(importer.kept.most_common()),
                         not_learned=importer.not_learned,
                         looks_like="" if importer.written else importer.looks_like,
-                        learned=None if request.format in PAIR_FORMATS else
+                        learned=None if FORMATS[request.format].gives != "traces" else
                         importer.learned.from_file(out) if held_out else importer.learned)
 
 
@@ -154,9 +151,9 @@ def _check(request: ImportRequest, out: Path) -> None:
     """Raise `RequestError` for what can be known before anything is read."""
     if request.format and request.format not in FORMATS:
         raise RequestError(f"--format {request.format}", f"one of {', '.join(FORMATS)}")
-    if request.hold_out and request.format in PAIR_FORMATS:
+    if request.hold_out and FORMATS[request.format].gives != "traces":
         raise RequestError(f"--hold-out with --format {request.format}",
-                           "a format of traces: a pair has no answer that an item could expect")
+                           "a format of traces: the others have no answer that an item could expect")
     if request.completions == "keep" and request.format != "prompt-completion":
         raise RequestError(f"--completions keep with --format {request.format}", "--format prompt-completion",
                            "leave --completions out")
@@ -181,7 +178,6 @@ class _Importer:
         self._parse = whole_completion if request.completions == "keep" else FORMATS[request.format].read
         self._keys = KeyMap(request.keys)
         self._ids: set[int] = set()
-        self._waiting = Waiting()
         self.read = 0
         self.written = 0
         self.learned = LearnedCounts()
@@ -217,17 +213,10 @@ class _Importer:
             if isinstance(record, Unreadable):
                 self._reject(rejects, record)
                 continue
-            # Two where a pair was made of a completion that waited and of this one.
-            used_records = [record]
             try:
-                self._take(record, used_records, good)
+                self._take(record, good)
             except ValueError as error:
-                for used_record in used_records:
-                    self._reject(rejects, _unreadable(used_record, str(error)), used_record.value)
-        for half in self._waiting.left():
-            verdict = "right" if half.parts.is_right else "wrong"
-            self._reject(rejects, _unreadable(half.record, f"a {verdict} completion, and none of its prompt with the "
-                                                           "other verdict is left to pair it with"))
+                self._reject(rejects, _unreadable(record, str(error)), record.value)
         if not self.read:
             raise RequestError(f"{self._source.name} holds no record", "at least one record")
         # Last, because only then is it known that no record had the key.
@@ -236,12 +225,8 @@ class _Importer:
             key = min(self._unseen)
             raise RequestError(f"--ignore {key}: no record has `{key}`", "a key of the file")
 
-    def _take(self, record: SourceRecord, taken: list[SourceRecord], good: BinaryIO) -> None:
-        """Write what a record gives; of two that make a pair, the first only waits.
-
-        Raises:
-            ValueError: with the reason why the records in ``taken`` give nothing.
-        """
+    def _take(self, record: SourceRecord, good: BinaryIO) -> None:
+        """Write what a record gives. Raises `ValueError` with the reason why it gives nothing."""
         if not isinstance(record.value, dict):
             raise ValueError(f"a record must be an object, not {kind_of(record.value)}")
         if self._request.format not in _OWN_FORMATS:
@@ -256,15 +241,8 @@ class _Importer:
             # The person knows the file's own keys, and the format's only where they mapped none.
             raise ValueError(self._keys.missing(record.value) or str(error)) from None
         # Everything that the format does not know is kept, so that an import loses nothing.
-        half = Half(record, parts, metadata_of(renamed, parts, ignored), tools)
-        if parts.is_right is not None:
-            other = self._waiting.partner(half)
-            if other is None:
-                return
-            taken.insert(0, other.record)
-            half = joined(half, other)
-        entry = converted(half.parts, half.metadata, f"{self._source.stem}-{half.record.number:07d}",
-                          self._request.labels, tools=half.tools)
+        entry = converted(parts, metadata_of(renamed, parts, ignored), f"{self._source.stem}-{record.number:07d}",
+                          self._request.labels, tools=tools)
         self._remember(entry.id)
         if isinstance(entry, Trace):
             self.learned.add(entry, parts.reasoning_left_out)

@@ -16,8 +16,9 @@ from workings.objectives.base import ArrayFunctions, Objective, SeveralTargets
 from workings.objectives.cross_entropy import CrossEntropy
 from workings.objectives.policy_gradient import temperature_of
 
-ARRAY = ArrayFunctions(exp=jnp.exp, log=jnp.log, minimum=jnp.minimum, clip=jnp.clip, log_sigmoid=jax.nn.log_sigmoid,
-                       stop_gradient=jax.lax.stop_gradient, stack=partial(jnp.stack, axis=-1))
+ARRAY = ArrayFunctions(exp=jnp.exp, expm1=jnp.expm1, log=jnp.log, minimum=jnp.minimum, clip=jnp.clip,
+                       log_sigmoid=jax.nn.log_sigmoid, stop_gradient=jax.lax.stop_gradient,
+                       stack=partial(jnp.stack, axis=-1))
 ObjectiveResult = tuple[jax.Array, jax.Array, jax.Array | None]
 """Value of an objective; ``[K, 2]`` sums and counts of its metrics; ``[B, S]`` log probabilities of the targets, 0
 where they are not supervised, or None for cross entropy, which does not keep them, and for several targets."""

@@ -17,7 +17,7 @@ from workings.objectives.cross_entropy import CrossEntropy
 if TYPE_CHECKING:
     from workings.engines.torch.step import Rows
 
-ARRAY = ArrayFunctions(exp=torch.exp, log=torch.log, minimum=torch.minimum, clip=torch.clamp,
+ARRAY = ArrayFunctions(exp=torch.exp, expm1=torch.expm1, log=torch.log, minimum=torch.minimum, clip=torch.clamp,
                        log_sigmoid=nn.functional.logsigmoid, stop_gradient=Tensor.detach,
                        stack=partial(torch.stack, dim=-1))
 

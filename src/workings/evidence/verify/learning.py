@@ -12,6 +12,11 @@ def algorithm_of(unit: Unit) -> type[Algorithm]:
     return find_algorithm(section.get("name") if isinstance(section, dict) else None)
 
 
+def learns_from(examples: str) -> Callable[[Unit], bool]:
+    """A function that says whether a run's way of learning has examples of this kind."""
+    return lambda unit: algorithm_of(unit).examples == examples
+
+
 def records(name: str) -> Callable[[Unit], bool]:
     """A function that says whether a run's way of learning records this file or folder."""
     return lambda unit: name in algorithm_of(unit).records

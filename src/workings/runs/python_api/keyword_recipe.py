@@ -22,7 +22,7 @@ from workings.runs.python_api.python_rewards import Reward, recipe_rewards
 from workings.runs.python_api.python_rows import (
     COMPLETIONS,
     Rows,
-    holds_pairs,
+    algorithm_for,
     rows_of,
     write_given_items,
     write_given_traces,
@@ -181,8 +181,8 @@ def _values(keywords: Keywords, traces: str, form: str, folder: Path, kept: list
                          "scratch" if scratch else keywords.method, 1e-4)},
         "optimizer": {"name": "adamw", "clip_norm": 1.0},
         "memory": {"remat": "layer", "loss_chunk": 256}}
-    if holds_pairs(form):
-        values["algorithm"] = {"name": "dpo"}
+    if algorithm := algorithm_for(form):
+        values["algorithm"] = {"name": algorithm}
     if on_accelerator and not scratch:
         # An update is far smaller than a step of bf16, so full fine-tuning rounds at random.
         values["precision"] = {"parameters": "bf16", "compute": "bf16",
@@ -201,7 +201,7 @@ def _batch(traces: Path, form: str) -> dict[str, int]:
     """Rows of an update: fewer than `BATCH` for few given rows."""
     if form in ("", QUESTIONS):
         return BATCH
-    rows = (2 if holds_pairs(form) else 1) * traces.read_bytes().count(b"\n")
+    rows = (2 if algorithm_for(form) else 1) * traces.read_bytes().count(b"\n")
     micro_batch = min(BATCH["micro_batch"], rows)
     return {"micro_batch": micro_batch, "accumulation": even_accumulation(rows, micro_batch, BATCH["accumulation"])}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from workings.data.importing.formats import PAIR_FORMATS
+from workings.data.importing.formats import PAIR_FORMATS, VERDICT_FORMATS
 from workings.data.importing.hints import by_a_key, looks_like
 from workings.data.importing.records import Records, SourceRecord
 from workings.data.importing.run import ImportRequest, import_records
@@ -111,9 +111,9 @@ def _is_one_text(row: Mapping[str, Any]) -> bool:
     return True
 
 
-def holds_pairs(form: str) -> bool:
-    """Whether rows of this format are preference pairs."""
-    return form in PAIR_FORMATS
+def algorithm_for(form: str) -> str:
+    """The algorithm that learns from rows of this format; empty for the default."""
+    return "dpo" if form in PAIR_FORMATS else "kto" if form in VERDICT_FORMATS else ""
 
 
 def write_given_items(data: Any, out: Path) -> None:

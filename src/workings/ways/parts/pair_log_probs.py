@@ -5,14 +5,19 @@ Shape suffixes: A accumulation, B rows, S positions.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from workings.data.batches import Batches, Position
 from workings.data.pair_rows import LogProbs
+from workings.data.verdict_rows import verdict_of
 from workings.engines.base import LikelihoodEngine, State
 from workings.errors import RecordError, TrainingFailed
 from workings.models.batch import Batch
+from workings.objectives.base import Objective
+from workings.objectives.kto import VERDICT
+from workings.objectives.orpo import IMITATION
 from workings.objectives.policy_gradient import REFERENCE
 
 
@@ -47,18 +52,47 @@ def log_probs_by_row(engine: LikelihoodEngine, state: State, batches: Batches, p
     return {name: log_prob for ids, log_prob in zip(batches.row_ids(position), sums, strict=True) for name in ids}
 
 
-def with_log_probs(batch: Batch, row_ids: Sequence[Sequence[str]], log_probs: LogProbs) -> Batch:
-    """A batch of pairs with the inputs of its objective: the reference's log probabilities and the number of pairs.
+def with_pair_signals(batch: Batch, row_ids: Sequence[Sequence[str]], log_probs: LogProbs,
+                      objective: Objective) -> Batch:
+    """A batch of pairs, divided by their number, with the signals of its objective.
 
     Args:
         batch: without signals.
         row_ids: for each of its A x B sequences the id of its row; empty for an empty sequence.
-        log_probs: of the reference, by row id.
+        log_probs: of the reference, by row id; empty where the objective has no reference.
+        objective: of the run.
 
     Raises:
         RecordError: a row has no log probability.
     """
     mask = batch.loss_mask.reshape(-1, batch.tokens.shape[-1])
+    # Empty sequences, which fill up a last batch, make no pair.
+    pairs = sum(len(ids) for ids in row_ids) // 2
+    made = {REFERENCE: partial(_reference, mask, row_ids, log_probs), IMITATION: partial(_imitation, mask, pairs),
+            VERDICT: partial(_verdicts, mask, row_ids)}
+    return replace(batch, divided_by=float(pairs), signals={
+        name: made[name]().reshape(batch.tokens.shape) for name in objective.signals})
+
+
+def _verdicts(mask: np.ndarray, row_ids: Sequence[Sequence[str]]) -> np.ndarray:
+    """``[A * B, S]``: the signal `VERDICT`."""
+    signal = np.zeros_like(mask)
+    for number, ids in enumerate(row_ids):
+        for name in ids:
+            signal[number, mask[number].argmax()] = verdict_of(name)
+    return signal
+
+
+def _imitation(mask: np.ndarray, pairs: int) -> np.ndarray:
+    """``[A * B, S]``: the signal `IMITATION`."""
+    weight = np.zeros_like(mask)
+    # Every other row is a chosen one.
+    weight[::2] = mask[::2] * (pairs / max(mask[::2].sum(dtype=np.float64), 1))
+    return weight
+
+
+def _reference(mask: np.ndarray, row_ids: Sequence[Sequence[str]], log_probs: LogProbs) -> np.ndarray:
+    """``[A * B, S]``: the signal `REFERENCE`."""
     signal = np.zeros(mask.shape, np.float32)
     for number, ids in enumerate(row_ids):
         for name in ids:
@@ -66,6 +100,4 @@ def with_log_probs(batch: Batch, row_ids: Sequence[Sequence[str]], log_probs: Lo
                 raise RecordError(f"no log probability of the reference for row {name[:80]!r}")
             # Only a row's sum counts. At one supervised position, and zero elsewhere, it is added up without rounding.
             signal[number, mask[number].argmax()] = log_probs[name]
-    # Empty sequences, which fill up a last batch, make no pair.
-    pairs = sum(len(ids) for ids in row_ids) // 2
-    return replace(batch, signals={REFERENCE: signal.reshape(batch.tokens.shape)}, divided_by=float(pairs))
+    return signal

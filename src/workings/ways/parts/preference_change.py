@@ -23,6 +23,8 @@ class PreferenceChange:
     which rows, long or short, the steps had."""
     rejected_nats: float
     """The same for rejected completions."""
+    per_token: bool = False
+    """Whether both are means over tokens, without a reference."""
 
     @property
     def chosen_fell(self) -> bool:
@@ -32,18 +34,22 @@ class PreferenceChange:
     @property
     def sentence(self) -> str:
         """The change in words."""
+        nats = "nats a token" if self.per_token else "nats"
         text = (f"accuracy {percent(self.accuracy)}, margin {self.margin:.3g} over the last steps; log probability of "
-                f"chosen completions {self.chosen_nats:+.3g} nats since the first steps, of rejected ones "
+                f"chosen completions {self.chosen_nats:+.3g} {nats} since the first steps, of rejected ones "
                 f"{self.rejected_nats:+.3g}")
-        return text + (". The chosen ones fell: the model now writes neither as readily as before; less learning_rate, "
-                       "more algorithm.beta or algorithm.loss=ipo holds them" if self.chosen_fell else "")
+        more = "" if self.per_token else ", more algorithm.beta or algorithm.loss=ipo"
+        return text + (". The chosen ones fell: the model now writes neither as readily as before; less learning_rate"
+                       f"{more} holds them" if self.chosen_fell else "")
 
     def facts(self) -> dict[str, Any]:
         """Fields of the manifest and of events."""
-        return {**asdict(self), "chosen_fell": self.chosen_fell}
+        return {key: value for key, value in asdict(self).items() if key != "per_token"} | {
+            "chosen_fell": self.chosen_fell}
 
 
-def preference_change(metrics: Sequence[Mapping[str, Any]], beta: float) -> PreferenceChange | None:
+def preference_change(metrics: Sequence[Mapping[str, Any]], beta: float, *, per_token: bool = False
+                      ) -> PreferenceChange | None:
     """The change over metrics lines; None without two steps."""
     if len(metrics) < 2:
         return None
@@ -58,4 +64,5 @@ def preference_change(metrics: Sequence[Mapping[str, Any]], beta: float) -> Pref
         return (mean(name, metrics[-count:]) - mean(name, metrics[:count])) / beta
 
     return PreferenceChange(accuracy=mean("accuracy", metrics[-count:]), margin=mean("margin", metrics[-count:]),
-                            chosen_nats=change("chosen_reward"), rejected_nats=change("rejected_reward"))
+                            chosen_nats=change("chosen_reward"), rejected_nats=change("rejected_reward"),
+                            per_token=per_token)

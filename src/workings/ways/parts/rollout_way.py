@@ -34,7 +34,7 @@ class RolloutWay(Way):
     Top-k or top-p would sample from another distribution than the one that the update improves.
     """
 
-    examples: ClassVar[Literal["traces", "pairs", "prompts"]] = "prompts"
+    examples: ClassVar[Literal["traces", "pairs", "prompts", "verdicts"]] = "prompts"
     is_timed_by_steps: ClassVar[bool] = False
     compares_completions: ClassVar[bool] = True
     """Whether the completions of a prompt are compared, so that equal rewards teach nothing."""

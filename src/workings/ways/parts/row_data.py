@@ -1,6 +1,6 @@
 """Training data that exists before the run: tokenized rows of traces or of preference pairs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from time import perf_counter
@@ -23,7 +23,7 @@ from workings.record.number_text import percent
 from workings.record.writer import RunWriter
 from workings.ways.base import way_of
 from workings.ways.parts.experience import Experience, RowExperience, RowSignals
-from workings.ways.parts.pair_log_probs import reference_log_probs_by_row, with_log_probs
+from workings.ways.parts.pair_log_probs import reference_log_probs_by_row, with_pair_signals
 from workings.ways.parts.teacher import Teacher
 
 FEW_ROWS = 100
@@ -128,7 +128,29 @@ class TraceData:
 
 @dataclass(frozen=True, kw_only=True)
 class PairData(TraceData):
-    """Rows of preference pairs; the reference's log probabilities are computed before the first step and recorded."""
+    """Rows of preference pairs."""
+
+    def facts(self) -> dict[str, Any]:
+        """The number of pairs."""
+        return {"pairs": len(self.rows.rows) // 2}
+
+    def sentence(self) -> str:
+        """Number of pairs, then as for traces."""
+        return f"{len(self.rows.rows) // 2:,} pairs: {super().sentence()}"
+
+    def add_signals(self, batch: Batch, row_ids: Sequence[Sequence[str]], values: LogProbs) -> Batch:
+        """A batch divided by its pairs, with what the objective must know of it."""
+        return with_pair_signals(batch, row_ids, values, way_of(self.recipe).objective)
+
+    def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
+        """Batches by their position."""
+        del engine, writer
+        return nullcontext(RowExperience(self.batches, RowSignals(values=lambda *_: {}, add=self.add_signals)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferencedPairData(PairData):
+    """Rows of pairs; the reference's log probabilities are computed before the first step and recorded."""
 
     def check(self, engine: Engine) -> None:
         """Raises `RequestError` if the engine computes no log probabilities, or cannot switch adapters off."""
@@ -139,14 +161,6 @@ class PairData(TraceData):
         if not self.recipe.method.trains_all_weights and not isinstance(engine, AdapterEngine):
             raise RequestError(f"{name} with adapters of engine {engine.name}", "an engine that switches them off",
                                "method.name=full, or engine=jax")
-
-    def facts(self) -> dict[str, Any]:
-        """The number of pairs."""
-        return {"pairs": len(self.rows.rows) // 2}
-
-    def sentence(self) -> str:
-        """Number of pairs, then as for traces."""
-        return f"{len(self.rows.rows) // 2:,} pairs: {super().sentence()}"
 
     def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
         """Batches by their position, with the reference's log probabilities."""
@@ -165,7 +179,7 @@ class PairData(TraceData):
             writer.write_jsonl(REFERENCE_LOG_PROBS, log_prob_lines(computed))
             return computed
 
-        return nullcontext(RowExperience(self.batches, RowSignals(values=log_probs, add=with_log_probs)))
+        return nullcontext(RowExperience(self.batches, RowSignals(values=log_probs, add=self.add_signals)))
 
     def reference_log_probs(self, engine: Engine, state: State) -> LogProbs:
         """The reference's log probability of each row of the run; ``state`` is the one before the first step."""

@@ -20,9 +20,9 @@ from workings.objectives.top_tokens import TopTokens
 from workings.record import jsonl
 from workings.record.layout import REFERENCE_LOG_PROBS, top_tokens_file
 from workings.record.untrusted_files import read_plain
-from workings.ways.parts.pair_log_probs import log_probs_by_row, with_log_probs
+from workings.ways.parts.pair_log_probs import log_probs_by_row
 from workings.ways.parts.replay_source import BatchSource, ReopenedRun, StepInputs
-from workings.ways.parts.row_data import PairData, TraceData
+from workings.ways.parts.row_data import ReferencedPairData, TraceData
 from workings.ways.parts.teacher import Teacher
 from workings.ways.parts.teacher_top_tokens import teacher_top_tokens_by_row, with_top_tokens
 
@@ -74,7 +74,7 @@ def with_another_reference(batch: Batch) -> Batch:
     """The batch with the reference log probability of the first row increased by 0.5."""
     signal_ABS = batch.signals[REFERENCE].copy()
     signal_ABS[0, 0, batch.loss_mask[0, 0].argmax()] += 0.5
-    return replace(batch, signals={REFERENCE: signal_ABS})
+    return replace(batch, signals={**batch.signals, REFERENCE: signal_ABS})
 
 
 def with_another_top_token(batch: Batch) -> Batch:
@@ -85,7 +85,7 @@ def with_another_top_token(batch: Batch) -> Batch:
     return replace(batch, signals={**batch.signals, name: signal})
 
 
-def replayed_pairs(opened: ReopenedRun, data: PairData, *, exact: bool) -> RowSource[float]:
+def replayed_pairs(opened: ReopenedRun, data: ReferencedPairData, *, exact: bool) -> RowSource[float]:
     """Preference pairs with their reference log probabilities: recorded ones or, for an exact replay, new ones."""
     recorded = read_log_prob_lines(jsonl.read(opened.run.path / REFERENCE_LOG_PROBS)[0])
     # Another seed, for a control, may begin with rows that a short run never reached.
@@ -97,7 +97,7 @@ def replayed_pairs(opened: ReopenedRun, data: PairData, *, exact: bool) -> RowSo
         assert isinstance(engine, LikelihoodEngine)  # the run was trained by one
         return log_probs_by_row(engine, reference, data.batches, position)
 
-    return RowSource(batches=data.batches, add=with_log_probs, recorded=known, compute=compute if exact else None)
+    return RowSource(batches=data.batches, add=data.add_signals, recorded=known, compute=compute if exact else None)
 
 
 def replayed_top_tokens(opened: ReopenedRun, objective: TopTokens, batches: Batches) -> RowSource[Any]:

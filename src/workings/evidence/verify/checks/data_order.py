@@ -263,8 +263,8 @@ def _batches(unit: Unit) -> "Batches":
     import numpy as np
 
     from workings.data.batches import Batches
-    from workings.data.pair_rows import PairRows
     from workings.data.rows import Row, RowSet
+    from workings.ways.base import Way
 
     snapshot, mesh = unit.manifest.config, unit.manifest.device.mesh
     try:
@@ -288,7 +288,9 @@ def _batches(unit: Unit) -> "Batches":
     # Lengths without memory: a view of one zero, as long as the row says.
     rows = tuple(Row(row["id"], np.broadcast_to(zero, (row["tokens"],)), zero, "") for row in kept)
     row_set = RowSet(rows, (), 0, data_config.max_length)
-    grouped = PairRows(row_set) if rows_together > 1 else row_set
+    way = algorithm_of(unit)
+    assert issubclass(way, Way)  # every section of `workings.ways` is one
+    grouped = way.grouped(row_set)
     return Batches(grouped, seed=unit.manifest.seed,
                    rows_per_micro_batch=micro_batch * devices, accumulation=accumulation, data_config=data_config)
 

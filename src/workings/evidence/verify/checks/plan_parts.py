@@ -18,7 +18,7 @@ ROUNDING_BYTES = 2048
 COMPILED = ("arguments", "outputs", "temporaries", "aliased", "sum", "compiler_peak")
 """What a compiler says of a program; further entries of a breakdown lie beside it, such as a teacher."""
 NOT_ADDED = (*COMPILED, "code")
-SIGNALS = {"sft": 0, "dpo": 1}
+SIGNALS = {"sft": 0, "dpo": 1, "kto": 2, "orpo": 1, "simpo": 0}
 """Arrays of a batch beside those that every one has, by algorithm; of the others their settings decide."""
 NUMBER_BYTES = 4
 """Bytes of one number of a batch."""

@@ -5,7 +5,7 @@ weights: a replay computes them again.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,7 +18,7 @@ from workings.evidence.verify.checks.data_order import (
     planned_steps,
 )
 from workings.evidence.verify.checks.pair_margins import margin_problems
-from workings.evidence.verify.learning import records
+from workings.evidence.verify.learning import algorithm_of, learns_from, records
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from, same_json
 from workings.evidence.verify.result import CheckFinding
@@ -37,8 +37,13 @@ record_file("run", "train/metrics.jsonl",
                    "the pairs, each other, what the reference said; " + REPLAYED, optional=True))
 
 
+def learns_by_reference(unit: Unit) -> bool:
+    """Whether a run learns from pairs that it compares with a reference."""
+    return learns_from("pairs")(unit) and REFERENCE_LOG_PROBS in algorithm_of(unit).records
+
+
 @check("consistency.pairs", level=1, title="rows are pairs: a chosen and a rejected one of the same prompt",
-       units=every_run, when=records(REFERENCE_LOG_PROBS), precondition=only_if_few_sequences,
+       units=every_run, when=learns_from("pairs"), precondition=only_if_few_sequences,
        example="a pair with the same completion on both sides")
 def pairs(unit: Unit) -> Iterator[CheckFinding]:
     """Ids side by side; the same question and as many tokens of prompt; two completions that differ."""
@@ -47,15 +52,22 @@ def pairs(unit: Unit) -> Iterator[CheckFinding]:
     names = pair_ids([row["id"] for row in rows])
     # Called for its errors: dropped rows have to come in pairs as well.
     pair_ids([str(row.get("id")) for row in unit.lines(ROWS) if row.get("status") == "dropped"])
-    problems = []
+    problems = prompt_problems(unit, names, "pair")
     for name, chosen, rejected in zip(names, rows[::2], rows[1::2], strict=True):
-        if chosen.get("prompt_digest") != rejected.get("prompt_digest") or _prompt(chosen) != _prompt(rejected):
-            problems.append(f"pair {name[:60]!r}: completions of different prompts")
         if chosen["digest"] == rejected["digest"]:
             problems.append(f"pair {name[:60]!r}: one completion, chosen and rejected")
-    if not same_json(recorded := unit.manifest.facts.get("pairs", len(names)), len(names)):
-        problems.append(f"{MANIFEST} says {str(recorded)[:20]} pairs, the row index has {len(names)}")
     yield finding_from(problems, f"{len(names):,} pairs", unit)
+
+
+def prompt_problems(unit: Unit, names: Sequence[str], kind: str) -> list[str]:
+    """What is wrong with the prompts of rows that are two of each entry, and with the recorded number of entries."""
+    rows = kept_rows(unit)
+    problems = [f"{kind} {name[:60]!r}: completions of different prompts"
+                for name, one, other in zip(names, rows[::2], rows[1::2], strict=True)
+                if one.get("prompt_digest") != other.get("prompt_digest") or _prompt(one) != _prompt(other)]
+    if not same_json(recorded := unit.manifest.facts.get("pairs", len(names)), len(names)):
+        problems.append(f"{MANIFEST} says {str(recorded)[:20]} {kind}s, the row index has {len(names)}")
+    return problems
 
 
 @check("consistency.reference", level=1, title="the reference was asked about the rows that were learned from",
@@ -80,7 +92,7 @@ def reference(unit: Unit) -> Iterator[CheckFinding]:
 
 
 @check("consistency.preferences", level=1, title="accuracies are shares of pairs, margins differences of rewards",
-       units=every_run, when=records(REFERENCE_LOG_PROBS), precondition=only_if_few_sequences,
+       units=every_run, when=learns_by_reference, precondition=only_if_few_sequences,
        example="an accuracy that is no share of the step's pairs")
 def preferences(unit: Unit) -> Iterator[CheckFinding]:
     """Accuracy and margin of each step against pairs and rewards; the loss is none that margin and accuracy forbid."""
@@ -105,7 +117,7 @@ def preferences(unit: Unit) -> Iterator[CheckFinding]:
 
 
 @check("recompute.implied_rewards", level=2, title="implied rewards follow from log probabilities and reference",
-       units=every_run, when=records(REFERENCE_LOG_PROBS), precondition=only_if_few_sequences,
+       units=every_run, when=learns_by_reference, precondition=only_if_few_sequences,
        example="another beta in the recipe than the rewards follow from")
 def implied_rewards(unit: Unit) -> Iterator[CheckFinding]:
     """Log probability minus reward over beta is what the reference said; the first rewards are 0."""

@@ -127,7 +127,7 @@ def _rows(x: "np.ndarray") -> "np.ndarray":
 def _array_functions() -> ArrayFunctions:
     import numpy as np
 
-    return ArrayFunctions(exp=np.exp, log=np.log, minimum=np.minimum, clip=np.clip,
+    return ArrayFunctions(exp=np.exp, expm1=np.expm1, log=np.log, minimum=np.minimum, clip=np.clip,
                           log_sigmoid=lambda x: -np.logaddexp(0, -x), stop_gradient=np.asarray,
                           stack=lambda arrays: np.stack(arrays, -1))
 

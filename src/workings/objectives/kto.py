@@ -1,0 +1,72 @@
+"""KTO: completions with a verdict each, without pairs: right ones become likelier, wrong ones less likely.
+
+A completion is compared with the model's own drift: z, the mean log ratio, now to reference, of completions next to
+prompts that are not theirs, and at least 0. It is a constant of the gradient.
+
+Source: KTO, arXiv 2402.01306, equations 6 to 8.
+
+Shape suffixes: B rows, S positions of a row, E examples.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from workings.errors import RequestError
+from workings.objectives.base import Array, ArrayFunctions, Terms
+from workings.objectives.policy_gradient import REFERENCE
+
+VERDICT = "verdict"
+"""Signal: 1 for a right completion and -1 for a wrong one, at one supervised position of its row."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kto:
+    """One minus the sigmoid of ``beta`` times the log ratio less z; of a wrong completion with the other sign.
+
+    Row 2i of a batch is a completion with its verdict, row 2i + 1 another one's completion of the same prompt, of which
+    only z is made. z is the mean over the rows that are computed together: a micro batch, or a process's part of one.
+    """
+
+    name: ClassVar[str] = "kto"
+    rows_may_move: ClassVar[bool] = False
+    signals: ClassVar[tuple[str, ...]] = (REFERENCE, VERDICT)
+    metrics: ClassVar[tuple[str, ...]] = ("margin", "accuracy", "implied_reward", "log_prob", "drift")
+    """Means over examples: the implied reward, ``beta`` times the log ratio, and the same with the sign of the verdict
+    (``margin``); the share on the verdict's side of z (``accuracy``); log probability of whole completions, in nats; z
+    (``drift``), in nats."""
+
+    beta: float = 0.1
+    """Factor of implied rewards."""
+    right_weight: float = 1.0
+    """Weight of the loss of right completions."""
+    wrong_weight: float = 1.0
+    """Weight of the loss of wrong completions."""
+
+    def __post_init__(self) -> None:
+        if not (self.beta > 0 and self.right_weight > 0 and self.wrong_weight > 0):
+            raise RequestError(f"beta {self.beta:g}, right_weight {self.right_weight:g}, wrong_weight "
+                               f"{self.wrong_weight:g}", "numbers above 0")
+
+    def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
+        """Value of the objective for some rows; see `Objective.terms`."""
+        # [B, S] -> [B] -> [E, 2]: an example's two rows are neighbours.
+        tokens_E2, now_E2, reference_E2, verdict_E2 = ((x * mask_BS).sum(-1).reshape(-1, 2) for x in (
+            mask_BS, log_probs_BS, signals[REFERENCE], signals[VERDICT]))
+        is_example_E, verdict_E = (tokens_E2 > 0).all(-1) * 1.0, verdict_E2[:, 0]
+        log_ratio_E2 = now_E2 - reference_E2
+        count = is_example_E.sum()
+        drift = (log_ratio_E2[:, 1] * is_example_E).sum() / (count + (count == 0))
+        drift = array.stop_gradient(-array.minimum(-drift, drift * 0))
+        signed_E = verdict_E * self.beta * (log_ratio_E2[:, 0] - drift)
+        weight_E = (self.right_weight * (1 + verdict_E) + self.wrong_weight * (1 - verdict_E)) / 2
+        # 1 - sigmoid(x) is sigmoid(-x), which keeps its digits where it is small.
+        loss_E = weight_E * array.exp(array.log_sigmoid(-signed_E))
+        reward_E = self.beta * log_ratio_E2[:, 0]
+        values_E = {"margin": verdict_E * reward_E, "accuracy": signed_E > 0, "implied_reward": reward_E,
+                    "log_prob": now_E2[:, 0], "drift": drift}
+        return Terms(total=(loss_E * is_example_E).sum(),
+                     metrics={name: ((x_E * is_example_E).sum(), count) for name, x_E in values_E.items()})
+
+
+OBJECTIVE = Kto

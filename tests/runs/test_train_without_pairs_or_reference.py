@@ -1,0 +1,165 @@
+"""Runs of KTO, ORPO and SimPO: killed and resumed bit for bit, replayed, on both engines; lies about them are found."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.evidence import reseal
+from tests.evidence.verdicts import failed
+from tests.runs import killed
+from tests.runs.runs_helpers import lines_of
+from workings.data.generators import addition
+from workings.data.row_fields import lines_bytes
+from workings.data.traces import completion_text
+from workings.data.verdicts import Verdict
+from workings.errors import RequestError
+from workings.evidence.verify import verify
+from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.train import train
+
+pytestmark = pytest.mark.slow
+LORA = ("method={name: lora, rank: 4}", "training.learning_rate=0.01")
+WAYS = ("kto", "orpo", "simpo")
+METRICS = "train/metrics.jsonl"
+
+
+def write_verdicts(folder: Path) -> Path:
+    """A recipe that learns from verdicts: of each sum a right completion or a wrong one."""
+    traces, _ = addition.make(9, 1, seed=0)
+    (folder / "verdicts.jsonl").write_bytes(lines_bytes(Verdict(
+        id=trace.id, prompt=trace.prompt, label=number % 3 > 0,
+        completion=completion_text(trace, "tags") if number % 3 else f"<answer>{int(trace.answer) + 1}</answer>"
+    ).to_json() for number, trace in enumerate(traces)))
+    path = folder / "verdicts.yaml"
+    path.write_text(killed.RECIPE.replace("traces.jsonl", "verdicts.jsonl").replace("64}", "64, buckets: [48]}")
+                    .replace("micro_batch: 2, accumulation: 2", "micro_batch: 4, accumulation: 1"))
+    return path
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def begun(request, tmp_path_factory, start_forked):
+    """The recipe, its settings, how children start, and a run that was never killed."""
+    folder = tmp_path_factory.mktemp(request.param)
+    recipe = write_verdicts(folder) if request.param == "kto" else killed.write_pairs(folder)
+    words = (f"algorithm={{name: {request.param}, beta: 0.5}}", "training.learning_rate=0.01")
+    start = killed.in_fork(start_forked)
+    done = killed.train(recipe, folder / "run", words, start)
+    assert done.returncode == 0, done.stderr
+    return recipe, words, start, folder / "run", request.param
+
+
+def test_the_straight_run_verifies_and_learns(begun):
+    straight, name = begun[3], begun[4]
+    found = verify(straight)
+    told = {check.id: check.text for check in found.checks if check.verdict == "passed"}
+    assert found.failed == 0, [check for check in found.checks if check.verdict == "failed"]
+    lines = lines_of(straight)
+    if name == "kto":
+        assert (told["consistency.verdicts"], told["recompute.verdicts"]) == ("9 verdicts", "6 steps")
+        assert told["consistency.reference"] == "18 rows"
+        # Before the first update the model is the reference: every sigmoid is one half.
+        assert lines[0]["loss"] == pytest.approx(0.5, abs=1e-5)
+        assert lines[0]["implied_reward"] == pytest.approx(0, abs=1e-5)
+    else:
+        assert (told["consistency.pairs"], told["recompute.mean_rewards"]) == ("9 pairs", "6 steps")
+        assert "consistency.reference" not in told
+        assert not (straight / "train/reference_log_probs.jsonl").exists()
+    assert lines[-1]["loss"] < lines[0]["loss"]
+
+
+def test_killed_at_any_moment_it_ends_bit_for_bit_the_same(begun):
+    recipe, words, start, straight, _ = begun
+    out = straight.with_name("killed")
+    assert killed.was_killed(killed.train(recipe, out, words, start, "rename checkpoints/.step_000004"))
+    assert killed.resume(recipe, out, words, start) == []
+    assert killed.problems(out, killed.contents(straight)) == []
+
+
+def test_steps_are_taken_again_and_wrong_ones_differ(begun):
+    """Level 3."""
+    found = verify(begun[3], level=3, replay=lambda path, _: replay_run(path, ReplayRequest(steps=2)).facts)
+    told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
+    assert (told["replay.steps"][:6], told["replay.controls"][:6]) == ("passed", "passed"), told
+    for control in ("seed", "learning_rate", "rows", "pair", *(("reference",) if begun[4] == "kto" else ())):
+        assert f"{control} (step " in told["replay.controls"]
+
+
+@pytest.mark.parametrize("words", [LORA, ("engine=torch", *LORA)])
+def test_adapters_on_both_engines(begun, tmp_path, words):
+    done = train(str(begun[0]), tmp_path / "run", [*begun[1], *words, "training.steps=3"])
+    assert (done.status, verify(done.run).failed) == ("complete", 0)
+    lines = lines_of(done.run)
+    assert lines[2]["loss"] < lines[0]["loss"]
+
+
+def test_both_engines_say_the_same(begun, tmp_path):
+    """The same weights from a folder."""
+    first = train(str(begun[0]), tmp_path / "first", [*begun[1], "training.steps=1"])
+    (tmp_path / "base").mkdir()
+    first.setup.engine.export(first.state, tmp_path / "base")
+    first.setup.tokenizer.save(tmp_path / "base")
+    words = [*begun[1], f"model={{source: pretrained, id: {tmp_path / 'base'}}}", "tokenizer=model", "training.steps=3"]
+    runs = [lines_of(train(str(begun[0]), tmp_path / engine, [*words, f"engine={engine}"]).run)
+            for engine in ("jax", "torch")]
+    for here, there in zip(*runs, strict=True):
+        assert here["batch_digest"] == there["batch_digest"]
+        for name in ("loss", "grad_norm", "margin", *(("drift",) if begun[4] == "kto" else ("chosen_log_prob",))):
+            assert there[name] == pytest.approx(here[name], rel=2e-3, abs=1e-4), (here["step"], name)
+
+
+def test_lies_are_found(begun, tmp_path):
+    lies = {"accuracy": 0.1, "loss": -0.2} | (
+        {"implied_reward": 0.3, "log_prob": -5.0, "drift": -1e3} if begun[4] == "kto" else
+        {"margin": 0.3, "chosen_reward": 0.3, "rejected_log_prob": -0.5})
+    check = "recompute.verdicts" if begun[4] == "kto" else "recompute.mean_rewards"
+    for name, change in lies.items():
+        forged = tmp_path / name
+        shutil.copytree(begun[3], forged)
+
+        def edit(rows, name=name, change=change):
+            # The first step's numbers are known to the digit; a later one is held to the others alone.
+            line = rows[0 if name == "loss" else 3]
+            line[name] = line[name] - 9 if name == "loss" and begun[4] != "kto" else line[name] + change
+            return rows
+
+        reseal.edit_lines(forged / METRICS, edit)
+        reseal.reseal(forged)
+        assert check in failed(forged), (name, failed(forged))
+
+
+def test_a_verdict_that_was_turned_round_in_the_index(begun, tmp_path):
+    if begun[4] != "kto":
+        pytest.skip("pairs have no verdicts")
+    shutil.copytree(begun[3], tmp_path / "forged")
+    reseal.edit_lines(tmp_path / "forged/data/rows.jsonl", lambda rows: [
+        {**rows[0], "id": rows[0]["id"].replace("/wrong", "/other")}, *rows[1:]])
+    reseal.reseal(tmp_path / "forged")
+    assert "consistency.verdicts" in failed(tmp_path / "forged")
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (("algorithm={name: kto}", "batch.micro_batch=2"), "batch.micro_batch=4"),
+    (("algorithm={name: dpo}",), "which holds no preference pairs"),
+    (("algorithm={name: sft}",), "algorithm.name=kto, if the recipe is to learn from these verdicts"),
+])
+def test_verdicts_are_refused_where_they_do_not_belong(tmp_path, words, said):
+    recipe = write_verdicts(tmp_path)
+    with pytest.raises(RequestError) as caught:
+        train(str(recipe), tmp_path / "run", words)
+    assert said in str(caught.value)
+
+
+def test_verdicts_of_one_prompt_are_refused(tmp_path):
+    recipe = write_verdicts(tmp_path)
+    lines = [json.loads(line) | {"prompt": "1 + 1?"} for line in (tmp_path / "verdicts.jsonl").read_text().splitlines()]
+    (tmp_path / "verdicts.jsonl").write_bytes(lines_bytes(lines))
+    with pytest.raises(RequestError, match="9 verdicts of one prompt"):
+        train(str(recipe), tmp_path / "run", ["algorithm={name: kto}"])
+
+
+def test_pairs_in_place_of_verdicts(tmp_path):
+    recipe = killed.write_pairs(tmp_path)
+    with pytest.raises(RequestError, match=r"algorithm\.name=dpo, if the file holds pairs"):
+        train(str(recipe), tmp_path / "run", ["algorithm={name: kto}", "batch.micro_batch=4"])
