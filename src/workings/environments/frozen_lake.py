@@ -40,8 +40,11 @@ class FrozenLake:
         return "\n".join(["Walk from P to G, not into H, with", *MOVES, self._shown()])
 
     def step(self, text: str) -> Step:
-        """1 at the goal; 0.1 for a step towards it and -0.1 for one away; no direction, or a hole, ends the episode."""
-        move = MOVES.get(text.strip())
+        """1 at the goal; 0.1 for a step towards it and -0.1 for one away; no direction, or a hole, ends the episode.
+
+        The text's first word counts.
+        """
+        move = MOVES.get("".join(text.split()[:1]))
         if move is None:
             return Step("", 0.0, done=True)
         row, column = self._place[0] + move[0], self._place[1] + move[1]

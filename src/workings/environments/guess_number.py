@@ -7,7 +7,7 @@ from typing import Any
 
 from workings.environments.base import Row, Step
 
-_GUESS = re.compile(r"^\s*(\d{1,9})\s*$")
+_GUESS = re.compile(r"\s*(\d{1,9})(?!\d)")
 
 
 class GuessNumber:
@@ -33,7 +33,10 @@ class GuessNumber:
         return f"Guess a number from 1 to {self._most}. You are told higher or lower."
 
     def step(self, text: str) -> Step:
-        """1 for the number; 0.1 for another one that the replies so far leave possible; anything else ends the game."""
+        """1 for the number; 0.1 for another one that the replies so far leave possible; no number ends the game.
+
+        The number that the text begins with counts.
+        """
         guess = _GUESS.match(text)
         if guess is None:
             return Step("", 0.0, done=True)

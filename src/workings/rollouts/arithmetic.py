@@ -23,7 +23,7 @@ def rollout_metrics(rollout: Rollout, names: Sequence[str]) -> dict[str, float]:
         "completions": float(len(samples)),
         "completion_tokens": fmean(lengths), "completion_tokens_least": float(min(lengths)),
         "completion_tokens_most": float(max(lengths)),
-        "truncated": fmean([float(sample.completion.stop_token is None) for sample in samples]),
+        "truncated": fmean([float(sample.truncated) for sample in samples]),
         "empty": fmean([float(length == 0) for length in lengths]),
         **(_episode_metrics(samples) if samples[0].turns else {})}
 
@@ -31,7 +31,6 @@ def rollout_metrics(rollout: Rollout, names: Sequence[str]) -> dict[str, float]:
 def _episode_metrics(samples: Sequence[Sample]) -> dict[str, float]:
     turns = [len(sample.turns) for sample in samples]
     return {"turns": fmean(turns), "turns_most": float(max(turns)),
-            "episodes_cut": fmean([float(not sample.done) for sample in samples]),
             "observed_tokens": fmean([sum(turn.observed for turn in sample.turns) for sample in samples])}
 
 

@@ -43,16 +43,15 @@ class EpisodeRules:
     max_new_tokens: int
     """Most tokens of one turn."""
 
-    def goes_on(self, *, turns: int, tokens: int, reply: Step, ended: bool) -> bool:
+    def goes_on(self, *, turns: int, tokens: int, reply: Step) -> bool:
         """Whether a further turn follows.
 
         Args:
             turns: so far.
             tokens: prompt, turns and replies, the last reply included.
             reply: to the last turn.
-            ended: whether the last turn ended by itself; behind one that was cut off no reply can stand.
         """
-        return ended and not reply.done and turns < self.turns and tokens + self.max_new_tokens <= self.max_length
+        return not reply.done and turns < self.turns and tokens + self.max_new_tokens <= self.max_length
 
 
 @dataclass(kw_only=True)
@@ -103,10 +102,9 @@ def play(prompts: Sequence[Prompt], seeds: Sequence[int], *, player: Player, tem
 def _take_turn(episode: Episode, completion: Completion, reply: Step, template: ChatTemplate,
                rules: EpisodeRules) -> bool:
     """Add a turn and the reply to it; whether the episode goes on."""
-    ended = completion.stop_token is not None
     written = [*completion.tokens, completion.stop_token] if completion.stop_token is not None else completion.tokens
-    observed = [] if reply.done or not ended else template.observation_ids(reply.observation)
-    goes_on = rules.goes_on(turns=len(episode.turns) + 1, ended=ended, reply=reply,
+    observed = reply_tokens(reply, template, ended=completion.stop_token is not None)
+    goes_on = rules.goes_on(turns=len(episode.turns) + 1, reply=reply,
                             tokens=len(episode.prompt.tokens) + len(episode.tokens) + len(written) + len(observed))
     # What no one reads is not a part of the episode.
     shown = observed if goes_on else []
@@ -115,6 +113,19 @@ def _take_turn(episode: Episode, completion: Completion, reply: Step, template: 
     episode.turns.append(EpisodeTurn(len(written), len(shown), reply.reward))
     episode.done, episode.stop_token = reply.done, completion.stop_token
     return goes_on
+
+
+def reply_tokens(reply: Step, template: ChatTemplate, *, ended: bool) -> list[int]:
+    """Tokens of an environment's reply; none where the episode is over.
+
+    Args:
+        reply: to a turn.
+        template: writes the turns around it.
+        ended: whether the turn ended by itself; one that was cut off is ended by the reply.
+    """
+    if reply.done:
+        return []
+    return [*(() if ended else template.stop_ids[:1]), *template.observation_ids(reply.observation)]
 
 
 def beginning(prompt: Prompt) -> tuple[int, Row]:

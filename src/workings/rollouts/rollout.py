@@ -104,6 +104,11 @@ class Sample:
         return np.repeat(np.arange(len(counts)) % 2 == 0, counts)
 
     @property
+    def truncated(self) -> bool:
+        """Whether a limit ended it."""
+        return not self.done if self.turns else self.completion.stop_token is None
+
+    @property
     def episode_reward(self) -> float:
         """Sum of the rewards of its turns."""
         return fsum(turn.reward for turn in self.turns)
@@ -163,9 +168,12 @@ class Rollout:
 
 def to_reward(prompt: Prompt, sample: Sample, tokenizer: Tokenizer) -> CompletionToReward:
     """The input of rewards for a sample."""
-    completion = sample.completion
-    return CompletionToReward(item=prompt.item, text=tokenizer.decode(completion.tokens), tokens=completion.tokens,
-                              truncated=completion.stop_token is None, episode_reward=sample.episode_reward)
+    tokens = sample.completion.tokens
+    return CompletionToReward(
+        item=prompt.item, text=tokenizer.decode(tokens), truncated=sample.truncated,
+        # Only what the model wrote counts in its length.
+        tokens=[token for token, written in zip(tokens, sample.written, strict=False) if written],
+        episode_reward=sample.episode_reward)
 
 
 def sample_seed(seed: int, step: int, epoch: int, prompt: str, number: int) -> int:
@@ -215,10 +223,9 @@ class RolloutShape:
     @classmethod
     def from_recipe(cls, recipe: Recipe, algorithm: RolloutRules, *, fsdp: int, pad_id: int) -> "RolloutShape":
         """The sizes of a recipe with its algorithm; ``fsdp``: number of devices that share its rows."""
-        turns = 1 if recipe.environment is None else recipe.environment.turns
         return cls(micro_batches=recipe.batch.accumulation, rows=recipe.batch.micro_batch * fsdp, pad_id=pad_id,
                    updates=algorithm.updates, buckets=bucket_lengths_before_rows(recipe.data),
-                   learned=turns * algorithm.max_new_tokens)
+                   learned=most_written(recipe, algorithm))
 
     @property
     def completions(self) -> int:
@@ -233,6 +240,11 @@ class RolloutShape:
     def batch_shape(self, length: int) -> BatchShape:
         """Shape of the batch that holds a row of this length."""
         return BatchShape(self.micro_batches, self.rows, next(size for size in self.buckets if size >= length))
+
+
+def most_written(recipe: Recipe, algorithm: RolloutRules) -> int:
+    """Most tokens that the model writes for one prompt, in all its turns."""
+    return algorithm.max_new_tokens * (1 if recipe.environment is None else recipe.environment.turns)
 
 
 def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: RolloutRules) -> Batch:

@@ -80,7 +80,7 @@ def _tokens(values: dict[str, Any]) -> int:
 def _read(unit: Unit) -> RolloutInputs:
     # Imported here and in the checks: other records need none of it and should not wait.
     from workings.rollouts.prompts import read_recorded_prompts
-    from workings.rollouts.rollout import RolloutShape
+    from workings.rollouts.rollout import RolloutShape, most_written
     from workings.scoring.rewards import RewardSettings
     from workings.ways.parts.rollout_way import rollout_way
 
@@ -88,7 +88,7 @@ def _read(unit: Unit) -> RolloutInputs:
         recipe = check_recipe(unit.manifest.config, unit.title)
         algorithm = rollout_way(recipe)
         settings = RewardSettings(rewards=recipe.rewards, form=recipe.data.reasoning,
-                                  max_new_tokens=algorithm.max_new_tokens) if recipe.rewards else None
+                                  max_new_tokens=most_written(recipe, algorithm)) if recipe.rewards else None
     except RequestError as error:
         raise RecordError(f"{CONFIG} cannot be read: {error.given[:120]}") from None
     fsdp = unit.manifest.device.mesh.get("fsdp", 1)

@@ -45,13 +45,16 @@ class StallDetector:
             return  # a teacher judges every token, also those of completions that were cut off
         samples = [sample for _, sample in rollout.all_samples]
         self._count_rollout(not any(group.has_spread for group in rollout.groups),
-                            all(sample.completion.stop_token is None for sample in samples))
+                            all(sample.truncated for sample in samples))
         patience = self.algorithm.patience
         # First, because completions that are all cut off mostly earn alike as well, and this is then the cause.
         if self.truncated_rollouts >= patience:
             raise TrainingFailed(
                 f"not learning: in {self.truncated_rollouts} rollouts in a row every completion was cut off at "
-                f"algorithm.max_new_tokens ({self.algorithm.max_new_tokens}); the model does not end its answers")
+                f"algorithm.max_new_tokens ({self.algorithm.max_new_tokens}); the model does not end its answers"
+                if not samples[0].turns else
+                f"not learning: in {self.truncated_rollouts} rollouts in a row no episode came to its end within "
+                "environment.turns and data.max_length")
         if self.equal_reward_rollouts >= patience:
             values = sorted({sample.reward for sample in samples})
             raise TrainingFailed(

@@ -25,7 +25,7 @@ from workings.record.writer import RunWriter
 from workings.rollouts import rollout_json
 from workings.rollouts.episodes import EpisodeRules, Player
 from workings.rollouts.prompts import PromptSet, build_prompts, refuse_evaluation_items
-from workings.rollouts.rollout import Rollout, RolloutShape
+from workings.rollouts.rollout import Rollout, RolloutShape, most_written
 from workings.rollouts.vllm import VllmSampler
 from workings.scoring.items import Item
 from workings.scoring.rewards import RewardProcess, RewardSettings
@@ -209,7 +209,7 @@ def reward_settings(loaded: LoadedRecipe) -> RewardSettings:
     """Reward settings of a recipe with rewards."""
     recipe = loaded.recipe
     return RewardSettings(rewards=recipe.rewards, form=recipe.data.reasoning, base=loaded.base,
-                          max_new_tokens=rollout_way(recipe).max_new_tokens)
+                          max_new_tokens=most_written(recipe, rollout_way(recipe)))
 
 
 def try_rewards(settings: RewardSettings) -> None:

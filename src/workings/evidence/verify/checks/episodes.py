@@ -35,7 +35,7 @@ MAX_TASKS = 100_000
 """Most tasks that are made again."""
 record_file("run", EPISODES, checked("*", "consistency.environment", "the recipe, its digest in the manifest"))
 record_file("run", "train/metrics.jsonl",
-            checked("turns turns_most episodes_cut observed_tokens", "consistency.rollout_metrics", "the rollouts",
+            checked("turns turns_most observed_tokens", "consistency.rollout_metrics", "the rollouts",
                     optional=True))
 
 
@@ -166,7 +166,7 @@ def _play_part(result: _Played, process: "EnvironmentProcess", template: "ChatTe
         for n in running:
             sample = part[n][1]
             start, ends[n] = ends[n], ends[n] + sum(sample.turns[turn][:2])
-            texts.append((n, template.tokenizer.decode(_written(sample, start, turn))))
+            texts.append((n, template.tokenizer.decode(_written(sample, start, turn, template.stop_ids))))
         replies = process.step(texts) if texts else []
         result.turns += len(texts)
         wrong = {n: problem for n, reply in zip(running, replies, strict=True)
@@ -180,11 +180,11 @@ def _play_part(result: _Played, process: "EnvironmentProcess", template: "ChatTe
     result.episodes += len(part)
 
 
-def _written(sample: "Sample", start: int, turn: int) -> list[int]:
+def _written(sample: "Sample", start: int, turn: int, stop_ids: "Sequence[int]") -> list[int]:
     """Tokens of a turn as the environment was given them: without the stop token."""
     tokens = sample.completion.tokens[start:start + sample.turns[turn].written]
-    is_last = turn == len(sample.turns) - 1
-    return tokens if is_last else tokens[:-1]
+    # That of the last turn is in no list of tokens.
+    return tokens[:-1] if turn < len(sample.turns) - 1 and tokens[-1:] and tokens[-1] in stop_ids else tokens
 
 
 def _turn_problem(template: "ChatTemplate", rules: "EpisodeRules", part: "tuple[Prompt, Sample]", turn: int, end: int,
@@ -199,6 +199,7 @@ def _turn_problem(template: "ChatTemplate", rules: "EpisodeRules", part: "tuple[
         end: tokens up to this turn's reply, that included.
         reply: of the environment that is played again.
     """
+    from workings.rollouts.episodes import reply_tokens
     prompt, sample = part
     recorded, tokens = sample.turns[turn], sample.tokens_with_stop
     is_last = turn == len(sample.turns) - 1
@@ -206,11 +207,11 @@ def _turn_problem(template: "ChatTemplate", rules: "EpisodeRules", part: "tuple[
         return f"its reward is {recorded.reward:g}, played again {reply.reward:g}"
     if is_last and sample.done != reply.done:
         return f"the episode is{'' if reply.done else ' not'} over, and the record says otherwise"
-    ended = not is_last or sample.completion.stop_token is not None
-    observed = [] if reply.done or not ended else template.observation_ids(reply.observation)
+    stop = sample.completion.stop_token if is_last else tokens[end - recorded.observed - 1]
+    observed = reply_tokens(reply, template, ended=stop in template.stop_ids)
     # Where the episode ended the reply is in no record, and its length decides whether there was room for it.
     length = len(prompt.tokens) + end + (len(observed) if is_last else 0)
-    if rules.goes_on(turns=turn + 1, tokens=length, reply=reply, ended=ended) == is_last:
+    if rules.goes_on(turns=turn + 1, tokens=length, reply=reply) == is_last:
         return "the episode was cut here, and would go on" if is_last else "a further turn, and the episode is over"
     if tokens[end - recorded.observed:end] != ([] if is_last else observed):
         return "the reply has other tokens than the environment gives"

@@ -180,8 +180,8 @@ def _end_problems(inputs: RolloutInputs, template: "ChatTemplate", rollout: "Rol
         for number, (count, reply) in enumerate(zip(written, observed, strict=True), start=1):
             tokens = sample.tokens_with_stop[start:start + count]
             start += count + reply
-            # Only the last turn of an episode may have been cut off: behind such a one stands no reply.
-            ended = number < len(written) or sample.completion.stop_token is not None
+            # Of the last turn the record says so; an earlier one that was cut off has no stop token of its own.
+            ended = sample.completion.stop_token is not None if number == len(written) else bool(stops & {*tokens[-1:]})
             own = tokens[:-1] if ended else tokens
             # The stop token is one of the new tokens. One in the middle would mean that sampling went on behind it.
             if stops & {*own} or not (tokens[-1:] and tokens[-1] in stops and len(own) < limit if ended
