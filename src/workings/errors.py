@@ -9,7 +9,7 @@
     ├── RecordError              exit code 1   a run directory is damaged or is not what it says
     ├── StorageError             exit code 1   the disk is full, read-only or failing; nothing half-written took effect
     │                                          (2 where a place without permission was named)
-    └── Interrupted              exit code 130 a person stopped it; the message says how to go on
+    └── Interrupted              exit code 130 stopped, and can be resumed; the message says how
 
 The command line prints such an error without a traceback; any other exception is a bug and keeps its traceback. At the
 end of the file: errors of frameworks, recognized by their text without importing them.
@@ -85,10 +85,13 @@ class StorageError(WorkingsError):
 
 
 class Interrupted(WorkingsError):
-    """A person stopped the work. What was finished is safe; the message says how to go on."""
+    """A person or the loss of another process stopped it. What was finished is safe; the message says how to go on."""
 
     exit_code = 130
 
+
+PEER_GONE = "another process is gone; continue with the same command and --auto-resume"
+"""What every process says that has lost another one of its run, and exits as `Interrupted`."""
 
 OUT_OF_MEMORY_WORDS = (
     "RESOURCE_EXHAUSTED",  # XLA, on every platform

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from workings.engines.base import Processes
-from workings.errors import RequestError, WorkingsError, first_line, is_out_of_memory
+from workings.errors import PEER_GONE, Interrupted, RequestError, WorkingsError, first_line, is_out_of_memory
 
 KEY = "failed"
 """Key under which a process that failed stores why."""
@@ -46,8 +46,7 @@ def explaining_failures(processes: Processes) -> Iterator[None]:
             raise
         if (failure := _stored(processes)) is not None:
             raise PeerFailed(failure) from error
-        raise WorkingsError(f"another process is gone, or a call that all make together failed ({first_line(error)}); "
-                            "continue with the same command and --auto-resume") from error
+        raise Interrupted(f"{PEER_GONE} ({first_line(error)})") from error
 
 
 def _stored(processes: Processes) -> bytes | None:

@@ -19,7 +19,7 @@ from workings.distributed.failure import PeerFailed, write_failure
 from workings.engines.base import DistributedEngine, Engine, JoiningEngine, Processes
 from workings.engines.hardware_probe import launched
 from workings.engines.registry import find_engine
-from workings.errors import RequestError, WorkingsError
+from workings.errors import PEER_GONE, Interrupted, RequestError, WorkingsError
 
 POLL_SECONDS = 1.0
 """Seconds between two looks for a failure while something is waited for."""
@@ -175,10 +175,10 @@ class ProcessGroup:
                     return value
                 reason = self._processes.wait(failure.KEY, 0.0)
             except RuntimeError as error:
-                raise WorkingsError("another process is gone, and with it the connection of all") from error
+                raise Interrupted(PEER_GONE) from error
             if reason is not None:
                 raise PeerFailed(reason)
-        raise WorkingsError(f"no {key} after {limit:.0f} seconds: another process is gone or still prepares")
+        raise Interrupted(f"{PEER_GONE} (no {key} after {limit:.0f} seconds)")
 
 
 def _distributed(engine: Engine) -> DistributedEngine:

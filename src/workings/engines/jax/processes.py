@@ -6,6 +6,7 @@ index of the processes it wants as arguments. `JAX_NUM_PROCESSES` and `JAX_PROCE
 
 import os
 import pickle
+import socket
 from typing import Any
 
 import jax
@@ -14,8 +15,9 @@ from jax.experimental import multihost_utils
 
 from workings.engines.base import Processes
 from workings.engines.hardware_probe import started_apart
+from workings.engines.jax.lost_process import leaving_in_order
 from workings.engines.peer_timeout import peer_timeout
-from workings.errors import DeviceError, RequestError
+from workings.errors import DeviceError, RequestError, first_line
 
 VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
 CLUSTER = "cluster"
@@ -119,18 +121,32 @@ def join() -> Processes | None:
         if arguments is None:
             return None
         seconds = int(peer_timeout())
+        if arguments.get("process_id") == 0:
+            _refuse_taken_port(arguments["coordinator_address"])
         try:
             # Waits until all processes are there.
-            jax.distributed.initialize(**arguments, initialization_timeout=seconds, shutdown_timeout_seconds=seconds,
-                                       heartbeat_timeout_seconds=min(HEARTBEAT_SECONDS, seconds))
+            with leaving_in_order():
+                jax.distributed.initialize(
+                    **arguments, initialization_timeout=seconds, shutdown_timeout_seconds=seconds,
+                    heartbeat_timeout_seconds=min(HEARTBEAT_SECONDS, seconds))
         except (RuntimeError, ValueError) as error:
-            raise RequestError(f"processes that did not meet: {str(error).strip().splitlines()[0][:200]}",
+            raise RequestError(f"processes that did not meet: {first_line(error)}",
                                f"every process of the run, started within {seconds} seconds",
                                "the address of process 0 that all machines can reach, and the same number for all"
                                ) from error
     if global_state.num_processes == 1:
         return None
     return JaxProcesses(global_state.process_id, global_state.num_processes, global_state.client)
+
+
+def _refuse_taken_port(address: str) -> None:
+    """JAX's coordinator ends in a segmentation fault where another program listens on its port."""
+    port = address.rpartition(":")[2]
+    try:
+        socket.create_server(("", int(port))).close()
+    except (OSError, OverflowError, ValueError) as error:
+        raise RequestError(f"JAX_COORDINATOR_ADDRESS={address}: {first_line(error)}",
+                           "a port that is free on the host of process 0", "another port, the same for all") from error
 
 
 def refuse_strangers(devices: tuple[jax.Device, ...]) -> None:

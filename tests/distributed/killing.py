@@ -1,0 +1,131 @@
+"""Killing processes of a run at chosen moments and judging what is left. Used by the tests and by `proof/kills.py`."""
+
+import random
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from workings.errors import PEER_GONE, Interrupted
+from workings.evidence.verify import verify
+from workings.record import jsonl
+from workings.record.layout import METRICS, RECIPE_EVALUATION, SEAL, partial_path
+
+Start = Callable[..., Any]
+"""``start(*ARGUMENTS, cwd=, environment=)`` starts ``python ARGUMENTS``, as the fixture `start_forked` does."""
+UNEQUAL = ("tokens_per_second", "seconds", "time", "peak", "memory")
+"""Beginnings of keys, or parts of them, in the log of metrics that are measured and differ from run to run."""
+
+
+def words(run: str, *overrides: str) -> list[str]:
+    """What every process is started with."""
+    return ["-m", "workings", "train", "recipe.yaml", *overrides, "--out", run, "--auto-resume"]
+
+
+def jax_pair(start: Start, folder: Path, run: str, *overrides: str) -> list[Any]:
+    """Two processes of JAX that meet on a free port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    return [start(*words(run, "engine=jax", *overrides), cwd=folder, environment={
+        "JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": str(index),
+        "WORKINGS_PEER_TIMEOUT": "60"})
+        for index in range(2)]
+
+
+def torchrun(start: Start, folder: Path, run: str, restarts: int, *overrides: str) -> Any:
+    """A launcher of two processes that starts them again where one fails."""
+    return start("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts",
+                 str(restarts), *words(run, "engine=torch", *overrides), cwd=folder,
+                 environment={"OMP_NUM_THREADS": "1"})
+
+
+def children(pid: int) -> list[int]:
+    """Process ids of a process's children."""
+    return [int(number) for task in Path(f"/proc/{pid}/task").iterdir()
+            for number in (task / "children").read_text().split()]
+
+
+def steps(run: Path) -> int:
+    """Steps in the log of metrics so far."""
+    metrics = (partial if (partial := partial_path(run)).is_dir() else run) / METRICS
+    return metrics.read_bytes().count(b"\n") if metrics.exists() else 0
+
+
+def wait_for_steps(run: Path, count: int, alive: Callable[[], bool]) -> None:
+    """Wait until the log has so many steps, or the processes have ended."""
+    while alive() and steps(run) < count and not (run / SEAL).exists():
+        time.sleep(0.01)
+
+
+def kill_one(pair: list[Any], index: int) -> list[str]:
+    """SIGKILL to one of two processes; what is wrong with the end of the other one."""
+    if pair[index].poll() is not None:
+        return []
+    pair[index].send_signal(signal.SIGKILL)
+    other = pair[1 - index]
+    said = other.communicate()[1]
+    pair[index].communicate()
+    # It may have finished before, or have been told to stop by the other one.
+    if other.returncode == 0:
+        return []
+    sentences = said.count(PEER_GONE)
+    problems = [] if other.returncode == Interrupted.exit_code else [f"exit code {other.returncode}: {said[-1500:]}"]
+    return problems + ([] if sentences == 1 else [f"{sentences} sentences: {said[-1500:]}"])
+
+
+def contents(run: Path) -> dict[str, Any]:
+    """Everything in a run that does not depend on the clock: metrics, weights, answers."""
+    lines = [{key: value for key, value in line.items() if not any(part in key for part in UNEQUAL)}
+             for line in jsonl.read(run / METRICS)[0]]
+    last = max(run.glob("checkpoints/step_*"))
+    return {"metrics": lines, "answers": (run / RECIPE_EVALUATION / "predictions.jsonl").read_bytes(),
+            "weights": {path.name: path.read_bytes() for path in last.glob("*.safetensors")}}
+
+
+def problems_at_end(run: Path, whole: Mapping[str, Any]) -> list[str]:
+    """What distinguishes a finished run from one that was never killed."""
+    found = contents(run)
+    problems = [f"{key} differ" for key in whole if found[key] != whole[key]]
+    return problems + [f"verify: {check.id}" for check in verify(run).checks if check.verdict == "failed"]
+
+
+def kills_of_jax(start: Start, folder: Path, run: str, points: Iterator[tuple[int, int, float]], *overrides: str,
+                 at_most: int) -> tuple[int, list[str]]:
+    """A run of two processes of JAX that is killed at points and started again until it is complete.
+
+    Args:
+        start: starts a process.
+        folder: with the recipe.
+        run: name of the run.
+        points: index of the process to kill, further steps before that, and further seconds.
+        overrides: of the recipe.
+        at_most: kills, after which the run may end.
+
+    Returns:
+        Number of kills, and what was wrong with the ends of the others.
+    """
+    kills, problems = 0, list[str]()
+    while kills < at_most:
+        pair = jax_pair(start, folder, run, *overrides)
+        index, more, seconds = next(points)
+        wait_for_steps(folder / run, steps(folder / run) + more, lambda pair=pair: all(x.poll() is None for x in pair))
+        time.sleep(seconds)
+        if all(child.poll() is None for child in pair):
+            kills += 1
+            problems += [f"{run}, process {index} after {steps(folder / run)} steps: {problem}"
+                         for problem in kill_one(pair, index)]
+        else:
+            break
+    ends = [(child, *child.communicate()) for child in jax_pair(start, folder, run, *overrides)]
+    return kills, problems + [f"{run}: exit code {child.returncode}: {said[-1500:]}"
+                              for child, _, said in ends if child.returncode]
+
+
+def random_points(seed: int) -> Iterator[tuple[int, int, float]]:
+    """Points for `kills_of_jax`."""
+    numbers = random.Random(seed)
+    while True:
+        yield numbers.randrange(2), numbers.randrange(9), numbers.random()
