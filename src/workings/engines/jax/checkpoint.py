@@ -6,11 +6,13 @@ those of the adapters alone: ``adapter_model.safetensors`` with peft's names in 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 
 from workings.engines import checkpoint_files as files
 from workings.engines.jax.frozen_matrix import FrozenFormat
@@ -38,14 +40,23 @@ def weights_file(spec: StepSpec) -> str:
     return files.ADAPTER_FILE if spec.lora else files.MODEL_FILE
 
 
-def to_host(x: jax.Array) -> np.ndarray:
-    """An array on the host; with several processes a collective call, which gathers its parts first."""
-    if x.is_fully_addressable:
-        return np.asarray(x)
-    from jax.experimental import multihost_utils
+def to_host(x: jax.Array, layer: int = -1) -> np.ndarray:
+    """An array, or one layer of a stack, on the host.
 
+    With several processes a collective call, for which every device holds all of what is returned: a layer of a stack
+    in place of the stack.
+    """
+    if x.is_fully_addressable:
+        return np.asarray(x if layer < 0 else x[layer])
     # It waits forever if one process does not call it for the same array.
-    return np.asarray(multihost_utils.process_allgather(x, tiled=True))
+    gathered = _gather(NamedSharding(x.sharding.mesh, PartitionSpec()), layer >= 0)(x, max(layer, 0))
+    return np.asarray(gathered.addressable_data(0))
+
+
+@cache
+def _gather(replicated: NamedSharding, of_a_stack: bool) -> Any:
+    """A program with the number of the layer as an argument, so that all layers of a stack share it."""
+    return jax.jit(lambda x, layer: x[layer] if of_a_stack else x, out_shardings=replicated)
 
 
 @dataclass(frozen=True)
@@ -69,17 +80,17 @@ def write(path: Path, arrays: Mapping[str, jax.Array | LazyArray]) -> None:
             full = f"{slot}.{stored}" if slot else stored
             plan[full] = (np.dtype(x.dtype), x.shape[1:] if stacked else x.shape)
             source[full] = (key, i if stacked else -1)
-    # The file is written in the order of `plan`, with the layers of a stack together: each stack is fetched once.
-    held: dict[str, np.ndarray] = {}
+    # The file is written in the order of `plan`, with the layers of a stack together: each stack is made once.
+    held: dict[str, jax.Array] = {}
 
     def fetch(full: str) -> np.ndarray:
         key, i = source[full]
-        if key not in held:  # one stacked tensor on the host at a time
-            # Before the next array is fetched, or two of them would be on the host.
+        if key not in held:
+            # Before the next array is made, or two of them would be there.
             held.clear()
             x = arrays[key]
-            held[key] = to_host(x.make() if isinstance(x, LazyArray) else x)
-        return held[key] if i < 0 else held[key][i]
+            held[key] = x.make() if isinstance(x, LazyArray) else x
+        return to_host(held[key], i)
 
     if jax.process_index() == 0:
         write_tensors(path, plan, fetch, files.METADATA)
