@@ -14,7 +14,7 @@ from tests.engines.tiny import random_batch, request, tiny_shape, with_signals, 
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig
 from workings.engines import prefill
-from workings.engines.jax import embedding, feed_forward
+from workings.engines.jax import checkpoint, embedding, feed_forward
 from workings.engines.jax.engine import JaxEngine
 from workings.models.batch import Batch
 from workings.objectives.policy_gradient import PolicyGradient
@@ -142,7 +142,10 @@ def places() -> dict:
     compiled = e.compiled_step(Batch.blank((1, 16, 32)))
     batch = compiled.input_shardings[0][1]["tokens"].shard_shape((1, 16, 32))
     moments = compiled.input_shardings[0][0]["moments"]["exp_avg"]["layers.mlp.up_proj.weight"].shard_shape((3, 48, 32))
-    return {"tokens": batch, "moment": moments, "text": compiled.as_text()}
+    split = e.shardings["moments"]["exp_avg"]["layers.mlp.up_proj.weight"]
+    stack = jax.ShapeDtypeStruct((3, 48, 32), np.float32, sharding=split)
+    saved = checkpoint.gather(e.layout.replicated(), of_a_stack=True).lower(stack, 0).compile()
+    return {"tokens": batch, "moment": moments, "text": compiled.as_text(), "saved": saved.as_text()}
 
 
 if __name__ == "__main__":

@@ -110,8 +110,12 @@ def test_the_compiled_module_holds_no_unsplit_batch_and_no_whole_embedding(run_f
     found = ask(run_forked, "places", tmp_path)
     assert found["tokens"] == [1, 2, 32]
     assert found["moment"] == [3, 48, 4]
-    sizes = {tuple(map(int, dims.split(","))) for dims in re.findall(r"f32\[([\d,]+)\]", found["text"])}
+    sizes, saved = ({tuple(map(int, dims.split(","))) for dims in re.findall(r"f32\[([\d,]+)\]", found[key])}
+                    for key in ("text", "saved"))
     assert (2, 32, 32) in sizes
+    # A checkpoint: one layer whole on every device, and never the stack of three.
+    assert (48, 32) in saved
+    assert (3, 48, 32) not in saved
     assert not sizes & {(16, 32, 32), (512, 32), (16, 32, 48), (512, 48), (128, 32)}
 
 

@@ -64,6 +64,10 @@ def test_a_whole_run_by_hand():
         50 + 3 * spent.checkpoint_bytes / DISK_BYTES_A_SECOND + spent.evaluation_seconds)
     assert spent.share_done_by(spent.seconds / 2) == pytest.approx(0.5)
     assert spent.share_done_by(1e9) == 1
+    by_time = asked.model_copy(update={"checkpoint": asked.checkpoint.model_copy(update={"every_minutes": 0.25})})
+    often = estimate_run_time(planned_run(by_time, "l4", request=request), 0.5, items=100, held_out=0)
+    # 15 seconds are 30 of these steps, which come before 40.
+    assert (often.checkpoints, often.checkpoint_every_seconds) == (4, 15)
     short = asked.model_copy(update={"training": asked.training.model_copy(update={"steps": 40})})
     only = estimate_run_time(planned_run(short, "l4", request=request), 0.5, items=100, held_out=0)
     assert only.disk_bytes == only.checkpoint_bytes, "there is no second one next to it"

@@ -274,6 +274,8 @@ class CheckpointConfig(Section):
     # A killed run repeats up to this many steps.
     every_steps: int = Field(default=500, ge=1)
     """Steps between checkpoints; the last step is always saved."""
+    every_minutes: float = Field(default=0.0, ge=0)
+    """Minutes after which a checkpoint is due, too, whichever comes first; 0: by steps alone."""
     keep_last: int = Field(default=2, ge=1)
     """Number of newest checkpoints that are kept."""
 

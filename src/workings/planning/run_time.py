@@ -6,7 +6,7 @@ Only finished runs of the same person (`history.py`) add measurements. Durations
 
 import re
 from dataclasses import dataclass, replace
-from math import log10
+from math import ceil, log10
 from typing import Any
 
 from workings.config.method import FULL
@@ -202,9 +202,7 @@ def estimate_run_time(run: PlannedRun, step: float, *, items: int, held_out: int
     recipe, programs, way = run.recipe, run.programs, way_of(run.recipe)
     # The speed of the steps is the only one that is known, so all computing is timed by it.
     per_operation = step / step_operations(run.request, run.step)
-    steps, every = recipe.training.steps, recipe.checkpoint.every_steps
-    # Rounded up: the last step always has one.
-    checkpoints = -(-steps // every)
+    steps = recipe.training.steps
     checkpoint = checkpoint_bytes(run.request)
     evaluation, evaluation_gaps = _evaluation_time(run, per_operation, items=items, held_out=held_out)
     missing = [*evaluation_gaps]
@@ -212,6 +210,12 @@ def estimate_run_time(run: PlannedRun, step: float, *, items: int, held_out: int
         missing.append("weights that devices gather for every new token")
     rollouts = way.rollouts(steps)
     sampling = rollout_sampling_seconds(run, per_operation) if rollouts else 0.0
+    update = step + sampling * rollouts / steps
+    every = recipe.checkpoint.every_steps
+    if minutes := recipe.checkpoint.every_minutes:
+        every = min(every, ceil(60 * minutes / update))
+    # Rounded up: the last step always has one.
+    checkpoints = ceil(steps / every)
     missing += way.not_counted()
     teaching = 0.0
     if teacher is not None:
@@ -223,7 +227,7 @@ def estimate_run_time(run: PlannedRun, step: float, *, items: int, held_out: int
         step_seconds=step, steps=steps, checkpoint_bytes=checkpoint, checkpoints=checkpoints,
         checkpoint_seconds=checkpoint / DISK_BYTES_A_SECOND,
         checkpoints_on_disk=min(checkpoints, recipe.checkpoint.keep_last + 1),
-        checkpoint_every_seconds=every * (step + sampling * rollouts / steps), evaluation_seconds=evaluation,
+        checkpoint_every_seconds=every * update, evaluation_seconds=evaluation,
         rollout_sampling_seconds=sampling, rollouts=rollouts,
         # A third of a step, because backward costs about twice as much as forward.
         reference_seconds=steps * step / 3 if way.reads_reference_first else 0.0, teacher_seconds=teaching,

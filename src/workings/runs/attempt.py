@@ -2,9 +2,10 @@
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,8 @@ class _Hooks:
     stop: StopRequest
     processes: ProcessGroup
     progress: Progress
+    saved_at: float = field(default_factory=time.monotonic)
+    """When the last checkpoint was written, or the attempt began."""
 
     def write_metrics(self, line: dict[str, Any]) -> None:
         """Writes a metrics line."""
@@ -77,12 +80,15 @@ class _Hooks:
 
     def checkpoint_is_due(self, step: int) -> bool:
         """Whether the recipe asks for a checkpoint after this step."""
-        return step % self.attempt.setup.recipe.checkpoint.every_steps == 0
+        keys = self.attempt.setup.recipe.checkpoint
+        minutes = (time.monotonic() - self.saved_at) / 60
+        return step % keys.every_steps == 0 or 0 < keys.every_minutes <= minutes
 
     def save_checkpoint(self, state: State, progress: Progress) -> None:
         """Saves a checkpoint in the run directory."""
         self.attempt.start.writer.checkpoints.save(
             progress.step, lambda directory: self.attempt.setup.engine.save(state, directory), progress_facts(progress))
+        self.saved_at = time.monotonic()
 
     def step_done(self, line: dict[str, Any], progress: Progress) -> None:
         """Shows a finished step and tells the listener."""

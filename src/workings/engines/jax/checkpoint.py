@@ -40,22 +40,20 @@ def weights_file(spec: StepSpec) -> str:
     return files.ADAPTER_FILE if spec.lora else files.MODEL_FILE
 
 
-def to_host(x: jax.Array, layer: int = -1) -> np.ndarray:
-    """An array, or one layer of a stack, on the host.
+def _gathered(x: jax.Array, layer: int) -> np.ndarray:
+    """An array of several processes, or one layer of a stack if ``layer`` is not negative, on the host.
 
-    With several processes a collective call, for which every device holds all of what is returned: a layer of a stack
-    in place of the stack.
+    A collective call, for which every device holds all of what is returned: a layer of a stack in place of the stack.
     """
-    if x.is_fully_addressable:
-        return np.asarray(x if layer < 0 else x[layer])
     # It waits forever if one process does not call it for the same array.
-    gathered = _gather(NamedSharding(x.sharding.mesh, PartitionSpec()), layer >= 0)(x, max(layer, 0))
-    return np.asarray(gathered.addressable_data(0))
+    assert isinstance(x.sharding, NamedSharding)
+    program = gather(NamedSharding(x.sharding.mesh, PartitionSpec()), of_a_stack=layer >= 0)
+    return np.asarray(program(x, max(layer, 0)).addressable_data(0))
 
 
 @cache
-def _gather(replicated: NamedSharding, of_a_stack: bool) -> Any:
-    """A program with the number of the layer as an argument, so that all layers of a stack share it."""
+def gather(replicated: NamedSharding, of_a_stack: bool) -> Any:
+    """A program that copies an array, or the layer with the number of a second argument, to every device."""
     return jax.jit(lambda x, layer: x[layer] if of_a_stack else x, out_shardings=replicated)
 
 
@@ -81,16 +79,20 @@ def write(path: Path, arrays: Mapping[str, jax.Array | LazyArray]) -> None:
             plan[full] = (np.dtype(x.dtype), x.shape[1:] if stacked else x.shape)
             source[full] = (key, i if stacked else -1)
     # The file is written in the order of `plan`, with the layers of a stack together: each stack is made once.
-    held: dict[str, jax.Array] = {}
+    held: dict[str, jax.Array | np.ndarray] = {}
 
     def fetch(full: str) -> np.ndarray:
         key, i = source[full]
-        if key not in held:
+        if key not in held:  # one tensor at a time
             # Before the next array is made, or two of them would be there.
             held.clear()
             x = arrays[key]
-            held[key] = x.make() if isinstance(x, LazyArray) else x
-        return to_host(held[key], i)
+            made = x.make() if isinstance(x, LazyArray) else x
+            held[key] = np.asarray(made) if made.is_fully_addressable else made
+        array = held[key]
+        if isinstance(array, np.ndarray):
+            return array if i < 0 else array[i]
+        return _gathered(array, i)
 
     if jax.process_index() == 0:
         write_tensors(path, plan, fetch, files.METADATA)

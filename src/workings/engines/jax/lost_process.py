@@ -6,14 +6,14 @@ one of Python: it cannot translate the argument, and the exception ends in C++'s
 """
 
 import ctypes
+import importlib
 import os
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-
-from jax._src.lib import _jax  # the callback has no public name
+from typing import Any
 
 from workings.errors import PEER_GONE, Interrupted
 
@@ -36,9 +36,10 @@ def leaving_in_order() -> Iterator[None]:
     """A client of JAX's coordinator that is made within this context ends its process in order."""
     if sys.platform == "linux":
         ctypes.CDLL("libstdc++.so.6")._ZSt13set_terminatePFvvE(_TERMINATE)
-    make = _jax.get_distributed_runtime_client
-    _jax.get_distributed_runtime_client = partial(make, missed_heartbeat_callback=_leave)
+    jaxlib: Any = importlib.import_module("jaxlib._jax")  # the callback has no public name
+    make = jaxlib.get_distributed_runtime_client
+    jaxlib.get_distributed_runtime_client = partial(make, missed_heartbeat_callback=_leave)
     try:
         yield
     finally:
-        _jax.get_distributed_runtime_client = make
+        jaxlib.get_distributed_runtime_client = make

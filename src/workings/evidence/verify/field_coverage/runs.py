@@ -63,7 +63,8 @@ _RUN: dict[str, tuple[Fields, ...]] = {
         partly("evaluation.items evaluation.traces evaluation.base evaluation.samples evaluation.every_steps",
                "consistency.recipe", NAMES),
         partly("evaluation.items_during_training", "consistency.recipe", NAMES, optional=True),
-        partly("checkpoint.every_steps checkpoint.keep_last training.warmup_steps", "consistency.recipe",
+        partly("checkpoint.every_steps checkpoint.every_minutes checkpoint.keep_last training.warmup_steps",
+               "consistency.recipe",
                "the checkpoints, and the rates of the log, where the run is long enough to tell" + ALIKE),
         checked("*", "consistency.recipe", "the recipe as written; what it decides")),
     "config/model_shape.json": (
