@@ -95,7 +95,8 @@ EFFECTS: dict[str, Effect] = {
     "rewards.scorer": Effect("reward", ("rewards=[{scorer: length}]",), GRPO),
     "rewards.buffer": Effect("reward", ("rewards=[{scorer: overlong, buffer: 9}]",), (
         *GRPO, "rewards=[{scorer: overlong, buffer: 15}]")),
-    **_of("run", ("checkpoint.every_steps", "2"), ("checkpoint.keep_last", "1", ("checkpoint.every_steps=1",)),
+    **_of("run", ("checkpoint.every_steps", "2"), ("checkpoint.every_minutes", "1e-6", ("checkpoint.every_steps=4",)),
+          ("checkpoint.keep_last", "1", ("checkpoint.every_steps=1",)),
           ("evaluation.traces", "addition"), ("evaluation.items", "ITEMS"),
           ("evaluation.every_steps", "1", (*_WATCHED, "evaluation.every_steps=3")),
           ("evaluation.samples", "2", ("evaluation={items: ITEMS, samples: 1, base: false}",)),

@@ -26,8 +26,8 @@ from workings.record.reader import RunRecord
 
 RESULT = Path(__file__).with_suffix("").parent.parent / "slurm.json"
 MANY_STEPS, FEW_STEPS = 120, 6
-ABORTS = ("Aborted", "core dumped", "Segmentation fault", "Fatal Python error", "SIGABRT", "Traceback (most recent")
-"""Words in a log that tell of a process that did not end in order."""
+ABORTS = ("Aborted", "core dumped", "Segmentation fault", "Fatal Python error", "SIGABRT", "/workings/cli/main.py")
+"""Words in a log of a process that did not end in order. The last one is in our tracebacks, and not in torchrun's own."""
 LIMIT_SECONDS = 1500
 
 

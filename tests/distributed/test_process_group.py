@@ -17,6 +17,7 @@ import pytest
 from tests.distributed.conftest import in_thread
 from tests.engines.tiny import random_batch, tiny_shape
 from tests.runs.runs_helpers import write_recipe
+from workings.cli.train import _cut_short
 from workings.distributed import calls
 from workings.distributed.failure import PeerFailed
 from workings.distributed.process_group import ProcessGroup
@@ -229,6 +230,8 @@ def test_two_processes_are_stopped_and_one_goes_on(tmp_path, start_forked, monke
     checks = json.loads((tmp_path / "two" / "env" / "device_checks.json").read_text())
     assert checks["devices"] == ["cpu of process 0", "cpu of process 1"]
     assert verify(tmp_path / "two").failed == 0
+    # What a process says that a second signal ends after the first one has done all this.
+    assert "SIGTERM: what was trained is saved and sealed in" in _cut_short(tmp_path / "two", "SIGTERM")
     begun = losses(tmp_path / "two")
     assert 4 <= answer["steps"] < 24
 
