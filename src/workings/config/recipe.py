@@ -113,6 +113,26 @@ class Recipe(Section):
         return self
 
     @model_validator(mode="after")
+    def best_checkpoint_is_measured(self) -> Self:
+        """Refuses to keep the best checkpoint where nothing says which one it is."""
+        checkpoint, evaluation = self.checkpoint, self.evaluation
+        if checkpoint.keep != "best":
+            return self
+        given = f"checkpoint.keep: best with checkpoint.measure: {checkpoint.measure}"
+        if checkpoint.measure == "loss" and evaluation.traces == "none":
+            raise refused(f"{given} and evaluation.traces: none", "held-out traces, whose loss is measured",
+                          "evaluation.traces=FILE, or checkpoint.measure=accuracy")
+        if checkpoint.scores_items and (evaluation.items == "none" or not evaluation.items_during_training):
+            raise refused(f"{given}, and no items that are answered during training",
+                          "`evaluation.items`, and `evaluation.items_during_training` above 0", "evaluation.items=eval")
+        if checkpoint.every_steps % evaluation.every_steps:
+            raise refused(f"checkpoint.every_steps: {checkpoint.every_steps} with evaluation.every_steps: "
+                          f"{evaluation.every_steps} and checkpoint.keep: best",
+                          "a multiple of evaluation.every_steps: every checkpoint has to be measured",
+                          f"evaluation.every_steps={checkpoint.every_steps}")
+        return self
+
+    @model_validator(mode="after")
     def algorithm_does_what_is_asked(self, info: ValidationInfo) -> Self:
         """Asks the way of learning about the rest of the recipe."""
         self.algorithm.check(self, info)

@@ -278,6 +278,27 @@ class CheckpointConfig(Section):
     """Minutes after which a checkpoint is due, too, whichever comes first; 0: by steps alone."""
     keep_last: int = Field(default=2, ge=1)
     """Number of newest checkpoints that are kept."""
+    keep: Literal["last", "best"] = "last"
+    """`best`: the checkpoint with the best `measure` is kept as well, and it is the one that is exported, asked and
+    evaluated."""
+    measure: Literal["loss", "accuracy"] = "loss"
+    """What `keep: best` looks at: the loss on `evaluation.traces`, or the share of right answers to the first
+    `evaluation.items_during_training` items."""
+    patience: int = Field(default=0, ge=0)
+    """The run ends after so many checkpoints without a better `measure`; 0: it takes all steps."""
+
+    @property
+    def scores_items(self) -> bool:
+        """Whether items are answered and scored during training, to find the best checkpoint."""
+        return self.keep == "best" and self.measure == "accuracy"
+
+    @model_validator(mode="after")
+    def keys_belong_to_best(self, info: ValidationInfo) -> Self:
+        """Refuses keys that have no effect where the last checkpoint is kept."""
+        if self.keep == "last" and (given := written_keys(self, info, {"measure", "patience"}, name="checkpoint")):
+            raise refused(f"{given} with checkpoint.keep: last", "checkpoint.keep=best: these keys only matter for it",
+                          "checkpoint.keep=best")
+        return self
 
 
 Scorer = Literal["answer", "exact", "math"]

@@ -37,7 +37,7 @@ class Checkpoint:
 
 
 class CheckpointStore:
-    """The checkpoints of one run. The newest ``keep_last`` stay."""
+    """The checkpoints of one run. The newest ``keep_last`` stay, and the best one where there is one."""
 
     def __init__(self, directory: Path, keep_last: int = 2, before_commit: Callable[[], None] | None = None) -> None:
         """``before_commit`` runs before a checkpoint counts: the lines it stands on must be on the disk first."""
@@ -45,6 +45,8 @@ class CheckpointStore:
             raise ValueError(f"keep_last must be at least 1, not {keep_last}")
         self.directory = directory
         self.keep_last = keep_last
+        self.best_step: int | None = None
+        """Step of a checkpoint that stays in any case."""
         self._before_commit = before_commit or (lambda: None)
 
     def save(self, step: int, write: Callable[[Path], None], facts: dict[str, Any]) -> Path:
@@ -118,7 +120,7 @@ class CheckpointStore:
             if file_digest(file) != fact["sha256"]:
                 raise RecordError(f"{path.name}/{name}: its bytes differ from those committed")
         state = read_json(path / STATE)
-        step = int(_match(path).group(1))
+        step = _step(path)
         # A folder that was renamed by hand would be gone on with under a wrong step number.
         if state["step"] != step:
             raise RecordError(f"{path.name}: {STATE} says step {state['step']}")
@@ -130,7 +132,7 @@ class CheckpointStore:
             return []
         folders = [path for path in self.directory.iterdir() if _NAME.fullmatch(path.name) and path.is_dir()]
         # By number, because names of more than six digits do not sort as texts.
-        return sorted(folders, key=lambda path: int(_match(path).group(1)))
+        return sorted(folders, key=_step)
 
     def clean(self) -> list[str]:
         """Remove what a killed save or removal left behind; the names removed."""
@@ -141,16 +143,16 @@ class CheckpointStore:
         return [path.name for path in left]
 
     def prune(self, step: int) -> None:
-        """Drop all but the newest ``keep_last`` of the checkpoints up to ``step``, and those of later steps.
+        """Drop those of later steps, and all but the best and the newest ``keep_last`` of the others.
 
         Later ones belong to a course that a resume has left: they would be taken for the newest. `save` does this; once
         more before sealing, because a process may be killed in between.
         """
         folders = self.folders()
-        earlier = [path for path in folders if int(_match(path).group(1)) <= step]
+        earlier = [path for path in folders if _step(path) <= step]
         for path in folders:
             # `keep_last` is at least 1, because a slice from -0 on would be the whole list.
-            if path not in earlier[-self.keep_last:]:
+            if path not in earlier[-self.keep_last:] and (path not in earlier or _step(path) != self.best_step):
                 self._discard(path)
 
     def _discard(self, path: Path) -> None:
@@ -183,7 +185,7 @@ def read_commit(path: Path) -> dict[str, dict[str, Any]]:
     if file.is_symlink() or not file.is_file():
         raise RecordError(f"{path.name}: no {COMMIT}, so it was never completed")
     try:
-        return parse_commit(read_plain(file), int(_match(path).group(1)))
+        return parse_commit(read_plain(file), _step(path))
     except RecordError as error:
         raise RecordError(f"{path.name}/{COMMIT}: {error}") from None
 
@@ -205,6 +207,10 @@ def parse_commit(data: bytes, step: int) -> dict[str, dict[str, Any]]:
                 or not isinstance(fact["sha256"], str)):
             raise RecordError(f"{name}: size or digest is missing")
     return files
+
+
+def _step(path: Path) -> int:
+    return int(_match(path).group(1))
 
 
 def _match(path: Path) -> re.Match[str]:

@@ -202,6 +202,8 @@ class RunManifest(_Part):
                 "a run that is said to be no smoke run gives its recipe again", keys="smoke", partly=True),
         Checked("consistency.drawn_from", "the samples that it names", keys="drawn_from.*"),
         Checked("consistency.pairs", "the row index", keys="pairs"),
+        Checked("consistency.kept", "recipe and log",
+                keys="kept.step kept.measure kept.value kept.measured kept.last_step kept.last_value"),
         unsaid(CODE, "*"),
     ] = {}
     """Further facts of an engine or a caller."""

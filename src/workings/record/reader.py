@@ -1,12 +1,14 @@
 """Reading a sealed run. Reading checks the form of what it reads; `workings verify` checks that it is true."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from workings.errors import RequestError
+from workings.errors import RecordError, RequestError
+from workings.record.best_checkpoint import BestCheckpoint, best_checkpoint
 from workings.record.canonical import read_json
-from workings.record.checkpoints import CheckpointStore
+from workings.record.checkpoints import Checkpoint, CheckpointStore
 from workings.record.layout import CHECKPOINTS, EVALUATION_SUMMARY, EVENTS, MANIFEST, METRICS, SEAL
 from workings.record.manifest import RunManifest, read_manifest
 from workings.record.run_files import RunFolder
@@ -66,6 +68,29 @@ class RunRecord:
         units = [path for path in sorted(folder.iterdir()) if (path / SEAL).is_file()] if folder.is_dir() else []
         return [SealedEvaluation(name=unit.name, path=unit, root=root_digest(unit),
                                  summary=read_json(unit / EVALUATION_SUMMARY)) for unit in units]
+
+    @cached_property
+    def best(self) -> BestCheckpoint | None:
+        """The best checkpoint; None where the recipe keeps the last one. Raises `RecordError`."""
+        return best_checkpoint(self.manifest.config.get("checkpoint", {}), self.metrics(), self.manifest.planned_steps)
+
+    @property
+    def kept_step(self) -> int:
+        """Step of the checkpoint that is exported, asked and evaluated: the best one or the last."""
+        return self.manifest.completed_steps if self.best is None else self.best.step
+
+    def kept_checkpoint(self) -> Checkpoint:
+        """The checkpoint that is exported, asked and evaluated, every byte checked.
+
+        Raises:
+            RecordError: there is none that is intact; a damaged best one is not replaced by another.
+        """
+        if self.best is not None:
+            return self.checkpoints.load(self.path / CHECKPOINTS / f"step_{self.best.step:06d}")
+        checkpoint, skipped = self.checkpoints.latest_valid()
+        if checkpoint is None:
+            raise RecordError("\n".join([f"{self.path} has no intact checkpoint", *skipped]))
+        return checkpoint
 
     @property
     def checkpoints(self) -> CheckpointStore:

@@ -8,6 +8,7 @@ from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.record import atomic, jsonl
+from workings.record.best_checkpoint import BestCheckpoint, best_checkpoint
 from workings.record.checkpoints import CheckpointStore
 from workings.record.digest import Progress
 from workings.record.layout import (
@@ -132,16 +133,24 @@ def begin_from_sealed(final: Path) -> None:
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir()
         shutil.copytree(sealed / "train", staging / "train")
-        # One checkpoint is copied, often gigabytes; the others stay in the sealed run.
+        # The newest and the best checkpoint are copied, often gigabytes; the others stay in the sealed run.
         checkpoint, _ = CheckpointStore(sealed / CHECKPOINTS).latest_valid()
-        if checkpoint is not None:
-            shutil.copytree(checkpoint.path, staging / CHECKPOINTS / checkpoint.path.name)
+        best = _best(sealed)
+        kept = {checkpoint.path} if checkpoint is not None else set()
+        for path in kept | ({sealed / CHECKPOINTS / f"step_{best.step:06d}"} if kept and best is not None else set()):
+            shutil.copytree(path, staging / CHECKPOINTS / path.name)
         jsonl.append(staging / EVENTS, {"time": now(), "kind": "resumed_from_sealed", "name": sealed.name,
                                         "root": root_digest(sealed)})
         # The copy has a hidden name until it is whole on the disk: half of one must not pass for an unfinished run.
         atomic.sync_tree(staging)
         staging.rename(partial)
         atomic.sync_directory(partial.parent)
+
+
+def _best(sealed: Path) -> BestCheckpoint | None:
+    manifest = read_manifest(RunFolder(sealed))
+    return best_checkpoint(manifest.config.get("checkpoint", {}), RunFolder(sealed).lines(METRICS),
+                           manifest.planned_steps)
 
 
 def _cannot_go_on(path: Path, why: str) -> RecordError:

@@ -12,11 +12,13 @@ from typing import Any
 from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import MicroBatchEngine, State
 from workings.evaluation.comparison.held_out_change import BEFORE, HeldOutChange, held_out_change
+from workings.evaluation.comparison.kept_checkpoint import KEPT, KeptCheckpoint
 from workings.evidence.run_readme import run_readme
 from workings.hardware.memory import byte_text
 from workings.models.weights import parameter_count
 from workings.planning.preflight import ModelFacts, preflight_lines, untuned_turns_lines
 from workings.record import attempts, jsonl
+from workings.record.best_checkpoint import FIELDS, BestCheckpoint, best_checkpoint
 from workings.record.canonical import read_json
 from workings.record.digest import HashProgress
 from workings.record.layout import (
@@ -66,6 +68,8 @@ class _Hooks:
     stop: StopRequest
     processes: ProcessGroup
     progress: Progress
+    lines: list[dict[str, Any]]
+    """Lines of the measured steps so far, those of earlier attempts included."""
     saved_at: float = field(default_factory=time.monotonic)
     """When the last checkpoint was written, or the attempt began."""
 
@@ -77,6 +81,23 @@ class _Hooks:
     def stop_requested(self) -> bool:
         """Whether a signal, the listener or another process asks for a stop."""
         return self.processes.stop_requested(self.stop.requested)
+
+    def early_end(self) -> str:
+        """The end of the recipe's patience with checkpoints that are not better."""
+        best = self.best
+        # Only a saved step counts as measured, so that the end is at a checkpoint in every attempt.
+        return best.reason if best is not None and best.ends_the_run else ""
+
+    @property
+    def best(self) -> BestCheckpoint | None:
+        """The best checkpoint so far; None where the recipe keeps the last one."""
+        setup = self.attempt.setup
+        return best_checkpoint(setup.recipe.checkpoint.model_dump(), self.lines, setup.schedule.steps)
+
+    def keep_best(self) -> None:
+        """Keeps the best checkpoint so far from being dropped."""
+        if (best := self.best) is not None:
+            self.attempt.start.writer.checkpoints.best_step = best.step
 
     def checkpoint_is_due(self, step: int) -> bool:
         """Whether the recipe asks for a checkpoint after this step."""
@@ -93,6 +114,9 @@ class _Hooks:
     def step_done(self, line: dict[str, Any], progress: Progress) -> None:
         """Shows a finished step and tells the listener."""
         self.progress = progress
+        if not line.keys().isdisjoint(FIELDS.values()):
+            self.lines.append(line)
+            self.keep_best()
         self.display.show(line, progress)
         if not self.listener.step(line):
             self.stop.requested = True
@@ -151,7 +175,9 @@ class Attempt:
             curves = TensorBoardFiles(self.out, display.say, after_step=start.progress.step)
             curves.recipe(setup.loaded.written(), setup.config)
             hooks = _Hooks(attempt=self, display=display, curves=curves, listener=listener, stop=stop,
-                           processes=processes, progress=start.progress)
+                           processes=processes, progress=start.progress,
+                           lines=[line for line in writer.metrics() if not line.keys().isdisjoint(FIELDS.values())])
+            hooks.keep_best()
             try:
                 # The first two may start a process that scores; neither outlives the training.
                 with (setup.training_data.experience(setup.engine, writer) as experience,
@@ -170,6 +196,8 @@ class Attempt:
                 display.say(f"held out   {held_out.sentence}")
             if (closing := self._closing()) is not None:
                 display.say(f"{closing.label:<10} {closing.sentence}")
+            if (best := hooks.best) is not None:
+                display.say(f"kept       {self._kept(best).sentence}")
             return outcome
 
     def seal(self, outcome: Outcome, facts: Mapping[str, Any], watch: MemoryWatch) -> TrainResult:
@@ -194,6 +222,8 @@ class Attempt:
         metrics = jsonl.read(writer.path(METRICS))[0]
         if (closing := self._closing()) is not None and closing.event:
             writer.event(closing.event, **closing.event_facts)
+        if (best := best_checkpoint(setup.recipe.checkpoint.model_dump(), metrics, setup.schedule.steps)) is not None:
+            facts = {**facts, KEPT: self._kept(best).facts()}
         manifest = build_manifest(setup, start, outcome, dict(facts))
         if outcome.status == "failed":
             writer.event("failed", reason=outcome.reason)
@@ -303,6 +333,9 @@ class Attempt:
             return None
         return held_out_change([item.cluster for item in items], self.start.writer.metrics(),
                                jsonl.read(self.start.writer.path(EVENTS))[0])
+
+    def _kept(self, best: BestCheckpoint) -> KeptCheckpoint:
+        return KeptCheckpoint.of(best, [item.cluster for item in self.setup.watched_items])
 
     def _closing(self) -> Closing | None:
         """What the way of learning says at the end, from the file as in `_held_out_change`."""

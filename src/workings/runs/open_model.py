@@ -171,7 +171,7 @@ class SealedRun:
 
 
 def open_run(path: Path, device: str = AS_RECORDED) -> TrainedModel:
-    """Opens a sealed run's last checkpoint on its engine.
+    """Opens a sealed run's kept checkpoint, the best or the last, on its engine.
 
     Args:
         path: the run directory.
@@ -183,10 +183,8 @@ def open_run(path: Path, device: str = AS_RECORDED) -> TrainedModel:
         RecordError: it has no intact checkpoint, or its files do not belong together.
     """
     sealed = SealedRun.open(path)
-    # Every byte is digested, which takes a while for gigabytes; a damaged checkpoint is skipped for an older one.
-    checkpoint, skipped = sealed.run.checkpoints.latest_valid()
-    if checkpoint is None:
-        raise RecordError("\n".join([f"{path} has no intact checkpoint", *skipped]))
+    # Every byte is digested, which takes a while for gigabytes; a damaged last one is skipped for an older one.
+    checkpoint = sealed.run.kept_checkpoint()
     # The base of adapters is checked first: on other weights they still answer, only worse.
     engine = sealed.open_engine(device, _weights_below_adapters(sealed))
     session = sealed.session(engine, engine.restore(checkpoint.path))

@@ -156,10 +156,11 @@ def trained_before(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, smo
     # Prepared again, because an engine and its compiled programs are in no record; compared with the record here.
     run = same_request(out, {CONFIG: setup.config, DATA_DIGESTS: data_digests(setup)})
     manifest = run.manifest
-    last = run.checkpoints.load(run.checkpoints.folders()[-1])
-    state = None if (out / RECIPE_EVALUATION).exists() else setup.engine.restore(last.path)
+    kept = run.kept_checkpoint()
+    state = None if (out / RECIPE_EVALUATION).exists() else setup.engine.restore(kept.path)
     result = TrainResult.of_metrics(
-        run.metrics(), status=manifest.status, reason=manifest.status_reason, steps=last.step,
+        run.metrics(), status=manifest.status, reason=manifest.status_reason, steps=manifest.completed_steps,
+        state_step=kept.step,
         supervised_tokens=manifest.supervised_tokens, run=out, setup=setup, state=state)
     processes.outcome = result.shared_fields()
     return result

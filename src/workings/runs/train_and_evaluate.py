@@ -178,10 +178,14 @@ def _evaluated(training: TrainResult, *, keep_base: bool) -> TrainAndEvaluateRes
     # The evaluation names the root digest of the run, which exists once the run is sealed.
     sealed = RunRecord.open(training.run)
     unit = training.run / RECIPE_EVALUATION
+    if sealed.kept_step != (training.state_step or training.steps) and not unit.exists():
+        # The last weights have to go before the kept ones are read.
+        training = replace(training, state=None)
+        training = replace(training, state=setup.engine.restore(sealed.kept_checkpoint().path))
     # The session is passed on at once: a variable here would keep both models in memory.
     scorecard = build_scorecard(EvaluationRecord(unit).results()) if unit.exists() else evaluate(
         setup.session(setup.engine, training.state), setup.data.items, unit,
-        settings=settings, made_from=sealed.root, facts={"run": sealed.manifest.name, "step": training.steps})
+        settings=settings, made_from=sealed.root, facts={"run": sealed.manifest.name, "step": sealed.kept_step})
     if not setup.recipe.evaluation.base:
         return TrainAndEvaluateResult(training=training, scorecard=scorecard, warning=EvaluationRecord(unit).warning)
     # The trained weights have to go before the untrained ones are made.

@@ -32,6 +32,8 @@ class TrainResult:
     run: Path
     setup: TrainSetup
     state: State
+    state_step: int = 0
+    """Step whose weights the state has; 0 for the last one."""
     reward_failed: bool = False
     """The run failed because a reward function did."""
     process: int = 0

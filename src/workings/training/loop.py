@@ -72,6 +72,10 @@ class RunHooks(Protocol):
         """Whether the loop should stop before the next step."""
         ...
 
+    def early_end(self) -> str:
+        """Why the run is complete before its last step; empty while it is not."""
+        ...
+
     def checkpoint_is_due(self, step: int) -> bool:
         """Whether a checkpoint follows this step; the last step always has one."""
         ...
@@ -101,7 +105,7 @@ class Outcome:
 
 @dataclass(kw_only=True)
 class TrainingLoop:
-    """Takes steps until the last one, a request to stop, a step that is not finite, or the end of the memory.
+    """Takes steps until the last one, a request to stop, a step that is not finite, or the end of memory or patience.
 
     The order within a step matters:
 
@@ -142,6 +146,8 @@ class TrainingLoop:
                     if self.hooks.stop_requested():
                         self._save(state, lines)
                         return self._outcome("interrupted", state, REASONS["interrupted"])
+                    if reason := self.hooks.early_end():
+                        return self._outcome("complete", state, reason)
                     # The old state is consumed: from here on nothing but the new one may be used.
                     state, taken = self._take_step(state, thread)
                     if not taken.is_finite:

@@ -73,10 +73,13 @@ class Way(Algorithm):
         self._check_learned_turns(recipe)
 
     def _check_watched_items(self, recipe: Recipe, info: ValidationInfo) -> None:
+        if recipe.checkpoint.scores_items:
+            return
         if given := written_keys(recipe.evaluation, info, {"items_during_training"}, name="evaluation"):
             raise refused(f"{given} with algorithm.name: {self.name}",
-                          "no `evaluation.items_during_training`: it is for runs with rollouts",
-                          "leave it out, or algorithm.name=grpo")
+                          "no `evaluation.items_during_training`: it is for runs with rollouts, and for the best "
+                          "checkpoint by accuracy",
+                          "leave it out, or checkpoint={keep: best, measure: accuracy}")
 
     def _check_learned_turns(self, recipe: Recipe) -> None:
         if recipe.data.learn == "all" and not self.learns_earlier_turns:
@@ -85,8 +88,7 @@ class Way(Algorithm):
 
     def watched_items(self, recipe: Recipe) -> int:
         """Most held-out items that are answered and scored at each evaluation during training."""
-        del recipe
-        return 0
+        return recipe.evaluation.items_during_training if recipe.checkpoint.scores_items else 0
 
     def shrink(self, values: KeyValues, rows: int, new_tokens: int) -> None:
         """Makes the sections of a recipe small for `--smoke`, in place.

@@ -3,13 +3,24 @@
 from collections.abc import Callable
 
 from workings.config.algorithm import Algorithm, find_algorithm
+from workings.errors import RecordError
 from workings.evidence.verify.record import Unit
+from workings.record.best_checkpoint import BestCheckpoint, best_checkpoint
 
 
 def algorithm_of(unit: Unit) -> type[Algorithm]:
     """The way of a run's recipe; imitation if the recipe names none that is known, which another check reports."""
     section = unit.manifest.config.get("algorithm")
     return find_algorithm(section.get("name") if isinstance(section, dict) else None)
+
+
+def best_of(unit: Unit) -> BestCheckpoint | None:
+    """The best checkpoint by recipe and log; None where the recipe keeps the last one. Raises `RecordError`."""
+    section = unit.manifest.config.get("checkpoint")
+    try:
+        return best_checkpoint(section if isinstance(section, dict) else {}, unit.metrics, unit.manifest.planned_steps)
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise RecordError(f"the best checkpoint cannot be found: {type(error).__name__}") from None
 
 
 def learns_from(examples: str) -> Callable[[Unit], bool]:

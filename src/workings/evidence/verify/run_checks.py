@@ -16,9 +16,9 @@ from workings.evidence.verify.unchecked_fields import unchecked_fields
 MODULES = (
     "announced_evaluation", "run_consistency", "attempts", "signatures", "schemas", "tensors", "content",
     "data_order", "teacher_top_tokens", "teacher_identity", "sample_origin", "evaluations", "integrity",
-    "environment", "notes", "other_preferences", "packs", "plan_file", "preference_pairs", "recipe_text",
-    "report_page", "replays", "rewards", "episodes", "rollouts", "sampler", "samples", "improvement", "last_look",
-    "step_log", "views")
+    "environment", "kept_checkpoint", "notes", "other_preferences", "packs", "plan_file", "preference_pairs",
+    "recipe_text", "report_page", "replays", "rewards", "episodes", "rollouts", "sampler", "samples", "improvement",
+    "last_look", "step_log", "views")
 """Modules with checks, in the order in which the checks of a group run."""
 for module in MODULES:
     import_module(f"workings.evidence.verify.checks.{module}")  # registers its checks

@@ -108,14 +108,14 @@ def _recipe_of(run: RunRecord) -> Recipe:
 def _of_run(path: Path, algorithm: TeacherWay, engine: str) -> Teacher:
     run = RunRecord.open(path)
     recipe = _recipe_of(run)
-    folders = run.checkpoints.folders()
-    if not folders:
+    if not run.checkpoints.folders():
         raise RequestError(f"algorithm.teacher: {algorithm.teacher}, without a checkpoint", "a run that kept one")
+    kept = run.kept_checkpoint().path
     sealed_digests(run, [MODEL_SHAPE, *(f"{TOKENIZER}/{file.name}" for file in (path / TOKENIZER).iterdir())])
     return Teacher(algorithm=algorithm, run=run, method=recipe.method, base=_base(run, recipe, algorithm, engine),
                    tokenizer=Tokenizer.load(path / TOKENIZER),
                    shape=_sealed_shape(path),
-                   weights=Weights(directory=folders[-1], id=run.manifest.name, revision=folders[-1].name))
+                   weights=Weights(directory=kept, id=run.manifest.name, revision=kept.name))
 
 
 def _base(run: RunRecord, recipe: Recipe, algorithm: TeacherWay, engine: str) -> Base | None:

@@ -11,6 +11,7 @@ from workings.errors import RecordError
 from workings.evidence.verify.checks.completion_facts import asked_our_engine
 from workings.evidence.verify.checks.environment import same_version
 from workings.evidence.verify.checks.evaluation_facts import stated_problems
+from workings.evidence.verify.learning import best_of
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import (
     check,
@@ -162,8 +163,9 @@ def _model_problems(run: Unit, config: dict[str, Any]) -> list[str]:
              ("engine.devices", engine.get("devices"), device.count),
              ("software.workings", section_of(config, "software").get("workings"), manifest.workings_version)]
     if isinstance(model, dict) and not is_absent(model):
-        pairs += [("model.run", model.get("run"), manifest.name), ("model.step", model.get("step"),
-                                                                   manifest.completed_steps)]
+        best = best_of(run)
+        pairs += [("model.run", model.get("run"), manifest.name),
+                  ("model.step", model.get("step"), manifest.completed_steps if best is None else best.step)]
     packages = section_of(run.json_object(ENVIRONMENT), "packages")
     # Only packages that both name: an engine may tell versions, such as a driver's, that are no package.
     pairs += [(f"engine.versions.{name[:40]}", number, packages[name])

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from workings.evidence.verify.learning import best_of
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from, only_if_written_by_train
 from workings.evidence.verify.result import CheckFinding
@@ -20,8 +21,10 @@ MAX_ANSWER_TOKENS = 128
        example="a held-out item marked as right in the log that the evaluation has as wrong")
 def last_look(unit: Unit) -> Iterator[CheckFinding]:
     """Marks of the held-out items after the last step against the scores of the same greedy answers."""
-    lines, evaluation = _looks(unit), unit.recipe_evaluation
-    if evaluation is None or lines[-1].get("step") != unit.manifest.planned_steps:
+    evaluation, best = unit.recipe_evaluation, best_of(unit)
+    asked = unit.manifest.completed_steps if best is None else best.step
+    lines = [line for line in _looks(unit) if line.get("step") == asked]
+    if evaluation is None or not lines or unit.manifest.status != "complete":
         return
     config = evaluation.json_object(EVALUATION_CONFIG)
     # A look judges by all rules and by the recipe's scorer, whatever the recipe's evaluation does.
@@ -33,7 +36,7 @@ def last_look(unit: Unit) -> Iterator[CheckFinding]:
         return
     given = "".join(RIGHT if row.get("score") == 1 else WRONG for row in answers)
     problems = [] if given == marks else [
-        f"{METRICS} has the marks {marks[:40]} after the last step, the evaluation's answers give {given[:40]}"]
+        f"{METRICS} has the marks {marks[:40]} after step {asked}, the evaluation's answers give {given[:40]}"]
     yield finding_from(problems, f"{len(marks)} items", unit)
 
 

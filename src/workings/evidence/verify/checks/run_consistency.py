@@ -8,6 +8,7 @@ from typing import Any
 
 from workings.evidence.verify.checks.machine_facts import load_problems, resident_problems
 from workings.evidence.verify.checks.run_events import announcement_problems, end_problems
+from workings.evidence.verify.learning import best_of
 from workings.evidence.verify.record import STARTS, Record, Unit
 from workings.evidence.verify.registry import (
     check,
@@ -64,7 +65,9 @@ def status(unit: Unit) -> Iterator[CheckFinding]:
     manifest, problems = unit.manifest, []
     if unit.seal["status"] != manifest.status:
         problems.append(f"the seal says {unit.seal['status']}, the manifest {manifest.status}")
-    if manifest.status == "complete" and manifest.completed_steps != manifest.planned_steps:
+    best = best_of(unit)
+    if manifest.status == "complete" and manifest.completed_steps != manifest.planned_steps and not (
+            best is not None and best.ends_the_run and best.last_step == manifest.completed_steps):
         problems.append(f"complete, with {manifest.completed_steps} of {manifest.planned_steps} steps")
     if manifest.completed_steps > manifest.planned_steps:
         problems.append(f"{manifest.completed_steps} steps done, {manifest.planned_steps} planned")

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from workings.config.training import TrainingConfig
 from workings.errors import RecordError
 from workings.evidence.verify.checks.run_events import resume_problems, resumes_of
+from workings.evidence.verify.learning import best_of
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, failed, finding_from, not_checked
 from workings.evidence.verify.result import CheckFinding
@@ -113,6 +114,8 @@ def _kept_problems(unit: Unit, numbers: list[int]) -> list[str]:
     # One more than there are is enough to differ, and a manifest may claim any number of steps.
     keep = min(keep, len(numbers) + 1)
     due = sorted({done, *range(max(every, (done // every - keep) * every), done + 1, every)})[-keep:]
+    if (best := best_of(unit)) is not None:
+        due = sorted({best.step, *due})
     return [] if numbers == due else [f"checkpoints of steps {str(numbers[:8])[1:-1]}, the recipe keeps "
                                       f"{str(due[:8])[1:-1]}"]
 

@@ -1,0 +1,63 @@
+"""How far "best" is noise: the kept checkpoint against the last measured one, item by item."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workings.evaluation.comparison.paired import PairedDifference, paired_values, points
+from workings.evaluation.statistics.intervals import Interval
+from workings.record.best_checkpoint import BestCheckpoint
+from workings.record.metrics import RIGHT
+from workings.record.number_text import percent
+from workings.record.values import absent
+
+KEPT = "kept"
+"""Key of the manifest's facts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptCheckpoint:
+    """The best checkpoint, and the difference to the last measured one."""
+
+    best: BestCheckpoint
+    difference: PairedDifference | None
+    """Scores of the best minus those of the last one, over the same items; None for losses, and where they are one."""
+
+    @classmethod
+    def of(cls, best: BestCheckpoint, clusters: Sequence[str]) -> "KeptCheckpoint":
+        """The comparison; ``clusters``: of the items that were answered during training, in their order."""
+        kept, last = ([float(mark == RIGHT) for mark in marks] for marks in best.marks)
+        comparable = kept and len(kept) == len(last) and best.step != best.last_step
+        return cls(best=best, difference=paired_values(last, kept, clusters[:len(kept)]) if comparable else None)
+
+    @property
+    def sentence(self) -> str:
+        """For the log and the record: which step, why, and how far this is noise."""
+        best = self.best
+        show = percent if best.measure == "accuracy" else "{:.4f}".format
+        text = (f"the checkpoint of step {best.step}: its {best.measure} {show(best.value)} is the best of "
+                f"{best.measured}")
+        if best.step == best.last_step:
+            return f"{text}, and it is the last one"
+        text += f", the last one (step {best.last_step}) has {show(best.last_value)}"
+        if self.difference is None:
+            return f"{text}. {_NO_INTERVAL}"
+        interval = self.difference.interval
+        if not isinstance(interval, Interval):
+            return f"{text} (no interval: {interval})"
+        noise = "" if interval.low > 0 else "; 0 is inside, so that nothing tells the two apart"
+        between = f"[{points(interval.low)}, {points(interval.high)}]"
+        return (f"{text}: {points(self.difference.delta)} points {between} over {self.difference.n} items{noise}. "
+                "The best of several is too high by chance")
+
+    def facts(self) -> dict[str, Any]:
+        """The manifest's facts."""
+        best, interval = self.best, self.difference.interval if self.difference is not None else None
+        return {"step": best.step, "measure": best.measure, "value": best.value, "measured": best.measured,
+                "last_step": best.last_step, "last_value": best.last_value, "sentence": self.sentence,
+                "interval": {"low": interval.low, "high": interval.high} if isinstance(interval, Interval)
+                else absent(_NO_INTERVAL if best.measure == "loss" else "one checkpoint, or too few items").model_dump()
+                }
+
+
+_NO_INTERVAL = "A loss is recorded as one number, without the rows that an interval would need"
