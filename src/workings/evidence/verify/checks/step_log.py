@@ -109,7 +109,8 @@ def _kept_problems(unit: Unit, numbers: list[int]) -> list[str]:
     if type(every) is not int or type(keep) is not int or every < 1 or keep < 1:
         return ["the recipe's checkpoint.every_steps or keep_last is no count"]
     if section.get("every_minutes"):  # when those were due, only a clock knew
-        return [] if numbers[-1:] == [done] and len(numbers) <= keep else [
+        kept = keep + (best_of(unit) is not None)
+        return [] if numbers[-1:] == [done] and len(numbers) <= kept else [
             f"checkpoints of steps {str(numbers[:8])[1:-1]}, the recipe keeps {keep} and the last step's"]
     # One more than there are is enough to differ, and a manifest may claim any number of steps.
     keep = min(keep, len(numbers) + 1)
