@@ -10,6 +10,7 @@ two minutes that Slurm lets a requeued job wait are cut short.
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from proof.slurm.cluster import Cluster, command, install
-from tools.result_file import load_average, write_result
+from tools.result_file import ROOT, load_average, write_result
 from workings.evidence.verify import verify
 from workings.record import jsonl
 from workings.record.layout import METRICS, PREDICTIONS, RECIPE_EVALUATION, SEAL, partial_path, partial_unit_path
@@ -27,7 +28,7 @@ from workings.record.reader import RunRecord
 RESULT = Path(__file__).with_suffix("").parent.parent / "slurm.json"
 MANY_STEPS, FEW_STEPS = 120, 6
 ABORTS = ("Aborted", "core dumped", "Segmentation fault", "Fatal Python error", "SIGABRT", "/workings/cli/main.py")
-"""Words in a log of a process that did not end in order. The last one is in our tracebacks, and not in torchrun's own."""
+"""Words in a log of a process that did not end in order. The last one is in our tracebacks, not in torchrun's own."""
 LIMIT_SECONDS = 1500
 
 
@@ -41,7 +42,8 @@ class Job:
         steps = FEW_STEPS if case in ("finish", "requeue in evaluation") else MANY_STEPS
         command("workings", "launch", "smoke-tiny", f"engine={engine}", "device=cpu", "model.shape.layers=1",
                 f"training.steps={steps}", "checkpoint.every_steps=10", "evaluation.every_steps=1000",
-                "evaluation.batch_size=1", "evaluation.base=false",
+                "evaluation.base=false",
+                f"evaluation.batch_size={1 if case == 'requeue in evaluation' else 64}",
                 "--for", "slurm", "--on", "cpu", "--hosts", "2", "--name", self.name, "--home", self.home,
                 "--write", self.home)
         self.steps = steps
@@ -153,6 +155,8 @@ def main() -> int:
     if not sys.platform.startswith("linux") or os.geteuid() != 0 or not Path("/usr/bin/apt-get").exists():
         print("not measured: the cluster needs root on Debian", file=sys.stderr)
         return 3
+    # So that the daemons end with this process.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     install()
     load = load_average()
     os.environ |= {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
@@ -167,9 +171,10 @@ def main() -> int:
                 found = job.go_through(CASES[case]) | {"seconds": round(time.monotonic() - began)}
                 values.setdefault(engine, {})[case] = found
                 print(f"{engine}, {case}: {found}", flush=True)
-    os.chdir(Path(__file__).parents[2])
-    write_result(RESULT, what="The batch script that `workings launch` writes, on a Slurm cluster of two nodes.",
-                 command="python -m proof.slurm", packages=["jax", "torch"], values=values, load_before=load)
+                os.chdir(ROOT)
+                write_result(RESULT, what="The script that `workings launch` writes, on a Slurm cluster of two nodes.",
+                             command="python -m proof.slurm", packages=["jax", "torch"], values=values,
+                             load_before=load)
     failed = any(found["problems"] for engine in ("jax", "torch") for found in values.get(engine, {}).values())
     print(f"logs and runs: {name}")
     return int(failed)

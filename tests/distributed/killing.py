@@ -1,10 +1,12 @@
 """Killing processes of a run at chosen moments and judging what is left. Used by the tests and by `proof/kills.py`."""
 
+import os
 import random
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,19 @@ def torchrun(start: Start, folder: Path, run: str, restarts: int, *overrides: st
     return start("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts",
                  str(restarts), *words(run, "engine=torch", *overrides), cwd=folder,
                  environment={"OMP_NUM_THREADS": "1"})
+
+
+@contextmanager
+def listening() -> Iterator[int]:
+    """A port of this machine that another program uses."""
+    with socket.create_server(("", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def send(pid: int, number: int) -> None:
+    """A signal to a process that may have ended."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def children(pid: int) -> list[int]:
@@ -92,9 +107,9 @@ def problems_at_end(run: Path, whole: Mapping[str, Any]) -> list[str]:
     return problems + [f"verify: {check.id}" for check in verify(run).checks if check.verdict == "failed"]
 
 
-def kills_of_jax(start: Start, folder: Path, run: str, points: Iterator[tuple[int, int, float]], *overrides: str,
-                 at_most: int) -> tuple[int, list[str]]:
-    """A run of two processes of JAX that is killed at points and started again until it is complete.
+def kill_and_go_on(start: Start, folder: Path, run: str, points: Iterable[tuple[int, int, float]],
+                   *overrides: str) -> tuple[int, list[str]]:
+    """A run of two processes of JAX that is killed at points, started again each time, and then left to its end.
 
     Args:
         start: starts a process.
@@ -102,30 +117,25 @@ def kills_of_jax(start: Start, folder: Path, run: str, points: Iterator[tuple[in
         run: name of the run.
         points: index of the process to kill, further steps before that, and further seconds.
         overrides: of the recipe.
-        at_most: kills, after which the run may end.
 
     Returns:
         Number of kills, and what was wrong with the ends of the others.
     """
     kills, problems = 0, list[str]()
-    while kills < at_most:
+    for index, more, seconds in points:
         pair = jax_pair(start, folder, run, *overrides)
-        index, more, seconds = next(points)
-        wait_for_steps(folder / run, steps(folder / run) + more, lambda pair=pair: all(x.poll() is None for x in pair))
+        wait_for_steps(folder / run, steps(folder / run) + more,
+                       lambda pair=pair: all(child.poll() is None for child in pair))
         time.sleep(seconds)
-        if all(child.poll() is None for child in pair):
-            kills += 1
-            problems += [f"{run}, process {index} after {steps(folder / run)} steps: {problem}"
-                         for problem in kill_one(pair, index)]
-        else:
-            break
-    ends = [(child, *child.communicate()) for child in jax_pair(start, folder, run, *overrides)]
+        kills += pair[index].poll() is None
+        problems += [f"{run}, process {index} after {steps(folder / run)} steps: {problem}"
+                     for problem in kill_one(pair, index)]
+    ends = [(child, child.communicate()[1]) for child in jax_pair(start, folder, run, *overrides)]
     return kills, problems + [f"{run}: exit code {child.returncode}: {said[-1500:]}"
-                              for child, _, said in ends if child.returncode]
+                              for child, said in ends if child.returncode]
 
 
-def random_points(seed: int) -> Iterator[tuple[int, int, float]]:
-    """Points for `kills_of_jax`."""
+def random_points(seed: int, count: int) -> list[tuple[int, int, float]]:
+    """Points for `kill_and_go_on`: from the start of the processes to the evaluation."""
     numbers = random.Random(seed)
-    while True:
-        yield numbers.randrange(2), numbers.randrange(9), numbers.random()
+    return [(numbers.randrange(2), numbers.randrange(6), numbers.random()) for _ in range(count)]

@@ -231,7 +231,7 @@ def test_two_processes_are_stopped_and_one_goes_on(tmp_path, start_forked, monke
     assert checks["devices"] == ["cpu of process 0", "cpu of process 1"]
     assert verify(tmp_path / "two").failed == 0
     # What a process says that a second signal ends after the first one has done all this.
-    assert "SIGTERM: what was trained is saved and sealed in" in _cut_short(tmp_path / "two", "SIGTERM")
+    assert "SIGTERM: what was trained is sealed in" in _cut_short(tmp_path / "two", "SIGTERM")
     begun = losses(tmp_path / "two")
     assert 4 <= answer["steps"] < 24
 

@@ -67,8 +67,10 @@ def test_a_train_job_names_its_runtime_and_mounts_the_volume():
     assert made["trainer"]["resourcesPerNode"] == {"limits": {"nvidia.com/gpu": 8}}
     patch = made["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"][0]
     pod = patch["template"]["spec"]["template"]["spec"]
-    assert pod["containers"] == [{"name": "node", "volumeMounts": [{"name": "home", "mountPath": "/shared/sums"}]}]
-    assert pod["volumes"] == [{"name": "home", "persistentVolumeClaim": {"claimName": "shared"}}]
+    assert pod["containers"] == [{"name": "node", "volumeMounts": [
+        {"name": "home", "mountPath": "/shared/sums"}, {"name": "shm", "mountPath": "/dev/shm"}]}]
+    assert pod["volumes"] == [{"name": "home", "persistentVolumeClaim": {"claimName": "shared"}},
+                              {"name": "shm", "emptyDir": {"medium": "Memory"}}]
     assert "numProcPerNode" not in yaml.safe_load(EVERY["trainjob, jax"]["trainjob.yaml"])["spec"]["trainer"]
 
 

@@ -11,7 +11,6 @@ from workings.cli.options import OverridesArgument, RecipeArgument
 from workings.cli.output import JsonFlag, answer, as_typed, say
 from workings.errors import DoesNotFit, Interrupted, RequestError
 from workings.record.layout import RECIPE_EVALUATION, SEAL, partial_path
-from workings.record.reader import RunRecord
 
 
 def train_command(
@@ -80,11 +79,13 @@ def train_command(
 
 def _cut_short(run_path: Path, what: str) -> str:
     """The state of a run that had no time to stop by itself, and the command that continues it."""
+    from workings.record.reader import RunRecord
+
     if partial_path(run_path).is_dir():
         return f"stopped by {what}: the last checkpoint stays; to go on: {_again(run_path)}"
     if (run_path / SEAL).is_file():
         if RunRecord.open(run_path).status != "complete":
-            return f"stopped by {what}: what was trained is saved and sealed in {run_path}; to go on: {_again(run_path)}"
+            return f"stopped by {what}: what was trained is sealed in {run_path}; to go on: {_again(run_path)}"
         left = "the untrained model" if (run_path / RECIPE_EVALUATION).is_dir() else "its evaluation"
         return (f"stopped by {what} after training, which is complete and sealed in {run_path}; "
                 f"to go on with {left}: {_again(run_path)}")
