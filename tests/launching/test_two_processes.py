@@ -21,7 +21,7 @@ from workings.runs.launch import LaunchRequest, launch
 SRUN = """#!/bin/bash
 # As Slurm does it on two hosts: the command once a task, with the task's own number.
 [ "$1" = --kill-on-bad-exit=1 ] && shift
-for task in 0 1; do SLURM_PROCID=$task "$@" & done
+for task in 0 1; do SLURM_PROCID=$task SLURM_LOCALID=0 "$@" & done
 wait -n && wait -n
 """
 

@@ -26,10 +26,11 @@ from workings.objectives import registry as objectives
 from workings.objectives.base import Objective
 from workings.objectives.cross_entropy import CROSS_ENTROPY
 
-ProgramName = Literal["step", "evaluation", "generation", "drawing", "log_probs", "teacher"]
+ProgramName = Literal["step", "evaluation", "generation", "drawing", "log_probs", "teacher", "saving"]
 """``step``: one optimizer update. ``evaluation``: loss of a held-out batch. ``generation``: greedy answers to items.
 ``drawing``: sampled completions of a rollout. ``log_probs``: log probabilities of given tokens, such as those of these
-completions. ``teacher``: the same under a teacher, which a second engine runs."""
+completions. ``teacher``: the same under a teacher, which a second engine runs. ``saving``: no program, but a checkpoint
+that several processes save."""
 GENERATION_PROGRAMS: tuple[ProgramName, ...] = ("generation", "drawing")
 """Programs that generate tokens (`GenerationShape`); the others take a batch (`BatchShape`)."""
 

@@ -27,6 +27,7 @@ from workings.planning.memory_formulas import FORMULA_VERSIONS, forward_program_
 from workings.planning.planned_run import PlannedRun, longest_batch
 from workings.planning.reference_and_teacher import with_frozen_models
 from workings.planning.run_time import RunTime, step_seconds
+from workings.planning.saving import with_saving
 from workings.planning.step_memory import step_parts
 from workings.planning.tensors import host_parts
 from workings.planning.verdict import Verdict, memory_verdict, verdict_remarks
@@ -140,9 +141,9 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
     if target.platform == "cpu" and not inspects:
         return _plan_by_own_engine(run)
     asked_engine = engine if inspects else None
-    inspections = with_frozen_models(
+    inspections = with_saving(run, with_frozen_models(
         run, _inspect_or_estimate(asked_engine, run), teacher,
-        inspect=lambda teacher_run: _inspect_or_estimate(asked_engine, teacher_run)["log_probs"])
+        inspect=lambda teacher_run: _inspect_or_estimate(asked_engine, teacher_run)["log_probs"]))
     # A run ends in whichever of its programs needs the most. Of equal peaks the first, which is the step.
     worst = max(inspections, key=lambda name: inspections[name].peak_bytes)
     inspection = inspections[worst]
