@@ -13,12 +13,14 @@ from tools.generated import ROOT, deliver
 
 PAGE = Path("docs/reference/silent.md")
 RESULT = Path("proof/silent.json")
+NAMES = {"trl": "TRL"}
 HEAD = """# Silent wrongness
 
 Mistakes of trainers that people reported and that nothing showed: no error, a loss that looks normal. Each is one file
 of `proof/silent/` with the smallest example, run through both engines. *right*: the mistake is not made. *refused*: an
-error names the cause. *wrong*: it is made without a word. *not tried*: nobody ran it there. What a trainer documents is
-no mistake. Every cell of another trainer was run with `proof/silent/peers/`.
+error names the cause. *warned*: it is made, and a warning names it. *wrong*: it is made without a word. *not tried*:
+it was not run there. What a trainer documents is no mistake. Cells of another trainer are examples in
+`proof/silent/peers/` (`python -m proof.silent --peers PYTHON`).
 
 """
 
@@ -27,19 +29,21 @@ def render() -> str:
     """The whole page."""
     found: dict[str, Any] = json.loads((ROOT / RESULT).read_text(encoding="utf-8"))
     values = found["values"]
-    peers = [*values["peers"]]
+    peers = values.get("peers", {})
+    columns = [*values["ours"].values(), *(values["cells_of_peers"][peer] for peer in peers)]
     rows = [[f"`{name}`: {row['wrong']}", row["reported"],
-             *(row["workings"][engine]["verdict"] for engine in ("torch", "jax")),
-             *(row[peer]["verdict"] if peer in row else "not tried" for peer in peers)]
+             *(cells.get(name, {}).get("verdict", "not tried") for cells in columns)]
             for name, row in values["cases"].items()]
-    heads = [f"{peer} {versions[peer]}" for peer, versions in values["peers"].items()]
-    parts = [HEAD, f"{values['kinds']} kinds. {origin(found)}\n\n",
-             "\n".join(table(["what goes wrong", "reported", "ours, PyTorch", "ours, JAX", *heads], rows)), "\n"]
-    for peer, versions in values["peers"].items():
-        cells = [f"- `{name}`: {row[peer]['evidence']}" for name, row in values["cases"].items()
-                 if row.get(peer, {}).get("verdict") == "wrong"]
+    heads = ["what goes wrong", "reported", "ours, PyTorch", "ours, JAX",
+             *(f"{NAMES[peer]} {versions[peer]}" for peer, versions in peers.items())]
+    parts = [HEAD, f"{values['kinds']} kinds. {origin(found)}\n\n", "\n".join(table(heads, rows)), "\n"]
+    for peer, versions in peers.items():
+        tried = values["cells_of_peers"][peer].items()
+        cells = [f"- `{name}`, {cell['verdict']}: {cell['evidence']}" for name, cell in tried
+                 if cell["verdict"] in ("wrong", "warned")]
         said = ", ".join(f"{name} {version}" for name, version in versions.items())
-        parts.append("\n".join([f"\n## Wrong in {peer}\n", f"{said}.\n", *cells, ""]))
+        parts.append("\n".join([f"\n## {NAMES[peer]}\n", f"{values['peers_tried']['date']}; {said}. Not right:\n",
+                                *cells, ""]))
     return "".join(parts)
 
 

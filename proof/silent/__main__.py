@@ -6,7 +6,7 @@ once with each engine, `check()` once where everything happens before an engine 
 (an error that names the cause) or `wrong`.
 
 A peer's example is `peers/NAME/CASE.py`, at most 30 lines that run in the peer's own environment and print one line:
-`right`, `refused` or `wrong`, and the evidence.
+`right`, `refused`, `warned` (the mistake is made, and a warning names it) or `wrong`, and the evidence.
 """
 
 import argparse
@@ -25,7 +25,7 @@ ROOT = FOLDER.parent.parent
 RESULT = FOLDER.parent / "silent.json"
 PEERS = {"trl": ("trl", "peft", "transformers", "torch")}
 """Packages of each peer whose versions belong to its cells."""
-VERDICTS = ("right", "refused", "wrong")
+VERDICTS = ("right", "refused", "warned", "wrong")
 
 
 def cases() -> dict[str, tuple[str, list[str]]]:
@@ -50,18 +50,16 @@ def ours(name: str) -> dict[str, dict[str, Any]]:
     return {engine: {"verdict": one.verdict, "evidence": one.evidence} for engine, one in found.items()}
 
 
-def theirs(python: Path, peer: str, name: str) -> dict[str, str]:
-    """What a peer's example of a case prints; `not tried` where there is none."""
-    script = FOLDER / "peers" / peer / f"{name}.py"
-    if not script.is_file():
-        return {"verdict": "not tried"}
-    done = subprocess.run([python, "-P", script], capture_output=True, text=True, check=False, timeout=600,
-                          env=os.environ | {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "",
-                                            "PYTHONWARNINGS": "ignore"})
-    verdict, _, evidence = (done.stdout.strip().splitlines() or [""])[-1].partition(": ")
-    if verdict not in VERDICTS:
-        return {"verdict": "not tried", "evidence": f"the example failed: {done.stderr.strip().splitlines()[-1:]}"}
-    return {"verdict": verdict, "evidence": evidence}
+def theirs(python: Path, peer: str, names: list[str]) -> dict[str, dict[str, str]]:
+    """What a peer's examples of these cases print, by case; `not tried` where one failed."""
+    folder = FOLDER / "peers" / peer
+    tried = [name for name in names if (folder / f"{name}.py").is_file()]
+    done = subprocess.run([python, "-W", "ignore", folder.parent / "_run.py", folder, *tried], stdout=subprocess.PIPE,
+                          text=True, check=False, env=os.environ | {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""})
+    lines = [line.partition("\t") for line in done.stdout.splitlines() if "\t" in line]
+    parts = {name: said.partition(": ") for name, _, said in lines}
+    return {name: {"verdict": verdict if verdict in VERDICTS else "not tried", "evidence": evidence}
+            for name, (verdict, _, evidence) in parts.items()}
 
 
 def versions_of(python: Path, packages: tuple[str, ...]) -> dict[str, str]:
@@ -74,57 +72,56 @@ def versions_of(python: Path, packages: tuple[str, ...]) -> dict[str, str]:
 def main(arguments: list[str] | None = None) -> int:
     """Try all cases, or those asked for; 1 if one of ours is wrong."""
     parser = argparse.ArgumentParser(prog="python -m proof.silent", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--peers", type=Path, help="Python of an environment that has the other trainers")
+    parser.add_argument("--peers", type=Path,
+                        help="Python of an environment that has the other trainers: they are tried in place of ours")
     parser.add_argument("--only", action="append", default=[], metavar="NAME",
                         help="only this case; nothing is written")
     asked = parser.parse_args(arguments)
     known = cases()
     if unknown := {*asked.only} - {*known}:
         parser.error(f"no such case: {', '.join(sorted(unknown))}; there are: {', '.join(known)}")
+    names = asked.only or [*known]
+    if asked.peers:
+        peers = {peer: found for peer, packages in PEERS.items() if (found := versions_of(asked.peers, packages))}
+        cells = {peer: theirs(asked.peers, peer, names) for peer in peers}
+        _say(cells)
+        if not asked.only:
+            _write(known, {"peers": peers, "cells_of_peers": cells})
+        return 0 if peers else 3
     # The environment of tests: no network, caches of its own, programs that compile in a third of the time.
     import_module("tests.conftest")
     import_module("tests.engines.conftest")
-    peers = {name: found for name, packages in PEERS.items() if asked.peers
-             and (found := versions_of(asked.peers, packages))}
-    rows: dict[str, Any] = {}
-    for name in asked.only or known:
-        started = time.process_time()
-        rows[name] = {"wrong": known[name][0], "reported": known[name][1], "workings": ours(name)} | {
-            peer: theirs(asked.peers, peer, name) for peer in peers}
-        cells = {**{f"workings, {engine}": cell for engine, cell in rows[name]["workings"].items()},
-                 **{peer: rows[name][peer] for peer in peers}}
-        print(f"{name} ({time.process_time() - started:.1f} s)")
-        for column, cell in cells.items():
-            print(f"    {column}: {cell['verdict']}: {cell.get('evidence', '')}", flush=True)
-    wrong = [name for name, row in rows.items() if any(
-        cell["verdict"] == "wrong" for cell in row["workings"].values())]
-    print(f"{len(rows)} kinds, {len(wrong)} wrong here" + (f": {', '.join(wrong)}" if wrong else ""))
+    found: dict[str, dict[str, dict[str, str]]] = {engine: {} for engine in ("torch", "jax")}
+    for name in names:
+        started, one = time.process_time(), ours(name)
+        print(f"{name} ({time.process_time() - started:.1f} s)", flush=True)
+        for engine, cell in one.items():
+            found[engine][name] = cell
+        _say({engine: {name: cell} for engine, cell in one.items()})
+    wrong = {name for cells in found.values() for name, cell in cells.items() if cell["verdict"] == "wrong"}
+    print(f"{len(names)} kinds, {len(wrong)} wrong here" + (f": {', '.join(sorted(wrong))}" if wrong else ""))
     if not asked.only:
-        _write(rows, peers, str(asked.peers))
+        _write(known, {"ours": found})
     return int(bool(wrong))
 
 
-def _write(rows: dict[str, Any], peers: dict[str, dict[str, str]], python: str) -> None:
-    from tools.result_file import earlier, write_result
+def _say(columns: dict[str, dict[str, dict[str, str]]]) -> None:
+    for column, cells in columns.items():
+        for name, cell in cells.items():
+            print(f"    {column}: {name}: {cell['verdict']}: {cell['evidence']}", flush=True)
 
-    before = earlier(RESULT) if not peers else {}
-    # Without an environment for them the cells of peers stay as they were found, with their versions and day.
-    for name, row in rows.items():
-        row |= {peer: before["cases"][name][peer] for peer in before.get("peers", {})
-                if peer in before["cases"].get(name, {})}
-    counts = {f"{column}": {verdict: sum(cell(row)["verdict"] == verdict for row in rows.values())
-                            for verdict in (*VERDICTS, "not tried")}
-              for column, cell in _columns(peers or before.get("peers", {})).items()}
+
+def _write(known: dict[str, tuple[str, str]], new: dict[str, Any]) -> None:
+    """Write the result file: what was tried now, and the other columns as they were."""
+    from tools.result_file import earlier, measured, write_result
+
+    values = earlier(RESULT) | new | {"kinds": len(known)} | ({"peers_tried": measured()} if "peers" in new else {})
+    values["cases"] = {name: {"wrong": wrong, "reported": reported} for name, (wrong, reported) in known.items()}
+    columns = values["ours"] | values.get("cells_of_peers", {})
+    values["counts"] = {column: {verdict: sum(cell["verdict"] == verdict for cell in cells.values())
+                                 for verdict in VERDICTS} for column, cells in columns.items()}
     write_result(RESULT, what="Published kinds of silent wrongness, each tried with its smallest example.",
-                 command="python -m proof.silent" + (" --peers PYTHON" if peers else ""),
-                 packages=["torch", "jax", "numpy"],
-                 values={"kinds": len(rows), "counts": counts, "peers": peers or before.get("peers", {}),
-                         "cases": rows})
-
-
-def _columns(peers: dict[str, Any]) -> dict[str, Any]:
-    ours = {engine: (lambda row, engine=engine: row["workings"][engine]) for engine in ("torch", "jax")}
-    return ours | {peer: (lambda row, peer=peer: row.get(peer, {"verdict": "not tried"})) for peer in peers}
+                 command="python -m proof.silent", packages=["torch", "jax", "numpy"], values=values)
 
 
 if __name__ == "__main__":

@@ -190,6 +190,15 @@ def test_marks_that_cannot_be_kept_are_refused(tmp_path: Path, record: dict[str,
 
 # --- reasoning and messages ---------------------------------------------------------------------------------------
 
+@pytest.mark.parametrize("marks", ["<thinking>{}</thinking>", "[THINK]{}[/THINK]", "<thought>{}</thought>"])
+def test_reasoning_in_other_marks_counts_once_next_to_its_field(tmp_path: Path, marks: str) -> None:
+    said = {**SAID, "content": marks.format("1+1=2") + "2", "reasoning": "1+1=2"}
+    _, [trace] = imported(tmp_path, "messages", {"messages": [ASKED, said]})
+    assert (trace.steps, trace.answer) == (("1+1=2",), "2")
+    other = {"messages": [ASKED, {**said, "reasoning": "no"}]}
+    assert "two different reasonings" in reason(tmp_path, "messages", other)
+
+
 def test_reasoning_that_is_given_twice_counts_once(tmp_path: Path) -> None:
     twice = {**SAID, "content": "<think>1+1=2</think>2", "reasoning_content": "1+1=2", "thinking": "1+1=2"}
     _, [trace] = imported(tmp_path, "messages", {"messages": [ASKED, twice]})

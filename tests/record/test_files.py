@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from workings.errors import RecordError, StorageError
+from workings.errors import RecordError, RequestError, StorageError
 from workings.record import atomic, jsonl
 from workings.record.storage import storage
 
@@ -122,6 +122,15 @@ def test_a_read_only_disk(small_disk: Path) -> None:
         atomic.write_text(small_disk / "a.txt", "x")
     with pytest.raises(StorageError, match="could not open"):
         jsonl.Appender(small_disk / "a.jsonl")
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs Linux's /proc")
+def test_a_folder_that_takes_no_files_is_a_wrong_request() -> None:
+    with pytest.raises(StorageError, match="choose another folder with --out") as failed, storage(
+            Path("/proc/attempts.jsonl"), "open"):
+        Path("/proc/attempts.jsonl").touch()
+    assert failed.value.exit_code == RequestError.exit_code
+
 
 
 def test_torn_and_broken_lines(tmp_path) -> None:

@@ -11,11 +11,14 @@ from typing import Annotated, Any, Literal
 import typer
 
 from workings.cli import data_look, sample
+from workings.cli.options import refuse_unread
 from workings.cli.output import JsonFlag, answer, say
 
 data_app = typer.Typer(help="Traces and preference pairs: import, make, check, preview.", no_args_is_help=True,
                        rich_markup_mode=None)
 
+MADE_TRACES, MADE_ITEMS = 500, 100
+"""Traces and items of `data make` where no number is given."""
 ForceFlag = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 
 
@@ -58,6 +61,11 @@ def import_command(
     from workings.data.importing.run import ImportRequest, import_records
     from workings.data.importing.sources import open_file, open_hub
 
+    if not revision:
+        refuse_unread("without --revision", "these of a data set on the Hub", subset=bool(subset),
+                      split=split != "train")
+    refuse_unread("with --revision", "this of a CSV file", columns=bool(columns and revision))
+    refuse_unread("without --hold-out", "--hold-out N, whose questions it decides", seed=bool(seed and not hold_out))
     # Nothing is downloaded unless a revision says so: a misspelt file name must not become a question to the Hub.
     opened = open_hub(file, revision=revision, subset=subset, split=split) if revision else open_file(
         Path(file), tuple(filter(None, columns.split(","))))
@@ -93,8 +101,8 @@ def make_command(
     kind: Annotated[str, typer.Argument(help="addition, unit_conversion, a task of the library reasoning-gym, or a "
                                         "shipped name; see `workings data list`.")],
     out: Annotated[Path, typer.Option("--out", help="Directory, or a .jsonl file for the traces.")],
-    n: Annotated[int, typer.Option("--n", min=0, help="Training traces.")] = 500,
-    items: Annotated[int, typer.Option("--items", min=0, help="Held-out items: other problems.")] = 100,
+    n: Annotated[int, typer.Option("--n", min=0, help="Training traces.")] = MADE_TRACES,
+    items: Annotated[int, typer.Option("--items", min=0, help="Held-out items: other problems.")] = MADE_ITEMS,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Equal seeds give equal data.")] = 0,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
@@ -105,6 +113,8 @@ def make_command(
 
     # A shipped name is a whole recipe with a recorded digest, so counts and seed on the command line do not apply.
     if kind in shipped_sets():
+        refuse_unread(f"with {kind}, whose recipe says it", "these of a generator", n=n != MADE_TRACES,
+                      items=items != MADE_ITEMS, seed=bool(seed))
         files_made = make_named(kind, out, force=force)
     else:
         files_made = make_files(kind, n, items, seed, out, force=force)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from workings.cli.options import OverridesArgument, RecipeArgument, RunArgument
+from workings.cli.options import OverridesArgument, RecipeArgument, RunArgument, refuse_unread
 from workings.cli.output import JsonFlag, answer
 from workings.errors import RequestError
 
@@ -40,6 +40,7 @@ def check_command(
     from workings.data.row_fields import lines_bytes
     from workings.record import atomic
 
+    refuse_unread("without --fix", "--fix --yes, which does not ask", yes=yes and not fix)
     # Shipped sets are made and not stored, so they are written here for the check and go with it.
     with tempfile.TemporaryDirectory() as folder:
         path = Path(file)

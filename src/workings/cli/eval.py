@@ -18,6 +18,7 @@ from workings.cli.options import (
     TokenizerOption,
     as_recorded,
     misplaced,
+    refuse_unread,
     typed,
     weights_request,
 )
@@ -74,6 +75,17 @@ def eval_command(
     from workings.evaluation.settings import EvaluationSettings
 
     _check_source(model, predictions, harness_log, items)
+    if harness_log is None:
+        refuse_unread("without --harness-log", "these with the log of a harness", harness_filter=bool(harness_filter),
+                      harness_metric=bool(harness_metric))
+    else:
+        refuse_unread("with --harness-log, which is scored already", "these with MODEL or --predictions",
+                      scorer=scorer is not None, rules=bool(rules), form=form is not None,
+                      second_opinion=second_opinion)
+    if model is None:
+        refuse_unread("without a model", "these with MODEL, which answers", device=device is not None,
+                      temperature=bool(temperature), seed=bool(seed), batch_size=batch_size is not None,
+                      max_new_tokens=max_new_tokens is not None)
     # Options that only plain weights take; with a run they are an error and not ignored.
     opening = typed(template=template, engine=engine, precision=precision, tokenizer=tokenizer, revision=revision)
     if model is None and opening:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from workings.cli.options import refuse_unread
 from workings.cli.output import JsonFlag, answer
 from workings.errors import RequestError
 from workings.record.number_text import percent
@@ -27,7 +28,10 @@ def gate_command(
 
     Passes if a larger drop than allowed is ruled out, fails if it is certain; exits 0, 1, or 3 for inconclusive.
     """
+    compared = {"metric": metric != "accuracy", "max_drop": bool(max_drop), "inconclusive": inconclusive != "3"}
     if list_:
+        refuse_unread("with --list", "--list alone, or with --dir", baseline=bool(baseline), save=bool(save),
+                      **compared)
         _list_baselines(folder, as_json=as_json)
         return
     if run is None:
@@ -37,6 +41,7 @@ def gate_command(
                            "--baseline NAME to compare with, or --save NAME to make one",
                            f"workings gate {quote(str(run))} --baseline NAME")
     if save:
+        refuse_unread("with --save", "these with --baseline", **compared)
         _save_baseline(save, run, folder, as_json=as_json)
         return
     from workings.evaluation.comparison.gate import EXIT_CODES, gate

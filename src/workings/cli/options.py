@@ -87,3 +87,15 @@ def misplaced(opening: Mapping[str, Any], where: str) -> RequestError:
     """Error about options that are for plain weights only."""
     return RequestError(f"{' and '.join(f'--{name}' for name in opening)} {where}", "these with plain weights only",
                         "leave them out")
+
+
+def refuse_unread(situation: str, expected: str, **given: bool) -> None:
+    """Raise `RequestError` where an option was given that nothing reads in a situation.
+
+    Args:
+        situation: the rest of the command, such as ``without --hold-out``.
+        expected: with what the options have an effect.
+        given: by the options' names, with ``_`` for ``-``, whether they have another value than the default.
+    """
+    if names := [f"--{name.replace('_', '-')}" for name, was_given in given.items() if was_given]:
+        raise RequestError(f"{' and '.join(names)} {situation}", expected, f"leave {' and '.join(names)} out")

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workings.answers.thinking import OTHER_THINKING
 from workings.data.columns import MARKS, SYSTEM, TOOLS, learned_mark
 from workings.data.importing.completion import lines_of, split_any
 from workings.data.row_fields import calls_text, kind_of, tools_text
@@ -183,7 +184,8 @@ def _one_reasoning(turn: Mapping[str, Any], content: str, thought: str, where: s
     if not found:
         return content, ()
     inline, answer = split_any(content)
-    if inline and any(mark in content for mark in ("</think>", "</reasoning>", "<channel|>")):
+    if inline and any(mark in content for mark in (
+            "</think>", "</reasoning>", "<channel|>", *OTHER_THINKING.values())):
         content, found["its text"] = answer, inline
     # Texts that differ could each be what the model thought: taking one would be a guess.
     if len(set(found.values())) > 1:

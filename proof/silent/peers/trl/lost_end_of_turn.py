@@ -1,0 +1,8 @@
+"""Whether the end of the turn is learned."""
+from _tiny import say, sft, tokenizer
+
+trainer = sft([{"prompt": [{"role": "user", "content": "What is 1+1?"}],
+                "completion": [{"role": "assistant", "content": "2"}]}])
+batch = trainer.data_collator([trainer.train_dataset[0]])
+text = tokenizer().decode(batch["input_ids"][0][batch["labels"][0] != -100])
+say("right" if "<|im_end|>" in text else "wrong", f"learned is {text!r}")

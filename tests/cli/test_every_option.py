@@ -1,0 +1,121 @@
+"""Every option of every command, and every argument of the Python interface, is read; one that nothing reads beside
+the others is refused."""
+
+import ast
+import inspect
+import json
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import workings
+from tools.command_reference import PROGRAM
+from workings.cli.main import app
+from workings.errors import RequestError
+
+ROOT = Path(__file__).resolve().parents[2]
+IN_ANOTHER_FORM = {
+    "--claim", "--engine", "--experiment", "--expect-root", "--harness-metric", "--max-tokens", "--notebook", "--port",
+    "--precision", "--rules", "--smoke", "--tokenizer"}
+"""Options that a test gives to the function behind a command, or by their short name, and not as they are typed."""
+
+
+def commands(command: Any = PROGRAM, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if hasattr(command, "commands"):
+        for name, inner in command.commands.items():
+            yield from commands(inner, (*words, name))
+    else:
+        yield words, command
+
+
+def names_read(function: Callable[..., Any]) -> set[str]:
+    """Names that a function's body looks at."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
+    [definition] = tree.body
+    assert isinstance(definition, ast.FunctionDef)
+    return {node.id for part in definition.body for node in ast.walk(part) if isinstance(node, ast.Name)}
+
+
+@pytest.mark.parametrize(("words", "command"), [pytest.param(*each, id=" ".join(each[0])) for each in commands()])
+def test_a_command_reads_every_parameter(words: tuple[str, ...], command: Any) -> None:
+    read = names_read(command.callback)
+    assert [parameter.name for parameter in command.params if parameter.name not in {*read, "help"}] == []
+
+
+def test_every_option_is_typed_in_a_test_or_a_page() -> None:
+    pages = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+    texts = [path.read_text(encoding="utf-8") for path in pages]
+    untyped = {parameter.opts[0] for words, command in commands() for parameter in command.params
+               if parameter.opts[0].startswith("--") and not any(
+                   re.search(rf"(?:{'|'.join([*parameter.opts, *parameter.secondary_opts])})(?![\w-])", text)
+                   and re.search(rf"\b{words[-1]}\b", text) for text in texts)}
+    assert untyped <= IN_ANOTHER_FORM
+
+
+def members() -> Iterator[Any]:
+    for name in workings.__all__:
+        thing = getattr(workings, name)
+        if not inspect.isclass(thing):
+            yield pytest.param(thing, id=name)
+            continue
+        for inner, member in vars(thing).items():
+            if not inner.startswith("_") and callable(member) and not isinstance(member, cached_property):
+                yield pytest.param(member, id=f"{name}.{inner}")
+
+
+@pytest.mark.parametrize("function", [*members()])
+def test_a_function_of_the_interface_reads_every_argument(function: Callable[..., Any]) -> None:
+    read = names_read(function)
+    assert [name for name in inspect.signature(function).parameters if name not in {*read, "self", "cls"}] == []
+
+
+# --- refused where nothing reads it -------------------------------------------------------------------------------
+
+CHAT = {"messages": [{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "2"}]}
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    ("data import rows.jsonl --out x.jsonl --subset main", "--subset without --revision"),
+    ("data import rows.jsonl --out x.jsonl --split test", "--split without --revision"),
+    ("data import rows.jsonl --out x.jsonl --seed 3", "--seed without --hold-out"),
+    ("data check rows.jsonl --yes", "--yes without --fix"),
+    ("data make dev-reasoning --out x --n 5", "--n with dev-reasoning"),
+    ("gate run --list --metric truncated", "--metric with --list"),
+    ("gate run --save main --max-drop 0.1", "--max-drop with --save"),
+    ("eval --predictions p.jsonl --items i.jsonl --out x --temperature 0.5 --seed 3",
+     "--temperature and --seed without a model"),
+    ("eval run --items i.jsonl --harness-filter strict", "--harness-filter without --harness-log"),
+    ("eval --harness-log log.jsonl --out x --scorer math", "--scorer with --harness-log"),
+])
+def test_an_option_that_decides_nothing_is_refused(words: str, said: str, tmp_path: Path,
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rows.jsonl").write_text(json.dumps(CHAT) + "\n")
+    done = CliRunner().invoke(app, words.split())
+    assert isinstance(done.exception, RequestError)
+    assert said in str(done.exception)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.jsonl"]
+
+
+def test_labels_of_an_import_are_in_every_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rows.jsonl").write_text(json.dumps(CHAT) + "\n")
+    words = "--section a --category b --difficulty c --source d --licence e"
+    done = CliRunner().invoke(app, ["data", "import", "rows.jsonl", "--out", "x.jsonl", *words.split()])
+    assert done.exit_code == 0, done.output
+    assert json.loads(Path("x.jsonl").read_text()).items() >= {
+        "section": "a", "category": "b", "difficulty": "c", "source": "d", "licence": "e"}.items()
+
+
+@pytest.mark.slow
+def test_a_smoke_run_has_the_steps_that_were_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["train", "smoke-tiny", "--out", "run", "--smoke-steps", "3", "--json",
+                                    "engine=torch", "device=cpu", "evaluation={}"])
+    assert json.loads(done.stdout.splitlines()[-1])["steps"] == 3
