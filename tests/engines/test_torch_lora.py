@@ -24,8 +24,8 @@ from workings.errors import DeviceError, RecordError, RequestError
 TARGETS = ("q_proj", "v_proj", "o_proj", "gate_proj", "down_proj")
 LORA = LoraConfig(name="lora", rank=3, alpha=7.5, target_modules=TARGETS)
 QLORA = QloraConfig(name="qlora", rank=4, alpha=8)
-FAMILY = {"lora": "gemma2", "qlora": "llama", "gpt2": "gpt2"}
-METHODS = {"lora": LORA, "qlora": QLORA,
+FAMILY = {"lora": "gemma2", "rank-stabilized": "gemma2", "qlora": "llama", "gpt2": "gpt2"}
+METHODS = {"lora": LORA, "rank-stabilized": LORA.model_copy(update={"rank_stabilized": True}), "qlora": QLORA,
            "gpt2": LoraConfig(name="lora", rank=2, alpha=4, target_modules=("c_attn", "c_proj"))}
 
 
@@ -57,7 +57,7 @@ def course(engine: TorchEngine, state: Any, steps: range) -> tuple[Any, list[flo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["lora", "gpt2"])
+@pytest.mark.parametrize("case", ["lora", "rank-stabilized", "gpt2"])
 def test_ten_steps_equal_peft(case: str, bases: dict[str, Path], tmp_path: Path) -> None:
     """peft with torch's AdamW, from the same fresh adapter, which is an exported one."""
     engine = opened(case, bases[case])

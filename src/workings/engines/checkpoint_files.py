@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from workings.config.method import AdapterFields
 from workings.engines.safetensors_file import TensorFile
 from workings.errors import RecordError
 from workings.models.registry import family_of
@@ -41,10 +42,11 @@ class CheckpointFile:
         return self._file.read(name)
 
 
-def adapter_config(rank: int, alpha: float, targets: Sequence[str], shape: ModelShape) -> dict[str, Any]:
+def adapter_config(method: AdapterFields, targets: Sequence[str], shape: ModelShape) -> dict[str, Any]:
     """Content of ``adapter_config.json`` for adapters of these projections, named by their last parts."""
-    return {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": rank, "lora_alpha": alpha, "lora_dropout": 0.0,
-            "bias": "none", "fan_in_fan_out": family_of(shape).matrices_in_out, "use_rslora": False,
+    return {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": method.rank, "lora_alpha": method.alpha,
+            "lora_dropout": 0.0, "bias": "none", "fan_in_fan_out": family_of(shape).matrices_in_out,
+            "use_rslora": method.rank_stabilized,
             "use_dora": False, "inference_mode": True, "target_modules": list(dict.fromkeys(targets))}
 
 

@@ -118,7 +118,7 @@ class VllmSampler:
             shutil.rmtree(folder)
             return
         files.write_json(folder / files.ADAPTER_CONFIG, files.adapter_config(
-            self._method.rank, self._method.alpha, self._method.target_modules, self._shape))
+            self._method, self._method.target_modules, self._shape))
         self._ask("/v1/load_lora_adapter", {"lora_name": digest, "lora_path": str(folder)})
         if self._loaded:
             self._ask("/v1/unload_lora_adapter", {"lora_name": self._loaded})

@@ -39,7 +39,7 @@ def export(params: Params, spec: StepSpec, directory: Path) -> None:
         adapter.mkdir()
         targets = [name.rpartition(".")[2] for name in lora.targets]
         files.write_json(adapter / files.ADAPTER_CONFIG,
-                         files.adapter_config(lora.rank, lora.alpha, targets, spec.shape))
+                         files.adapter_config(lora.method, targets, spec.shape))
     if lora:
         write(adapter / files.ADAPTER_FILE, spec.trained(params))
 

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workings.config.method import FrozenBits, FullConfig, LoraConfig, QloraConfig
+from workings.config.method import AdapterFields, FrozenBits, FullConfig, LoraConfig, QloraConfig
 from workings.engines.jax.frozen_matrix import FORMATS, NF4, FrozenFormat
 from workings.engines.jax.init import tensor_key
 from workings.engines.jax.nf4 import BLOCK
@@ -26,8 +26,8 @@ from workings.models.weights import find_projections, layer_shapes, projections
 class Lora:
     """The adapters of a model."""
 
-    rank: int
-    alpha: float
+    method: AdapterFields
+    """Rank, alpha and what follows from them."""
     targets: tuple[str, ...]
     """Projections with an adapter, such as ``self_attn.q_proj``."""
     stored: FrozenFormat | None
@@ -43,7 +43,7 @@ def make_lora(method: FullConfig | LoraConfig | QloraConfig, shape: ModelShape, 
     """
     if isinstance(method, FullConfig):
         return None
-    lora = Lora(rank=method.rank, alpha=method.alpha, stored=FORMATS[frozen_bits] if method.name == "qlora" else None,
+    lora = Lora(method=method, stored=FORMATS[frozen_bits] if method.name == "qlora" else None,
                 targets=find_projections(method.target_modules, shape))
     # Int8 has a scale a row and can be cut anywhere; a block of NF4 shares one scale.
     if lora.stored is NF4:
@@ -72,7 +72,7 @@ def adapter_shapes(lora: Lora, shape: ModelShape) -> dict[str, jax.ShapeDtypeStr
         shapes[f"{LAYERS}{prefix}{SCALE}"] = jax.ShapeDtypeStruct((count,), jnp.float32)
         for target in [target for target in lora.targets if f"{target}.weight" in sizes]:
             out, inner = sizes[f"{target}.weight"]
-            for part, size in zip(ADAPTER, ((lora.rank, inner), (out, lora.rank)), strict=True):
+            for part, size in zip(ADAPTER, ((lora.method.rank, inner), (out, lora.method.rank)), strict=True):
                 shapes[f"{LAYERS}{prefix}{target}.{part}"] = jax.ShapeDtypeStruct((count, *size), jnp.float32)
     return shapes
 
@@ -95,7 +95,7 @@ def init_adapters(seed: Any, lora: Lora, shape: ModelShape) -> dict[str, jax.Arr
             values[name] = jnp.zeros(spec.shape, jnp.float32)
         else:
             # The scale is a tensor of the weights, so that a checkpoint with another alpha needs no other program.
-            values[name] = jnp.full(spec.shape, lora.alpha / lora.rank, jnp.float32)
+            values[name] = jnp.full(spec.shape, lora.method.scale, jnp.float32)
     return values
 
 

@@ -15,7 +15,7 @@ from workings.engines.jax.sharding import Layout
 Tensors = dict[str, jax.Array]
 ADAPTER_A, ADAPTER_B = ADAPTER = ("lora_A.weight", "lora_B.weight")
 SCALE = "lora.scale"
-"""Name of the stacked ``alpha / rank`` of all adapters among a layer's tensors."""
+"""Name of the stacked scale of all adapters among a layer's tensors."""
 
 
 def is_adapter(name: str) -> bool:

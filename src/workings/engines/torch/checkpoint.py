@@ -155,5 +155,5 @@ def export(spec: TorchSpec, state: State, directory: Path) -> None:
     if writes:
         adapter.mkdir()
         files.write_json(adapter / files.ADAPTER_CONFIG,
-                   files.adapter_config(method.rank, method.alpha, method.target_modules, spec.shape))
+                   files.adapter_config(method, method.target_modules, spec.shape))
     write(adapter / files.ADAPTER_FILE, state.trained)

@@ -83,7 +83,8 @@ def peft_config(spec: TorchSpec) -> PeftConfig:
     method = spec.method
     assert not isinstance(method, FullConfig)
     # `fill_adapters` initializes the adapters instead of peft, from the run's seed, once they have memory.
-    return PeftConfig(r=method.rank, lora_alpha=method.alpha, target_modules=list(method.target_modules),
+    return PeftConfig(r=method.rank, lora_alpha=method.alpha, use_rslora=method.rank_stabilized,
+                      target_modules=list(method.target_modules),
                       lora_dropout=0.0, bias="none", task_type="CAUSAL_LM", init_lora_weights=False,
                       fan_in_fan_out=family_of(spec.shape).matrices_in_out)
 

@@ -56,7 +56,7 @@ _RUN: dict[str, tuple[Fields, ...]] = {
     "config/resolved.json": (
         checked("optimizer.name", "consistency.recipe", "the recipe as written; the moments of the checkpoints"),
         partly("optimizer.* algorithm.* method.name", "consistency.recipe", TOLD),
-        partly("method.alpha method.dropout", "consistency.recipe", TOLD, optional=True),
+        partly("method.alpha method.rank_stabilized", "consistency.recipe", TOLD, optional=True),
         partly("precision.rounding memory.* data.max_length data.over_length", "consistency.recipe", TOLD),
         partly("name engine device data.traces tokenizer", "consistency.recipe", NAMES),
         partly("model.id model.revision", "consistency.recipe", NAMES, optional=True),
