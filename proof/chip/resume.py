@@ -12,7 +12,7 @@ from typing import Any
 
 from proof.chip.part import XLA_CHOICES, XLA_TIMED, Chip, Part, ask, ask_for_values
 from workings.evidence.replay.comparison import MEASURES, line_differences
-from workings.record.layout import CHECKPOINTS, METRICS, PARTIAL_SUFFIX, REPLAY
+from workings.record.layout import CHECKPOINTS, METRICS, PARTIAL_SUFFIX
 from workings.record.metrics import TIME_AND_MEMORY
 
 FORMATS = {"fp32": (), "bf16 products": ("precision.compute=bf16",),
@@ -79,8 +79,7 @@ def replayed(run: Path, start: int) -> dict[str, Any]:
     """Ten steps taken again on the same chip: the verdict, and the largest differences of each measure."""
     values = ask_for_values("replay", str(run), "--from", str(start), "--steps", "10", "--predictions", "0",
                             codes=(0, 1, 3))
-    facts = json.loads((Path(values["unit"]) / REPLAY).read_text(encoding="utf-8"))
-    lines = [line_differences(line) for line in facts["lines"]]
+    lines = [line_differences(line) for line in values["lines"]]
     return {"replay": values["verdict"], "replay_mode": values["mode"], "controls": values["controls"],
             "replay_differences": {measure: max(line[measure] for line in lines) for measure in MEASURES}}
 

@@ -27,7 +27,6 @@ from workings.evidence.attest import keys
 from workings.evidence.attest.sign import sign_run
 from workings.models.tokenizer_training import train_tokenizer
 from workings.publish.pack import pack
-from workings.runs.replay.replay import ReplayRequest, replay_and_seal
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
 from workings.scoring.items import read_items
@@ -105,13 +104,6 @@ def small_run(folder: Path, patch: pytest.MonkeyPatch, name: str) -> Path:
     return run
 
 
-def replays(folder: Path) -> Files:
-    """A run with a sealed replay."""
-    with pytest.MonkeyPatch.context() as patch:
-        replay_and_seal(small_run(folder, patch, "a"), ReplayRequest(seed=1))
-    return below(folder / "runs")
-
-
 def packs(folder: Path) -> Files:
     """A pack of two runs, one of them signed."""
     with pytest.MonkeyPatch.context() as patch:
@@ -124,8 +116,6 @@ def packs(folder: Path) -> Files:
 def steps_of(kind: str, files: Files) -> list[Step]:
     """Fields to change: all, but of runs beside what the record is about, which are walked over by themselves."""
     steps = walk.steps_of(files)
-    if kind == "replays":
-        return [step for step in steps if "/replay/" in step.name]
     if kind == "packs":
         return [step for step in steps if not step.name.startswith("runs/") or step.name == "runs/attempts.jsonl"]
     return steps
@@ -170,4 +160,4 @@ def predictions(folder: Path) -> Files:
 
 
 KINDS: dict[str, Callable[[Path], Files]] = {each.__name__: each for each in (
-    rewards, pairs, teacher, adapters, samples, replays, packs, failed, resumed, predictions)}
+    rewards, pairs, teacher, adapters, samples, packs, failed, resumed, predictions)}

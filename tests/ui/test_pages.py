@@ -289,33 +289,6 @@ def test_a_mean_is_over_the_steps_that_were_asked_for(tmp_path: Path, monkeypatc
     assert loss[3]["smoothed"][1] == pytest.approx(sum(y[:3]) / 3)
 
 
-def test_a_replay_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
-    unit = tmp_path / "runs" / "steps" / "replay" / "again"
-    unit.mkdir(parents=True)
-    lines = [{"step": step, "recorded": {"loss": 2.0, "grad_norm": 1.0},
-              "replayed": {"loss": 2.0 * (1 + step * 1e-7), "grad_norm": 1.0}} for step in range(3)]
-    control = {"what": "the rows in another order", "outside": True, "steps": 1, "differences": {"loss": 0.25}}
-    facts = {"verdict": "passed", "sentence": "Steps 1 to 3.", "mode": "tolerance", "tolerance": {"loss": 1e-5},
-             "lines": lines, "controls": {"seed": control, "rows": control | {"outside": False}},
-             "weights": {"absent": "no checkpoint of step 3"}, "predictions": {"asked": 8, "same": 7}}
-    (unit / "replay.json").write_text(json.dumps(facts))
-    page = client(tmp_path, monkeypatch)
-    (replay,) = page.get("/api/run/runs/steps").json()["detail"]["replays"]
-    assert [step["loss_difference"] for step in replay["steps"]] == pytest.approx([0, 1e-7, 2e-7], rel=1e-6)
-    shown = page.get("/run/runs/steps?tab=replays").text
-    text = Page(shown).text
-    assert shown.count("<svg") - shown.count('aria-hidden="true"') == 4, "two figures, wide and narrow"
-    assert "recorded: 2 at step 0, 2 at step 2" in shown
-    assert "outside, as it must be" in text
-    assert "within the tolerance: says nothing" in text
-    assert "7 of 8 are the recorded text" in text
-    assert "Replays" not in Page(page.get("/run/runs/plain").text).text
-
-    (unit / "replay.json").write_text(json.dumps(facts | {"lines": [{}]}))
-    assert "replay again: KeyError" in Page(page.get("/run/runs/steps").text).text
-
-
 def test_every_route_runs_in_a_thread_of_its_own(tmp_path: Path) -> None:
     """So that one that takes long (a plan, a folder on a slow disk) holds up no other."""
     site = Site.over(tmp_path)

@@ -16,11 +16,10 @@ NAMES = {value for key, value in vars(layout).items() if key.isupper() and isins
 
 
 @pytest.mark.parametrize("section", algorithms(), ids=lambda section: section.__name__)
-def test_a_way_records_known_files_and_its_controls_are_its_own(section: type[Algorithm]) -> None:
+def test_a_way_records_known_files(section: type[Algorithm]) -> None:
     assert issubclass(section, Way)
     assert {*section.records} <= NAMES
     assert len({*section.records} & {layout.ROWS, layout.PROMPTS}) == 1, "rows or prompts, which verify reads"
-    assert not section.controls & {"seed", "learning_rate", "rows", "checkpoint"}
 
 
 def test_a_name_that_no_way_has_means_the_default() -> None:

@@ -29,37 +29,36 @@ def replay_command(
     device: DeviceOption = None,
     fsdp: Annotated[int, typer.Option(
         "--fsdp", min=0, help="Devices to split rows and parameters over; 0: as the recipe means it here.")] = 0,
-    name: Annotated[str, typer.Option("--name", help="Name of the replay in the run; by default its steps.")] = "",
     as_json: JsonFlag = False,
 ) -> None:
     """Take some of a run's steps again, and say whether the same comes out.
 
     Compares losses, gradient norms, weights and completions with the recorded ones: to the bit where processor,
     threads, versions and code are the recorded ones, else within a tolerance. Wrong seeds, learning rates,
-    rows and checkpoints have to fall outside. Sealed as a unit of the run.
+    rows and checkpoints have to fall outside. Nothing is written.
     """
     from workings.runs.open_model import AS_RECORDED
     from workings.runs.replay.reopen_run import ReplayInputs
-    from workings.runs.replay.replay import ReplayRequest, replay_and_seal
+    from workings.runs.replay.replay import ReplayRequest, replay_run
 
     request = ReplayRequest(start=start, steps=steps, predictions=predictions, seed=seed,
                             # Typer gives None for an option that was not typed, also where it may be repeated.
                             samples=tuple(samples or ()),
                             inputs=ReplayInputs(data=data, weights=weights, device=device or AS_RECORDED, fsdp=fsdp))
-    facts, path = replay_and_seal(run, request, name, say)
-    # The steps themselves are in the sealed unit; the answer counts them.
+    facts = replay_run(run, request, say).facts
     values = {key: facts[key] for key in ("verdict", "sentence", "mode", "reasons")}
-    values |= {"steps": len(facts["lines"]), "from_step": facts["from_step"], "unit": str(path),
+    values |= {"steps": len(facts["lines"]), "from_step": facts["from_step"], "lines": facts["lines"],
                "controls": {key: control["outside"] for key, control in facts["controls"].items()},
                "predictions": facts["predictions"], "weights": facts["weights"],
                "differing": facts["conditions"]["differing"]}
-    answer(values, as_json=as_json, text=_text(facts, path))
+    values |= {"teacher": facts["teacher"]} if "teacher" in facts else {}
+    answer(values, as_json=as_json, text=_text(facts))
     if code := EXIT_CODES[facts["verdict"]]:
         raise typer.Exit(code)
 
 
-def _text(facts: dict[str, Any], path: Path) -> str:
-    """The verdict, each control, and where it was written."""
+def _text(facts: dict[str, Any]) -> str:
+    """The verdict, each control, and what was compared."""
     lines = [facts["sentence"]]
     for name, control in facts["controls"].items():
         # In capitals, because a control that stays within takes the proof from the whole replay.
@@ -72,4 +71,4 @@ def _text(facts: dict[str, Any], path: Path) -> str:
     compared = facts["predictions"]
     lines.append(f"  completions: {compared['absent']}" if "absent" in compared else
                  f"  completions: {compared['same']} of {compared['asked']} are the recorded text")
-    return "\n".join([*lines, f"sealed: {path}"])
+    return "\n".join(lines)

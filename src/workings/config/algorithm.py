@@ -29,8 +29,6 @@ class Algorithm(Section):
     """Whether `data.learn: all` is possible."""
     records: ClassVar[tuple[str, ...]] = ()
     """Files and folders that only some ways write into a run directory (`workings.record.layout`)."""
-    controls: ClassVar[frozenset[str]] = frozenset()
-    """Names of the wrong replays that only some ways have, which a replay must tell from the right one."""
 
     @property
     @abstractmethod

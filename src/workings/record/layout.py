@@ -69,7 +69,7 @@ EVALUATION_CONFIG = "eval_config.json"
 EVALUATION_SUMMARY = "eval_summary.json"
 """In an evaluation: its scorecard."""
 PREDICTIONS = "predictions.jsonl"
-"""In an evaluation: every completion with its score. In a replay: completions that were generated again."""
+"""In an evaluation: every completion with its score."""
 SAMPLES = "samples.md"
 """In an evaluation: some of its predictions for people."""
 SELECTION = "selection.json"
@@ -78,10 +78,6 @@ KEPT = "kept.jsonl"
 """In a unit of samples: the kept samples, as traces."""
 PAIRS = "pairs.jsonl"
 """In a unit of samples, if requested: preference pairs made of them."""
-REPLAY = "replay.json"
-"""In a replay: recomputed steps and their results."""
-REPLAY_ENVIRONMENT = "env_info.json"
-"""In a replay: environment of the replay."""
 NOTE = "note.json"
 """In a note: its facts."""
 
@@ -91,7 +87,7 @@ SAMPLED = "samples"
 """Kind of a unit of completions that were drawn to learn from."""
 EVALUATION_UNITS = ("eval", SAMPLED)
 """Kinds of units that hold predictions."""
-UNIT_PARENTS = ("eval", "replay", "notes")
+UNIT_PARENTS = ("eval", "notes")
 """Folders of a run whose sub-folders are units of their own."""
 UNIT_FOLDERS = ("report",)
 """Folders of a run that are units of their own."""

@@ -28,7 +28,7 @@ def seal_unit(directory: Path, unit: str, status: str, made_from: str | None, pr
 
     Args:
         directory: the unit's folder. Empty folders in it are removed: no sum could cover them.
-        unit: kind of the unit: `run`, `eval`, `samples`, `replay`, `report` or `notes`.
+        unit: kind of the unit: `run`, `eval`, `samples`, `report` or `notes`.
         status: `complete`, `interrupted` or `failed`.
         made_from: root digest of the unit it was made from; None for a run.
         progress: called with the bytes hashed so far.

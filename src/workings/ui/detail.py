@@ -29,7 +29,6 @@ from workings.record.seal import root_digest
 from workings.record.untrusted_files import open_plain
 from workings.ui.answers import units_of
 from workings.ui.folder import MAX_PARSED_BYTES, Folder
-from workings.ui.replays import Replay, read_replays
 
 # The end of a log tells how it is, and a log of a week would be megabytes in every page.
 LOG_CHARS = 20_000
@@ -87,7 +86,6 @@ class Detail(BaseModel):
     device_checks: dict[str, Any] = {}
     memory: DeviceMemory = DeviceMemory()
     evaluations: list[RunEvaluation] = []
-    replays: list[Replay] = []
     events: list[dict[str, Any]] = []
     log: str = ""
     files: list[FileRow] = []
@@ -108,7 +106,7 @@ class _RunReader:
         """The object in a file. Raises `RecordError`."""
         needed, _ = self.folder.weighed(path)
         self._parsed_bytes += needed
-        # All parts are on one page, and a record may hold thousands of evaluations and replays.
+        # All parts are on one page, and a record may hold thousands of evaluations.
         if self._parsed_bytes > MAX_PARSED_BYTES:
             raise RecordError(f"{path.relative_to(self.run).as_posix()} is left out: more values than a page shows")
         return self.folder.object(path)
@@ -169,7 +167,6 @@ def read_detail(folder: Folder, run: Path) -> Detail:
         overrides=[str(word) for word in overrides] if isinstance(overrides, list) else [],
         recipe_text=_text(run / RECIPE), environment=reader.part(ENVIRONMENT) if is_run else {},
         device_checks=reader.part(DEVICE_CHECKS) if is_run else {}, memory=memory,
-        replays=read_replays(reader.read, run, reader.notes),
         events=reader.attempt(lambda: folder.tail(run / EVENTS).lines()[-MAX_EVENTS:], NO_LINES) if is_run else [],
         log=_text(run / LOG), files=list_files(run),
         root_digest=reader.attempt(lambda: root_digest(run), "") if (run / SUMS).is_file() else "")

@@ -202,7 +202,7 @@ class Way(Algorithm):
 
     def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
                       exact: bool) -> dict[str, tuple[str, BatchSource]]:
-        """For each of the `controls` its description and wrong batches.
+        """Wrong replays that only this way has, which a replay must tell from the right one: description and batches.
 
         Args:
             opened: the run.

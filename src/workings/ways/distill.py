@@ -36,7 +36,6 @@ class Distill(TeacherWay, RolloutWay):
     asks_teacher_in_every_step: ClassVar[bool] = True
     compares_completions: ClassVar[bool] = False
     records: ClassVar[tuple[str, ...]] = (PROMPTS, TEACHER, ROLLOUTS)
-    controls: ClassVar[frozenset[str]] = frozenset({"teacher"})
     group: int = Field(default=4, ge=1)
     """Completions sampled for each prompt; they are not compared, so 1 is enough."""
 
@@ -103,7 +102,6 @@ class TraceDistill(TeacherWay):
     """Off-policy distillation on traces."""
     learns_earlier_turns: ClassVar[bool] = True
     records: ClassVar[tuple[str, ...]] = (ROWS, TEACHER, TOP_TOKENS)
-    controls: ClassVar[frozenset[str]] = frozenset({"teacher"})
     top_k: int = Field(default=16, ge=1, le=MAX_TOKENS)
     """Number of the teacher's most likely tokens at each position; the rest of the vocabulary counts as one further
     token. Each takes 8 bytes per position on the disk and in memory."""

@@ -33,7 +33,6 @@ class RewardWay(RolloutWay):
     """Each completion is rewarded and compared with the others of its prompt."""
 
     records: ClassVar[tuple[str, ...]] = (PROMPTS, REWARDS, ROLLOUTS)
-    controls: ClassVar[frozenset[str]] = frozenset({"reward", "advantage"})
 
     kl_beta: float = Field(default=0.0, ge=0, strict=False)
     """Weight of the divergence from the model before training, the reference (TRL: `beta`); 0: no reference. With

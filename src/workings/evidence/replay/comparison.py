@@ -1,4 +1,4 @@
-"""Verdict of a replay, from its numbers alone: a verifier draws the same conclusion from the record."""
+"""Verdict of a replay, from its numbers alone."""
 
 import math
 from typing import Any
@@ -6,9 +6,8 @@ from typing import Any
 from workings.record.number_text import percent
 from workings.record.values import is_absent
 
-SCHEMA = "replay/1"
 MEASURES = ("loss", "grad_norm")
-# Finite, because the record is JSON, which has no infinity.
+# Finite, because the answer is JSON, which has no infinity.
 MAX_DIFFERENCE = 1e9
 """Stands for any larger relative difference, and for one with a value that is not finite."""
 
@@ -66,7 +65,6 @@ def compare_replay(facts: Facts) -> tuple[str, list[str]]:
         return "failed", failures
     # Controls matter only where nothing failed: a step that differs is an answer whatever they did.
     doubts = [] if lines else ["no step was replayed"]
-    # Sorted, as the record has them: read back, the same reasons come in the same order.
     doubts += [f"control {name!r} stayed within the tolerance" for name, control in sorted(facts["controls"].items())
               if not control["outside"]]
     return ("inconclusive", doubts) if doubts else ("passed", [])
@@ -77,7 +75,6 @@ def replay_sentence(facts: Facts) -> str:
     verdict, reasons = compare_replay(facts)
     lines = facts["lines"]
     span = f"Steps {lines[0]['step']} to {lines[-1]['step']}" if lines else "No step"
-    # Only the replays of `verify` have several ranges; a sealed replay has one.
     if (ranges := facts.get("coverage", {}).get("steps", {}).get("drawn", 1)) > 1:
         span = f"{len(lines)} steps in {ranges} stretches"
     differing = facts["conditions"]["differing"]

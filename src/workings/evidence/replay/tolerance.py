@@ -20,7 +20,7 @@ class Tolerance:
     source: str
 
     def to_json(self) -> dict[str, Any]:
-        """For the record."""
+        """For the answer."""
         return asdict(self)
 
 

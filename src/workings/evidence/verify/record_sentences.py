@@ -4,16 +4,13 @@ from typing import Any
 
 from workings.errors import RecordError
 from workings.evidence.notes import parse_note
-from workings.evidence.replay.comparison import replay_sentence
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.tree import shown
 from workings.models.unverified import said_of_recipe
-from workings.record.layout import EVALUATION_SUMMARY, NOTE, REPLAY, SAMPLED, SELECTION
+from workings.record.layout import EVALUATION_SUMMARY, NOTE, SAMPLED, SELECTION
 from workings.record.number_text import percent
 from workings.record.values import Absent
 
-MAX_SENTENCE = 1000
-"""Characters of a replay's sentence that are quoted."""
 NOT_PROVED = (
     "Verification does not prove that these steps ran on that device at that time, that no other run was left out of "
     "the list of attempts, or that the data are what they are called. A replay shows only that the recorded steps give "
@@ -31,8 +28,6 @@ def record_sentences(record: Record) -> tuple[str, ...]:
                 sentences.append(_evaluation(unit))
             elif unit.kind == SAMPLED:
                 sentences.append(_samples(unit))
-            elif unit.kind == "replay":
-                sentences.append(f"{unit.title}: {replay_sentence(unit.json(REPLAY))[:MAX_SENTENCE]}")
             elif unit.kind == "notes":
                 sentences.append(_note(unit))
         # The checks report what is wrong; a sentence that cannot be made must not end the answer.

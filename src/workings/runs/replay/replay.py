@@ -11,7 +11,7 @@ from workings.data.batches import Position
 from workings.engines.registry import find_engine
 from workings.errors import RequestError
 from workings.evidence.replay.answer_selection import AnswerSelection
-from workings.evidence.replay.comparison import SCHEMA, Facts, compare_replay, replay_sentence
+from workings.evidence.replay.comparison import Facts, compare_replay, replay_sentence
 from workings.evidence.replay.conditions import (
     code_text,
     conditions,
@@ -27,7 +27,6 @@ from workings.evidence.replay.outcomes import RecordedEvaluation, compare_weight
 from workings.evidence.replay.step_selection import StepRange, StepSelection
 from workings.evidence.replay.steps import InitialState, ReplayPlan, replay_steps, run_controls
 from workings.evidence.replay.tolerance import BITWISE, MEASURED_STEPS, Tolerance, number_format, tolerance_for
-from workings.evidence.replay.unit import unit_path, write_unit
 from workings.record import environment
 from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint
@@ -77,11 +76,9 @@ class ReplayResult:
     """Results of a replay with its verdict."""
 
     facts: Facts
-    """Contents of `replay.json`."""
+    """Verdict, and every number that it follows from."""
     predictions: list[dict[str, Any]]
     """Completions that were generated again."""
-    environment: dict[str, Any]
-    """Environment of the replay."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +132,7 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     # Several are reported by their number; the answer lists the parts that were not repeated.
     start = plans[0].start.words if len(plans) == 1 else f"{len(plans)} kept states"
     facts: Facts = {
-        "schema": SCHEMA, "run": opened.run.manifest.name, "from_step": selection.selected[0].start, "start": start,
+        "run": opened.run.manifest.name, "from_step": selection.selected[0].start, "start": start,
         "conditions": {"recorded": criteria.recorded_conditions, "here": criteria.current_conditions,
                        "differing": differing_conditions(criteria.recorded_conditions, criteria.current_conditions)},
         "mode": criteria.mode, "tolerance": criteria.tolerance.to_json(), "seed": seed,
@@ -149,32 +146,7 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
             f"the recorded log probabilities of the teacher are used: {opened.teacher.absent}")
     verdict, reasons = compare_replay(facts)
     facts |= {"verdict": verdict, "reasons": reasons, "sentence": replay_sentence(facts)}
-    return ReplayResult(facts=facts, predictions=predictions, environment=collected)
-
-
-def replay_and_seal(path: Path, request: ReplayRequest, name: str = "",
-                    say: Callable[[str], None] = lambda text: None) -> tuple[Facts, Path]:
-    """`replay_run`, sealed in the run as ``replay/<name>/``.
-
-    Args:
-        path: the run directory.
-        request: steps and answers to repeat.
-        name: name of the unit; by default from the step it starts after.
-        say: prints progress.
-
-    Returns:
-        The results, and the unit's path.
-
-    Raises:
-        RequestError: there is such a unit already, or as `replay_run`.
-    """
-    run = RunRecord.open(path)
-    if name:
-        unit_path(path, name)  # refused before a minute of replaying
-    done = replay_run(path, request, say)
-    unit = unit_path(path, name or f"from-{done.facts['from_step']:06d}-{len(done.facts['lines'])}-steps")
-    write_unit(unit, run.root, done.facts, done.environment, done.predictions)
-    return done.facts, unit
+    return ReplayResult(facts=facts, predictions=predictions)
 
 
 def _start(opened: ReopenedRun, done: int, requested: int | None) -> int:

@@ -16,7 +16,6 @@ from pydantic import BaseModel, Field
 from workings.config.keys import section_at
 from workings.config.load import load_recipe, shipped_recipes
 from workings.errors import RequestError
-from workings.evidence.replay.unit import FOLDER
 from workings.hardware.catalog import targets
 from workings.record.values import leaves
 from workings.ui.jobs import Job, ask
@@ -110,12 +109,8 @@ def verbs(site: Site) -> dict[str, Callable[..., Job]]:
         return site.jobs.start("verify", [str(run_path)], subject=run, stamp=site.verified.stamp(run_path))
 
     def replay(run: Text) -> Job:
-        """Replay steps of a run; sealed in it under the next name that is free."""
-        run_path = site.folder.path(run)
-        # Among one name more than are taken, at least one is free.
-        taken = {entry.name for entry in (run_path / FOLDER).glob("*")}
-        name = next(name for number in range(1, len(taken) + 2) if (name := f"from-page-{number}") not in taken)
-        return site.jobs.start("runs replay", [str(run_path), "--name", name], subject=run)
+        """Replay steps of a run."""
+        return site.jobs.start("runs replay", [str(site.folder.path(run))], subject=run)
 
     return {"quickstart": quickstart, "train": train, "eval": evaluate, "verify": verify, "replay": replay}
 

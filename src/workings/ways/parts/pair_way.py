@@ -32,7 +32,6 @@ class PairWay(Way):
     examples: ClassVar[Literal["traces", "pairs", "prompts", "verdicts"]] = "pairs"
     rows_per_example: ClassVar[int] = 2
     records: ClassVar[tuple[str, ...]] = (ROWS,)
-    controls: ClassVar[frozenset[str]] = frozenset({"pair"})
     beta: float = Field(gt=0, strict=False)
 
     def check(self, recipe: Recipe, info: ValidationInfo) -> None:
@@ -110,7 +109,6 @@ class ReferencedPairs(PairWay):
 
     reads_reference_first: ClassVar[bool] = True
     records: ClassVar[tuple[str, ...]] = (ROWS, REFERENCE_LOG_PROBS)
-    controls: ClassVar[frozenset[str]] = frozenset({"pair", "reference"})
 
     def programs(self, recipe: Recipe, step: BatchShape, most_prompts: int) -> dict[ProgramName, ProgramShape]:
         """The reference's log probabilities of the same batches, before the first step, with the state in memory."""

@@ -41,7 +41,7 @@ from workings.record.values import CLOCK_SLACK, Absent, is_absent, moment
 PLATFORMS = {"cpu": ("cpu",), "gpu": ("gpu",), "cuda": ("gpu",), "tpu": ("tpu",), "auto": ("cpu", "gpu", "tpu")}
 """Platforms that fulfil a requested device."""
 # Kinds of units that are made from a finished run; each names the root that it was made from.
-UNITS_OF_A_RUN = (*EVALUATION_UNITS, "replay", "report", "notes")
+UNITS_OF_A_RUN = (*EVALUATION_UNITS, "report", "notes")
 FIRST_RECORDS = datetime(2026, 11, 1, tzinfo=UTC)
 """No record of this form is older."""
 CLOCK_DIFFERENCE = timedelta(days=1)

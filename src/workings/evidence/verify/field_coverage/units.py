@@ -1,4 +1,4 @@
-"""Coverage rows of evaluations, samples, notes, replays, reports and packs."""
+"""Coverage rows of evaluations, samples, notes, reports and packs."""
 
 from workings.record.coverage import Fields, checked, partly, record_file, unchecked
 
@@ -101,14 +101,6 @@ _UNITS = {
         checked("schema", "form.notes", "the forms that there are"),
         partly("written_at", "consistency.notes", "it is later than the run"),
         unchecked("*", "said afterwards, by whoever wrote the note")), **_SEALED},
-    "replay": {**_SEALED, "replay.json": (partly("*", "recompute.replay", "its own numbers, and the run's"),),
-               "env_info.json": (
-                   partly("machine.cpu_model machine.architecture machine.usable_cores machine.threads "
-                          "machine.threads.* variables variables.* packages.*",
-                          "recompute.replay", "the conditions that it was judged by"),
-                   unchecked("*", "where it was replayed"),
-               ),
-               "*": (unchecked("*", "where and with what it was replayed"), unchecked("", ANOTHERS_WORD))},
     "report": {**_SEALED, "*": (unchecked("*", "a page for people: what it shows is made elsewhere"),
                                 unchecked("", "a page for people: what it shows is made elsewhere"))},
     "pack": {**_SEALED, **_PACK},
