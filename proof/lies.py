@@ -31,7 +31,6 @@ from tests.evidence.trained import score_here, trained_files
 from tools.result_file import write_result
 from workings.evidence.verify import verify
 from workings.evidence.verify.registry import CHECKS
-from workings.evidence.verify.run_checks import READABLE
 from workings.runs.replay.replay import ReplayRequest, replay_run
 
 RESULT = Path(__file__).parent / "lies.json"
@@ -164,7 +163,7 @@ def _of_kind(record: dict[str, bytes], lie: lies.Lie, expected: str) -> str:
 def _outcome(failed: list[str], marked: list[str]) -> str:
     """The lowest level that finds a lie, or that it is named, or that nothing happened."""
     if failed:
-        return f"level_{min(0 if name == READABLE.id else CHECKS[name].level for name in failed)}"
+        return f"level_{min(CHECKS[name].level for name in failed)}"
     return MARKED if marked else MISSED
 
 

@@ -19,7 +19,7 @@ from tests.evidence import other_records, walk
 from tests.evidence.trained import score_here, trained_files
 from tools.result_file import write_result
 from workings.evidence.verify import verify
-from workings.evidence.verify.field_coverage.table import kinds, rows_of
+from workings.evidence.verify.fields import kinds, rows_of
 
 RESULT = Path(__file__).parent / "witnesses.json"
 EXAMPLE = Path("examples/runs/quickstart/runs.zip")

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from tools.field_text import meaning, type_text
 from tools.generated import deliver
-from workings.evidence.verify.explain import all_checks
+from workings.evidence.verify.registry import CHECKS
 from workings.record.manifest import DeviceChecks, RunManifest
 from workings.record.metrics import StepMetrics
 
@@ -34,7 +34,7 @@ what a check compares, and a false record that it catches.
 
 def render() -> str:
     """The whole page."""
-    checks = [f"| `{check.id}` | {check.level} | {check.title} |" for check in all_checks()]
+    checks = [f"| `{check.id}` | {check.level} | {check.holds} |" for check in CHECKS.values()]
     return "\n".join([HEAD, _table("run_manifest.json", RunManifest),
                       _table("env/device_checks.json", DeviceChecks), _table("train/metrics.jsonl", StepMetrics),
                       "A line a step.\n", CHECKS_HEAD, *checks, ""])

@@ -4,15 +4,16 @@
 """
 
 import sys
+from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 
 from tools.generated import deliver
-from workings.evidence.verify.field_coverage.table import files_of, kinds, rows_of
-from workings.record.coverage import Checked
+from workings.evidence.verify.fields import FieldRow, kinds, rows_of
 
 PAGE = Path("docs/reference/witnesses.md")
 TITLES = {"run": "A run", "beside": "Next to the runs", "eval": "An evaluation", "samples": "Samples",
-          "notes": "A note", "replay": "A replay", "report": "A report", "pack": "A pack"}
+          "notes": "A note", "report": "A report", "pack": "A pack"}
 HEAD = """# Witnesses
 
 Each field of each file of a record, and the check of [`workings verify`](record.md) that fails where it alone was
@@ -20,7 +21,7 @@ changed. *In part*: held against bounds, or in some lines. *Said, not checked*: 
 `verify` counts these fields, `-v` lists them, and `--json` has them under `said`. A check that was not made represents
 nothing: its fields are then listed as well. A file or a field that is not in this table is listed, too.
 
-`*` represents any name or number. The first row that fits counts.
+`*` represents any name or number. The most specific pattern counts.
 """
 
 
@@ -29,16 +30,18 @@ def render() -> str:
     parts = [HEAD]
     for kind in kinds():
         parts.append(f"## {TITLES[kind]}\n")
-        for file in files_of(kind):
-            rows = [row for row in rows_of(kind) if row.file == file]
-            parts.append("\n".join([f"### `{file}`\n", "| field | witness | held against |", "|---|---|---|",
-                                    *map(_row, rows)]) + "\n")
+        for file, rows in groupby(rows_of(kind), key=lambda row: row.file):
+            parts.append("\n".join([f"### `{file}`\n", "| fields | witness |", "|---|---|", *_lines(rows)]) + "\n")
     return "\n".join(parts)
 
 
-def _row(row: Checked) -> str:
-    witness = f"`{row.check}`{', in part' if row.partly else ''}" if row.check else "*said, not checked*"
-    return f"| {f'`{row.field}`' if row.field else 'the whole file'} | {witness} | {row.against} |"
+def _lines(rows: Iterable[FieldRow]) -> list[str]:
+    """A line for each check of a file, with the fields that it covers."""
+    fields: dict[str, list[str]] = {}
+    for row in rows:
+        witness = f"`{row.check}`{', in part' if row.partly else ''}" if row.check else f"*said*: {row.reason}"
+        fields.setdefault(witness, []).append(f"`{row.field}`" if row.field else "the whole file")
+    return [f"| {' '.join(names)} | {witness} |" for witness, names in fields.items()]
 
 
 if __name__ == "__main__":

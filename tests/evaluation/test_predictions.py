@@ -160,7 +160,7 @@ def test_a_zero_byte_is_shown_as_a_sign_because_no_text_file_holds_one(tmp_path:
 
 @pytest.mark.parametrize(("setting", "value"), [
     ("max_new_tokens", 0), ("batch_size", 0), ("temperature", -1.0), ("samples", 2), ("aggregate", "best"),
-    ("second_opinion", "me"), ("item_seconds", 0.0), ("rules", ("nope",)), ("form", "nope")])
+    ("item_seconds", 0.0), ("rules", ("nope",)), ("form", "nope")])
 def test_settings_out_of_range_are_named(setting: str, value: Any) -> None:
     with pytest.raises(RequestError, match=f"{setting}|nope"):
         EvaluationSettings(**{setting: value})

@@ -152,7 +152,7 @@ DOORS: dict[Callable[[Path, Path], Path], str] = {
     long_number_in_a_completion: "recompute.scores", archive_that_leads_out: "integrity.readable",
     archive_bomb: "integrity.readable", link_to_a_secret: "integrity.names", json_without_end: "form.json",
     json_of_many_values: "form.json", tensors_that_claim_a_petabyte: "content.plain",
-    envelope_of_a_gigabyte: "attestation.statement", many_signatures: "attestation.statement",
+    envelope_of_a_gigabyte: "attestation.signed", many_signatures: "attestation.signed",
     note_with_code: "integrity.sealed",
 }
 """Attack, and the id that fails; empty where the planted text is inert and nothing needs to fail."""

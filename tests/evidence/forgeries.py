@@ -131,18 +131,18 @@ TABLE: tuple[tuple[str, str, tuple[Change, ...]], ...] = (
         (PREDICTIONS, "", lambda rows: [*rows, *(row for row in rows if row["score"])]),)),
     ("a better completion, the old verdict", "recompute.scores", ((
         PREDICTIONS, "/0/completion", lambda row: f"<reasoning>1</reasoning><answer>{row['gold']}</answer>"),)),
-    ("another tokenizer", "consistency.evaluated_model", ((ASKED, "/tokenizer", {"digest": "ab" * 32}),)),
-    ("completions from elsewhere", "consistency.evaluated_model", ((ASKED, "/source", {
+    ("another tokenizer", "consistency.made_from", ((ASKED, "/tokenizer", {"digest": "ab" * 32}),)),
+    ("completions from elsewhere", "consistency.made_from", ((ASKED, "/source", {
         "kind": "predictions", "file": "p.jsonl", "digest": "ab" * 32, "samples": 1}),)),
     ("a step left out", "consistency.steps", ((METRICS, "", lambda rows: rows[:2] + rows[3:]),)),
     ("a GPU", "consistency.device", ((CHECKS, "", lambda checks: checks | GPU), (RECIPE, "/device", "gpu"))),
     ("a GPU that was not asked for", "consistency.device", ((CHECKS, "", lambda checks: checks | GPU),)),
     ("another learning rate", "consistency.learning_rate", ((RECIPE, "/training/learning_rate", 0.02),)),
-    ("another seed", "consistency.order", ((RECIPE, "/seed", 8),)),
-    ("another order of rows", "consistency.order", ((METRICS, "", swapped),)),
+    ("another seed", "consistency.rows", ((RECIPE, "/seed", 8),)),
+    ("another order of rows", "consistency.rows", ((METRICS, "", swapped),)),
     ("weights of another run", "integrity.checkpoints", (other_weights,)),
     ("the state of another step", "consistency.checkpoints", (earlier_state, recommitted)),
-    ("more steps than there were", "consistency.status", ((RECIPE, "/training/steps", 10),)),
+    ("more steps than there were", "consistency.steps", ((RECIPE, "/training/steps", 10),)),
     ("an end before the start", "consistency.time_and_memory", (
         (MANIFEST, "/finished_at", "2026-11-20T09:00:00.000Z"),)),
     ("a question trained on", "consistency.disjoint", (asked_prompt,)),
@@ -151,9 +151,9 @@ TABLE: tuple[tuple[str, str, tuple[Change, ...]], ...] = (
     ("hidden attempts", "consistency.attempts", (other_attempts,)),
     ("a template filled in", "form.placeholders", ((MANIFEST, "/model_id", "<your model here>"),
                                                    (MANIFEST, "/commit_sha", "0" * 40))),
-    ("null", "form.nulls", (("env/env_info.json", "/gpu", None),)),
-    ("a token", "content.secrets", ((LOG, "", "HF_TOKEN is hf_" + "x" * 34 + "\n"),)),
-    ("a home", "content.paths", ((LOG, "", "writing /home/ada/runs/a\n"),)),
+    ("null", "form.json", (("env/env_info.json", "/gpu", None),)),
+    ("a token", "content.private", ((LOG, "", "HF_TOKEN is hf_" + "x" * 34 + "\n"),)),
+    ("a home", "content.private", ((LOG, "", "writing /home/ada/runs/a\n"),)),
 )
 CAUGHT: dict[Forgery, str] = {forgery(name, *changes): check for name, check, changes in TABLE}
 ONLY_ANCHOR_OR_REPLAY = [

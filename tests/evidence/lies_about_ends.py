@@ -174,9 +174,6 @@ OF_PREDICTIONS: dict[str, tuple[Lie, str]] = {
     "missing ones that were cut off": (missing({"truncated": True, "finish_reason": "length"}), FOUND),
     "the form was kept, and none was asked for": (told(every(LINES, lambda each: {"format_ok": True})), FOUND),
     "seeds": (told(every(LINES, lambda each: {"seed": 7})), FOUND),
-    "a second opinion of some lines": (told(every(LINES, lambda each: {"second_opinion": "right"})), FOUND),
-    "a second opinion was asked for": (edit(CONFIG, lambda value: value | {
-        "second_opinion": {"name": "math-verify", "version": "0.9"}}), FOUND),
     "texts without tokens": (told(every(LINES, lambda each: {"completion_tokens": 0})), FOUND),
     "shorter texts": (told(every(LINES, lambda each: {} if "error" in each else {"completion_tokens": 3})), NAMED),
     "all ended by themselves": (told(every(LINES, lambda each: {} if "error" in each else {"finish_reason": "stop"})),

@@ -37,12 +37,9 @@ def part(name: str, size: int) -> Callable[[Files], Files]:
         plan["parts"] = [{"name": name, "size_bytes": size, "certainty": "exact"},
                          {"name": "everything else", "size_bytes": plan["peak_bytes"] - size,
                           "certainty": "unexplained"}]
-        plan["batch"] = BATCH
     return told(PLAN, change)
 
 
-BATCH = [1, 16, 48]
-"""Micro batches, rows and positions that the plan is said to be of: it does not name them itself."""
 CHECKS, MANIFEST, PLAN = "env/device_checks.json", "run_manifest.json", "plan/plan.json"
 SHAPE = "config/model_shape.json"
 LIES = {
@@ -54,13 +51,13 @@ LIES = {
     "one device checked twice": (told(CHECKS, lambda value: value.update(devices=["cpu:0", "cpu:0"], count=2)),
                                  "consistency.device"),
     "more processes than devices": (told(CHECKS, lambda value: value.update(processes=4)), "consistency.device"),
-    "another model": (told(MANIFEST, lambda value: value.update(model_id="google/gemma-2b")), "consistency.model"),
+    "another model": (told(MANIFEST, lambda value: value.update(model_id="google/gemma-2b")), "consistency.tensors"),
     "a revision of random weights": (told(MANIFEST, lambda value: value.update(model_revision="main")),
-                                     "consistency.model"),
+                                     "consistency.tensors"),
     "no shape of the model": (told(SHAPE, lambda value: [value.clear(), value.update(note="a large one")]),
-                              "consistency.model"),
+                              "consistency.tensors"),
     "a key more in the shape": (told(SHAPE, lambda value: value.update(width=4096, reviewed=True)),
-                                "consistency.model"),
+                                "consistency.tensors"),
     "a device of another process": (told(CHECKS, lambda value: value.update(
         devices=["cpu:0 of process 1"], processes=1)), "consistency.device"),
     "two processes on devices of one": (told(CHECKS, lambda value: value.update(
@@ -74,7 +71,6 @@ LIES = {
         "consistency.machine"),
     "an engine from elsewhere": (told(MANIFEST, lambda value: value.update(
         engine_distribution={"name": "other", "version": "1.0"})), "consistency.engine"),
-    "planned for several processors": (told(PLAN, lambda value: value.update(target="8 x cpu")), "consistency.plan"),
 }
 
 
@@ -89,14 +85,11 @@ def test_the_kept_run_is_a_good_one(kept: Files) -> None:
     assert [one.text for one in walk.verified(walk.resealed(kept), level=1).checks if one.verdict == "failed"] == []
 
 
-@pytest.mark.parametrize("name", ["parameters", "moments", "batch"])
+@pytest.mark.parametrize("name", ["parameters", "moments"])
 def test_what_the_compiler_counted_follows_from_the_recipe(kept: Files, name: str) -> None:
-    manifest = json.loads(kept[RUN + MANIFEST])
-    accumulation, rows, positions = BATCH
-    weights = 4 * manifest["parameters"]
-    # Five arrays of whole numbers and masks make a batch; AdamW has two moments of each weight.
-    sizes = {"parameters": weights, "moments": 2 * weights, "batch": 5 * 4 * accumulation * rows * positions}
+    weights = 4 * json.loads(kept[RUN + MANIFEST])["parameters"]
+    sizes = {"parameters": weights, "moments": 2 * weights}  # AdamW has two moments of each weight
     for size, is_told in ((sizes[name], False), (sizes[name] // 2, True)):
         found = walk.verified(walk.resealed(part(name, size)(kept)), level=1)
-        text = next(one.text for one in found.checks if one.id == "consistency.plan")
+        text = next(one.text for one in found.checks if one.id == "consistency.machine")
         assert (f"{name} take {size:,} bytes, by the recipe {sizes[name]:,}" in text) is is_told

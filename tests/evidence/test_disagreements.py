@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,9 @@ def first(**changes: Any) -> Callable[[list[dict[str, Any]]], None]:
 
 TRAINING = {"steps": 6, "learning_rate": 0.01, "schedule": "constant"}
 CASES: dict[str, tuple[Change, str, str]] = {
-    "too few steps": (recipe(training=TRAINING | {"steps": 7}), "consistency.status", "complete, with 6 of 7 steps"),
-    "too many steps": (recipe(training=TRAINING | {"steps": 5}), "consistency.status", "6 steps done, 5 planned"),
-    "status": (manifest(status="failed"), "consistency.status", "the seal says complete, the manifest failed"),
+    "too few steps": (recipe(training=TRAINING | {"steps": 7}), "consistency.steps", "complete, with 6 of 7 steps"),
+    "too many steps": (recipe(training=TRAINING | {"steps": 5}), "consistency.steps", "6 steps done, 5 planned"),
+    "status": (manifest(status="failed"), "consistency.steps", "the seal says complete, the manifest failed"),
     "device checks are a list": (json_file("env/device_checks.json", []), "consistency.device", "not a JSON object"),
     "device check failed": (checks(passed=False), "consistency.device",
                      "check failed"),
@@ -83,12 +84,12 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "row without a count": (lines("data/rows.jsonl", first(tokens=-1)), "consistency.rows", "tokens is no count"),
     "row twice": (lines("data/rows.jsonl", lambda rows: rows.append(rows[0])), "consistency.rows",
                      "stands there twice"),
-    "row too long": (lines("data/rows.jsonl", first(tokens=97)), "consistency.order", "longer than data.max_length"),
-    "no rows": (lines("data/rows.jsonl", lambda rows: rows.clear()), "consistency.order", "no rows"),
-    "row shorter": (lines("data/rows.jsonl", first(digest="ab" * 32)), "consistency.order", "another batch than seed"),
-    "batch of nothing": (recipe(batch={"micro_batch": 0, "accumulation": 1}), "consistency.order",
+    "row too long": (lines("data/rows.jsonl", first(tokens=97)), "consistency.rows", "longer than data.max_length"),
+    "no rows": (lines("data/rows.jsonl", lambda rows: rows.clear()), "consistency.rows", "no rows"),
+    "row shorter": (lines("data/rows.jsonl", first(digest="ab" * 32)), "consistency.rows", "another batch than seed"),
+    "batch of nothing": (recipe(batch={"micro_batch": 0, "accumulation": 1}), "consistency.rows",
                          "greater than or equal to 1"),
-    "no batch": (recipe(batch={}), "consistency.order", "batch.micro_batch: Field required"),
+    "no batch": (recipe(batch={}), "consistency.rows", "batch.micro_batch: Field required"),
     "evaluation without a card": (json_file("eval/test/eval_summary.json", {"schema": "eval_summary/1"}),
                                   "recompute.scorecard", "$.scorecard is on one side only"),
     "evaluation of nothing": (lambda run: (run / "eval/test/predictions.jsonl").write_text(""),
@@ -131,7 +132,7 @@ def test_named_in_words(run: Path, name: str) -> None:
 def test_a_file_where_only_units_stand_is_extra(run: Path) -> None:
     (run / "eval" / "x.txt").write_text("x")
     failed = {one.id: one.text for one in verify(run, level=0).checks if one.verdict == "failed"}
-    assert failed == {"integrity.extra": "eval/x.txt is in no sums"}
+    assert failed == {"integrity.files": "eval/x.txt is in no sums"}
 
 
 def test_a_run_without_checkpoints_is_not_complete(run: Path) -> None:
@@ -160,7 +161,7 @@ def test_an_index_without_digests_of_questions(run: Path) -> None:
 
 def test_many_sequences_are_not_planned_again(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workings.evidence.verify.checks.data_order.MAX_SEQUENCES", 10)
-    order = next(one for one in verify(run).checks if one.id == "consistency.order")
+    order = next(one for one in verify(run).checks if one.id == "consistency.rows")
     assert (str(order.verdict), order.text) == ("not_checked", "more than 10 sequences")
 
 
@@ -174,10 +175,9 @@ def test_dropped_rows_are_no_rows(run: Path) -> None:
 def test_the_net_below_the_checks(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(record: object) -> object:
         raise KeyError("something new")
-    from workings.evidence.verify.registry import CHECKS, RegisteredCheck
-    known = CHECKS["form.nulls"]
-    monkeypatch.setitem(CHECKS, "form.nulls", RegisteredCheck(id=known.id, level=0, title=known.title, find=broken))
-    nulls = next(one for one in verify(run, level=0).checks if one.id == "form.nulls")
+    from workings.evidence.verify.registry import CHECKS
+    monkeypatch.setitem(CHECKS, "form.json", replace(CHECKS["form.json"], functions=[broken]))
+    nulls = next(one for one in verify(run, level=0).checks if one.id == "form.json")
     assert (str(nulls.verdict), "something new" in nulls.text) == ("failed", True)
 
 

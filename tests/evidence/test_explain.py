@@ -3,17 +3,16 @@
 import pytest
 
 from workings.errors import RequestError
-from workings.evidence.verify.explain import all_checks, find_checks, text_of, to_json
+from workings.evidence.verify.explain import find_checks, text_of, to_json
 from workings.evidence.verify.registry import CHECKS
 
 
 def test_every_check_says_what_it_compares_and_gives_an_example() -> None:
-    assert [check.id for check in find_checks("all")] == [check.id for check in all_checks()]
-    assert {check.id for check in all_checks()} == {"integrity.readable", *CHECKS}
-    silent = [check.id for check in all_checks() if not (check.title and check.compares and check.example)]
-    assert silent == [], "give `example=` to its @check, and a docstring to its function"
-    # An example that stands at two checks would explain neither.
-    assert len({check.example for check in all_checks()}) == len(all_checks())
+    assert [check.id for check in find_checks("all")] == list(CHECKS)
+    silent = [check.id for check in CHECKS.values() if not (check.holds and check.compares and check.catches)]
+    assert silent == [], "give `holds` and `catches` to its row, and docstrings to its functions"
+    # An example that is at two checks would explain neither.
+    assert len({check.catches for check in CHECKS.values()}) == len(CHECKS)
 
 
 def test_one_check() -> None:
@@ -24,7 +23,7 @@ def test_one_check() -> None:
 
 @pytest.mark.parametrize(("given", "near"), [
     ("recompute.score", "recompute.scores"), ("anchor", "integrity.anchor"),
-    ("consistency.sceds", "consistency.seeds"), ("qqq", "the id of a check")])
+    ("consistency.anwers", "consistency.answers"), ("qqq", "the id of a check")])
 def test_an_unknown_id_names_those_near_it(given: str, near: str) -> None:
     with pytest.raises(RequestError, match="--explain") as found:
         find_checks(given)

@@ -44,4 +44,4 @@ def test_another_mark_is_caught(honest: Path, tmp_path: Path) -> None:
     shutil.copy(honest.parent / "attempts.jsonl", tmp_path)
     better_last_look(run)
     reseal.reseal(run)
-    assert "consistency.last_look" in failed(run)
+    assert "consistency.answers" in failed(run)

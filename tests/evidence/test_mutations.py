@@ -89,19 +89,19 @@ EXPECTED: list[tuple[Callable[[Path], None], set[str], set[str]]] = [
     (flip_first, {"integrity.sums"}, {"integrity.sealed"}),
     (truncate, {"integrity.sums"}, {"integrity.sealed"}),
     (append, {"integrity.sums"}, {"integrity.sealed", "form.json"}),
-    (delete, {"integrity.missing"}, {"integrity.sealed"}),
-    (add, {"integrity.extra"}, {"integrity.extra"}),
-    (rename, {"integrity.missing"}, {"integrity.sealed"}),
+    (delete, {"integrity.files"}, {"integrity.sealed"}),
+    (add, {"integrity.files"}, {"integrity.files"}),
+    (rename, {"integrity.files"}, {"integrity.sealed"}),
     (swap, {"integrity.sums"}, {"integrity.sealed"}),
     (link, {"integrity.names"}, {"integrity.names"}),
-    (hard_name, {"integrity.missing"}, {"integrity.sealed"}),
+    (hard_name, {"integrity.files"}, {"integrity.sealed"}),
     (git_file, {"integrity.names"}, {"integrity.names"}),
     (empty_folder, {"integrity.names"}, {"integrity.names"}),
     (fifo, {"integrity.names"}, {"integrity.names"}),
 ]
 
 
-ATTESTED = {"attestation.files", "attestation.statement", "attestation.signature", "attestation.trust"}
+ATTESTED = {"attestation.signed", "attestation.trust"}
 """For signatures and keys, which no sum covers: the reader's trusted key shows what is missing."""
 
 
@@ -165,6 +165,6 @@ def test_a_unit_replaced_by_a_link(pristine: Path, tmp_path: Path) -> None:
 def test_a_linked_run_in_a_folder_of_runs_is_not_entered(pristine: Path, tmp_path: Path) -> None:
     shutil.copytree(pristine, tmp_path / "runs")
     (tmp_path / "runs" / "other").symlink_to(pristine / "tiny")
-    extra = next(one for one in verify(tmp_path / "runs", level=0).checks if one.id == "integrity.extra")
+    extra = next(one for one in verify(tmp_path / "runs", level=0).checks if one.id == "integrity.files")
     assert extra.verdict == "not_checked"
     assert "other" in extra.text

@@ -39,7 +39,7 @@ def test_verification_checks_notes_and_says_that_they_were_said_afterwards(run: 
     found = verify(run)
     assert found.failed == 0
     assert found.level == found.asked_level
-    assert {one.id for one in found.checks} >= {"form.notes", "consistency.notes"}
+    assert {one.id for one in found.checks} >= {"form.schema", "consistency.made_from"}
     said = next(claim for claim in found.claims if claim.startswith("notes/1"))
     assert "said afterwards" in said
     assert "kaggle_notebook_version = 7" in said
@@ -62,10 +62,10 @@ def test_what_a_note_may_not_say(run: Path, words: list[str], says: str) -> None
 
 
 CAUGHT: dict[Forgery, str] = {forgery(name, ("note.json", f"/{key}", value)): check for name, key, value, check in (
-    ("contradicts", "facts", {"final_loss": "0.1"}, "consistency.notes"),
-    ("is of another run", "run", "ab" * 32, "consistency.notes"),
-    ("is older than the run", "written_at", "2020-01-01T00:00:00.000Z", "consistency.notes"),
-    ("has no facts", "facts", {}, "form.notes"), ("has another key", "score", 1, "form.notes"))}
+    ("contradicts", "facts", {"final_loss": "0.1"}, "consistency.made_from"),
+    ("is of another run", "run", "ab" * 32, "consistency.made_from"),
+    ("is older than the run", "written_at", "2020-01-01T00:00:00.000Z", "consistency.made_from"),
+    ("has no facts", "facts", {}, "form.schema"), ("has another key", "score", 1, "form.schema"))}
 
 
 @pytest.mark.parametrize(("forge", "check"), CAUGHT.items(), ids=lambda value: getattr(value, "__name__", value))
@@ -86,17 +86,17 @@ def test_a_note_of_another_run_is_caught(run: Path, tmp_path: Path) -> None:
 def test_a_note_holds_nothing_else(run: Path) -> None:
     unit = write_note(run, FACTS)
     (unit / "more.txt").write_text("more")
-    assert "integrity.extra" in failed(run)
+    assert "integrity.files" in failed(run)
     (unit / "SEAL.json").unlink()
     (unit / "SHA256SUMS").unlink()
     seal_unit(unit, "notes", "complete", root_digest(run))
-    assert failed(run) == {"form.notes": "notes/1: a note holds nothing but its facts"}
+    assert failed(run) == {"form.schema": "notes/1: a note holds nothing but its facts"}
 
 
 def test_a_file_where_notes_stand_is_extra(run: Path) -> None:
     (run / "notes").mkdir()
     (run / "notes" / "loose.json").write_text("{}")
-    assert "integrity.extra" in failed(run)
+    assert "integrity.files" in failed(run)
 
 
 def test_a_note_that_was_killed_leaves_the_run_as_it_was(run: Path) -> None:

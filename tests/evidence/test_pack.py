@@ -58,8 +58,8 @@ def test_a_pack_verifies_as_it_is_and_unpacked(packed: Path, tmp_path: Path) -> 
         assert verify(place, expect_root=found.root).level == 2
         ids = {one.id: str(one.verdict) for one in found.checks}
         assert {ids[name] for name in ("integrity.pack", "consistency.views", "recompute.comparison")} == {"passed"}
-        assert ids["attestation.signature"] == "not_checked"  # a is not signed
-        assert "integrity.by_digest" not in ids
+        assert ids["attestation.signed"] == "not_checked"  # a is not signed
+        assert "integrity.pack" not in ids
 
 
 def test_what_is_in_a_pack(packed: Path) -> None:
@@ -95,9 +95,9 @@ def test_weights_by_digest_are_neither_missing_nor_checked(packed: Path, thin: P
     found = verify(thin)
     assert found.failed == 0
     assert found.level == 2
-    assert "8 files" in text_of(thin, "integrity.by_digest")
-    assert next(one.verdict for one in found.checks if one.id == "integrity.by_digest") == "not_checked"
-    assert "4 named by digest" in text_of(thin, "integrity.missing")
+    assert "8 files" in text_of(thin, "integrity.pack")
+    assert next(one.verdict for one in found.checks if one.id == "integrity.pack") == "not_checked"
+    assert "4 named by digest" in text_of(thin, "integrity.files")
     with zipfile.ZipFile(thin) as archive:
         assert [name for name in archive.namelist() if name.endswith(".safetensors")] == []
         listed = json.loads(archive.read("pack.json"))
@@ -193,12 +193,12 @@ def pickle_as_signature(folder: Path) -> None:
 RESEALED: list[tuple[Callable[[Path], None], str]] = [
     (edit_card, "consistency.views"), (hide_a_number_in_a_card, "consistency.views"),
     (edit_the_readme, "consistency.views"), (praise_in_the_readme, "consistency.views"),
-    (another_recipe, "consistency.pack"), (a_recipe_of_no_run, "consistency.pack"),
+    (another_recipe, "consistency.views"), (a_recipe_of_no_run, "consistency.views"),
     (edit_comparison, "recompute.comparison"),
     (compare_what_is_not_here, "recompute.comparison"), (drop_a_run, "integrity.pack"),
     (drop_an_evaluation, "integrity.pack"), (add_a_run, "integrity.pack"), (add_a_unit_outside, "integrity.pack"),
     (other_root, "integrity.pack"), (script, "content.plain"), (note_in_the_pack, "form.placeholders"),
-    (pickle_as_signature, "attestation.files"),
+    (pickle_as_signature, "attestation.signed"),
 ]
 
 
@@ -266,7 +266,7 @@ def test_nothing_but_tensors_can_be_left_out(thin: Path, tmp_path: Path, file: s
     list_as_elsewhere(folder, file)
     (folder / "runs/a" / file).unlink()
     seal_again(folder)
-    assert {"integrity.missing", "integrity.by_digest"} <= failed(folder, level=0)
+    assert {"integrity.files", "integrity.pack"} <= failed(folder, level=0)
 
 
 def test_tensors_of_another_digest_cannot_be_left_out(packed: Path, tmp_path: Path) -> None:
@@ -275,21 +275,21 @@ def test_tensors_of_another_digest_cannot_be_left_out(packed: Path, tmp_path: Pa
     list_as_elsewhere(folder, file, "ab" * 32)
     (folder / "runs/a" / file).unlink()
     seal_again(folder)
-    assert {"integrity.missing", "integrity.by_digest", "integrity.checkpoints"} <= failed(folder, level=0)
+    assert {"integrity.files", "integrity.pack", "integrity.checkpoints"} <= failed(folder, level=0)
 
 
 def test_a_file_is_not_both_here_and_elsewhere(packed: Path, tmp_path: Path) -> None:
     folder = unpacked(packed, tmp_path / "out")
     list_as_elsewhere(folder, "checkpoints/step_000006/model.safetensors")
     seal_again(folder)
-    assert failed(folder, level=0) == {"integrity.by_digest"}
+    assert failed(folder, level=0) == {"integrity.pack"}
 
 
 def test_the_pack_around_a_run_is_what_allows_it(thin: Path, tmp_path: Path) -> None:
     folder = unpacked(thin, tmp_path / "out")
-    assert "integrity.missing" in failed(folder / "runs/a", level=0)
+    assert "integrity.files" in failed(folder / "runs/a", level=0)
     shutil.rmtree(folder / "runs/a/checkpoints/step_000006")
-    assert "integrity.missing" in failed(folder, level=0)
+    assert "integrity.files" in failed(folder, level=0)
 
 
 @pytest.mark.parametrize("value", [

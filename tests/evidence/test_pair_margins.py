@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from workings.evidence.verify.checks.pair_margins import loss_bounds, margin_problems, pair_loss
+from workings.evidence.verify.checks.preference_pairs import loss_bounds, margin_problems, pair_loss
 from workings.ways.dpo import Dpo
 
 SIGMOID = Dpo(name="dpo")

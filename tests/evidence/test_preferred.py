@@ -83,31 +83,31 @@ def no_reference(run: Path) -> None:
 
 
 FORGERIES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
-    "a pair the other way round": (rows_with_their_digest(exchange), {"consistency.order"}),
-    "a row without its partner": (rows_with_their_digest(lambda rows: rows.pop(1)), {"consistency.pairs"}),
+    "a pair the other way round": (rows_with_their_digest(exchange), {"consistency.rows"}),
+    "a row without its partner": (rows_with_their_digest(lambda rows: rows.pop(1)), {"consistency.preferences"}),
     "one completion, chosen and rejected": (
-        rows_with_their_digest(lambda rows: rows[1].update(digest=rows[0]["digest"])), {"consistency.pairs"}),
+        rows_with_their_digest(lambda rows: rows[1].update(digest=rows[0]["digest"])), {"consistency.preferences"}),
     "completions of two prompts": (
-        rows_with_their_digest(lambda rows: rows[1].update(prompt_digest="0" * 64)), {"consistency.pairs"}),
+        rows_with_their_digest(lambda rows: rows[1].update(prompt_digest="0" * 64)), {"consistency.preferences"}),
     "the reference found one row likelier": (
         change(REFERENCE, lambda rows: rows[3].update(log_prob=rows[3]["log_prob"] + 0.5)),
-        {"recompute.implied_rewards"}),
+        {"consistency.preferences"}),
     "a row that the reference was not asked about": (
-        change(REFERENCE, lambda rows: rows.pop(3)), {"consistency.reference", "recompute.implied_rewards"}),
+        change(REFERENCE, lambda rows: rows.pop(3)), {"consistency.preferences"}),
     "a probability above one": (
-        change(REFERENCE, lambda rows: rows[3].update(log_prob=1.0)), {"consistency.reference"}),
-    "no reference": (no_reference, {"consistency.reference"}),
+        change(REFERENCE, lambda rows: rows[3].update(log_prob=1.0)), {"consistency.preferences"}),
+    "no reference": (no_reference, {"consistency.preferences"}),
     "a better accuracy": (change(METRICS, lambda rows: rows[1].update(accuracy=0.75)), {"consistency.preferences"}),
     "a larger margin": (log(3, margin=0.2), {"consistency.preferences"}),
     "a lower loss": (log(3, loss=-0.2), {"consistency.preferences"}),
-    "a chosen completion that did not become less likely": (log(3, chosen_log_prob=1.0), {"recompute.implied_rewards"}),
+    "a chosen completion that did not become less likely": (log(3, chosen_log_prob=1.0), {"consistency.preferences"}),
     "a larger reward, and the margin with it": (
-        log(3, chosen_reward=0.1, margin=0.1), {"recompute.implied_rewards"}),
+        log(3, chosen_reward=0.1, margin=0.1), {"consistency.preferences"}),
     "rewards before anything was learned": (
-        log(1, chosen_reward=0.1, margin=0.1, chosen_log_prob=0.2), {"recompute.implied_rewards"}),
-    "another loss, which begins elsewhere": (another_loss, {"recompute.implied_rewards"}),
-    "ten times as many pairs": (more_pairs, {"consistency.pairs"}),
-    "another beta": (another_beta, {"recompute.implied_rewards"}),
+        log(1, chosen_reward=0.1, margin=0.1, chosen_log_prob=0.2), {"consistency.preferences"}),
+    "another loss, which begins elsewhere": (another_loss, {"consistency.preferences"}),
+    "ten times as many pairs": (more_pairs, {"consistency.preferences"}),
+    "another beta": (another_beta, {"consistency.preferences"}),
 }
 
 

@@ -180,11 +180,11 @@ def hide_a_question(run: Path) -> None:
 FORGERIES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
     "one reward flipped": (
         change_rollout(lambda value: value["rewards"]["answer"].__setitem__(0, 1 - value["rewards"]["answer"][0])),
-        {"recompute.rewards", "recompute.advantages", "consistency.rollout_metrics"}),
+        {"recompute.rewards", "consistency.rollouts"}),
     "one reward flipped, all that follows made again": (flip_thoroughly, {"recompute.rewards"}),
     "one advantage moved": (
         change_rollout(lambda value: value["advantages"].__setitem__(0, value["advantages"][0] + 0.5)),
-        {"recompute.advantages"}),
+        {"recompute.rewards"}),
     "one token changed": (change_rollout(another_token), set()),
     "one seed changed": (change_rollout(lambda value: value["seeds"].__setitem__(0, 1)), {"consistency.rollouts"}),
     "seeds of another step": (
@@ -195,14 +195,14 @@ FORGERIES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
         change_rollout(lambda value: value["prompts"].insert(0, value["prompts"].pop(1))), {"consistency.rollouts"}),
     "a group left out that should be learned from": (change_rollout(leave_out_the_first_group), set()),
     "a log probability of the sampler": (change_rollout(surer_when_drawn), set()),
-    "the trainer agrees more": (change_rollout(trainer_agrees_more), {"consistency.rollout_metrics"}),
-    "a completion that was cut off": (no_stop_token, {"recompute.prompts"}),
+    "the trainer agrees more": (change_rollout(trainer_agrees_more), {"consistency.rollouts"}),
+    "a completion that was cut off": (no_stop_token, {"recompute.rewards"}),
     "an easier prompt": (easier_prompt, {"recompute.rewards"}),
-    "another conversation before a question": (another_conversation, {"recompute.prompts"}),
+    "another conversation before a question": (another_conversation, {"recompute.rewards"}),
     "another weight of a reward": (another_weight, {"consistency.prompts"}),
     "a question that is measured with as well, hidden": (hide_a_question, {"consistency.prompts"}),
-    "no rollouts": (no_rollouts, {"consistency.rollouts", "consistency.rollout_batches"}),
-    "a better reward in the log": (better_reward_in_the_log, {"consistency.rollout_metrics"}),
+    "no rollouts": (no_rollouts, {"consistency.rollouts"}),
+    "a better reward in the log": (better_reward_in_the_log, {"consistency.rollouts"}),
     "imitation instead": (call_it_imitation, {"consistency.rows"}),
     "the next rollout begins elsewhere": (
         change_rollout(lambda value: value["after"].update(batch=0, epoch=0)), {"consistency.rollouts"}),
@@ -213,9 +213,9 @@ def test_an_honest_run_verifies_without_weights(honest: Path) -> None:
     found = verify(honest)
     told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
     assert (found.failed, found.level) == (0, 2), told
-    assert told["consistency.rollout_batches"] == "passed: 4 batches"
+    assert told["consistency.rollouts"] == "passed: 4 batches"
     assert told["recompute.rewards"].startswith("passed")
-    assert "advantages of dapo" in told["recompute.advantages"]
+    assert "advantages of dapo" in told["recompute.rewards"]
 
 
 def test_a_vocabulary_of_endless_tokens_is_not_written_out(honest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +268,7 @@ def test_a_reward_from_a_file_is_not_run(tmp_path: Path) -> None:
     told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
     assert found.failed == 0, told
     assert "own.py:short" in told["recompute.rewards"], "said, not passed in silence"
-    assert told["recompute.advantages"].startswith("passed")
+    assert told["recompute.rewards"].startswith("passed")
 
 
 def test_a_function_that_the_run_keeps_is_the_recorded_one(tmp_path: Path) -> None:

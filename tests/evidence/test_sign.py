@@ -101,7 +101,7 @@ def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_unsigned_run_is_said_to_be_unsigned_and_does_not_fail(run: Path) -> None:
-    assert found(run) == {"attestation.signature": ("not_checked", "not signed")}
+    assert found(run) == {"attestation.signed": ("not_checked", "not signed")}
     assert verify(run, level=0).level == 0
 
 
@@ -112,9 +112,8 @@ def test_a_signed_run(run: Path, key: Path) -> None:
     assert root_digest(run) == before
     checks = found(run)
     assert {name: verdict for name, (verdict, _) in checks.items()} == {
-        "attestation.files": "passed", "attestation.statement": "passed", "attestation.signature": "passed",
-        "attestation.trust": "not_checked"}
-    assert signed.key_id in checks["attestation.signature"][1]
+        "attestation.signed": "passed", "attestation.trust": "not_checked"}
+    assert signed.key_id in checks["attestation.signed"][1]
     assert found(run, trusted=public(key))["attestation.trust"][0] == "passed"
     result = verify(run)
     assert result.failed == 0
@@ -135,7 +134,7 @@ def test_signing_twice_writes_nothing_and_later_units_need_another_signature(run
     sign_run(run, key)
     assert sign_run(run, key).existed
     write_note(run, {"kaggle_notebook_version": "7"})
-    assert found(run)["attestation.statement"] == ("not_checked", "in no signed statement: tiny/notes/1")
+    assert found(run)["attestation.signed"] == ("not_checked", "in no signed statement: tiny/notes/1")
     assert "attestation.trust" in failed(run, trusted=public(key))
     assert sign_run(run, key).path.name == "002.dsse.json"
     assert failed(run, trusted=public(key)) == set()
@@ -242,21 +241,21 @@ def no_public_key(run: Path) -> None:
 
 
 CAUGHT = {
-    other_root: {"attestation.statement", "attestation.signature"},
-    other_provenance: {"attestation.statement", "attestation.signature"},
-    spaces_only: {"attestation.signature"},
-    other_signature: {"attestation.signature"},
-    other_key: {"attestation.files"},
-    one_more_newline: {"attestation.statement"},
-    more_than_a_key: {"attestation.files"},
-    no_key_beside_it: {"attestation.files"},
-    not_base64: {"attestation.statement"},
-    not_json: {"attestation.statement"},
-    pickle_beside: {"attestation.files"},
-    folder_inside: {"attestation.files"},
-    link_inside: {"attestation.files"},
-    public_key_of_another_name: {"attestation.files"},
-    no_public_key: {"attestation.files"},
+    other_root: {"attestation.signed"},
+    other_provenance: {"attestation.signed"},
+    spaces_only: {"attestation.signed"},
+    other_signature: {"attestation.signed"},
+    other_key: {"attestation.signed"},
+    one_more_newline: {"attestation.signed"},
+    more_than_a_key: {"attestation.signed"},
+    no_key_beside_it: {"attestation.signed"},
+    not_base64: {"attestation.signed"},
+    not_json: {"attestation.signed"},
+    pickle_beside: {"attestation.signed"},
+    folder_inside: {"attestation.signed"},
+    link_inside: {"attestation.signed"},
+    public_key_of_another_name: {"attestation.signed"},
+    no_public_key: {"attestation.signed"},
 }
 
 
@@ -266,38 +265,37 @@ def test_a_changed_attestation_is_caught(run: Path, key: Path, change, expected:
     change(run)
     assert failed(run) == expected
     if change is other_key:
-        assert "which is not here" in found(run)["attestation.signature"][1]
-        assert failed(run, trusted=public(key)) == {"attestation.files", "attestation.trust"}
+        assert "is not beside it" in found(run)["attestation.signed"][1]
+        assert failed(run, trusted=public(key)) == {"attestation.signed", "attestation.trust"}
 
 
 def test_a_signature_does_not_move_to_another_record(run: Path, key: Path, tmp_path: Path) -> None:
     sign_run(run, key)
     other = synthetic.sealed_run(tmp_path / "other" / "tiny", "interrupted", 4)
     shutil.copytree(run / "attest", other / "attest")
-    assert failed(other, trusted=public(key)) == {"attestation.statement", "attestation.trust"}
+    assert failed(other, trusted=public(key)) == {"attestation.signed", "attestation.trust"}
 
 
 def test_a_record_that_is_sealed_again_loses_its_signature(run: Path, key: Path) -> None:
     sign_run(run, key)
     reseal.edit_manifest(run, model_id="best/model")
     reseal.reseal(run)
-    assert failed(run, trusted=public(key)) == {"attestation.statement", "attestation.trust"}
+    assert failed(run, trusted=public(key)) == {"attestation.signed", "attestation.trust"}
 
 
 def test_an_evaluation_that_was_taken_away_is_missed(run: Path, key: Path) -> None:
     sign_run(run, key)
     shutil.rmtree(run / "eval")
-    assert "attestation.statement" in failed(run)
-    assert failed(run, trusted=public(key)) == {"attestation.statement", "attestation.trust"}
+    assert "attestation.signed" in failed(run)
+    assert failed(run, trusted=public(key)) == {"attestation.signed", "attestation.trust"}
 
 
 def test_without_the_library_a_signature_is_not_checked(run: Path, key: Path, monkeypatch) -> None:
     sign_run(run, key)
     monkeypatch.setattr(keys, "is_available", lambda: False)
     checks = found(run)
-    assert checks["attestation.statement"][0] == "passed"
-    assert checks["attestation.signature"][0] == "not_checked"
-    assert "pip install" in checks["attestation.signature"][1]
+    assert checks["attestation.signed"][0] == "not_checked"
+    assert "pip install" in checks["attestation.signed"][1]
     assert found(run, trusted=(b"x",))["attestation.trust"][0] == "not_checked"
     with pytest.raises(RequestError, match="the extra `sign`"):
         sign_run(run, key)

@@ -51,12 +51,12 @@ def found_by(record: dict[str, bytes], honest: walk.Verification, lie: told_alik
     (put("a/plan/plan.json", "devices", True), "consistency.machine"),
     (put("a/eval/items/eval_summary.json", "scorecard.overall.errors", False), "recompute.scorecard"),
     (rows("a/eval/items/predictions.jsonl", lambda found: [each | {"sample": False} for each in found]),
-     "consistency.seeds"),
+     "consistency.answers"),
     (rows("a/train/metrics.jsonl", lambda found: [each | {"grad_norm": "1.0"} for each in found]), "form.schema"),
     (rows("a/train/metrics.jsonl", lambda found: [each | {"seconds": True} for each in found]), "form.schema"),
     (lambda files: files.update({"a/train/metrics.jsonl": files["a/train/metrics.jsonl"].replace(b"\n", b"\r\n")}),
      "form.json"),
-    (recipe_everywhere("a", "evaluation.items", "none"), "consistency.config"),
+    (recipe_everywhere("a", "evaluation.items", "none"), "consistency.recipe"),
     (recipe_everywhere("a", "mesh.tp", 2), "consistency.machine"),
 ])
 def test_each_is_found_by_its_check(record: dict[str, bytes], honest: walk.Verification, lie: told_alike.Lie,
@@ -76,7 +76,7 @@ def test_an_evaluation_whose_library_names_its_build(record: dict[str, bytes], h
 def test_a_number_format_that_no_engine_of_this_project_names() -> None:
     files = walk.files_of(Path("examples/runs/quickstart/runs.zip"))
     put("runs/with-steps/run_manifest.json", "actual_dtypes.everything", "float64")(files)
-    assert "consistency.model" in {one.id for one in walk.verified(walk.resealed(files), level=1).checks
+    assert "consistency.tensors" in {one.id for one in walk.verified(walk.resealed(files), level=1).checks
                                    if one.verdict == "failed"}
 
 
@@ -102,7 +102,7 @@ def test_an_announced_evaluation_that_is_gone_keeps_level_two_from_being_reached
     found = walk.verified(walk.resealed({name.replace("a/eval/items/", "a/eval/later/"): data
                                          for name, data in record.items()}))
     assert (found.failed, found.level, found.outcome) == (0, 1, "not reached")
-    said = next(line for line in verify_text(found, verbose=False).splitlines() if "recompute.announced" in line)
+    said = next(line for line in verify_text(found, verbose=False).splitlines() if "recompute.items" in line)
     assert said.startswith("not checked  ")
     assert said.endswith(
         "an evaluation of 10 items was announced before the first step and is not here: removed, or not made yet")
@@ -110,7 +110,7 @@ def test_an_announced_evaluation_that_is_gone_keeps_level_two_from_being_reached
 
 def test_nothing_is_missing_where_the_evaluation_is_here_or_the_run_did_not_end(record: dict[str, bytes],
                                                                                honest: walk.Verification) -> None:
-    assert "recompute.announced" not in {one.id for one in honest.checks}
+    assert "recompute.items" not in {one.id for one in honest.checks}
     stopped = {name: data for name, data in record.items() if "/eval/" not in name}
     put("a/run_manifest.json", "status", "interrupted")(stopped)
-    assert "recompute.announced" not in {one.id for one in walk.verified(walk.resealed(stopped)).checks}
+    assert "recompute.items" not in {one.id for one in walk.verified(walk.resealed(stopped)).checks}

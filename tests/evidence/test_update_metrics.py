@@ -15,7 +15,7 @@ from workings.evidence.verify.checks.update_metrics import bound_problems
 
 METRICS = "train/metrics.jsonl"
 ONE_UPDATE = {"group": 4, "max_new_tokens": NEW_TOKENS, "updates": 1}
-CHECK = "consistency.rollout_metrics"
+CHECK = "consistency.rollouts"
 LINE = {"step": 3, "seconds": 0.5, "drawing_seconds": 0.25, "clip_fraction": 0.5, "kl_behavior": 0.0}
 
 

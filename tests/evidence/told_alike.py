@@ -15,7 +15,7 @@ from tests.evidence import walk
 from tests.evidence.lies_elsewhere import changed_fields, recipe_everywhere
 from tests.evidence.walk import Place
 from workings.errors import RecordError
-from workings.evidence.verify.field_coverage.table import coverage_of
+from workings.evidence.verify.fields import row_of
 from workings.evidence.verify.load import load
 from workings.evidence.verify.run_checks import MALFORMED
 from workings.evidence.verify.views import views_of
@@ -101,8 +101,8 @@ def _keys_left_out(files: Files, name: str) -> Iterator[tuple[str, Lie]]:
     for place in {walk.pattern(place): place for place in _objects(_rows(files[name], name))}.values():
         for key in _at(_rows(files[name], name), place):
             field = ".".join(part for part in (walk.pattern(place[1:]), key) if part)
-            row = coverage_of(kind, file, field)
-            if row is not None and not row.is_unchecked:
+            row = row_of(kind, file, field)
+            if row is not None and not row.reason:
                 yield f"{name}: no {field}", _everywhere(name, place, lambda found, key=key: {
                     other: value for other, value in found.items() if other != key})
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from workings.evidence.verify import run_checks
-from workings.evidence.verify.field_coverage.table import coverage_of
+from workings.evidence.verify.fields import row_of
 from workings.evidence.verify.limits import ScoringTime
 from workings.evidence.verify.load import load
 from workings.evidence.verify.parse_cache import ParseCache
@@ -231,7 +231,7 @@ def outcome(files: dict[str, bytes], step: Step) -> str:
     found = verified(resealed(files | {step.name: data}))
     failed = {check.id for check in found.checks if check.verdict == "failed"}
     unit, kind, file = unit_of(step.name, files)
-    row = coverage_of(kind, file, step.field)
+    row = row_of(kind, file, step.field)
     if row is not None and row.check in failed:
         return ""
     named = any(one.unit in (unit, unit or ".") and one.file.endswith(file)

@@ -94,7 +94,7 @@ def test_lies_about_what_was_kept_are_found(begun, tmp_path, name, value):
     facts = RunRecord.open(begun[2]).manifest.facts
     reseal.edit_manifest(tmp_path / "forged", facts={**facts, "kept": {**facts["kept"], name: value}})
     reseal.reseal(tmp_path / "forged")
-    assert "consistency.kept" in failed(tmp_path / "forged")
+    assert "consistency.checkpoints" in failed(tmp_path / "forged")
 
 
 def test_a_run_that_went_on_without_patience_is_found(begun, tmp_path):
@@ -105,7 +105,7 @@ def test_a_run_that_went_on_without_patience_is_found(begun, tmp_path):
 
     reseal.change_config(tmp_path / "forged", longer_patience)
     reseal.reseal(tmp_path / "forged")
-    assert "consistency.kept" in failed(tmp_path / "forged")
+    assert "consistency.checkpoints" in failed(tmp_path / "forged")
 
 
 @pytest.mark.parametrize(("words", "said"), [

@@ -43,7 +43,7 @@ def test_the_record_verifies_without_it(cut_off):
     for place in (run, run.parent):
         found = verify(place)
         assert (found.failed, found.level) == (0, 1), "nothing is there to be computed again"
-    assert "a.eval-items.partial" in next(one.text for one in found.checks if one.id == "integrity.extra")
+    assert "a.eval-items.partial" in next(one.text for one in found.checks if one.id == "integrity.files")
     assert not (run / "eval").exists()
 
 
@@ -112,7 +112,6 @@ def test_resume_asks_the_untrained_model_that_was_not(tmp_path, monkeypatch):
     own = run / RECIPE_EVALUATION / EVALUATION_CONFIG
     config = read_json(own)
     own.chmod(0o644)
-    for other in ({"form": "hashes"}, {"limits": {"item_seconds": 1.0}}, {"steps": {"version": 1}},
-                  {"second_opinion": {"name": "math-verify"}}):
+    for other in ({"form": "hashes"}, {"limits": {"item_seconds": 1.0}}, {"steps": {"version": 1}}):
         own.write_text(json.dumps(config | other))
         assert not has_base(RunRecord.open(run)), other

@@ -139,8 +139,7 @@ def test_prediction_and_measurement_stand_side_by_side(sealed):
     assert measured["measured_peak_bytes"] > 0
     assert plan["peak_bytes"] > 0
     assert "planned" in (run.path / "README.md").read_text()
-    assert plan["target"] == "cpu"
-    assert plan["culprit"]
+    assert not plan.keys() & {"target", "culprit", "reasons", "recipe"}, "texts, and copies of other files"
 
 
 def test_the_largest_device_that_is_too_small_names_a_larger_one(tmp_path, monkeypatch):
@@ -238,7 +237,6 @@ def test_what_was_held_is_said_for_a_run_that_did_not_grow(tmp_path):
     ("plan/measured.json", {"measured_source": PROCESS_PEAK, "peak_before_bytes": 2**60, "resident_before_bytes": 1,
                             "growth_bytes": 0}, "give none"),
     ("plan/plan.json", {"peak_bytes": 3}, "is not the largest of peaks"),
-    ("plan/plan.json", {"fits": False}, "fits is False"),
 ])
 def test_a_prediction_that_is_changed_afterwards_is_found(sealed, tmp_path, name, changes, said):
     run = shutil.copytree(sealed, tmp_path / "run")
@@ -246,11 +244,4 @@ def test_a_prediction_that_is_changed_afterwards_is_found(sealed, tmp_path, name
     (run / name).write_text(json.dumps(values | changes))
     reseal.reseal(run)
     found = {check.id: check.text for check in verify(run, level=1).checks if check.verdict == "failed"}
-    assert said in found["consistency.plan"]
-
-
-def test_a_run_keeps_what_the_doctor_found(sealed):
-    found = json.loads((sealed / "env/doctor.json").read_text())
-    assert found["problems"] == 0
-    assert {row["id"] for row in found["findings"]} >= {"hardware", "versions", "space.disk", "space.host"}
-    assert not any(row["id"].startswith("kernel") for row in found["findings"]), "the run's own kernel is there"
+    assert said in found["consistency.machine"]

@@ -55,7 +55,7 @@ def test_a_unit_verifies_by_itself(tmp_path: Path, rules: dict[str, object]) -> 
     draw(tmp_path / "out", selection=Selection(**rules), pairs=PairRule(most_per_prompt=2))
     found = verify(tmp_path / "out")
     assert ([f"{one.id}: {one.text}" for one in found.checks if one.verdict == "failed"], found.level) == ([], 2)
-    assert {"consistency.seeds", "consistency.selection", "recompute.scores", "recompute.selection"} <= {
+    assert {"consistency.answers", "recompute.selection", "recompute.scores"} <= {
         one.id for one in found.checks if one.verdict == "passed"}
     assert "32 samples of 8 prompts" in found.claims[0]
 

@@ -64,7 +64,6 @@ def eval_command(
     form: Annotated[str | None, typer.Option(
         "--form", help="Form to check: tags, think, channel (asks weights of Gemma 4 to think), hashes, answer_only, "
         "any; by default the trained one.")] = None,
-    second_opinion: Annotated[bool, typer.Option("--second-opinion", help="Let math-verify judge as well.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Score a run, other weights, or text from elsewhere, on items.
@@ -97,7 +96,6 @@ def eval_command(
     settings = EvaluationSettings(
         temperature=temperature, samples=samples, aggregate=aggregate, seed=seed,
         rules=tuple(rule for rule in rules.split(",") if rule),
-        second_opinion="math_verify" if second_opinion else "none",
         # What was typed goes over what the run recorded, which goes over this package's defaults.
         **recorded | typed(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form, scorer=scorer))
     source = _Source(model=model, items=items, predictions=predictions, harness_log=harness_log,

@@ -79,7 +79,7 @@ def _key(session: "ModelSession", items: Sequence[Item], settings: EvaluationSet
                    "device": device.kind},
         "scorer": {"name": scorer, "version": version}, "decoding": settings.decoding(),
         "extraction": settings.extraction(), "steps": settings.steps(), "form": settings.form,
-        "aggregate": settings.aggregate, "second_opinion": {"name": settings.second_opinion},
+        "aggregate": settings.aggregate,
         "limits": settings.limits()})
 
 
@@ -99,8 +99,7 @@ def base_key(config: Mapping[str, Any]) -> str:
         "template": config["template"]["digest"], "engine": engine["name"], "versions": engine["versions"],
         "platform": engine["platform"], "device": engine["device"],
         "scorer": [config["scorer"]["name"], config["scorer"]["version"]], "decoding": decoding,
-        **{key: config[key] for key in ("extraction", "steps", "form", "aggregate", "limits")},
-        "second_opinion": config["second_opinion"].get("name", "none")})[:12]
+        **{key: config[key] for key in ("extraction", "steps", "form", "aggregate", "limits")}})[:12]
 
 
 def _damage(unit: Path) -> str:

@@ -135,7 +135,7 @@ def _config(log: HarnessLog, items: list[Item]) -> dict[str, Any]:
         "schema": "eval_config/1", "items": {"count": len(items), "digest": items_digest(items)},
         "scorer": {"name": f"lm-evaluation-harness {log.metric}, filter {log.filter}", "version": unknown},
         "extraction": unknown, "steps": EvaluationSettings().steps(), "form": "any", "aggregate": "mean",
-        "second_opinion": {"absent": "not asked for"}, "limits": EvaluationSettings().limits(),
+        "limits": EvaluationSettings().limits(),
         "source": {"kind": "lm-evaluation-harness", "file": log.path.name, "digest": file_digest(log.path)},
         "made_from": {"absent": "not made from a sealed run"}, "software": {"workings": version("workings")},
         **dict.fromkeys(("decoding", "template", "tokenizer", "engine", "model"), unknown)}

@@ -97,8 +97,6 @@ def prediction_line(answered: UnscoredCompletion, judgement: Judgement, form: st
         record["wrong_steps"] = list(judgement.wrong_steps)
     if judgement.question:
         record["judge"] = {"question_sha256": judgement.question, "reply": judgement.reply}
-    if judgement.second_opinion:
-        record["second_opinion"] = judgement.second_opinion
     if error:
         record["error"] = error
     return record

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,6 @@ from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings, is_aggregate
 from workings.evaluation.summary import EvaluationSummary
 from workings.evaluation.unit import EvaluationWriter, refuse_existing
-from workings.hints import pip_install
 from workings.record.digest import bytes_digest, file_digest
 from workings.record.number_text import percent
 from workings.record.progress import slow_operation
@@ -235,22 +234,11 @@ def _config(items: Sequence[Item], settings: EvaluationSettings, *, source: dict
         "steps": settings.steps(),
         "form": settings.form,
         "aggregate": settings.aggregate,
-        "second_opinion": _second_opinion(settings),
         "limits": settings.limits(),
         "source": source,
         "made_from": made_from if made_from is not None else {"absent": "not made from a sealed run"},
         "software": {"workings": version("workings")},
     }
-
-
-def _second_opinion(settings: EvaluationSettings) -> dict[str, str]:
-    if settings.second_opinion == "none":
-        return {"absent": "not asked for"}
-    try:
-        return {"name": "math-verify", "version": version("math-verify")}
-    except PackageNotFoundError:
-        raise RequestError("a second opinion, and math-verify is not installed", "the extra `score`",
-                           pip_install("score")) from None
 
 
 def _check_samples(aggregate: str, samples: int) -> None:

@@ -27,8 +27,6 @@ class EvaluationSummary:
         self._rules: Counter[str] = Counter()
         self._names = 0
         self._errors: dict[str, list[str]] = {}
-        self._disagreements: list[str] = []
-        self._opinions: Counter[str] = Counter()
         self._samples: dict[str, list[dict[str, Any]]] = {"right": [], "wrong": []}
         for samples in read_predictions(predictions):
             self._add(samples, aggregate)
@@ -44,11 +42,6 @@ class EvaluationSummary:
             if "error" in sample:
                 # What is before the colon is the kind; the rest is about this one completion.
                 self._errors.setdefault(str(sample["error"]).split(":", 1)[0], []).append(result.id)
-            if "second_opinion" in sample:
-                self._opinions[sample["second_opinion"]] += 1
-                # An opinion that stayed undecided is not a disagreement.
-                if sample["second_opinion"] == ("wrong" if sample["score"] == 1.0 else "right"):
-                    self._disagreements.append(result.id)
         shown = self._samples["right" if result.score == 1.0 else "wrong"]
         # Texts are kept for the few that are shown, and all others go with their lines.
         if len(shown) < MAX_SAMPLES_SHOWN // 2:
@@ -65,7 +58,6 @@ class EvaluationSummary:
             "errors": {kind: {"count": len(ids), "first": ids[:_SHOWN_IDS]}
                        for kind, ids in sorted(self._errors.items())},
             "problems": problems,
-            "second_opinion": self._second_opinion(),
         }
 
     def samples_text(self) -> str:
@@ -88,12 +80,6 @@ class EvaluationSummary:
             interval = mean_interval(values, [result.cluster for result in having])
             behaviour[name] = {"n": len(values), "mean": sum(values) / len(values), **interval_json(interval)}
         return behaviour
-
-    def _second_opinion(self) -> dict[str, Any]:
-        if not self._opinions:
-            return {"absent": "not asked for"}
-        return {"by": "math-verify", "judged": self._opinions.total(), "undecided": self._opinions["undecided"],
-                "disagreements": len(self._disagreements), "first": self._disagreements[:_SHOWN_IDS]}
 
 
 def _sample_text(verdict: str, sample: dict[str, Any]) -> str:

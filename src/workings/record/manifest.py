@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from workings.errors import RecordError
 from workings.record.canonical import find_nulls
-from workings.record.coverage import ALIKE, CLOCK, CODE, Checked, record_file, unsaid
 from workings.record.digest import json_digest
 from workings.record.layout import (
     CONFIG,
@@ -58,11 +57,8 @@ class _Part(BaseModel):
 class Distribution(_Part):
     """An installed package."""
 
-    name: Annotated[str, Checked("consistency.engine", "this package; of another one there is only its word")]
-    version: Annotated[
-        str,
-        Checked("consistency.engine", "this package's version; of another package only its word", partly=True),
-    ]
+    name: str
+    version: str
 
 
 class DeviceChecks(BaseModel):
@@ -70,30 +66,18 @@ class DeviceChecks(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True, use_attribute_docstrings=True)
 
-    platform: Annotated[str, Checked("consistency.device", "the recipe, the names of the devices")]
+    platform: str
     """`cpu`, `gpu` or `tpu`."""
-    kind: Annotated[
-        str,
-        Checked("consistency.machine", "the processor of the environment, the target of the plan", partly=True),
-    ]
+    kind: str
     """The device's own name."""
-    count: Annotated[int, Checked("consistency.machine", "the mesh, the names of the devices")] = Field(ge=1)
+    count: int = Field(ge=1)
     """Devices used, over all processes."""
-    reason: Annotated[str, Checked("consistency.views", "the README" + ALIKE, partly=True)]
+    reason: str
     """Why this device."""
-    mesh: Annotated[
-        dict[str, int],
-        Checked("consistency.machine", "the number of devices, the recipe, the plan", keys="*"),
-    ]
+    mesh: dict[str, int]
     """Axis sizes."""
-    processes: Annotated[
-        int,
-        Checked("consistency.device", "the names of the devices; no more than there are", partly=True),
-    ] = 1
+    processes: int = 1
     """Processes that trained together."""
-
-
-record_file("run", DEVICE_CHECKS, model=DeviceChecks)
 
 
 class _Training(BaseModel):
@@ -138,74 +122,44 @@ class RunManifest(_Part):
     Its properties read other files of the run, and raise `RecordError` where one is missing or malformed.
     """
 
-    schema_version: Annotated[Literal["run/1"], Checked("form.schema", "the forms that there are")] = "run/1"
+    schema_version: Literal["run/1"] = "run/1"
     """Form of this file."""
-    name: Annotated[str, Checked("consistency.attempts", "the list of attempts next to the run")]
+    name: str
     """Name of the run: its folder's name when it was made."""
-    status: Annotated[
-        Literal["complete", "interrupted", "failed"],
-        Checked("consistency.status", "the seal, the recipe, the log"),
-    ]
+    status: Literal["complete", "interrupted", "failed"]
     """Status at its end."""
-    status_reason: Annotated[
-        str,
-        Checked("consistency.status", "the events; an interruption has only one", partly=True),
-    ]
+    status_reason: str
     """Reason of its end, in words."""
 
     engine_distribution: Distribution
     """The installed package that brings the engine. Any other than `workings` is named by verification."""
-    commit_sha: Annotated[Commit | Absent, unsaid(CODE)]
+    commit_sha: Commit | Absent
     """Commit of the working copy that the code ran from."""
-    dirty_diff_digest: Annotated[Digest | Absent, unsaid(CODE)]
+    dirty_diff_digest: Digest | Absent
     """Digest of what differed from that commit; absent if nothing did, or if there was no working copy."""
 
-    model_id: Annotated[
-        str,
-        Checked("consistency.model", "the recipe; whose weights they were only their digests say", partly=True),
-    ]
+    model_id: str
     """Hub id, folder name, or the shape's name for random weights."""
-    model_revision: Annotated[
-        str | Absent,
-        unsaid("weights that it began with are not in a record; a replay takes them by these digests"),
-    ]
+    model_revision: str | Absent
     """Commit on the Hub that the weights came from."""
-    weight_digests: Annotated[
-        dict[str, Digest] | Absent,
-        unsaid("weights that it began with are not in a record; a replay takes them by these digests", ". *"),
-    ]
+    weight_digests: dict[str, Digest] | Absent
     """Digests of the weight files that training started from."""
-    parameters: Annotated[int, Checked("consistency.model", "the model's shape")] = Field(ge=1)
+    parameters: int = Field(ge=1)
     """Number of parameters."""
-    actual_dtypes: Annotated[
-        dict[str, str],
-        Checked("consistency.model",
-                "the recipe; of an engine from elsewhere only its word", keys="compute", partly=True),
-        Checked("consistency.tensors",
-                "the tensors of the checkpoints", keys="parameters moments gradients accumulator *"),
-    ]
+    actual_dtypes: dict[str, str]
     """Number formats that were used, gradients and accumulator included."""
-    finished_at: Annotated[Time, Checked("consistency.time_and_memory", CLOCK, partly=True)]
+    finished_at: Time
     """End of training."""
 
-    kaggle_notebook_url: Annotated[str | Absent, unsaid("what a notebook says of itself")] = UNKNOWN_OUTSIDE_KAGGLE
+    kaggle_notebook_url: str | Absent = UNKNOWN_OUTSIDE_KAGGLE
     """Address of the notebook that ran it."""
-    kaggle_notebook_version: Annotated[str | Absent, unsaid("what a notebook says of itself")] = UNKNOWN_OUTSIDE_KAGGLE
+    kaggle_notebook_version: str | Absent = UNKNOWN_OUTSIDE_KAGGLE
     """Version of that notebook."""
-    kaggle_run_id: Annotated[str | Absent, unsaid("what a notebook says of itself")] = UNKNOWN_OUTSIDE_KAGGLE
+    kaggle_run_id: str | Absent = UNKNOWN_OUTSIDE_KAGGLE
     """Kaggle's id of that run."""
 
     # Not shared between manifests, as a default of a function would be: pydantic copies it for each.
-    facts: Annotated[
-        dict[str, Any],
-        Checked("consistency.recipe",
-                "a run that is said to be no smoke run gives its recipe again", keys="smoke", partly=True),
-        Checked("consistency.drawn_from", "the samples that it names", keys="drawn_from.*"),
-        Checked("consistency.pairs", "the row index", keys="pairs"),
-        Checked("consistency.kept", "recipe and log",
-                keys="kept.step kept.measure kept.value kept.measured kept.last_step kept.last_value"),
-        unsaid(CODE, "*"),
-    ] = {}
+    facts: dict[str, Any] = {}
     """Further facts of an engine or a caller."""
 
     _files: RunFiles = PrivateAttr()
@@ -333,9 +287,6 @@ class RunManifest(_Part):
     def started_at(self) -> str:
         """Time of the event with which the first attempt started; empty without one."""
         return next((str(row.get("time")) for row in self._files.lines(EVENTS) if row.get("kind") == "started"), "")
-
-
-record_file("run", MANIFEST, model=RunManifest)
 
 
 def read_manifest(files: RunFiles) -> RunManifest:

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from workings.errors import RecordError
-from workings.record.coverage import REPLAYED, Checked, record_file, unsaid
 from workings.record.layout import METRICS
 from workings.record.run_files import parsed_part
 from workings.record.values import Absent, Digest, Finite, absent
@@ -19,53 +18,28 @@ class StepMetrics(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True, use_attribute_docstrings=True)
 
-    step: Annotated[int, Checked("consistency.steps", "the lines before and after")] = Field(ge=1)
+    step: int = Field(ge=1)
     """Updates done, this one included; lines go 1, 2, 3, … without a gap."""
-    loss: Annotated[
-        Finite,
-        Checked("consistency.views",
-                "first and last in the README; rollouts and margins bound it; " + REPLAYED, partly=True),
-    ]
+    loss: Finite
     """What the update minimizes, before it; of imitation the mean negative log likelihood over the step's supervised
     tokens, in nats."""
-    learning_rate: Annotated[
-        Finite,
-        Checked("consistency.learning_rate", "peak, warm-up, schedule and steps of the recipe"),
-    ] = Field(ge=0)
+    learning_rate: Finite = Field(ge=0)
     """Learning rate of this update."""
-    grad_norm: Annotated[Finite, unsaid(REPLAYED)] = Field(ge=0)
+    grad_norm: Finite = Field(ge=0)
     """Global L2 norm of the gradient, before clipping."""
-    tokens: Annotated[int, Checked("consistency.tokens", "the rows of the step's batch")] = Field(ge=1)
+    tokens: int = Field(ge=1)
     """Positions that are not padding."""
-    supervised_tokens: Annotated[int, Checked("consistency.tokens", "the rows of the step's batch")] = Field(ge=1)
+    supervised_tokens: int = Field(ge=1)
     """Positions that count in the loss."""
-    share_of_weights_changed: Annotated[
-        Finite,
-        Checked("consistency.checkpoints",
-                "whether the weights of two checkpoints differ; how many of them did, only a "
-                "replay says", partly=True),
-    ] = Field(ge=0, le=1)
+    share_of_weights_changed: Finite = Field(ge=0, le=1)
     """Share of parameters whose bits the update changed."""
-    seconds: Annotated[
-        Finite,
-        Checked("consistency.time_and_memory", "their sum, the time between start and end", partly=True),
-    ] = Field(ge=0)
+    seconds: Finite = Field(ge=0)
     """Wall time of the step."""
-    memory_bytes: Annotated[
-        int | Absent,
-        Checked("consistency.time_and_memory",
-                "it never falls, is at most the measured peak, and at least what the process "
-                "held before", partly=True),
-    ]
+    memory_bytes: int | Absent
     """Peak bytes per device so far."""
-    memory_source: Annotated[
-        str | Absent,
-        Checked("consistency.machine",
-                "the measurement, of a run that was never resumed: its processes may measure in "
-                "other ways", partly=True),
-    ]
+    memory_source: str | Absent
     """Source of this number."""
-    batch_digest: Annotated[Digest, Checked("consistency.order", "seed and row index")]
+    batch_digest: Digest
     """`Batches.digest` of the batch."""
 
     @model_validator(mode="after")
@@ -79,7 +53,6 @@ class StepMetrics(BaseModel):
         return self
 
 
-record_file("run", METRICS, model=StepMetrics)
 RIGHT, WRONG = "1", "0"
 """An item's mark in `held_out_right`."""
 TIME_AND_MEMORY = ("seconds", "drawing_seconds", "memory_bytes", "memory_source")

@@ -25,7 +25,6 @@ from workings.record.layout import (
     ANNOUNCED,
     CONFIG,
     DATA_DIGESTS,
-    DOCTOR,
     EVENTS,
     MEASURED,
     METRICS,
@@ -148,7 +147,6 @@ class Attempt:
                            setup.device.mesh, attempt) if resume else create_run(out, attempt)
         # A resumed run writes it again: devices and free memory need not be those of the previous attempt.
         write_request(start.writer, setup)
-        start.writer.write_json(DOCTOR, doctor.to_json())
         if setup.evaluation is not None and not start.resumed:
             # Sealed with the first events: which items count is recorded before their answers are known.
             start.writer.event(ANNOUNCED, evaluation=RECIPE_EVALUATION, decoding=setup.evaluation.decoding(),

@@ -40,6 +40,9 @@ from workings.runs.memory_check import plan_here
 from workings.runs.prepare import TrainSetup
 from workings.training.loop import Outcome
 
+PLANNED = ("peak_bytes", "limit_bytes", "available_bytes", "source", "program", "peaks", "parts", "breakdown")
+"""Keys of a plan that are recorded; the rest is in other files of the run, or follows from these."""
+
 
 def data_digests(setup: TrainSetup) -> dict[str, str]:
     """Digests of all training and evaluation data, and of the tokenizer."""
@@ -103,7 +106,8 @@ def write_request(writer: RunWriter, setup: TrainSetup) -> None:
     device = setup.device
     writer.write_json(DEVICE_CHECKS, {"platform": device.platform, "kind": device.kind, "count": device.count,
                                       "reason": device.reason, "mesh": dict(device.mesh), **setup.device_check})
-    writer.write_json(PLAN, plan_here(setup).to_json())
+    plan = plan_here(setup).to_json()
+    writer.write_json(PLAN, {name: plan[name] for name in PLANNED if name in plan})
 
 
 def build_manifest(setup: TrainSetup, start: Start, outcome: Outcome, facts: dict[str, Any]) -> RunManifest:

@@ -6,7 +6,6 @@ from typing import Any
 
 from workings.answers.extract import extract
 from workings.answers.extraction import NO_RULE, Extraction, Kind, answer_kind
-from workings.scoring import mathematics
 from workings.scoring.form import keeps_form, reasoning_text
 from workings.scoring.items import Item
 from workings.scoring.scorers import CONTAINS, ScoreFunction, is_score, needs_library
@@ -26,8 +25,6 @@ class Judgement:
     steps_checked: int = 0
     steps_valid: int = 0
     wrong_steps: tuple[str, ...] = ()
-    second_opinion: str = ""
-    """`right`, `wrong`, `undecided` (it hit a limit) or "" where none was asked for."""
     question: str = ""
     """Digest of what a model was asked as the judge; "" without one."""
     reply: str = ""
@@ -47,7 +44,7 @@ def judgement_from_json(values: Mapping[str, Any]) -> Judgement:
 
 
 def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings, *,
-          truncated: bool = False, second: bool = False) -> Judgement:
+          truncated: bool = False) -> Judgement:
     """Extract, score and describe one completion.
 
     Args:
@@ -56,7 +53,6 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings
         score: the scoring function.
         settings: rules, form and version.
         truncated: the completion was cut off by the limit on new tokens.
-        second: math-verify is asked as well.
 
     Raises what the scorer raises.
     """
@@ -72,8 +68,7 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings
     return Judgement(
         # A scorer may return true or false, which count as 1 and 0.
         extracted=extraction.text, rule=extraction.rule, score=float(value), format_ok=keeps_form(text, settings.form),
-        reasoning_chars=len(reasoning), steps_checked=steps.checked, steps_valid=steps.valid, wrong_steps=steps.wrong,
-        second_opinion=second_opinion(extraction.text, item) if second else "")
+        reasoning_chars=len(reasoning), steps_checked=steps.checked, steps_valid=steps.valid, wrong_steps=steps.wrong)
 
 
 def score_answer(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings, *,
@@ -95,20 +90,3 @@ def find_answer(item: Item, text: str, settings: ScoringSettings, *, truncated: 
     if extraction.rule == NO_RULE and kind == "number" and needs_library(settings.scorer):
         return extract(text, "text", settings.rules, truncated=truncated)
     return extraction
-
-
-def second_opinion(given: str, item: Item) -> str:
-    """What math-verify says: `right` or `wrong`. It may take forever; anyone who calls it sets the limit."""
-    mathematics.load()
-    from math_verify import parse, verify
-
-    if not given:
-        return "wrong"
-    targets = [parse(f"${answer}$", parsing_timeout=None) for answer in (item.expected_answer, *item.aliases)]
-    # It looks for LaTeX between dollar signs, and models write answers with and without them.
-    for written in (given, f"${given}$"):
-        parsed = parse(written, parsing_timeout=None)
-        # One alias that agrees is enough.
-        if any(verify(target, parsed, timeout_seconds=None) for target in targets):
-            return "right"
-    return "wrong"

@@ -19,8 +19,6 @@ class ScoringSettings:
     """Names of extraction rules in order; empty: the default order for numbers and for texts."""
     form: str = "any"
     """Form that completions should have (`tags`, `think`, `channel`, `hashes`, `answer_only`); `any` checks none."""
-    second_opinion: str = "none"
-    """`math_verify`: answers are judged a second time by math-verify, and disagreements listed."""
     item_seconds: float = 10.0
     """Time limit for scoring one completion, in seconds; beyond it the completion counts as an error."""
     child_bytes: int = 4 * 1024**3
@@ -31,8 +29,6 @@ class ScoringSettings:
     def __post_init__(self) -> None:
         check_rules(self.rules)
         check_form(self.form)
-        require(self.second_opinion in ("none", "math_verify"), "second_opinion", self.second_opinion,
-                "none or math_verify")
         require(0 < self.item_seconds <= 3600, "item_seconds", self.item_seconds, "above 0, at most 3600")
         require(self.max_completion_chars >= 1, "max_completion_chars", self.max_completion_chars, "at least 1")
 

@@ -98,14 +98,12 @@ def _scores(settings: ScoringSettings) -> Callable[[Any], Iterator[Answer]]:
     limit_memory(settings.child_bytes)
     with loading(settings.scorer, "a scorer that can be loaded"):
         score = load_scorer(settings.scorer).score
-    return lambda request: (_judged(*completion, score=score, settings=settings, second=request[1])
-                            for completion in request[0])
+    return lambda request: (_judged(*completion, score=score, settings=settings) for completion in request)
 
 
-def _judged(item: Item, text: str, truncated: bool, *, score: ScoreFunction, settings: ScoringSettings,
-            second: bool) -> Answer:
+def _judged(item: Item, text: str, truncated: bool, *, score: ScoreFunction, settings: ScoringSettings) -> Answer:
     try:
-        return judge(item, text, score, settings, truncated=truncated, second=second).to_json()
+        return judge(item, text, score, settings, truncated=truncated).to_json()
     except TimeoutError as error:
         return Judgement(error=f"time limit: {error}"[:MAX_PROBLEM]).to_json()
     # `SystemExit` as well: it would end the process, and cost the other completions of the chunk their time.

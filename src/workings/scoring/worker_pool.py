@@ -18,7 +18,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, ClassVar, Self
@@ -200,24 +199,21 @@ class ScoringProcess(Worker):
         Args:
             completions: of each its item, its text, and whether it was cut off by the limit on new tokens.
         """
-        second = self._settings.second_opinion != "none"
         done: list[Judgement] = []
         while len(done) < len(completions):
-            judged, error = self._ask(completions[len(done):], second)
+            judged, error = self._ask(completions[len(done):])
             done += judged
             if error:
-                # Alone, because an earlier completion may have left the harm behind; and where the second opinion may
-                # be what failed, the first must not suffer.
-                alone, error = self._ask(completions[len(done):len(done) + 1], second=False)
-                done += [replace(judgement, second_opinion="undecided") if second else judgement
-                         for judgement in alone] or [Judgement(error=error)]
+                # Alone, because an earlier completion may have left the harm behind.
+                alone, error = self._ask(completions[len(done):len(done) + 1])
+                done += alone or [Judgement(error=error)]
         return done
 
-    def _ask(self, completions: Sequence[tuple[Item, str, bool]], second: bool) -> tuple[list[Judgement], str]:
+    def _ask(self, completions: Sequence[tuple[Item, str, bool]]) -> tuple[list[Judgement], str]:
         """Judgements until the process ended or went silent, and what happened then (or "")."""
         done: list[Judgement] = []
         try:
-            for answer in self._answers((completions, second), [self._settings.item_seconds] * len(completions)):
+            for answer in self._answers(completions, [self._settings.item_seconds] * len(completions)):
                 done.append(judgement_from_json(answer))
         except NoAnswer as error:
             return done, str(error)

@@ -65,7 +65,6 @@ class DeviceMemory(BaseModel):
     measured_source: str = ""
     resident_bytes: int | None = Field(default=None, description="Of the whole process, where no device counts")
     parts: list[MemoryPart] = []
-    reasons: list[str] = []
 
 
 class RunEvaluation(BaseModel):
@@ -175,7 +174,6 @@ def read_detail(folder: Folder, run: Path) -> Detail:
 def _memory(plan: dict[str, Any], use: MemoryUse | None) -> DeviceMemory:
     return DeviceMemory(planned_bytes=plan.get("peak_bytes"), planned_source=str(plan.get("source", "")),
                         limit_bytes=plan.get("limit_bytes"), parts=_parts(plan),
-                        reasons=[str(r) for r in plan.get("reasons", [])],
                         measured_bytes=use.taken_bytes if use else None,
                         measured_source=use.taken_words if use else "",
                         resident_bytes=use.held_bytes if use and not use.device_counts else None)

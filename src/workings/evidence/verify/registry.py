@@ -1,11 +1,14 @@
-"""The checks by id, and short ways to say what one found.
+"""The checks: their table `checks.toml`, the functions that make them, and short ways to say what one found.
 
-A check is a generator of findings about one unit, or about the whole record; an id is given once and for ever.
+A check is made of functions, each a generator of findings about one unit or about the whole record. An id is given once
+and for ever: published answers name checks by it.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import wraps
+from importlib import resources
 from importlib.metadata import version
 from typing import Any
 
@@ -25,64 +28,67 @@ RecordCheck = Callable[[Record], Iterator[CheckFinding]]
 UnitCheck = Callable[[Unit], Iterator[CheckFinding]]
 UnitSelector = Callable[[Record], Iterable[Unit]]
 Precondition = Callable[[Unit], CheckFinding | None]
-"""None, or the finding that stands in place of the check's own: why it is not checked."""
+"""None, or the finding that takes the place of the check's own: why it is not checked."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegisteredCheck:
-    """One check and where it stands."""
+    """One check: a row of `checks.toml`, and the functions that make it."""
 
     id: str
     level: int
-    title: str
-    """What holds if it passes, as a sentence."""
-    find: RecordCheck
-    example: str = ""
-    """A lie, or a leak, that it catches."""
+    holds: str
+    """What is so if it passes, as a sentence."""
+    catches: str
+    """A lie, or a leak, that it finds."""
     unless_failed: str = ""
     """Why it is not made, and last of its level, where another check has failed; empty: it is made all the same."""
+    whole: bool = False
+    """Whether it also compares why a value is absent."""
+    functions: list[RecordCheck] = field(default_factory=list)
 
     @property
     def compares(self) -> str:
-        """What is held against what: the docstring of the function that does it."""
-        return " ".join((self.find.__doc__ or "").split())
+        """What is compared with what: the docstrings of its functions."""
+        return " ".join(" ".join((function.__doc__ or "").split()) for function in self.functions)
 
 
-CHECKS: dict[str, RegisteredCheck] = {}
-"""All checks in the order in which they run."""
+def _table() -> dict[str, Any]:
+    return tomllib.loads(resources.files(__package__).joinpath("checks.toml").read_text(encoding="utf-8"))
 
 
-def record_check(name: str, *, level: int, title: str, example: str = "",
-                 unless_failed: str = "") -> Callable[[RecordCheck], RecordCheck]:
-    """Register a check of the whole record. Raises ``ValueError`` for an id that is taken."""
+TABLE: Mapping[str, Any] = _table()
+"""Contents of `checks.toml`."""
+SAID = "said"
+"""Key of the table with the fields that no check covers."""
+CHECKS = {name: RegisteredCheck(id=name, level=row["level"], holds=row["holds"], catches=row["catches"],
+                                unless_failed=row.get("unless_failed", ""), whole=row.get("whole", False))
+          for name, row in TABLE.items() if name != SAID}
+"""All checks in the order in which they are made."""
+
+
+def record_check(name: str) -> Callable[[RecordCheck], RecordCheck]:
+    """Register a function of the whole record for a check."""
     def register(function: RecordCheck) -> RecordCheck:
-        # Published answers name checks by id: a second check under one id would change what old answers mean.
-        if name in CHECKS:
-            raise ValueError(f"check {name!r} is registered twice: by {CHECKS[name].find.__module__} and "
-                             f"{function.__module__}")
-        CHECKS[name] = RegisteredCheck(id=name, level=level, title=title, find=function, example=example,
-                                       unless_failed=unless_failed)
+        CHECKS[name].functions.append(function)
         return function
     return register
 
 
-def check(name: str, *, level: int, title: str, units: UnitSelector, when: Callable[[Unit], bool] = lambda unit: True,
-          precondition: Precondition = lambda unit: None, example: str = "",
-          unless_failed: str = "") -> Callable[[UnitCheck], UnitCheck]:
-    """Register a check that is made for one unit after the other.
+def every_run(record: Record) -> Iterable[Unit]:
+    """Training runs."""
+    return record.runs
+
+
+def check(name: str, units: UnitSelector = every_run, *, when: Callable[[Unit], bool] = lambda unit: True,
+          precondition: Precondition = lambda unit: None) -> Callable[[UnitCheck], UnitCheck]:
+    """Register a function that is called for one unit after the other.
 
     Args:
         name: id of the check.
-        level: level of verification that it belongs to.
-        title: what holds if it passes.
         units: which units it may be made for.
-        when: whether a unit is a subject of the check; nothing is said about the others.
-        precondition: the finding that takes the check's place for a unit, or None.
-        example: a lie, or a leak, that it catches.
-        unless_failed: as in `RegisteredCheck`.
-
-    Raises:
-        ValueError: the id is taken.
+        when: whether a unit is a subject of it; nothing is said about the others.
+        precondition: the finding that takes its place for a unit, or None.
     """
     def register(function: UnitCheck) -> UnitCheck:
         def find_in_unit(unit: Unit) -> Iterator[CheckFinding]:
@@ -98,21 +104,20 @@ def check(name: str, *, level: int, title: str, units: UnitSelector, when: Calla
         def find(record: Record) -> Iterator[CheckFinding]:
             return for_each_unit(units(record), find_in_unit)
 
-        record_check(name, level=level, title=title, example=example, unless_failed=unless_failed)(find)
+        record_check(name)(find)
         return function
     return register
 
 
 def for_each_unit(units: Iterable[Unit], find: UnitCheck) -> Iterator[CheckFinding]:
-    """A check made for one unit after the other; a unit that cannot be read fails and the next one is looked at."""
+    """Findings for one unit after the other; a unit that cannot be read fails and the next one is looked at."""
     for unit in units:
         try:
             yield from find(unit)
         # Before `RecordError`, of which it is a kind: too large is not wrong.
         except TooLarge as error:
             yield not_checked(str(error), unit)
-        # The generator is consumed inside this block, so an error in the middle of a unit's findings is caught here as
-        # well.
+        # The generator is consumed inside this block, so an error in the middle of a unit's findings is caught as well.
         except RecordError as error:
             yield failed(str(error), unit, unreadable=True)
 
@@ -120,11 +125,6 @@ def for_each_unit(units: Iterable[Unit], find: UnitCheck) -> Iterator[CheckFindi
 def every_unit(record: Record) -> Iterable[Unit]:
     """All units."""
     return record.units
-
-
-def every_run(record: Record) -> Iterable[Unit]:
-    """Training runs."""
-    return record.runs
 
 
 def every_evaluation(record: Record) -> Iterable[Unit]:
@@ -167,9 +167,22 @@ def not_checked(text: str, unit: Unit | None = None, *, blocking: bool = True) -
     return CheckFinding(verdict=CheckVerdict.NOT_CHECKED, text=text, unit=unit.title if unit else "", blocking=blocking)
 
 
-def finding_from(problems: list[str], good: str, unit: Unit | None = None) -> CheckFinding:
+def finding_from(problems: Iterable[str], good: str, unit: Unit | None = None) -> CheckFinding:
     """Passed with the text ``good`` where there are no problems, otherwise failed with the first of them."""
-    return failed(join_first(problems), unit) if problems else passed(good, unit)
+    found = list(problems)
+    return failed(join_first(found), unit) if found else passed(good, unit)
+
+
+def differing(pairs: Iterable[tuple[str, Any, Any]], source: str) -> Iterator[str]:
+    """A problem for each name whose recorded value is another JSON value than the expected one.
+
+    Args:
+        pairs: name, recorded and expected value.
+        source: what the expected values come from.
+    """
+    for name, recorded, expected in pairs:
+        if not same_json(recorded, expected):
+            yield f"{name} is {str(recorded)[:60]!r}, {source} {str(expected)[:60]!r}"
 
 
 def same_json(one: Any, other: Any) -> bool:

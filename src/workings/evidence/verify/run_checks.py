@@ -3,33 +3,20 @@
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 from workings.errors import RecordError, RequestError
+from workings.evidence.verify import checks
 from workings.evidence.verify.load import load
 from workings.evidence.verify.record import PageRegenerator, Record, Replay, RoundsComparison, VerifierInputs
 from workings.evidence.verify.record_sentences import record_sentences
-from workings.evidence.verify.registry import CHECKS, RegisteredCheck, passed
+from workings.evidence.verify.registry import CHECKS, RecordCheck, RegisteredCheck, passed, record_check
 from workings.evidence.verify.result import Check, CheckFinding, CheckVerdict, Verification
 from workings.evidence.verify.tree import open_tree
 from workings.evidence.verify.unchecked_fields import unchecked_fields
 
-MODULES = (
-    "announced_evaluation", "run_consistency", "attempts", "signatures", "schemas", "tensors", "content",
-    "data_order", "teacher_top_tokens", "teacher_identity", "sample_origin", "evaluations", "integrity",
-    "environment", "kept_checkpoint", "notes", "other_preferences", "packs", "plan_file", "preference_pairs",
-    "recipe_text", "report_page", "replays", "rewards", "episodes", "rollouts", "sampler", "samples", "improvement",
-    "last_look", "step_log", "views")
-"""Modules with checks, in the order in which the checks of a group run."""
-for module in MODULES:
-    import_module(f"workings.evidence.verify.checks.{module}")  # registers its checks
-# Some of these modules import others: the order is that of the list all the same.
-ordered = sorted(CHECKS.values(), key=lambda check: MODULES.index(check.find.__module__.rpartition(".")[2]))
-CHECKS.clear()
-CHECKS.update((registered.id, registered) for registered in ordered)
-# The bytes come first, then their form, then what they mean: a later group reads values that an earlier one vouches
-# for.
-GROUPS = ("integrity", "form", "content", "attestation", "consistency", "recompute", "replay")
-"""First parts of ids, in the order in which a level's checks run."""
+for _, module, _ in iter_modules(checks.__path__):
+    import_module(f"{checks.__name__}.{module}")  # registers its functions
 HIGHEST_LEVEL = 3
 DEFAULT_LEVEL = 2
 """Highest level that needs no engine."""
@@ -40,15 +27,10 @@ MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeE
 break them in another way fails the check instead of ending in a traceback."""
 
 
+@record_check("integrity.readable")
 def _readable(record: Record) -> Iterator[CheckFinding]:
     """Whether the path is a folder or a safe zip: plain names, and true uncompressed sizes."""
     yield passed(f"{len(record.tree.entries):,} names, {len(record.units)} units")
-
-
-# This check is not registered: it is about opening the path, before there is a record that a check could read.
-READABLE = RegisteredCheck(
-    id="integrity.readable", level=0, title="there is a record that can be opened", find=_readable,
-    example="an archive with names that lead out of its folder, or one that unpacks to far more than it holds")
 
 
 def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
@@ -81,9 +63,10 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
             expect_root=expect_root, progress=progress, trusted=trusted, replay=replay, report=report, rounds=rounds))
     # Every requested check is listed all the same: an answer that left them out would look complete.
     except RecordError as error:
+        first, *others = _checks_up_to(level)
         not_made = [Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED,
-                          text="nothing could be read") for entry in _checks_up_to(level)]
-        first = Check(id=READABLE.id, level=0, verdict=CheckVerdict.FAILED, text=str(error))
+                          text="nothing could be read") for entry in others]
+        first = Check(id=first.id, level=0, verdict=CheckVerdict.FAILED, text=str(error))
         return Verification(path=str(path), checks=(first, *not_made), asked_level=level, root="", claims=())
     return verify_record(record, level)
 
@@ -98,7 +81,7 @@ def _may_be_zip(path: Path) -> bool:
 
 def verify_record(record: Record, level: int = DEFAULT_LEVEL) -> Verification:
     """Run the checks on a record that is open."""
-    checks = [_check_result(READABLE, _findings(READABLE, record))]
+    checks: list[Check] = []
     verdicts: dict[str, dict[str, CheckVerdict]] = {}
     for entry in _checks_up_to(level):
         # A replay costs engine time, and would start from files that a lower check has just called wrong.
@@ -117,10 +100,10 @@ def verify_record(record: Record, level: int = DEFAULT_LEVEL) -> Verification:
 
 
 def _checks_up_to(level: int) -> list[RegisteredCheck]:
-    # The sort is stable, so within a group checks keep the order in which their modules registered them; those that
-    # wait for what the others find come last of their level.
+    # The order of the table: the bytes come first, then their form, then what they mean. Those that wait for what the
+    # others find come last of their level.
     return sorted((entry for entry in CHECKS.values() if entry.level <= level),
-                  key=lambda entry: (entry.level, bool(entry.unless_failed), GROUPS.index(entry.id.partition(".")[0])))
+                  key=lambda entry: (entry.level, bool(entry.unless_failed)))
 
 
 def _worst_by_unit(findings: list[CheckFinding]) -> dict[str, CheckVerdict]:
@@ -134,9 +117,14 @@ def _worst_by_unit(findings: list[CheckFinding]) -> dict[str, CheckVerdict]:
 
 def _findings(entry: RegisteredCheck, record: Record) -> list[CheckFinding]:
     """Findings of one check over the whole record; none where it has no subject (no evaluation, no run)."""
+    # Several functions of a check may stumble over one file.
+    return list(dict.fromkeys(finding for function in entry.functions for finding in _found(function, record)))
+
+
+def _found(function: RecordCheck, record: Record) -> list[CheckFinding]:
     findings: list[CheckFinding] = []
     try:
-        findings.extend(entry.find(record))
+        findings.extend(function(record))
     except RecordError as error:
         findings.append(CheckFinding(verdict=CheckVerdict.FAILED, text=str(error), unreadable=True))
     # A record may be anybody's, so a check that stumbles over its form has found something and must not end the others.

@@ -8,21 +8,13 @@ from typing import Any
 
 from workings.errors import RecordError
 from workings.evidence.verify.checks.attempts import read_lists
-from workings.evidence.verify.field_coverage.table import (
-    NO_FILE,
-    NO_ROW,
-    REASON_IN_WORDS,
-    coverage_of,
-    rows_of,
-    rows_of_file,
-)
+from workings.evidence.verify.fields import row_of, rows_of, rows_of_file
 from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.registry import CHECKS
 from workings.evidence.verify.result import CheckVerdict
 from workings.evidence.verify.tree import shown
 from workings.record.layout import (
-    DOCTOR,
     LOG,
-    MACHINE,
     MEASURED,
     OVERRIDES,
     PLAN,
@@ -35,15 +27,12 @@ ROUNDS_FILES = ("rounds.json", "rounds.html")
 EVALUATIONS = "eval/"
 """Folder of the evaluations in a run."""
 MISSING = "it is not there, and this version always writes it"
-ALWAYS_WRITTEN = (DOCTOR, PLAN, MEASURED, OVERRIDES, RECIPE, LOG)
+ALWAYS_WRITTEN = (PLAN, MEASURED, OVERRIDES, RECIPE, LOG)
 """Files that are written with every run, and that no check misses where they are gone."""
-LINE_OF_MACHINE_SECONDS = 30.0
-"""Seconds of steps after which a run has a line about the load of the machine: one is written every ten seconds."""
-DEEP_COMPARISONS = frozenset({
-    "consistency.config", "consistency.rows", "consistency.tokenizer", "recompute.scorecard",
-    "recompute.comparison", "recompute.selection", "integrity.checkpoints", "integrity.pack", "consistency.prompts",
-    "consistency.teacher"})
-"""Checks that compare a whole value, so that the reason of an absent value is compared as well."""
+REASON_IN_WORDS = "why there is none, in words"
+"""Why the text of an absent value is not checked."""
+NO_ROW = "no check knows this field"
+NO_FILE = "no check reads this file"
 MAX_REMEMBERED = 10_000
 """Fields of one file that are looked at and remembered, so that each is named once."""
 TOO_MANY = "it has more fields than are looked at"
@@ -99,17 +88,17 @@ def unchecked_fields(record: Record, verdicts: Verdicts) -> tuple[UncheckedField
             fields[UncheckedField(unit=unit.title, file=file, field=field, why=MISSING)] = None
     for path, attempts in read_lists(record).items():
         for field in sorted({key for attempt in attempts for key in attempt}):
-            row = coverage_of("beside", "attempts.jsonl", field)
-            if row is None or row.is_unchecked:
+            row = row_of("beside", "attempts.jsonl", field)
+            if row is None or row.reason:
                 fields[UncheckedField(unit="", file=shown(path.removeprefix("..") or "attempts.jsonl"),
-                                      field=shown(field), why=row.against if row else NO_ROW)] = None
+                                      field=shown(field), why=row.reason if row else NO_ROW)] = None
     for path in _unowned_files(record, verdicts):
         fields[UncheckedField(unit="", file=shown(path), field="", why="outside of every seal")] = None
     return tuple(fields)
 
 
 def _unowned_files(record: Record, verdicts: Verdicts) -> Iterator[str]:
-    """Files beside the runs that no check compares: they belong to no unit, and `integrity.extra` names them too."""
+    """Files beside the runs that no check compares: they belong to no unit, and `integrity.files` names them too."""
     rounds = verdicts.get("recompute.rounds", {})
     # Only where every improvement was compared and agreed.
     compared = ROUNDS_FILES if rounds and set(rounds.values()) == {CheckVerdict.PASSED} else ()
@@ -123,15 +112,7 @@ def _missing_files(unit: Unit) -> list[str]:
     """Files that are written with every run, and that are missing."""
     if not unit.is_run or not unit.written_by_train:
         return []
-    files = [*ALWAYS_WRITTEN, *([MACHINE] if _took_long(unit) else [])]
-    return [file for file in files if not unit.has(file) and file not in unit.external_files]
-
-
-def _took_long(unit: Unit) -> bool:
-    try:
-        return unit.manifest.training_seconds > LINE_OF_MACHINE_SECONDS
-    except RecordError:
-        return False
+    return [file for file in ALWAYS_WRITTEN if not unit.has(file) and file not in unit.external_files]
 
 
 def _missing_fields(unit: Unit, present: Mapping[str, set[str]]) -> Iterator[tuple[str, str]]:
@@ -157,14 +138,14 @@ def _kind(unit: Unit) -> str:
 
 def _why(kind: str, file: str, field: str, was_made: Callable[[str], bool], *, absent: bool) -> str:
     """Why a field is not checked; empty where it is."""
-    row = coverage_of(kind, file, field)
+    row = row_of(kind, file, field)
     if row is None:
-        return NO_ROW if _is_known(kind, file) else NO_FILE
-    if row.is_unchecked:
-        return row.against
+        return NO_ROW if rows_of_file(kind, file) else NO_FILE
+    if row.reason:
+        return row.reason
     if not was_made(row.check):
         return f"{row.check} was not made"
-    return REASON_IN_WORDS if absent and row.check not in DEEP_COMPARISONS else ""
+    return REASON_IN_WORDS if absent and not CHECKS[row.check].whole else ""
 
 
 def _was_made(unit: Unit, verdicts: Verdicts, check: str) -> bool:
@@ -183,7 +164,7 @@ def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
         name = entry.name
         if entry.kind != "file":
             continue
-        if not _is_known(kind, name):
+        if not rows_of_file(kind, name):
             yield name, "", False
         # A tokenizer's file has a key for every piece of its vocabulary.
         elif name.endswith((".json", ".jsonl")) and "tokenizer/" not in name:
@@ -198,10 +179,6 @@ def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
                 yield name, field, False
     for name in unit.external_files:
         yield name, "numbers", False
-
-
-def _is_known(kind: str, name: str) -> bool:
-    return bool(rows_of_file(kind, name))
 
 
 def _parts(unit: Unit, name: str) -> list[str]:

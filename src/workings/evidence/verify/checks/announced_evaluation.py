@@ -8,15 +8,13 @@ from typing import Any
 
 from workings.config.recipe import Recipe
 from workings.errors import RecordError
-from workings.evidence.verify.checks.completion_facts import asked_our_engine
-from workings.evidence.verify.checks.environment import same_version
-from workings.evidence.verify.checks.evaluation_facts import stated_problems
+from workings.evidence.verify.checks.evaluation_lines import asked_our_engine, stated_problems
 from workings.evidence.verify.learning import best_of
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import (
     check,
+    differing,
     every_evaluation,
-    every_run,
     failed,
     finding_from,
     join_first,
@@ -44,8 +42,7 @@ TWIN = ("model", "items", "decoding", "engine", "template")
 """Keys of an evaluation that decide its answers."""
 
 
-@check("consistency.announced", level=1, title="an evaluation asks what its run announced before its first step",
-       units=lambda record: record.measurements, example="easier items than those that the recipe names")
+@check("consistency.announced", lambda record: record.measurements)
 def announced(unit: Unit) -> Iterator[CheckFinding]:
     """Items by digest, and how they were asked, against the run's recipe and its first events."""
     run = unit.parent
@@ -88,8 +85,7 @@ def _announced_and_missing(run: Unit) -> bool:
             and _announcement(run) is not None)
 
 
-@check("recompute.announced", level=2, title="the evaluation that a run announced before its first step is here",
-       units=every_run, when=_announced_and_missing, example="a bad evaluation taken out of its run")
+@check("recompute.items", when=_announced_and_missing)
 def announced_is_here(run: Unit) -> Iterator[CheckFinding]:
     """The first events of a complete run against the evaluations in it."""
     # No failure: between its last step and its evaluation an honest run looks the same.
@@ -98,8 +94,7 @@ def announced_is_here(run: Unit) -> Iterator[CheckFinding]:
                       "removed, or not made yet", run)
 
 
-@check("consistency.answers", level=1, title="every line of an evaluation is one that could have been written",
-       units=every_evaluation, example="a completion of more tokens than were asked for")
+@check("consistency.answers", every_evaluation)
 def answers(unit: Unit) -> Iterator[CheckFinding]:
     """Truncated exactly at the limit, empty exactly without text, no completion of the model missing; settings."""
     config = unit.json_object(EVALUATION_CONFIG)
@@ -144,14 +139,11 @@ def _settings_problems(config: dict[str, Any], recipe: Recipe) -> list[str]:
     # A section of another type has no keys: each is then reported as missing.
     expected += [(name, (decoding if isinstance(decoding, dict) else {}).get(name), value)
                  for name, value in settings.decoding().items()]
-    # Limits and the second opinion have no key in a recipe: they are those of the version.
+    # Limits have no key in a recipe: they are those of the version.
     if section_of(config, "software").get("workings") == version("workings"):
         expected += [("limits", config.get("limits"), settings.limits()),
                      ("rules", section_of(config, "extraction").get("rules"), settings.extraction()["rules"])]
-        if not is_absent(config.get("second_opinion", {"absent": ""})):
-            expected.append(("second_opinion", config["second_opinion"], "absent"))
-    return [f"{EVALUATION_CONFIG}: {name} is {str(recorded)[:40]}, the recipe says {str(from_recipe)[:40]}"
-            for name, recorded, from_recipe in expected if not same_json(recorded, from_recipe)]
+    return [f"{EVALUATION_CONFIG}: {problem}" for problem in differing(expected, "the recipe says")]
 
 
 def _model_problems(run: Unit, config: dict[str, Any]) -> list[str]:
@@ -174,8 +166,17 @@ def _model_problems(run: Unit, config: dict[str, Any]) -> list[str]:
     template = _template_digest(run, str(section_of(config, "template").get("name")))
     if template:
         pairs.append(("template.digest", section_of(config, "template").get("digest"), template))
-    return [f"{EVALUATION_CONFIG}: {name} is {str(recorded)[:40]!r}, the run's is {str(of_run)[:40]!r}"
-            for name, recorded, of_run in pairs if not same_json(recorded, of_run)]
+    return [f"{EVALUATION_CONFIG}: {problem}" for problem in differing(pairs, "the run's is")]
+
+
+def same_version(one: Any, other: Any) -> bool:
+    """Whether two versions are the same; the build behind ``+`` counts where both name one.
+
+    Packages may be installed as 2.11.0 and call themselves 2.11.0+cu130.
+    """
+    if isinstance(one, str) and isinstance(other, str) and ("+" in one) != ("+" in other):
+        return one.partition("+")[0] == other.partition("+")[0]
+    return same_json(one, other)
 
 
 def _later_problems(run: Unit, config: dict[str, Any]) -> list[str]:

@@ -22,9 +22,7 @@ LISTED_BEFORE = timedelta(hours=1)
 """A start is listed just before the run's folder is made, which a slow disk may take long for."""
 
 
-@record_check("consistency.attempts", level=1,
-              title="the list of attempts next to a run names it, and no earlier line is gone",
-              example="a list of attempts from which the start of this run is gone")
+@record_check("consistency.attempts")
 def attempts(record: Record) -> Iterator[CheckFinding]:
     """Name and recipe of each run against the list: whoever looks at one run should see how many were started."""
     lists: dict[str, list[dict[str, Any]] | None] = {}

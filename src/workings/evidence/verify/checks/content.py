@@ -2,7 +2,7 @@
 
 import codecs
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from workings.errors import RecordError
 from workings.evidence.attest.envelope import PUBLIC_NAME
@@ -36,9 +36,7 @@ _CHUNK_BYTES = 1 << 20
 _OVERLAP_BYTES = 4096
 
 
-@check("content.plain", level=0, title="no code but reward functions given in Python, no pickles, no archives: text, "
-       "JSON, tensors and pictures only", units=every_unit,
-       example="a pickle under a checkpoint's name, or behind its tensors")
+@check("content.plain", every_unit)
 def plain(unit: Unit) -> Iterator[CheckFinding]:
     """Every file against an allow-list of kinds, and its content: UTF-8 text, tensors that fit their header."""
     problems = []
@@ -51,39 +49,28 @@ def plain(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, "text, JSON, tensors and pictures only", unit)
 
 
-@record_check("content.secrets", level=0, title="no tokens or keys", example="an access token in the training log")
-def secrets(record: Record) -> Iterator[CheckFinding]:
-    """Tokens and keys whose form is known. What has no form cannot be found: look before publishing."""
-    yield from _search_texts(record, lambda unit: finding_from(_leaks(unit)[0], "none of a known form", unit))
+@record_check("content.private")
+def private(record: Record) -> Iterator[CheckFinding]:
+    """Texts against tokens and keys of a known form, and against `/home/name`, `/Users/name`, `/root/…` and the like.
 
-
-@record_check("content.paths", level=0, title="no home folders of the person who ran it",
-              example="`/home/ada/runs` in the training log")
-def home_paths(record: Record) -> Iterator[CheckFinding]:
-    """Texts against `/home/name`, `/Users/name`, `/root/…` and the like."""
-    yield from _search_texts(record, lambda unit: finding_from(_leaks(unit)[1], "no home folders", unit))
-
-
-def _search_texts(record: Record, find: Callable[[Unit], CheckFinding]) -> Iterator[CheckFinding]:
-    """The finding about the texts of each unit; a single one where there are too many texts."""
+    What has no known form cannot be found: look before publishing.
+    """
     try:
         refuse_too_much_text(sum(entry.size for entry in record.tree.entries if _is_own_text(entry)))
     except TooLarge as error:
         yield not_checked(str(error))
         return
-    yield from for_each_unit(record.units, lambda unit: iter([find(unit)]))
+    yield from for_each_unit(record.units, lambda unit: iter([finding_from(_leaks(unit), "nothing private", unit)]))
 
 
-def _leaks(unit: Unit) -> tuple[list[str], list[str]]:
-    """Secrets and home folders in a unit's texts, found in one pass."""
-    def find() -> tuple[list[str], list[str]]:
-        tokens, homes = set[str](), set[str]()
-        for name, text in _own_texts(unit):
-            tokens.update(f"{name}: {secret}" for secret in find_secrets(text))
-            if any(hint in text for hint in _HOME_HINTS):
-                homes.update(f"{name}: {match.group(0)}" for match in _HOME.finditer(text))
-        return sorted(tokens), sorted(homes)
-    return unit.cached("leaks", find)
+def _leaks(unit: Unit) -> list[str]:
+    """Secrets and home folders in a unit's texts."""
+    leaks = set[str]()
+    for name, text in _own_texts(unit):
+        leaks.update(f"{name}: {secret}" for secret in find_secrets(text))
+        if any(hint in text for hint in _HOME_HINTS):
+            leaks.update(f"{name}: {match.group(0)}" for match in _HOME.finditer(text))
+    return sorted(leaks)
 
 
 def _check_kind(unit: Unit, name: str) -> None:

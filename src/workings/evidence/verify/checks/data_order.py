@@ -13,7 +13,7 @@ from workings.config.data import DataConfig
 from workings.errors import RecordError
 from workings.evidence.verify.learning import algorithm_of, records
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import check, every_run, finding_from, join_first, not_checked
+from workings.evidence.verify.registry import check, finding_from, join_first, not_checked
 from workings.evidence.verify.result import CheckFinding
 from workings.record.digest import bytes_digest
 from workings.record.layout import (
@@ -56,8 +56,7 @@ def has_few_sequences(unit: Unit) -> bool:
     return len(unit.metrics) * unit.manifest.global_batch <= MAX_SEQUENCES
 
 
-@check("consistency.rows", level=1, title="the row index is the one of the recorded digest", units=every_run,
-       when=trains_on_rows, example="digests of rows that were not trained on")
+@check("consistency.rows", when=trains_on_rows)
 def rows(unit: Unit) -> Iterator[CheckFinding]:
     """The digest over ids and digests of the kept rows; the digests of stored data; the learned turns."""
     from workings.data.rows import index_digest
@@ -76,9 +75,7 @@ def rows(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{len(trained_rows):,} rows", unit)
 
 
-@check("consistency.order", level=1, title="every step's batch is the one that seed and row index imply",
-       units=every_run, when=trains_on_rows, precondition=only_if_few_sequences,
-       example="another seed in the recipe, over the batches of the old one")
+@check("consistency.rows", when=trains_on_rows, precondition=only_if_few_sequences)
 def order(unit: Unit) -> Iterator[CheckFinding]:
     """Batch digest of each step against the epochs, planned again from ids, lengths and seed."""
     problems = [f"step {line.get('step')}: another batch than seed and row index imply"
@@ -87,9 +84,7 @@ def order(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{len(unit.metrics)} batches of seed {unit.manifest.seed}, to epoch {epoch}", unit)
 
 
-@check("consistency.tokens", level=1, title="tokens and positions of every step are those of the rows in its batch",
-       units=every_run, when=trains_on_rows, precondition=only_if_few_sequences,
-       example="more tokens in a step's line than the rows of its batch have")
+@check("consistency.rows", when=trains_on_rows, precondition=only_if_few_sequences)
 def tokens(unit: Unit) -> Iterator[CheckFinding]:
     """Counts of the log against the row index; where in the data a checkpoint stands."""
     # Counts that a line does not have are left to its schema; those that it has must be its rows'.
@@ -138,9 +133,7 @@ def _dropped_problems(unit: Unit) -> list[str]:
     return problems
 
 
-@check("consistency.disjoint", level=1, title="no question of an evaluation was trained on",
-       units=lambda record: record.measurements,
-       example="a question of the evaluation among the trained ones, in capitals")
+@check("consistency.disjoint", lambda record: record.measurements)
 def disjoint(unit: Unit) -> Iterator[CheckFinding]:
     """Questions compared in lower case with single spaces, ids as they stand."""
     run = unit.parent or _origin(unit)

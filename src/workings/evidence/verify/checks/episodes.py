@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from workings.errors import RecordError, RequestError, RewardError
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import check, every_run, finding_from, not_checked
+from workings.evidence.verify.registry import check, finding_from, not_checked
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.rollout_inputs import rollout_inputs_of, rollouts_of, template_of
-from workings.record.coverage import checked, record_file
 from workings.record.digest import json_digest
 from workings.record.layout import EPISODES
 
@@ -33,10 +32,6 @@ CHUNK_EPISODES = 64
 """Episodes that are played together."""
 MAX_TASKS = 100_000
 """Most tasks that are made again."""
-record_file("run", EPISODES, checked("*", "consistency.environment", "the recipe, its digest in the manifest"))
-record_file("run", "train/metrics.jsonl",
-            checked("turns turns_most observed_tokens", "consistency.rollout_metrics", "the rollouts",
-                    optional=True))
 
 
 def has_environment(unit: Unit) -> bool:
@@ -44,8 +39,7 @@ def has_environment(unit: Unit) -> bool:
     return unit.recipe is not None and unit.recipe.environment is not None
 
 
-@check("consistency.environment", level=1, title="the environment is the one that recipe and manifest name",
-       units=every_run, when=has_environment, example="an environment with easier options than the recipe's")
+@check("consistency.environment", when=has_environment)
 def environment(unit: Unit) -> Iterator[CheckFinding]:
     """Name, options and turns against the recipe; the digest against the manifest."""
     settings, recorded = _settings(unit), unit.json_object(EPISODES)
@@ -57,9 +51,7 @@ def environment(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{settings.name}, {settings.config.turns} turns at most", unit)
 
 
-@check("recompute.episodes", level=2, title="every episode, played again from its seed, gives what is recorded",
-       units=every_run, when=has_environment,
-       example="a changed reply of the environment, or a reward that was moved by one turn")
+@check("recompute.episodes", when=has_environment)
 def episodes(unit: Unit) -> Iterator[CheckFinding]:
     """Tasks, replies, rewards of turns, ends, against the environment; which tokens are learned, against the turns."""
     settings = _settings(unit)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from workings.config.training import Scorer
 from workings.errors import RecordError, RequestError
-from workings.evidence.verify.checks.completion_facts import AT_LIMIT
+from workings.evidence.verify.checks.evaluation_lines import AT_LIMIT
 from workings.evidence.verify.limits import CHUNK_COMPLETIONS
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import (
@@ -51,8 +51,7 @@ _T = TypeVar("_T")
 _COMPARED = ("rule", "score", "format_ok", "reasoning_chars", "steps_checked", "steps_valid")
 
 
-@check("recompute.items", level=2, title="the predictions answer exactly the items that the evaluation names",
-       units=every_evaluation, example="the hardest items left out, and counts and scorecard made again")
+@check("recompute.items", every_evaluation)
 def items(unit: Unit) -> Iterator[CheckFinding]:
     """Count and digest of the items, made again from what each prediction says about its item."""
     # Imported here, and in the functions below: levels 0 and 1 need no scorer and should not wait for one.
@@ -65,9 +64,7 @@ def items(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{len(answered_items)} items", unit)
 
 
-@record_check("recompute.scores", level=2,
-              title="every completion, extracted and scored again, gets the recorded verdict",
-              example="a wrong answer scored as right, and the scorecard made again")
+@record_check("recompute.scores")
 def scores(record: Record) -> Iterator[CheckFinding]:
     """Answer and verdict of each completion against this project's own scorer, in a process with limits."""
     scoring = _Scoring()
@@ -103,8 +100,7 @@ def scores(record: Record) -> Iterator[CheckFinding]:
         yield from for_each_unit(record.evaluations, find)
 
 
-@check("recompute.scorecard", level=2, title="the scorecard, computed again from the predictions, is the recorded one",
-       units=every_evaluation, example="a confidence interval that was moved up")
+@check("recompute.scorecard", every_evaluation)
 def summary(unit: Unit) -> Iterator[CheckFinding]:
     """Every cell, interval, rate and count."""
     recorded = unit.json_object(EVALUATION_SUMMARY)

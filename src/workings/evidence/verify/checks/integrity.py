@@ -8,7 +8,6 @@ from workings.evidence.verify import tree as trees
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import (
     check,
-    every_run,
     every_unit,
     failed,
     finding_from,
@@ -25,8 +24,7 @@ from workings.record.layout import ATTEMPTS, CHECKPOINTS, COMMIT, MANIFEST, PART
 from workings.record.seal import refuse_same_but_for_case
 
 
-@record_check("integrity.names", level=0, title="no hidden, linked, special or oddly named files and no empty folders",
-              example="a file that is a link to a secret of whoever verifies")
+@record_check("integrity.names")
 def names(record: Record) -> Iterator[CheckFinding]:
     """Names that could hide a file, lead elsewhere, or mean another file on another system."""
     # No sum can list an empty folder, so somebody could add one, or take one away, without a trace.
@@ -47,8 +45,7 @@ def names(record: Record) -> Iterator[CheckFinding]:
     return for_each_unit(record.units, find)
 
 
-@check("integrity.sealed", level=0, title="every unit has sums and a seal that belong together", units=every_unit,
-       example="an evaluation moved to the place of a report, where nobody would score it again")
+@check("integrity.sealed", every_unit)
 def sealed(unit: Unit) -> Iterator[CheckFinding]:
     """Sums and seal in their one form; the seal names these sums; the unit is what its place says."""
     problems = [f"{name} is missing" for name in (SUMS, SEAL) if not unit.has(name)]
@@ -64,25 +61,20 @@ def sealed(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"root {unit.root}" if not problems else "", unit)
 
 
-@check("integrity.missing", level=0, title="every file that the sums list is there", units=every_unit,
-       example="an evaluation's predictions, deleted after they were sealed")
-def missing(unit: Unit) -> Iterator[CheckFinding]:
-    """Names in the sums against files: deleted and renamed ones, and the old name of one whose case was changed."""
-    # Files that the pack names by digest are absent on purpose; `integrity.by_digest` accounts for them.
+@check("integrity.files", every_unit)
+def listed(unit: Unit) -> Iterator[CheckFinding]:
+    """Names in the sums against files: deleted, added and renamed ones, and those whose case was changed."""
+    # Files that the pack names by digest are absent on purpose; `integrity.pack` accounts for them.
     external = unit.external_files
     problems = [f"{name} is missing" for name in sorted(unit.sums) if not unit.has(name) and name not in external]
+    problems += [f"{shown(name)} is in no sums" for name in sorted(unit.files) if name not in unit.sums]
     by_digest = f", {len(external)} named by digest" if external else ""
     yield finding_from(problems, f"{len(unit.sums) - len(external)} files listed and there{by_digest}", unit)
 
 
-@record_check("integrity.extra", level=0, title="no file that the sums do not list",
-              example="a file that was added to a sealed run")
-def extra(record: Record) -> Iterator[CheckFinding]:
-    """Files against names in the sums: added and renamed ones; beside the runs only the list of attempts is loose."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        problems = [f"{shown(name)} is in no sums" for name in sorted(unit.files) if name not in unit.sums]
-        yield finding_from(problems, f"{len(unit.files)} files there and listed", unit)
-    yield from for_each_unit(record.units, find)
+@record_check("integrity.files")
+def loose(record: Record) -> Iterator[CheckFinding]:
+    """Outside of every seal there may be the list of attempts, signatures, and runs that have not ended."""
     # An unfinished run beside sealed ones is normal while something trains, so it is named and blocks no level.
     if unfinished := sorted({entry.name.split("/")[0] for entry in record.unowned_entries
                              if PARTIAL_SUFFIX in entry.name}):
@@ -96,14 +88,13 @@ def extra(record: Record) -> Iterator[CheckFinding]:
         yield not_checked(f"outside every seal: {join_first(outside)}", blocking=False)
 
 
-@check("integrity.sums", level=0, title="every file's bytes are those that were sealed", units=every_unit,
-       example="one byte of a checkpoint, flipped")
+@check("integrity.sums", every_unit)
 def sums(unit: Unit) -> Iterator[CheckFinding]:
     """SHA-256 of each file against the sums: flipped bytes, truncation, swapped files."""
     problems, hashed = [], 0
     for name, expected in unit.sums.items():
         if not unit.has(name):
-            continue  # reported by integrity.missing
+            continue  # reported by integrity.files
         try:
             # The one place where all bytes are read: in pieces, so that a checkpoint needs no more memory than a
             # text.
@@ -117,8 +108,7 @@ def sums(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{hashed:,} bytes hashed", unit)
 
 
-@check("integrity.checkpoints", level=0, title="every checkpoint is complete and is what its commit says",
-       units=every_run, example="another run's weights in a checkpoint, with the sums made again")
+@check("integrity.checkpoints")
 def checkpoints(unit: Unit) -> Iterator[CheckFinding]:
     """Each checkpoint's commit against the sums: same files, same digests, same sizes."""
     inside = [entry for entry in unit.files.values() if entry.name.startswith(CHECKPOINTS + "/")]
@@ -131,8 +121,7 @@ def checkpoints(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{len(folders)} checkpoints: {names}", unit)
 
 
-@record_check("integrity.anchor", level=0, title="the root digest is one that was kept elsewhere",
-              example="all losses invented and everything sealed again: the root is not the published one")
+@record_check("integrity.anchor")
 def anchor(record: Record) -> Iterator[CheckFinding]:
     """The root against `--expect-root`: whoever can change files can seal them again, not a digest kept elsewhere."""
     expected = record.given.expect_root.strip().lower()

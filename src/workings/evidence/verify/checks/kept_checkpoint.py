@@ -5,16 +5,14 @@ from collections.abc import Iterator
 from workings.evaluation.comparison.kept_checkpoint import KEPT
 from workings.evidence.verify.learning import best_of
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import check, every_run, finding_from, only_if_written_by_train, same_json
+from workings.evidence.verify.registry import check, finding_from, only_if_written_by_train, same_json
 from workings.evidence.verify.result import CheckFinding
 from workings.record.best_checkpoint import best_checkpoint
 from workings.record.layout import MANIFEST
 
 
-@check("consistency.kept", level=1, title="the kept checkpoint is the best one by the log",
-       units=every_run, when=lambda unit: best_of(unit) is not None or KEPT in unit.manifest.facts,
-       precondition=only_if_written_by_train,
-       example="a later checkpoint that is called the best one")
+@check("consistency.checkpoints", when=lambda unit: best_of(unit) is not None or KEPT in unit.manifest.facts,
+       precondition=only_if_written_by_train)
 def kept(unit: Unit) -> Iterator[CheckFinding]:
     """Step, measure and values of the manifest against the log; patience that was at an end before the run was."""
     best, said = best_of(unit), unit.manifest.facts.get(KEPT)

@@ -5,7 +5,7 @@ from typing import Any
 
 from workings.evidence.verify.learning import best_of
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import check, every_run, finding_from, only_if_written_by_train
+from workings.evidence.verify.registry import check, finding_from, only_if_written_by_train
 from workings.evidence.verify.result import CheckFinding
 from workings.record.layout import EVALUATION_CONFIG, METRICS, PREDICTIONS
 from workings.record.metrics import RIGHT, WRONG
@@ -16,9 +16,7 @@ MAX_ANSWER_TOKENS = 128
 """Longest answer of which it is expected that rounding decides between no two tokens of it."""
 
 
-@check("consistency.last_look", level=1, title="the last look during training agrees with the evaluation after it",
-       units=every_run, when=lambda unit: bool(_looks(unit)), precondition=only_if_written_by_train,
-       example="a held-out item marked as right in the log that the evaluation has as wrong")
+@check("consistency.answers", when=lambda unit: bool(_looks(unit)), precondition=only_if_written_by_train)
 def last_look(unit: Unit) -> Iterator[CheckFinding]:
     """Marks of the held-out items after the last step against the scores of the same greedy answers."""
     evaluation, best = unit.recipe_evaluation, best_of(unit)

@@ -19,8 +19,7 @@ def notes_of(record: Record) -> list[Unit]:
     return sorted((unit for unit in record.units if unit.kind == "notes"), key=run_and_number)
 
 
-@check("form.notes", level=0, title="notes have their form", units=notes_of,
-       example="a note with a key that notes do not have")
+@check("form.schema", notes_of)
 def form(unit: Unit) -> Iterator[CheckFinding]:
     """One file with exactly its keys, in a folder with a number."""
     facts = parse_note(unit.json(NOTE))["facts"]
@@ -30,8 +29,7 @@ def form(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{len(facts)} facts said afterwards", unit)
 
 
-@check("consistency.notes", level=1, title="notes are later than their run and contradict nothing that it recorded",
-       units=notes_of, example="a note dated before its run, as if somebody had foreseen the result")
+@check("consistency.made_from", notes_of)
 def consistent(unit: Unit) -> Iterator[CheckFinding]:
     """Time and facts of a note against its run: what is known only afterwards replaces nothing that was recorded."""
     run = unit.parent

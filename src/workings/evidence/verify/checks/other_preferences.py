@@ -14,25 +14,17 @@ from workings.evidence.verify.checks.data_order import batches_of, kept_rows, on
 from workings.evidence.verify.checks.preference_pairs import FIRST_STEP_TOLERANCE, TOLERANCE, prompt_problems
 from workings.evidence.verify.learning import algorithm_of, learns_from
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import check, every_run, finding_from
+from workings.evidence.verify.registry import check, finding_from
 from workings.evidence.verify.result import CheckFinding
-from workings.record.coverage import REPLAYED, partly, record_file
 from workings.record.layout import CONFIG, REFERENCE_LOG_PROBS, ROWS
 from workings.ways.kto import Kto
-
-record_file("run", "train/metrics.jsonl",
-            partly("implied_reward log_prob drift", "recompute.verdicts", "the rows, what the reference said; "
-                   + REPLAYED, optional=True),
-            partly("log_odds imitation_loss", "recompute.mean_rewards", "each other; " + REPLAYED, optional=True))
 
 
 def _learns_without_reference(unit: Unit) -> bool:
     return learns_from("pairs")(unit) and REFERENCE_LOG_PROBS not in algorithm_of(unit).records
 
 
-@check("consistency.verdicts", level=1, title="rows are completions with a verdict, each with another one's next to it",
-       units=every_run, when=learns_from("verdicts"), precondition=only_if_few_sequences,
-       example="a completion that changed its verdict in one of two places")
+@check("consistency.preferences", when=learns_from("verdicts"), precondition=only_if_few_sequences)
 def verdicts(unit: Unit) -> Iterator[CheckFinding]:
     """Ids side by side, of the kept and of the dropped rows; the same question and as many tokens of prompt."""
     from workings.data.verdict_rows import verdict_ids
@@ -42,9 +34,7 @@ def verdicts(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(prompt_problems(unit, names, "verdict"), f"{len(names):,} verdicts", unit)
 
 
-@check("recompute.verdicts", level=2, title="implied rewards of verdicts follow from log probabilities and reference",
-       units=every_run, when=learns_from("verdicts"), precondition=only_if_few_sequences,
-       example="a share on the side of the verdict that no number of completions has")
+@check("recompute.implied_rewards", when=learns_from("verdicts"), precondition=only_if_few_sequences)
 def implied_rewards(unit: Unit) -> Iterator[CheckFinding]:
     """Log probability minus reward over beta is what the reference said; shares, drift and loss are possible ones."""
     from workings.data.pair_rows import read_log_prob_lines
@@ -85,9 +75,7 @@ def _verdict_problems(algorithm: Kto, numbers: Mapping[str, float], own: list[st
         yield f"loss {numbers['loss']:g}, by these verdicts it begins at {math.fsum(weights) / len(own) / 2:g}"
 
 
-@check("recompute.mean_rewards", level=2, title="rewards without a reference follow from log probabilities a token",
-       units=every_run, when=_learns_without_reference, precondition=only_if_few_sequences,
-       example="a margin that is not the difference of its rewards")
+@check("recompute.implied_rewards", when=_learns_without_reference, precondition=only_if_few_sequences)
 def mean_rewards(unit: Unit) -> Iterator[CheckFinding]:
     """Rewards are beta times log probabilities, the margin is their difference, and the loss is a possible one."""
     problems: list[str] = []

@@ -1,18 +1,27 @@
-"""Levels 0 to 2: a pack holds the units that it lists, lacks only tensors, and its texts follow from its records."""
+"""Levels 0 to 2: a pack holds the units that it lists, lacks only tensors; texts for people follow from the records."""
 
 import tempfile
 from collections.abc import Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from workings.errors import RecordError, RequestError
-from workings.evidence.pack.form import BY_DIGEST, COMPARISON, PACK, may_be_external, parse_pack
+from workings.evidence.pack.form import BY_DIGEST, COMPARISON, PACK, REPORT, may_be_external, parse_pack
 from workings.evidence.verify.checks.evaluations import differences
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import check, every_pack, failed, finding_from, join_first, not_checked
+from workings.evidence.verify.registry import (
+    check,
+    every_pack,
+    every_unit,
+    failed,
+    finding_from,
+    join_first,
+    not_checked,
+)
 from workings.evidence.verify.result import CheckFinding
-from workings.evidence.verify.tree import shown
-from workings.evidence.verify.views import CARDS, path_in, runs_in, views_of
+from workings.evidence.verify.tree import FolderTree, shown
+from workings.evidence.verify.views import CARDS, path_in, runs_in, views_of, writer_of
 from workings.evidence.writeup import WRITEUP, claims_in, unsourced
 from workings.record.layout import (
     EVALUATION_CONFIG,
@@ -30,8 +39,7 @@ MAX_DOCUMENT_BYTES = 16 << 20
 RECIPES = "recipes"
 
 
-@check("integrity.pack", level=0, title="a pack holds exactly the units that it lists, with their roots",
-       units=every_pack, example="a run or an evaluation taken out of a pack")
+@check("integrity.pack", every_pack)
 def units(pack: Unit) -> Iterator[CheckFinding]:
     """The pack's list against the units that are there: no run and no evaluation was added or taken away."""
     listed, _ = parse_pack(pack.json(PACK))
@@ -47,8 +55,7 @@ def units(pack: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{len(listed)} units", pack)
 
 
-@check("integrity.by_digest", level=0, title="only a checkpoint's tensors are named by digest", units=every_pack,
-       example="a training log left out of a pack as if it were weights")
+@check("integrity.pack", every_pack)
 def by_digest(pack: Unit) -> Iterator[CheckFinding]:
     """Files that the pack names by digest: they are not here and were not hashed, so neither missing nor checked."""
     _, rows = parse_pack(pack.json(PACK))
@@ -76,8 +83,7 @@ def by_digest(pack: Unit) -> Iterator[CheckFinding]:
                       f"{join_first(names)}", pack, blocking=False)
 
 
-@check("consistency.pack", level=1, title="a pack's recipes and model cards are those of its runs", units=every_pack,
-       example="another learning rate in the recipe that a pack offers")
+@check("consistency.views", every_pack)
 def recipes(pack: Unit) -> Iterator[CheckFinding]:
     """Each recipe of the pack against that of its run; no card of another run."""
     expected = {f"{RECIPES}/{path.rpartition('/')[2]}.yaml": run for path, run in runs_in(pack).items()}
@@ -91,8 +97,7 @@ def recipes(pack: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{len(expected)} recipes", pack)
 
 
-@check("recompute.writeup", level=2, title="every number of the write-up is its source's, at its rounding",
-       units=every_pack, example="a better accuracy in the write-up than in the scorecard that it names")
+@check("recompute.writeup", every_pack)
 def write_up(pack: Unit) -> Iterator[CheckFinding]:
     """Each number of `WRITEUP.md` that names a source, against that value; the words are not checked."""
     if not pack.has(WRITEUP):
@@ -106,8 +111,7 @@ def write_up(pack: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{len(claims)} numbers", pack)
 
 
-@check("recompute.comparison", level=2, title="the pack's comparison, computed again from the predictions, is the same",
-       units=every_pack, example="a number changed in the comparison of two runs")
+@check("recompute.comparison", every_pack)
 def comparison(pack: Unit) -> Iterator[CheckFinding]:
     """Every number of the comparison, its sentence and its verdict, against what the two evaluations give."""
     if not pack.has(COMPARISON):
@@ -178,3 +182,70 @@ def _value(pack: Unit, file: str, line_number: int) -> Any:
     if line_number > len(rows):
         raise RecordError(f"{name} has {len(rows)} lines")
     return rows[line_number - 1]
+
+
+MAX_PAGE_BYTES = 64 << 20
+MAX_RUNS = 4
+"""Largest number of runs in a pack with a page."""
+
+
+@check("recompute.report", every_pack)
+def report(pack: Unit) -> Iterator[CheckFinding]:
+    """The page, generated again, byte for byte; a page of another version is not compared."""
+    if not pack.has(REPORT):
+        return
+    if pack.record.given.report is None or not isinstance(pack.record.tree, FolderTree):
+        why = "nothing that draws it was given" if pack.record.given.report is None else \
+            "a zip is not unpacked; unpack it and verify the folder"
+        yield not_checked(f"{REPORT}: {why}", pack, blocking=False)
+        return
+    pack_version, current_version = shown(str(pack.json(PACK).get("workings_version"))), version("workings")
+    if pack_version != current_version:
+        yield not_checked(f"{REPORT} was drawn by workings {pack_version}, this is {current_version}", pack,
+                          blocking=False)
+        return
+    # Read only now: a page of another version is not compared.
+    page = pack.read(REPORT, MAX_PAGE_BYTES)
+    try:
+        same = pack.record.given.report(page, pack.record.tree.path / pack.path, _unit_paths(pack), _compared(pack))
+    except RequestError as error:
+        yield not_checked(f"{REPORT} cannot be drawn again: {error.given[:200]}", pack, blocking=False)
+        return
+    yield finding_from([] if same else [f"{REPORT} is not what this version draws of these records"],
+                       f"{REPORT}, drawn again", pack)
+
+
+def _unit_paths(pack: Unit) -> list[str]:
+    """Paths in the pack of its runs, and of evaluations that are in no run."""
+    prefix = pack.tree_path("")
+    units = [unit for unit in pack.record.units if unit is not pack and unit.path.startswith(prefix)
+             and (unit.is_run or (unit.parent is None and unit in pack.record.evaluations))]
+    return [unit.path.removeprefix(prefix) for unit in units][:MAX_RUNS]
+
+
+def _compared(pack: Unit) -> list[str]:
+    if not pack.has(COMPARISON):
+        return []
+    value: Any = pack.json(COMPARISON)
+    return [str(value[side]["path"]) for side in ("a", "b")]
+
+
+MAX_VIEW_BYTES = 16 << 20
+"""Largest text that is compared."""
+
+
+@check("consistency.views", every_unit)
+def texts(unit: Unit) -> Iterator[CheckFinding]:
+    """README, model cards and samples, rendered again, byte for byte; those of another version are not compared."""
+    views = views_of(unit)
+    if not views:
+        return
+    writer = writer_of(unit)
+    if writer != version("workings"):
+        yield not_checked(f"written by workings {writer[:20]}; `workings verify --render` prints what this version "
+                          "makes of the record", unit, blocking=False)
+        return
+    problems = [f"{name} is not what the record gives: `workings verify --render {name}` prints that"
+                for name, render in views.items()
+                if not unit.has(name) or unit.read(name, MAX_VIEW_BYTES) != render().encode("utf-8")]
+    yield finding_from(problems, ", ".join(views), unit)

@@ -1,4 +1,4 @@
-"""Levels 1 and 2: the log of a run with preference pairs follows from the pairs and their reference log probabilities.
+"""Level 1: the log of a run with preference pairs follows from the pairs and their reference log probabilities.
 
 No weights are needed. Whether the log probabilities are the reference's, and whether the updates were made, takes the
 weights: a replay computes them again.
@@ -17,13 +17,11 @@ from workings.evidence.verify.checks.data_order import (
     only_if_few_sequences,
     planned_steps,
 )
-from workings.evidence.verify.checks.pair_margins import margin_problems
 from workings.evidence.verify.learning import algorithm_of, learns_from, records
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import check, every_run, finding_from, same_json
+from workings.evidence.verify.registry import check, finding_from, same_json
 from workings.evidence.verify.result import CheckFinding
 from workings.objectives.preference import Preference
-from workings.record.coverage import REPLAYED, partly, record_file
 from workings.record.layout import CONFIG, MANIFEST, REFERENCE_LOG_PROBS, ROWS
 from workings.ways.dpo import Dpo
 
@@ -31,10 +29,6 @@ TOLERANCE = 1e-5
 """Tolerance for sums of float32 numbers, as a share of the numbers that are added up."""
 FIRST_STEP_TOLERANCE = 1e-4
 """Tolerance for log probabilities that two programs compute in float32."""
-record_file("run", "train/reference_log_probs.jsonl", partly("*", "consistency.reference", "the rows; " + REPLAYED))
-record_file("run", "train/metrics.jsonl",
-            partly("accuracy margin chosen_* rejected_*", "consistency.preferences",
-                   "the pairs, each other, what the reference said; " + REPLAYED, optional=True))
 
 
 def learns_by_reference(unit: Unit) -> bool:
@@ -42,9 +36,7 @@ def learns_by_reference(unit: Unit) -> bool:
     return learns_from("pairs")(unit) and REFERENCE_LOG_PROBS in algorithm_of(unit).records
 
 
-@check("consistency.pairs", level=1, title="rows are pairs: a chosen and a rejected one of the same prompt",
-       units=every_run, when=learns_from("pairs"), precondition=only_if_few_sequences,
-       example="a pair with the same completion on both sides")
+@check("consistency.preferences", when=learns_from("pairs"), precondition=only_if_few_sequences)
 def pairs(unit: Unit) -> Iterator[CheckFinding]:
     """Ids side by side; the same question and as many tokens of prompt; two completions that differ."""
     from workings.data.pair_rows import pair_ids
@@ -70,9 +62,7 @@ def prompt_problems(unit: Unit, names: Sequence[str], kind: str) -> list[str]:
     return problems
 
 
-@check("consistency.reference", level=1, title="the reference was asked about the rows that were learned from",
-       units=every_run, when=records(REFERENCE_LOG_PROBS), precondition=only_if_few_sequences,
-       example="a row that the reference said nothing of")
+@check("consistency.preferences", when=records(REFERENCE_LOG_PROBS), precondition=only_if_few_sequences)
 def reference(unit: Unit) -> Iterator[CheckFinding]:
     """One log probability for each row of the first epoch, as far as the planned steps reach; none above 0."""
     if not unit.metrics and not unit.has(REFERENCE_LOG_PROBS):  # the run ended before they were computed
@@ -91,9 +81,7 @@ def reference(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{len(log_probs):,} rows", unit)
 
 
-@check("consistency.preferences", level=1, title="accuracies are shares of pairs, margins differences of rewards",
-       units=every_run, when=learns_by_reference, precondition=only_if_few_sequences,
-       example="an accuracy that is no share of the step's pairs")
+@check("consistency.preferences", when=learns_by_reference, precondition=only_if_few_sequences)
 def preferences(unit: Unit) -> Iterator[CheckFinding]:
     """Accuracy and margin of each step against pairs and rewards; the loss is none that margin and accuracy forbid."""
     algorithm, problems, count = _algorithm(unit), [], 0
@@ -116,9 +104,7 @@ def preferences(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{count} steps", unit)
 
 
-@check("recompute.implied_rewards", level=2, title="implied rewards follow from log probabilities and reference",
-       units=every_run, when=learns_by_reference, precondition=only_if_few_sequences,
-       example="another beta in the recipe than the rewards follow from")
+@check("recompute.implied_rewards", when=learns_by_reference, precondition=only_if_few_sequences)
 def implied_rewards(unit: Unit) -> Iterator[CheckFinding]:
     """Log probability minus reward over beta is what the reference said; the first rewards are 0."""
     algorithm, problems, count = _algorithm(unit), [], 0
@@ -205,3 +191,50 @@ def _least_loss(algorithm: Dpo, margin: float) -> float:
     # -log sigmoid(margin), written so that no exponential overflows.
     smooth = algorithm.label_smoothing
     return float((1 - smooth) * np.logaddexp(0, -margin) + smooth * np.logaddexp(0, margin))
+
+
+def margin_problems(algorithm: Dpo, numbers: Mapping[str, float], pairs: int, slack: float) -> list[str]:
+    """What an accuracy says against the mean margin, and a loss against both.
+
+    Args:
+        algorithm: of the run.
+        numbers: ``accuracy``, ``margin`` and ``loss`` of the step.
+        pairs: of the step.
+        slack: how far rounding may move a margin.
+    """
+    right = round(numbers["accuracy"] * pairs)
+    margin, loss = numbers["margin"], numbers["loss"]
+    if right == pairs and margin < -slack:
+        return [f"a margin of {margin:g}, with every pair right"]
+    if right == 0 and margin > slack:
+        return [f"a margin of {margin:g}, with no pair right"]
+    # The bounds below follow from the sigmoid loss of plain margins, and hold for no other.
+    if algorithm.loss != "sigmoid" or algorithm.length_normalized or algorithm.label_smoothing:
+        return []
+    least, most = loss_bounds(margin, right, pairs)
+    if loss < least - slack:
+        return [f"loss {loss:g}, with this margin and accuracy it is at least {least:g}"]
+    if loss > most + slack:
+        return [f"loss {loss:g}, with this margin and accuracy it is at most {most:g}"]
+    return []
+
+
+def loss_bounds(margin: float, right: int, pairs: int) -> tuple[float, float]:
+    """Least and greatest mean loss of pairs with this mean margin, of which so many have a margin above 0.
+
+    The least: pairs on the side of the mean share it alike, the others stand at 0. The greatest exists where all pairs
+    are on one side: one of them has the whole sum, the others stand at 0.
+    """
+    total = margin * pairs
+    same_side = right if total > 0 else pairs - right
+    at_zero = pair_loss(0.0)
+    # Rounding may leave nobody on the side of a mean that is all but 0.
+    least = at_zero if not same_side else (
+        (pairs - same_side) * at_zero + same_side * pair_loss(total / same_side)) / pairs
+    most = ((pairs - 1) * at_zero + pair_loss(total)) / pairs if right in (0, pairs) else math.inf
+    return least, most
+
+
+def pair_loss(margin: float) -> float:
+    """Minus the logarithm of a sigmoid of the margin, written so that no exponential overflows."""
+    return max(0.0, -margin) + math.log1p(math.exp(-abs(margin)))

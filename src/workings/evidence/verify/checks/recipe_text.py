@@ -11,7 +11,6 @@ from workings.evidence.verify.checks.data_order import batches_of, has_few_seque
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import (
     check,
-    every_run,
     failed,
     finding_from,
     not_checked,
@@ -25,9 +24,7 @@ MAX_RECIPE_BYTES = 1 << 18
 """A recipe has a few kilobytes; a larger text is not parsed."""
 
 
-@check("consistency.recipe", level=1, title="the recipe as written, with its overrides, gives the one that ran",
-       units=every_run, precondition=only_if_written_by_train,
-       example="another optimizer in the recipe that ran than in the recipe as written")
+@check("consistency.recipe", precondition=only_if_written_by_train)
 def recipe(unit: Unit) -> Iterator[CheckFinding]:
     """The recipe, read and resolved again; defaults are compared only for a record of this version."""
     if unit.manifest.facts.get("smoke") is True:

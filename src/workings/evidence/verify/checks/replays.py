@@ -9,7 +9,6 @@ from workings.evidence.replay.coverage import is_enough, sentences
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import (
     check,
-    every_run,
     failed,
     for_each_unit,
     join_first,
@@ -50,8 +49,7 @@ def _replay_result(unit: Unit) -> dict[str, Any] | CheckFinding:
     return result
 
 
-@check("replay.steps", level=3, title="steps of the run, taken again, come out as recorded", units=every_run,
-       precondition=only_if_replayed, example="all losses invented, alike in every file")
+@check("replay.steps", precondition=only_if_replayed)
 def steps(unit: Unit) -> Iterator[CheckFinding]:
     """Losses, gradient norms and, where the run kept a checkpoint there, weights, against the record."""
     facts = _replay_of(unit)
@@ -64,9 +62,7 @@ def steps(unit: Unit) -> Iterator[CheckFinding]:
         yield passed(text, unit) if verdict == "passed" else failed(text, unit)
 
 
-@check("replay.controls", level=3, title="another seed, learning rate, row or checkpoint does not come out the same",
-       units=every_run, precondition=only_if_replayed,
-       example="a replay that would also pass with another seed: it proves nothing, and is not counted")
+@check("replay.controls", precondition=only_if_replayed)
 def controls(unit: Unit) -> Iterator[CheckFinding]:
     """Wrong steps against the log: without these, a tolerance that lets everything pass would look like a success."""
     facts = _replay_of(unit)
@@ -80,8 +76,7 @@ def controls(unit: Unit) -> Iterator[CheckFinding]:
                      + " fell outside", unit)
 
 
-@record_check("replay.predictions", level=3, title="completions, generated again, are the recorded ones",
-              example="all completions of an evaluation invented")
+@record_check("replay.predictions")
 def predictions(record: Record) -> Iterator[CheckFinding]:
     """Items that the verifier's seed draws of every evaluation, and of all samples, of the run's last state."""
     yield from for_each_unit(record.runs, _prediction_findings)
@@ -94,9 +89,7 @@ def predictions(record: Record) -> Iterator[CheckFinding]:
             yield not_checked("the run that drew these samples is not here: verify a folder that holds both", unit)
 
 
-@check(COVERAGE, level=3, title="the steps and answers taken again are enough to find the splice that was asked about",
-       units=every_run, precondition=only_if_replayed,
-       example="a run that is true up to the steps that were taken again, and another one's from there on")
+@check(COVERAGE, precondition=only_if_replayed)
 def coverage(unit: Unit) -> Iterator[CheckFinding]:
     """Number of recomputed steps and answers, against the number that the requested confidence needs."""
     facts = _replay_of(unit)

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from workings.config.rewards import FileReward, JudgeReward, RewardConfig, reward_name
-from workings.errors import RecordError, RequestError, RewardError
+from workings.errors import RequestError, RewardError
 from workings.evidence.verify.learning import records
 from workings.evidence.verify.limits import CHUNK_COMPLETIONS, ScoringTime
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import check, every_run, failed, finding_from, not_checked
+from workings.evidence.verify.registry import check, finding_from, not_checked
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.rollout_inputs import (
     RolloutInputs,
@@ -23,7 +23,6 @@ from workings.evidence.verify.rollout_inputs import (
     template_of,
 )
 from workings.evidence.verify.tree import shown
-from workings.record.coverage import checked, partly, record_file
 from workings.record.digest import bytes_digest, json_digest
 from workings.record.layout import DATA_DIGESTS, PROMPTS, RECIPE, REWARDS, ROLLOUTS
 from workings.record.untrusted_files import refuse_too_large
@@ -37,16 +36,9 @@ PROMPT_KEYS = {"id", "status", "item", "tokens", "prompt_digest", "reason"}
 """Keys of a line of `data/prompts.jsonl`."""
 CALL_SECONDS = 20.0
 """Time limit for one reward of one rollout here, in seconds; a completion takes a millisecond."""
-record_file("run", "config/rewards.json", checked("*", "consistency.prompts", "its digest in the manifest"))
-record_file("run", "config/*.py", checked("", "consistency.prompts", "its digest in config/rewards.json"))
-record_file("run", "data/prompts.jsonl",
-            partly("item.expected_answer", "consistency.prompts",
-                   "the digest of the prompts, the rewards of those that were drawn; the data are not in a record"),
-            checked("*", "consistency.prompts", "the digest of the prompts, and what was drawn"))
 
 
-@check("consistency.prompts", level=1, title="prompts and rewards are those that the manifest names", units=every_run,
-       when=records(ROLLOUTS), example="a reward of another weight than the recipe gives it")
+@check("consistency.prompts", when=records(ROLLOUTS))
 def prompts(unit: Unit) -> Iterator[CheckFinding]:
     """Digests of prompts and rewards; the rewards against those of the recipe, with their weights and limits."""
     from workings.data.rows import prompt_digest
@@ -71,69 +63,48 @@ def prompts(unit: Unit) -> Iterator[CheckFinding]:
                                  + (", ".join(inputs.reward_names) or "none"), unit)
 
 
-@check("recompute.prompts", level=2, title="prompts are the chat template's tokens, and completions end as they say",
-       units=every_run, when=records(ROLLOUTS), example="a completion that ended by itself, said to be cut off")
-def prompt_tokens(unit: Unit) -> Iterator[CheckFinding]:
-    """Tokens against the record's tokenizer; a completion ends with a stop token or at the limit and nowhere else."""
-    inputs, template = rollout_inputs_of(unit), template_of(unit)
-    problems = [f"prompt {prompt.item.id[:60]!r}: other tokens than its question gives"
-                for prompt in inputs.prompts.prompts
-                # Tokenized by the record's own tokenizer: another one would give other tokens for the same text.
-                if tuple(template.prompt_ids(prompt.item.prompt, prompt.item.history)) != prompt.tokens]
-    yield finding_from(problems + _recomputed(unit).ends, f"{len(inputs.prompts.prompts):,} prompts", unit)
-
-
-@check("recompute.rewards", level=2, title="every completion, rewarded again, gets the recorded rewards",
-       units=every_run, when=records(REWARDS),
-       example="a reward flipped, and advantages and log made again to match it")
+@check("recompute.rewards", when=records(ROLLOUTS))
 def rewards(unit: Unit) -> Iterator[CheckFinding]:
-    """Rewards of each completion against this project's, in a process with limits. A person's function is not run."""
-    result, settings = _recomputed(unit), _settings(rollout_inputs_of(unit))
-    # Verification never runs code of the record: whoever wrote it may be hostile.
-    user_rewards = [reward_name(reward) for reward in settings.rewards if isinstance(reward, FileReward)]
+    """Tokens of prompts against the record's tokenizer; a completion ends with a stop token or at the limit.
+
+    Rewards of each completion against this project's, in a process with limits; a person's function is not run. Sums of
+    weights times values, and the algorithm's advantages of each group, equal to the bit.
+    """
+    inputs, template, result = rollout_inputs_of(unit), template_of(unit), _compute(unit)
+    result.problems += [f"prompt {prompt.item.id[:60]!r}: other tokens than its question gives"
+                        for prompt in inputs.prompts.prompts
+                        # By the record's own tokenizer: another one would give other tokens for the same text.
+                        if tuple(template.prompt_ids(prompt.item.prompt, prompt.item.history)) != prompt.tokens]
     if result.failure:
-        yield failed(f"cannot be rewarded again: {result.failure}", unit)
-        return
-    if result.rewards or result.rewarded:
-        yield finding_from(result.rewards, f"{result.rewarded:,} rewards, each the recorded one", unit)
+        result.problems.append(f"cannot be rewarded again: {result.failure}")
+    yield finding_from(result.problems, f"{result.completions:,} completions, {result.rewarded:,} rewards, each the "
+                                        "recorded one", unit)
     if result.stopped_because:
         yield not_checked(f"{result.rewarded:,} rewards were computed again, and no more: {result.stopped_because}",
                           unit)
-    if user_rewards:
+    given = () if inputs.settings is None else inputs.settings.rewards
+    # Verification never runs code of the record: whoever wrote it may be hostile.
+    if user_rewards := [reward_name(reward) for reward in given if isinstance(reward, FileReward)]:
         yield not_checked(f"the reward {', '.join(user_rewards)} is code from elsewhere, which is not run; its values "
                           "are as recorded", unit)
-    if any(isinstance(reward, JudgeReward) for reward in settings.rewards):
+    if any(isinstance(reward, JudgeReward) for reward in given):
         yield not_checked("the replies of its judge are as recorded: nobody is asked again", unit, blocking=False)
-    for reason in _other_libraries(unit.json(REWARDS), settings).values():
-        yield not_checked(reason, unit)
-
-
-@check("recompute.advantages", level=2, title="every advantage follows from the rewards of its group", units=every_run,
-       when=records(REWARDS), example="one advantage, moved")
-def advantages(unit: Unit) -> Iterator[CheckFinding]:
-    """Sums of weights times values, and the algorithm's advantages of each group; equal to the bit."""
-    result = _recomputed(unit)
-    algorithm = rollout_inputs_of(unit).recipe.algorithm.name
-    yield finding_from(result.advantages, f"{result.completions:,} advantages of {algorithm}", unit)
+    if inputs.settings is not None:
+        for reason in _other_libraries(unit.json(REWARDS), inputs.settings).values():
+            yield not_checked(reason, unit)
 
 
 @dataclass(kw_only=True)
 class _Recomputed:
     """Problems and counts of one pass over all rollouts with tokenizer and rewards."""
 
-    ends: list[str] = field(default_factory=list)
-    rewards: list[str] = field(default_factory=list)
-    advantages: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
     completions: int = 0
     rewarded: int = 0
     failure: str = ""
     """Why nothing could be rewarded again."""
     stopped_because: str = ""
     """Why the rest was not rewarded again."""
-
-
-def _recomputed(unit: Unit) -> _Recomputed:
-    return unit.cached("computed again", lambda: _compute(unit))
 
 
 def _compute(unit: Unit) -> _Recomputed:
@@ -151,9 +122,9 @@ def _compute(unit: Unit) -> _Recomputed:
         # One at a time, so that memory does not grow with the length of the run.
         for rollout in rollouts_of(unit):
             result.completions += len(rollout.all_samples)
-            result.ends += _end_problems(inputs, template, rollout)
+            result.problems += _end_problems(inputs, template, rollout)
             if inputs.settings is not None:
-                result.advantages += _advantage_problems(inputs, inputs.settings, rollout)
+                result.problems += _advantage_problems(inputs, inputs.settings, rollout)
                 if any(isinstance(reward, JudgeReward) for reward in inputs.settings.rewards):
                     _read_replies_again(result, rollout)
             if process is not None and not result.failure:
@@ -228,7 +199,7 @@ def _reward_again(result: _Recomputed, process: "RewardProcess", template: "Chat
                              "the text of its completions")
             values = process.score([to_reward(prompt, sample, template.tokenizer)
                                     for prompt, sample in part])
-        result.rewards += [
+        result.problems += [
             f"rollout of step {rollout.step}, {prompt.item.id[:60]!r}: {name} is "
             f"{str(sample.rewards.get(name))[:20]}, rewarded again {value:g}"
             for (prompt, sample), rewards_again in zip(part, values, strict=True)
@@ -242,15 +213,9 @@ def _read_replies_again(result: _Recomputed, rollout: "Rollout") -> None:
     for prompt, sample in rollout.all_samples:
         value = score_of(sample.judge_reply) or 0.0
         if sample.rewards.get(JUDGE) != value:
-            result.rewards.append(f"rollout of step {rollout.step}, {prompt.item.id[:60]!r}: {JUDGE} is "
+            result.problems.append(f"rollout of step {rollout.step}, {prompt.item.id[:60]!r}: {JUDGE} is "
                                   f"{str(sample.rewards.get(JUDGE))[:20]}, its recorded reply gives {value:g}")
         result.rewarded += 1
-
-
-def _settings(inputs: RolloutInputs) -> "RewardSettings":
-    if inputs.settings is None:
-        raise RecordError("its algorithm has rewards by name, its recipe has none")
-    return inputs.settings
 
 
 def _reward_problems(recorded: Any, settings: "RewardSettings", manifest_digest: str | None) -> list[str]:

@@ -5,17 +5,15 @@ No weights are needed: the completions are in the record, and everything that wa
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from workings.evidence.verify.checks.update_metrics import bound_problems, objective_problems
 from workings.evidence.verify.learning import records
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import check, every_run, finding_from
+from workings.evidence.verify.registry import check, finding_from
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.rollout_inputs import RolloutInputs, rollout_inputs_of, rollouts_of
-from workings.record.coverage import REPLAYED, checked, partly, record_file
 from workings.record.layout import ROLLOUTS
 
 if TYPE_CHECKING:
@@ -28,97 +26,45 @@ CLOSE = 1e-9
 """Relative difference that a mean in the log may have from the one that is computed again, by the same function."""
 POSITION_BYTES = 60
 """Largest memory of a position of a batch."""
-record_file("run", "train/rollouts/*.json",
-            partly("*", "consistency.rollouts", "seed, prompts, log and rewards; " + REPLAYED))
-record_file("run", "train/metrics.jsonl",
-            partly("reward kl_teacher", "consistency.rollout_metrics", "the rollouts", optional=True),
-            checked("mismatch mismatch_most mismatch_ratio reward_deviation completions completion_tokens "
-                    "completion_tokens_least completion_tokens_most truncated empty groups_all_wrong groups_mixed "
-                    "groups_all_right groups_without_spread groups_left_out",
-                    "consistency.rollout_metrics", "the rollouts", optional=True),
-            partly("reward_*", "consistency.rollout_metrics", "the rollouts, for the rewards of the recipe",
-                   optional=True),
-            partly("entropy clip_fraction kl_behavior kl_reference", "consistency.rollout_metrics",
-                   "the recorded log probabilities, where a rollout has one update", optional=True),
-            partly("drawing_seconds", "consistency.rollout_metrics", "it is at most the step's seconds", optional=True))
 
 
-@check("consistency.rollouts", level=1, title="what was drawn is what seed and prompts imply: prompts, seeds, groups",
-       units=every_run, when=records(ROLLOUTS), example="two prompts exchanged, or the seed of one completion changed")
+@check("consistency.rollouts", when=records(ROLLOUTS))
 def rollouts(unit: Unit) -> Iterator[CheckFinding]:
-    """One rollout before every first update; prompts in order; a seed for each sample; groups chosen by the rule."""
-    findings = _findings_of(unit)
-    yield finding_from(findings.sampling, f"{findings.rollouts} rollouts, {findings.completions:,} completions of seed "
-                                     f"{unit.manifest.seed}", unit)
+    """One rollout before every first update; prompts in order; a seed for each sample; groups chosen by the rule.
 
-
-@check("consistency.rollout_batches", level=1, title="every update learned from the rollout that is recorded",
-       units=every_run, when=records(ROLLOUTS), example="the log probability of a token, changed")
-def batches(unit: Unit) -> Iterator[CheckFinding]:
-    """The batch of each step made again from tokens, advantages and log probabilities: digest and counts."""
-    yield finding_from(_findings_of(unit).batches, f"{len(unit.steps)} batches", unit)
-
-
-@check("consistency.rollout_metrics", level=1, title="the log says of the rollouts what they are", units=every_run,
-       when=records(ROLLOUTS), example="a better mean reward in the log than the rollouts have")
-def metrics(unit: Unit) -> Iterator[CheckFinding]:
-    """Rewards, groups, lengths, ends, the divergence from a teacher, how far sampler and trainer disagree, the loss."""
-    findings = _findings_of(unit)
-    bounds = [problem for line in unit.metrics for problem in bound_problems(line)]
-    yield finding_from(findings.metrics + bounds + _held_out_problems(unit),
-                       f"{findings.numbers:,} numbers of {findings.rollouts} rollouts", unit)
-
-
-@dataclass(kw_only=True)
-class _Findings:
-    """Problems and counts of one pass over all rollouts."""
-
-    sampling: list[str] = field(default_factory=list)
-    batches: list[str] = field(default_factory=list)
-    metrics: list[str] = field(default_factory=list)
-    rollouts: int = 0
-    completions: int = 0
-    numbers: int = 0
-
-
-def _findings_of(unit: Unit) -> _Findings:
-    return unit.cached("rollouts", lambda: _examine(unit))
-
-
-def _examine(unit: Unit) -> _Findings:
-    inputs, position = rollout_inputs_of(unit), None
-    findings = _Findings(sampling=_step_problems(unit, inputs), rollouts=len(inputs.steps))
-    in_order, names = not findings.sampling, set[str]()
+    The batch of each step made again from tokens, advantages and log probabilities. Rewards, groups, lengths and ends,
+    divergences, how far sampler and trainer disagree, and the loss against the log.
+    """
+    inputs, position, names = rollout_inputs_of(unit), None, set[str]()
+    problems = _step_problems(unit, inputs)
+    in_order, completions = not problems, 0
     steps, lines = {line.step: line for line in unit.steps}, {row["step"]: row for row in unit.metrics}
     for rollout in rollouts_of(unit):
         # The first rollout begins at the default position: epoch 0, prompt 0.
         if in_order and rollout.position != (position or type(rollout.position)()):
-            findings.sampling.append(
-                f"rollout of step {rollout.step}: its prompts begin elsewhere than the last one ended")
+            problems.append(f"rollout of step {rollout.step}: its prompts begin elsewhere than the last one ended")
         position = rollout.after
-        findings.sampling += _sampling_problems(inputs, rollout)
-        findings.completions += len(rollout.all_samples)
-        wrong_batches, wrong_numbers = _batch_problems(unit, inputs, rollout, steps, lines)
-        findings.batches += wrong_batches
-        findings.metrics += wrong_numbers
-        compared, problems = _metric_problems(inputs, rollout, lines)
-        findings.metrics += problems
-        findings.numbers += len(compared)
+        completions += len(rollout.all_samples)
+        compared, wrong_numbers = _metric_problems(inputs, rollout, lines)
+        problems += [*_sampling_problems(inputs, rollout), *_batch_problems(unit, inputs, rollout, steps, lines),
+                     *wrong_numbers]
         names |= compared
-    findings.metrics += _later_update_problems(inputs, lines, names)
-    findings.batches += [f"step {step}: no rollout" for step in steps]
-    return findings
+    problems += _later_update_problems(inputs, lines, names)
+    problems += [f"step {step}: no rollout" for step in steps]
+    problems += [problem for line in unit.metrics for problem in bound_problems(line)]
+    problems += _held_out_problems(unit)
+    yield finding_from(problems, f"{len(inputs.steps)} rollouts, {completions:,} completions of seed "
+                                 f"{unit.manifest.seed}", unit)
 
 
 def _batch_problems(unit: Unit, inputs: RolloutInputs, rollout: "Rollout", steps: "dict[int, StepMetrics]",
-                    lines: dict[Any, dict[str, Any]]) -> tuple[list[str], list[str]]:
+                    lines: dict[Any, dict[str, Any]]) -> list[str]:
     """Problems of the batches that were trained on a rollout, and of the numbers of their updates.
 
     The updates' lines are removed from ``steps``; ``lines`` has them as the log has.
     """
     from workings.rollouts.rollout import batch_of, digest_of
     problems: list[str] = []
-    numbers: list[str] = []
     longest = max((len(prompt.tokens) + len(sample.tokens_with_stop) for prompt, sample in rollout.trained_samples),
                   default=1)
     for part in range(min(inputs.shape.updates, len(steps))):
@@ -132,8 +78,8 @@ def _batch_problems(unit: Unit, inputs: RolloutInputs, rollout: "Rollout", steps
         if expected != (line.batch_digest, line.tokens, line.supervised_tokens):
             problems.append(f"step {line.step}: another batch than its rollout implies")
         else:
-            numbers += objective_problems(inputs, rollout, batch, lines[line.step])
-    return problems, numbers
+            problems += objective_problems(inputs, rollout, batch, lines[line.step])
+    return problems
 
 
 def _metric_problems(inputs: RolloutInputs, rollout: "Rollout",

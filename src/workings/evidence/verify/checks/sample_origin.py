@@ -7,7 +7,7 @@ from workings.errors import RecordError
 from workings.evidence.verify import tree as trees
 from workings.evidence.verify.checks.data_order import kept_rows
 from workings.evidence.verify.record import MAX_JSON_BYTES, Record, Unit
-from workings.evidence.verify.registry import check, every_run, finding_from, join_first, not_checked
+from workings.evidence.verify.registry import check, finding_from, join_first, not_checked
 from workings.evidence.verify.result import CheckFinding
 from workings.record import jsonl
 from workings.record.canonical import line
@@ -17,8 +17,7 @@ from workings.record.manifest import DRAWN_FROM
 from workings.record.untrusted_files import parsed_bytes, refuse_too_large
 
 
-@check("consistency.drawn_from", level=1, title="what a run learned of samples was drawn and kept where it says",
-       units=every_run, example="an answer among what was learned that the samples do not hold")
+@check("consistency.drawn_from")
 def drawn_from(unit: Unit) -> Iterator[CheckFinding]:
     """The training file against the kept samples and the run that they are from."""
     recorded_counts = unit.manifest.facts.get(DRAWN_FROM)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import check, every_run, finding_from
+from workings.evidence.verify.registry import check, finding_from
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.rollout_inputs import rollout_inputs_of, rollouts_of
 from workings.record.layout import CHECKPOINTS
@@ -17,8 +17,7 @@ def has_sampler(unit: Unit) -> bool:
     return unit.recipe is not None and unit.recipe.sampler is not None
 
 
-@check("consistency.sampler", level=1, title="completions were drawn with the adapters of their update",
-       units=every_run, when=has_sampler, example="a rollout that is said to come from the adapters of another update")
+@check("consistency.rollouts", when=has_sampler)
 def sampler(unit: Unit) -> Iterator[CheckFinding]:
     """The digest of the adapters in each rollout, against the checkpoint before it and the rollouts around it."""
     inputs, problems, before = rollout_inputs_of(unit), [], ""

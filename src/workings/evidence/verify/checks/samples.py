@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from workings.errors import RecordError, RequestError
-from workings.evidence.verify.checks.completion_facts import are_numbered
+from workings.evidence.verify.checks.evaluation_lines import are_numbered
 from workings.evidence.verify.checks.evaluations import differences
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_evaluation, finding_from
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from workings.samples.selection import Selection
 
 
-@check("consistency.seeds", level=1, title="every completion was drawn from the seed that its item and number imply",
-       units=every_evaluation, example="a bad draw left out")
+@check("consistency.answers", every_evaluation)
 def seeds(unit: Unit) -> Iterator[CheckFinding]:
     """Number and order of the completions of each item, and the seed of every sampled one."""
     from workings.evaluation.generate import sample_seed
@@ -50,8 +49,7 @@ def seeds(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{len(rows)} completions of seed {decoding.get('seed')}", unit)
 
 
-@check("consistency.selection", level=1, title="counts of samples and prompts are those of the predictions",
-       units=lambda record: record.samples, example="fewer prompts that were never solved than the predictions show")
+@check("recompute.selection", lambda record: record.samples)
 def selection(unit: Unit) -> Iterator[CheckFinding]:
     """Prompts solved never, sometimes, always; samples kept and left out; pairs; that the unit is in no run."""
     recorded, rows = unit.json(SELECTION), unit.lines(PREDICTIONS)
@@ -74,8 +72,7 @@ def selection(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{len(kept_ids)} of {len(rows)} samples of {len(by_prompt)} prompts", unit)
 
 
-@check("recompute.selection", level=2, title="what is kept, and the pairs, follow from the predictions by their rules",
-       units=lambda record: record.samples, example="a wrong sample among those that were kept")
+@check("recompute.selection", lambda record: record.samples)
 def selected(unit: Unit) -> Iterator[CheckFinding]:
     """The kept samples and the pairs, made again to the byte; the counts."""
     from workings.samples.unit import selection_files

@@ -1,6 +1,7 @@
 """Level 0: every file has its form: strict JSON, known keys, no nulls, no placeholders."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from workings.errors import RecordError
@@ -33,11 +34,10 @@ MAX_README_BYTES = 1 << 20
 EVAL_FILES = {EVALUATION_CONFIG: "eval_config/1", EVALUATION_SUMMARY: "eval_summary/1"}
 
 
-def json_files(unit: Unit, *, third_party: bool) -> list[str]:
+def json_files(unit: Unit) -> list[str]:
     """Names of a unit's `.json` files, its seal included."""
     # From the entries and not from the files, which leave the seal out.
-    names = [entry.name for entry in unit.entries if entry.kind == "file" and entry.name.endswith(".json")]
-    return [name for name in names if third_party or name.rpartition("/")[2] not in THIRD_PARTY_FILES]
+    return [entry.name for entry in unit.entries if entry.kind == "file" and entry.name.endswith(".json")]
 
 
 def line_files(unit: Unit) -> list[str]:
@@ -45,34 +45,28 @@ def line_files(unit: Unit) -> list[str]:
     return [entry.name for entry in unit.entries if entry.kind == "file" and entry.name.endswith(".jsonl")]
 
 
-@check("form.json", level=0, title="every JSON file and line is strict JSON, and records have their one form",
-       units=every_unit, example="a JSON file in which a key stands twice, so that two readers see two values")
+@check("form.json", every_unit)
 def strict_json(unit: Unit) -> Iterator[CheckFinding]:
-    """No repeated keys, no NaN, no torn line; manifest, seal and commits are canonical to the byte."""
+    """No repeated keys, no NaN, no torn line, no null of ours; manifest, seal and commits are canonical to the byte."""
     problems = []
-    names, lines = json_files(unit, third_party=True), line_files(unit)
-    for name in names:
+    names, lines = json_files(unit), line_files(unit)
+    for name in [*names, *lines]:
         try:
-            value = unit.json(name)
-            _nulls_of(unit, name)
+            nulls = _nulls_of(unit, name)
+            if name.rpartition("/")[2] not in THIRD_PARTY_FILES:
+                problems += nulls
             # With one form to the byte nothing can hide in spacing, in repeated keys or in another spelling of a
             # number.
-            if name.rpartition("/")[2] in CANONICAL and line(value) != unit.read(name):
+            if name.rpartition("/")[2] in CANONICAL and line(unit.json(name)) != unit.read(name):
                 problems.append(f"{name}: not in canonical form (RFC 8785 and a newline)")
-        except RecordError as error:
-            problems.append(str(error))
-    for name in lines:
-        try:
-            _nulls_of(unit, name)
-            if b"\r" in unit.read(name):
+            if name in lines and b"\r" in unit.read(name):
                 problems.append(f"{name}: a line that ends otherwise than with a newline")
         except RecordError as error:
             problems.append(str(error))
     yield finding_from(problems, f"{len(names)} files and {len(lines)} files of lines", unit)
 
 
-@check("form.schema", level=0, title="manifest, metrics, events and evaluations have their keys", units=every_unit,
-       example="a log in which no step learned from any token")
+@check("form.schema", every_unit)
 def schema(unit: Unit) -> Iterator[CheckFinding]:
     """Each kind of record against its schema."""
     if unit.is_run:
@@ -92,24 +86,15 @@ def schema(unit: Unit) -> Iterator[CheckFinding]:
         yield finding_from(problems, f"{len(rows)} predictions", unit)
 
 
-@check("form.nulls", level=0, title="no nulls: what does not exist says why", units=every_unit,
-       example="a value replaced by null, so that nothing says why it is missing")
-def nulls(unit: Unit) -> Iterator[CheckFinding]:
-    """Every null in every JSON file and line of ours."""
-    yield finding_from([problem for name in _own_files(unit) for problem in _nulls_of(unit, name)], "no nulls", unit)
-
-
-@check("form.placeholders", level=0, title="no placeholders where a value or a text should be", units=every_unit,
-       example="a model called `<your model here>`")
+@check("form.placeholders", every_unit)
 def placeholders(unit: Unit) -> Iterator[CheckFinding]:
     """Templates that nobody filled in: in manifest, README, evaluation settings and notes, not in models' texts."""
     problems = []
-    for name in _own_files(unit):
-        # Items and completions are left out: a model may well write "TODO" or a pair of braces, and that is a
-        # result.
-        if name in (MANIFEST, *EVAL_FILES) or unit.kind == "notes":
-            problems += [f"{name}: {path} is {text[:40]!r}" for path, text in _texts(_value(unit, name), "$")
-                       if is_placeholder(text)]
+    # Items and completions are left out: a model may well write "TODO" or a pair of braces, and that is a result.
+    for name in [name for name in json_files(unit) if name in (MANIFEST, *EVAL_FILES) or unit.kind == "notes"]:
+        with suppress(RecordError):  # reported by `form.json`
+            problems += [f"{name}: {path} is {text[:40]!r}" for path, text in _texts(unit.json(name), "$")
+                         if is_placeholder(text)]
     texts = [entry.name for entry in unit.entries if entry.kind == "file" and entry.name.endswith(".md")]
     # Texts of a pack are written for readers; of a run only the README is, and its samples are a model's words.
     for name in texts if unit.kind == PACK_KIND else [README] if unit.has(README) else []:
@@ -118,24 +103,10 @@ def placeholders(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, "no placeholders", unit)
 
 
-def _own_files(unit: Unit) -> Iterator[str]:
-    """JSON and JSON-lines files of this project that can be read; `form.json` reports the others."""
-    for name in [*json_files(unit, third_party=False), *line_files(unit)]:
-        try:
-            _nulls_of(unit, name)
-        except RecordError:
-            continue
-        yield name
-
-
-def _value(unit: Unit, name: str) -> Any:
-    return unit.lines(name) if name.endswith(".jsonl") else unit.json(name)
-
-
 def _nulls_of(unit: Unit, name: str) -> list[str]:
     """Nulls of a file, cached apart from its contents, which may be too large to stay in memory."""
     def find() -> list[str]:
-        value = _value(unit, name)
+        value = unit.lines(name) if name.endswith(".jsonl") else unit.json(name)
         # The bytes are searched first: mostly there is none, and to walk over a million values takes a second.
         return [f"{name}: {path}" for path in find_nulls(value)] if b"null" in unit.read(name) else []
     return unit.cached(f"nulls of {name}", find, file=name)

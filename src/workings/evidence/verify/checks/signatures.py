@@ -9,7 +9,7 @@ from workings.evidence.attest.envelope import ENVELOPE_NAME, PUBLIC_NAME, Opened
 from workings.evidence.attest.statement import BUILD_TYPE, PREDICATE_TYPE, STATEMENT_TYPE, provenance, subject_name
 from workings.evidence.verify import tree as trees
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import check, every_run, failed, finding_from, join_first, not_checked, passed
+from workings.evidence.verify.registry import check, failed, finding_from, join_first, not_checked, passed
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import shown
 from workings.record.layout import ATTEST
@@ -20,8 +20,7 @@ MAX_ENVELOPE_BYTES = 1 << 18
 NO_LIBRARY = f"the libraries for signatures are not installed: {keys.INSTALL}"
 
 
-@check("attestation.files", level=0, title="beside the seals are envelopes and public keys, nothing else",
-       units=every_run, example="a pickle beside the signatures, where no sum would notice it")
+@check("attestation.signed")
 def files(run: Unit) -> Iterator[CheckFinding]:
     """Names and kinds of files in `attest`, which no sum covers, against those that may be there."""
     names = run.record.attest(run)
@@ -40,8 +39,7 @@ def files(run: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{len(names)} files", run)
 
 
-@check("attestation.statement", level=0, title="every signed statement is about exactly this record", units=every_run,
-       example="a signature taken over from a record with another root digest")
+@check("attestation.signed")
 def statements(run: Unit) -> Iterator[CheckFinding]:
     """Each statement made again from the manifest and the root digests that are here."""
     names = _envelopes(run)
@@ -65,8 +63,7 @@ def statements(run: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{len(names)} statements about {len(covered)} units", run)
 
 
-@check("attestation.signature", level=0, title="every signature is that of the key that it names", units=every_run,
-       example="a statement that was edited after it had been signed")
+@check("attestation.signed")
 def signatures(run: Unit) -> Iterator[CheckFinding]:
     """Ed25519 over the exact bytes of each statement."""
     names = _envelopes(run)
@@ -93,8 +90,7 @@ def signatures(run: Unit) -> Iterator[CheckFinding]:
         yield finding_from(problems, "; ".join(good), run)
 
 
-@check("attestation.trust", level=0, title="a key that the reader trusts has signed every unit", units=every_run,
-       example="a record signed with the forger's own key, where `--key` names the author's")
+@check("attestation.trust")
 def trust(run: Unit) -> Iterator[CheckFinding]:
     """Each signature's key against those of `--key`: a key found in a record says only that one person made all."""
     # Keys that lie in the record are never trusted by themselves: a forger can add a key of their own.
@@ -148,7 +144,7 @@ def _open(run: Unit, name: str) -> OpenedEnvelope:
 
 
 def _opened_or_none(run: Unit, name: str) -> OpenedEnvelope | None:
-    """An envelope; None for one that `attestation.statement` refuses."""
+    """An envelope; None for one that `attestation.signed` refuses."""
     try:
         return _open(run, name)
     except RecordError:
@@ -193,7 +189,7 @@ def _known_keys(run: Unit) -> dict[str, Any]:
             try:
                 key = keys.public_key(read_attested(run, name))
             except RecordError:
-                continue  # reported by attestation.files
+                continue  # reported by attestation.signed
             by_id[str(key.keyid)] = key
     return by_id | {str(key.keyid): key for key in map(keys.public_key, run.record.given.trusted)}
 

@@ -13,7 +13,7 @@ from workings.errors import RecordError
 from workings.evidence.verify.checks.run_events import resume_problems, resumes_of
 from workings.evidence.verify.learning import best_of
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import check, every_run, failed, finding_from, not_checked
+from workings.evidence.verify.registry import check, failed, finding_from, not_checked
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import shown
 from workings.record.layout import CHECKPOINTS, CONFIG, METRICS, STATE
@@ -23,8 +23,7 @@ WEIGHTS_FILE = re.compile(r"/(?:adapter_)?model(?:-\d{5}-of-\d{5})?\.safetensors
 """A checkpoint's file with weights, of a whole model or of adapters."""
 
 
-@check("consistency.steps", level=1, title="steps are 1, 2, 3, … without a gap, and resumes are explained",
-       units=every_run, example="a step left out of the log")
+@check("consistency.steps")
 def steps(unit: Unit) -> Iterator[CheckFinding]:
     """Numbers of the steps; the events of resumes against the steps that were kept, the layout and the run before."""
     numbers = [row.get("step") for row in unit.metrics]
@@ -38,8 +37,7 @@ def steps(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{len(numbers)} steps, {resumes} resumes", unit)
 
 
-@check("consistency.learning_rate", level=1, title="every step's learning rate is that of the recipe's schedule",
-       units=every_run, example="another learning rate in the recipe than the steps were taken with")
+@check("consistency.learning_rate")
 def learning_rate(unit: Unit) -> Iterator[CheckFinding]:
     """Peak, warm-up, schedule and number of steps give the rate of each."""
     training = unit.manifest.config.get("training")
@@ -59,8 +57,7 @@ def learning_rate(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{schedule.kind} from {schedule.peak:g}", unit)
 
 
-@check("consistency.checkpoints", level=1, title="checkpoints are those that the recipe keeps, and agree with the log",
-       units=every_run, example="the state of an earlier step in the last checkpoint")
+@check("consistency.checkpoints")
 def last_checkpoint(unit: Unit) -> Iterator[CheckFinding]:
     """Their steps, the step that their own state names, and what it says of tokens, time and data."""
     folders = sorted({name.split("/")[1] for name in unit.files if name.startswith(CHECKPOINTS + "/step_")})

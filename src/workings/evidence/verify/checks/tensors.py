@@ -20,7 +20,6 @@ from workings.evidence.verify import tree as trees
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import (
     check,
-    every_run,
     finding_from,
     join_first,
     not_checked,
@@ -128,8 +127,7 @@ def _parsed(value: dict[str, Any], text: bytes, begin: int, size: int) -> Header
                   offsets={name: begin + entry["data_offsets"][0] for name, entry in tensors.items()})
 
 
-@check("consistency.model", level=1, title="the model's shape gives its parameters, and is the recipe's",
-       units=every_run, example="a manifest with more parameters than the model's sizes give")
+@check("consistency.tensors")
 def model(unit: Unit) -> Iterator[CheckFinding]:
     """Number of parameters in the manifest; sizes, source and number formats in the recipe."""
     shape = recorded_shape(unit)
@@ -159,8 +157,7 @@ def model(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{shape.family}, {count:,} parameters", unit)
 
 
-@check("consistency.tensors", level=1, title="checkpoints hold the tensors of model, method, formats and optimizer",
-       units=every_run, example="a checkpoint whose tensors have other shapes than the recipe's model")
+@check("consistency.tensors")
 def tensors(unit: Unit) -> Iterator[CheckFinding]:
     """Names, shapes and formats of weights and moments; the optimizer's own count of steps."""
     expected = expected_tensors(unit)

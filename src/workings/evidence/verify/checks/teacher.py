@@ -1,26 +1,81 @@
-"""Levels 1 and 2: top tokens of the teacher of a run that distilled on traces, and the log's means of them.
+"""Level 1: the teacher of a run with distillation: which model it was, and its top tokens of traces.
 
-No weights are needed. Whether they are the teacher's takes its weights: a replay computes them again.
+No weights are needed. Whether log probabilities are the teacher's takes its weights: a replay computes them again.
+Those of rollouts are checked with these (`checks.rollouts`).
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workings.errors import RecordError
 from workings.evidence.verify.checks.data_order import batches_of, kept_rows, only_if_few_sequences, planned_steps
 from workings.evidence.verify.checks.tensors import read_header
 from workings.evidence.verify.learning import records
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import check, every_run, finding_from
+from workings.evidence.verify.registry import check, finding_from, join_first, not_checked
 from workings.evidence.verify.result import CheckFinding
 from workings.objectives.top_tokens import MAX_TOKENS, MIN_REST
-from workings.record.coverage import REPLAYED, checked, partly, record_file
-from workings.record.layout import CONFIG, MODEL_SHAPE, TOP_TOKENS, top_tokens_file
+from workings.record.digest import is_digest, json_digest
+from workings.record.layout import CHECKPOINTS, CONFIG, MODEL_SHAPE, SUMS, TEACHER, TOP_TOKENS, top_tokens_file
 
 if TYPE_CHECKING:
     from workings.data.top_tokens import TopTokenFiles, TopTokensOfRow
+
+@check("consistency.teacher", when=records(TEACHER))
+def teacher(unit: Unit) -> Iterator[CheckFinding]:
+    """Digest and precision of the teacher; its root, if a run of its name is verified as well."""
+    recorded_digest, facts = unit.manifest.data_digests.get("teacher"), unit.json(TEACHER)
+    problems = []
+    if recorded_digest != json_digest(facts):
+        problems.append(f"{TEACHER} has digest {json_digest(facts)[:16]}…, the manifest {str(recorded_digest)[:16]}…")
+    problems += _fact_problems(facts, unit.manifest.config["algorithm"])
+    problems += [problem for run in unit.record.runs if not problems and run.has(SUMS) and run.root == facts.get("root")
+                 for problem in _run_problems(facts, run)]
+    yield finding_from(problems, _sentence(facts) if not problems else "", unit)
+    for run in unit.record.runs:
+        # No failure: names are not unique, and the true teacher may lie elsewhere.
+        if not problems and run.manifest.name == facts.get("run") and run.root != facts["root"]:
+            yield not_checked(f"{run.title} has the teacher's name and another root, {run.root[:16]}…: it is not "
+                              "the run that was learned from", unit, blocking=False)
+
+
+def _fact_problems(facts: Any, algorithm: dict[str, Any]) -> list[str]:
+    if not isinstance(facts, dict) or not isinstance(facts.get("weights"), dict) or not facts["weights"]:
+        return [f"{TEACHER} names no weights"]
+    base = facts.get("base", {})  # of a teacher with adapters: what they stand beside
+    if not isinstance(base, dict) or not isinstance(base.get("weights", {}), dict):
+        return [f"{TEACHER} names no weights that its adapters stand beside"]
+    digests = [*facts["weights"].values(), *base.get("weights", {}).values(),
+               *([facts["root"]] if "root" in facts else []), facts.get("tokenizer")]
+    problems = [] if all(map(is_digest, digests)) else [f"{TEACHER}: a digest of it is none"]
+    if not isinstance(facts.get("run" if "root" in facts else "id"), str):
+        problems.append(f"{TEACHER} says neither which run nor which weights")
+    checkpoint = facts.get("checkpoint")
+    if checkpoint is not None and any(not name.startswith(f"{CHECKPOINTS}/{checkpoint}/") for name in facts["weights"]):
+        problems.append(f"{TEACHER}: weights of another checkpoint than {str(checkpoint)[:40]}")
+    if facts.get("precision") != algorithm.get("teacher_precision"):
+        problems.append(f"{TEACHER}: precision {str(facts.get('precision'))[:10]}, the recipe's is "
+                        f"{str(algorithm.get('teacher_precision'))[:10]}")
+    return problems
+
+
+def _run_problems(facts: dict[str, Any], run: Unit) -> Iterator[str]:
+    """What is said of a teacher against the run that it is, by its root."""
+    if facts.get("run") != run.manifest.name:
+        yield f"{TEACHER} calls it {str(facts.get('run'))[:40]!r}, the run of this root is {run.manifest.name[:40]!r}"
+    if facts.get("tokenizer") != run.manifest.data_digests.get("tokenizer", facts.get("tokenizer")):
+        yield f"{TEACHER} names another tokenizer than the run of this root"
+    if others := [name for name, digest in facts["weights"].items() if run.sums.get(name) != digest]:
+        yield f"{TEACHER}: {join_first(others)} with another digest than in the run of this root"
+
+
+def _sentence(facts: dict[str, Any]) -> str:
+    if "root" in facts:
+        return f"run {facts['run']}, root {facts['root'][:16]}…, in {facts['precision']}"
+    return f"{facts['id']} at {facts['revision']}, in {facts['precision']}"
+
 
 TOLERANCE = 1e-4
 """Tolerance for a sum of float32 probabilities, and for a mean of them in the log."""
@@ -40,16 +95,9 @@ class _RowSummary:
     problems: tuple[str, ...]
 
 
-record_file("run", "train/top_tokens/*.safetensors",
-            checked("header", "consistency.top_tokens", "the rows, the recipe, the model's vocabulary"),
-            partly("numbers", "consistency.top_tokens", "they are distributions, with the log's means; " + REPLAYED))
-record_file("run", "train/metrics.jsonl",
-            checked("teacher_mass teacher_entropy", "recompute.top_tokens", "what the teacher said", optional=True))
 
 
-@check("consistency.top_tokens", level=1, title="the teacher's top tokens are a distribution, for every learned row",
-       units=every_run, when=records(TOP_TOKENS), precondition=only_if_few_sequences,
-       example="two probabilities of a position that are larger than 1 together")
+@check("consistency.top_tokens", when=records(TOP_TOKENS), precondition=only_if_few_sequences)
 def top_tokens(unit: Unit) -> Iterator[CheckFinding]:
     """Number of positions of the planned rows; different tokens of the vocabulary, in order; sums of at most 1."""
     if not unit.metrics:  # the run ended before the teacher's tokens were complete, and before any step
@@ -63,9 +111,7 @@ def top_tokens(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{positions:,} positions of {len(summaries):,} rows", unit)
 
 
-@check("recompute.top_tokens", level=2, title="the log's teacher is the one that was recorded", units=every_run,
-       when=records(TOP_TOKENS), precondition=only_if_few_sequences,
-       example="another mass of the teacher's top tokens in a step's line")
+@check("consistency.top_tokens", when=records(TOP_TOKENS), precondition=only_if_few_sequences)
 def logged_teacher(unit: Unit) -> Iterator[CheckFinding]:
     """Mean probability of the top tokens and mean entropy of each step again; no divergence is below 0."""
     summaries, batches, problems = _row_summaries(unit) if unit.metrics else {}, batches_of(unit), []

@@ -1,0 +1,222 @@
+"""Level 1: device, engine, mesh and memory: what was asked for, planned, used, checked and measured."""
+
+import math
+import re
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+from workings.evidence.verify.checks.tensors import expected_tensors
+from workings.evidence.verify.record import Unit
+from workings.evidence.verify.registry import (
+    check,
+    failed,
+    finding_from,
+    is_our_engine,
+    not_checked,
+    only_if_written_by_train,
+    passed,
+    same_json,
+    section_of,
+)
+from workings.evidence.verify.result import CheckFinding
+from workings.hardware.memory import PROCESS_PEAK
+from workings.plugins import OURS
+from workings.record.digest import json_digest
+from workings.record.layout import DEVICE_CHECKS, ENVIRONMENT, MANIFEST, MEASURED, PLAN
+from workings.record.memory_use import growth
+from workings.record.values import Absent
+
+PLATFORMS = {"cpu": ("cpu",), "gpu": ("gpu",), "cuda": ("gpu",), "tpu": ("tpu",), "auto": ("cpu", "gpu", "tpu")}
+"""Platforms that fulfil a requested device."""
+MARKS = {"cpu": ("cpu",), "gpu": ("cuda", "gpu", "rocm"), "tpu": ("tpu",)}
+"""Parts of the names of checked devices, by platform."""
+ROUNDING_BYTES = 2048
+"""By so much parts may miss the peak: a rest below a kilobyte is left out, and shares are whole bytes."""
+COMPILED = ("arguments", "outputs", "temporaries", "aliased", "sum", "compiler_peak")
+"""What a compiler says of a program; further entries of a breakdown are not in it, such as a teacher."""
+RESIDENT_SLACK = 0.1
+"""Share by which what a process holds and its highest peak may differ: the kernel counts them apart, and of many
+processors late."""
+_FORCED_COUNT = re.compile(r"--xla_force_host_platform_device_count=(\d{1,9})\b")
+"""How JAX is told to show one processor as several devices; the last of several counts."""
+_OF_PROCESS = re.compile(r" of process (\d{1,9})$")
+
+
+@check("consistency.device")
+def device(unit: Unit) -> Iterator[CheckFinding]:
+    """What the recipe asked for, what the engine opened, and the names of the devices that were checked."""
+    requested, used, checks = unit.manifest.requested_device, unit.manifest.device, unit.json_object(DEVICE_CHECKS)
+    problems = []
+    if used.platform not in PLATFORMS.get(requested, ()):
+        problems.append(f"{requested} was asked for, {used.platform} was used")
+    if checks.get("passed") is False:
+        problems.append("the device check failed")
+    if unit.manifest.engine_distribution.name == OURS:  # other engines name devices in their own way
+        problems += _checked_devices(checks, used.platform, used.count)
+    weights, digests = checks.get("weights"), unit.manifest.weight_digests
+    of_manifest = "" if isinstance(digests, Absent) else json_digest(dict(digests))
+    # Of several processes each says which weights it read.
+    if weights is not None and not same_json(weights, [of_manifest] * used.processes):
+        problems.append(f"{DEVICE_CHECKS} has other weights for a process than {MANIFEST}")
+    yield finding_from(problems, f"{requested} asked for, {used.count} x {used.kind} ({used.platform}) used, checked",
+                       unit)
+
+
+def _checked_devices(checks: dict[str, Any], platform: str, count: int) -> Iterator[str]:
+    """Problems of the checked devices (`TFRT_CPU_0`, `cuda:0`): as many as were used, and of their platform."""
+    listed, processes = checks.get("devices"), checks.get("processes")
+    if not isinstance(listed, list):
+        return
+    names = [str(name) for name in listed]
+    if len(listed) != count:
+        yield f"{count} devices were used, {len(listed)} were checked"
+    # Processes may name their devices alike.
+    if processes == 1 and len(set(names)) != len(names):
+        yield "a device was checked twice"
+    told = [int(match[1]) if (match := _OF_PROCESS.search(name)) else -1 for name in names]
+    # One process names none; several name each of their devices, in order (`cpu:0 of process 1`). The set is not longer
+    # than the list, so a claim of a billion processes costs nothing.
+    if type(processes) is not int or (max(told, default=-1) >= 0 if processes == 1 else (
+            told != sorted(told) or len(set(told)) != processes or min(told, default=-1) < 0
+            or max(told) != processes - 1)):
+        yield f"{str(processes)[:20]} processes, and the checked devices are of {str(told)[1:80]}"
+    worst = checks.get("max_difference_to_numpy", 0)
+    # The largest error with which an engine starts a run: in bfloat16 it depends on the product.
+    if type(worst) not in (int, float) or not 0 <= worst < (1e-3 if str(checks.get("kernel")).endswith("fp32") else 1):
+        yield f"a kernel was off by {str(worst)[:20]}, and no run starts with that"
+    yield from (f"checked device {name[:40]!r} is no {platform}" for name in names
+                if not any(mark in name.lower() for mark in MARKS.get(platform, (platform,))))
+
+
+@check("consistency.engine")
+def engine(unit: Unit) -> Iterator[CheckFinding]:
+    """Package and version of the engine: one from elsewhere may be right; this project cannot say so, and names it."""
+    manifest, source = unit.manifest, unit.manifest.engine_distribution
+    if is_our_engine(manifest.engine) and source.name != OURS:
+        # Two packages that bring one name are refused, and this one is installed.
+        yield failed(f"engine {manifest.engine!r} is one of {OURS}, and is said to come from {source.name[:40]}", unit)
+    elif source.name != OURS:
+        yield not_checked(f"engine {manifest.engine!r} comes from {source.name} {source.version}, not from this "
+                          "project: what its steps compute is that package's word", unit, blocking=False)
+    elif source.version != manifest.workings_version:
+        yield failed(f"engine from {OURS} {source.version}, run by {OURS} {manifest.workings_version}", unit)
+    else:
+        yield passed(f"engine {manifest.engine!r} of {OURS} {source.version}", unit)
+
+
+@check("consistency.machine", precondition=only_if_written_by_train)
+def machine(unit: Unit) -> Iterator[CheckFinding]:
+    """Mesh and memory against recipe and environment; the plan's peak against its parts; memory that ran out."""
+    plan = unit.json_object(PLAN) if unit.has(PLAN) else {}
+    measured = unit.json_object(MEASURED) if unit.has(MEASURED) else {}
+    problems = [*_mesh_problems(unit), *_host_problems(unit, plan, measured), *measured_problems(unit, measured)]
+    if plan:
+        problems += plan_problems(unit, plan)
+    yield finding_from(problems, unit.manifest.hardware, unit)
+
+
+def _mesh_problems(unit: Unit) -> Iterator[str]:
+    used = unit.manifest.device
+    for axis, size in section_of(unit.manifest.config, "mesh").items():
+        # `auto` is resolved on the machine; only a number can be compared.
+        if size != "auto" and not same_json(size, used.mesh.get(axis, 1)):
+            yield f"the recipe's mesh.{axis[:20]} is {str(size)[:20]}, that of the run {used.mesh.get(axis)}"
+    if prod(used.mesh.values()) != used.count:
+        yield f"a mesh of {prod(used.mesh.values())} devices, {used.count} were used"
+
+
+def _host_problems(unit: Unit, plan: dict[str, Any], measured: dict[str, Any]) -> Iterator[str]:
+    """What a process may use against what the machine has; of a run on a CPU also its device, which is the machine."""
+    environment, used = unit.json_object(ENVIRONMENT), unit.manifest.device
+    host, variables = section_of(environment, "machine"), section_of(environment, "variables")
+    for part, whole in (("usable_cores", "logical_cores"), ("usable_memory_bytes", "memory_bytes")):
+        if type(host.get(part)) is int and type(host.get(whole)) is int and host[part] > host[whole]:
+            yield f"{ENVIRONMENT} has {part} {host[part]:,}, and {whole} {host[whole]:,}"
+    for name, value in section_of(host, "threads").items():
+        if variables.get(name, value) != value:
+            yield f"{ENVIRONMENT} has {name[:40]} {str(value)[:20]}, and {str(variables[name])[:20]}"
+    if used.platform != "cpu":
+        return
+    memory = host.get("memory_bytes")
+    for name, size in (("limit_bytes", plan.get("limit_bytes")),
+                       ("measured_peak_bytes", measured.get("measured_peak_bytes"))):
+        if type(size) is int and type(memory) is int and size > memory:
+            yield f"{name} is {size:,} on a machine with {memory:,}"
+    # Engines of other packages may name the processor in another way.
+    if unit.manifest.engine_distribution.name != OURS:
+        return
+    if host.get("cpu_model", used.kind) != used.kind:
+        yield f"{ENVIRONMENT} has processor {str(host['cpu_model'])[:40]!r}, {DEVICE_CHECKS} {used.kind[:40]!r}"
+    if measured.get("measured_source", PROCESS_PEAK) != PROCESS_PEAK:
+        yield f"measured_source is {str(measured['measured_source'])[:40]!r}, on a CPU {PROCESS_PEAK!r}"
+    counts = _FORCED_COUNT.findall(str(variables.get("XLA_FLAGS")))
+    if counts and used.count > int(counts[-1]) * used.processes:
+        yield f"{used.count} devices were used, XLA_FLAGS in {ENVIRONMENT} shows {counts[-1]} a process"
+
+
+def measured_problems(unit: Unit, measured: dict[str, Any]) -> Iterator[str]:
+    """The measurement against the events, the log, and what the process held before its first step."""
+    status, events = unit.manifest.status, sum(row.get("kind") == "out_of_memory" for row in unit.events)
+    # Running out of memory ends a run, so status, event and measurement tell of it together.
+    if measured and (isinstance(measured.get("out_of_memory"), str) is not bool(events)
+                     or (events and status != "failed")):
+        yield (f"memory ran out by {MEASURED}: {str(measured.get('out_of_memory'))[:40]}; the run is {status} and has "
+               f"{events} events about it")
+    # Another attempt may have run on another machine.
+    if unit.manifest.resumes:
+        return
+    source = measured.get("measured_source")
+    yield from (f"step {row.get('step')}: memory of {str(row.get('memory_source'))[:40]!r}, that of {MEASURED} is of "
+                f"{source[:40]!r}" for row in unit.metrics
+                if isinstance(source, str) and row.get("memory_source", source) != source)
+    peak, before, peak_before = (measured.get(name) for name in (
+        "measured_peak_bytes", "resident_before_bytes", "peak_before_bytes"))
+    if source != PROCESS_PEAK or type(peak) is not int or type(before) is not int or type(peak_before) is not int:
+        return
+    grown = measured.get("growth_bytes")
+    if (expected := growth(peak, before, peak_before)) != (grown if type(grown) is int else None):
+        yield f"{MEASURED}: a growth of {str(grown)[:40]}, {peak} after {before} gives {expected or 'none'}"
+    # A peak counts what the process held before, so no later one can be lower.
+    floor = max(before, peak_before) * (1 - RESIDENT_SLACK)
+    yield from (f"step {step.step}: a peak of {step.memory_bytes:,} bytes, the process held {floor:,.0f} before the "
+                "first" for step in unit.steps if isinstance(step.memory_bytes, int) and step.memory_bytes < floor)
+
+
+def plan_problems(unit: Unit, plan: dict[str, Any]) -> Iterator[str]:
+    """The planned peak: that of its program, the sum of its parts, and what the compiler said of it."""
+    peak, peaks, sizes = plan.get("peak_bytes"), section_of(plan, "peaks"), section_of(plan, "breakdown")
+    if type(peak) is not int or type(plan.get("limit_bytes")) is not int or peak < 0:
+        yield f"{PLAN}: peak_bytes or limit_bytes is no number of bytes"
+        return
+    if peaks and (peaks.get(plan.get("program")) != peak or peak != max(peaks.values())):
+        yield f"{PLAN}: peak_bytes is not the largest of peaks, that of {str(plan.get('program'))[:20]!r}"
+    parts = [part for part in plan.get("parts") or () if isinstance(part, dict)]
+    if any(type(part.get("size_bytes")) is not int or not isinstance(part.get("name"), str) for part in parts):
+        yield f"{PLAN}: a part without a name or a number of bytes"
+        return
+    ours, used = unit.manifest.engine_distribution.name == OURS, unit.manifest.device
+    off = peak - sum(part["size_bytes"] for part in parts)
+    # An engine from elsewhere need not name all parts; on a card that was too small, PyTorch's allocator had to give
+    # back what is in them.
+    gave_back = plan.get("source") == "traced" and used.platform == "gpu"
+    if parts and ours and not -(math.inf if gave_back else ROUNDING_BYTES) <= off <= ROUNDING_BYTES:
+        yield f"{PLAN}: its parts add up to {peak - off:,}, its peak is {peak:,}"
+    if all(type(sizes.get(name)) is int for name in COMPILED):  # traced or by formula, its entries are the parts
+        total = sizes["arguments"] + sizes["outputs"] + sizes["temporaries"] - sizes["aliased"]
+        if sizes["sum"] != total:
+            yield f"{PLAN}: breakdown.sum is {sizes['sum']:,}, what it is the sum of gives {total:,}"
+        more = sum(size for name, size in sizes.items() if name not in (*COMPILED, "code") and type(size) is int)
+        # Next to other programs than the step there is what only they do not hold: moments, say.
+        if plan.get("program", "step") == "step" and peak != max(total, sizes["compiler_peak"]) + more:
+            yield f"{PLAN}: peak_bytes is {peak:,}, its breakdown says {max(total, sizes['compiler_peak']) + more:,}"
+    # On one processor weights and moments are exact: several devices share them unevenly, accelerators pad them.
+    if ours and (used.platform, used.count, plan.get("source")) == ("cpu", 1, "compiled") and (
+            plan.get("program", "step") == "step" and not isinstance(expected := expected_tensors(unit), str)):
+        exact = expected.exact_bytes(unit.manifest.parameters)
+        from workings.planning.tensors import PER_LAYER_TABLE  # brings NumPy, which other records need not wait for
+        if any(part["name"] == PER_LAYER_TABLE for part in parts):
+            exact.pop("parameters", None)  # the table is a part of its own
+        yield from (f"{PLAN}: {part['name']} take {part['size_bytes']:,} bytes, by the recipe {exact[part['name']]:,}"
+                    for part in parts if part.get("certainty") == "exact"
+                    and exact.get(part["name"], part["size_bytes"]) != part["size_bytes"])

@@ -1,1 +1,0 @@
-"""Which check covers each field of each file of a record."""
