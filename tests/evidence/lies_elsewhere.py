@@ -166,8 +166,6 @@ def other_weight(files: Files) -> None:
 
 
 OF_REWARDS: dict[str, tuple[Lie, str]] = {
-    "a better reward in the log's last line": (row(
-        f"{R}/train/metrics.jsonl", -1, reward=0.99), FOUND),
     "a better reward in every line": (every(f"{R}/train/metrics.jsonl", lambda each: {
         "reward": each["reward"] + 0.25} if "reward" in each else {}), FOUND),
     "fewer cut off": (every(f"{R}/train/metrics.jsonl", lambda each: {"truncated": 0} if each.get("truncated") else
@@ -177,19 +175,12 @@ OF_REWARDS: dict[str, tuple[Lie, str]] = {
     "trainer and sampler agree to the bit": (agreeing, NAMED),
     "the answer of a question that was never drawn": (undrawn_answer, NAMED),
     "another weight of a reward": (other_weight, FOUND),
-    "another seed": (recipe_everywhere(R, "seed", 99), FOUND),
-    "a larger group": (recipe_everywhere(R, "algorithm.group", 8), FOUND),
-    "a tighter clip of the ratio": (recipe_everywhere(R, "algorithm.clip_low", 0.1), NAMED),
-    "more updates of a rollout": (recipe_everywhere(R, "algorithm.updates", 1), FOUND),
-    "fewer draws were allowed": (recipe_everywhere(R, "algorithm.max_resamples", 1), NAMED),
     "no rollout of the last updates": (lambda files: files.pop(max(
         each for each in files if "/rollouts/" in each)) and None, FOUND),
     "a rollout twice": (lambda files: files.__setitem__(f"{R}/train/rollouts/step_000099.json", files[ROLLOUT]), FOUND),
     "a rollout of nothing more": (edit(ROLLOUT, lambda value: value | {"note": "best of all"}), NAMED),
     "a question fewer": (together(rows(PROMPTS, lambda found: found[:-1]), digest_told(R, "prompts", prompts_digest)),
                          NAMED),
-    "a longer answer was allowed": (recipe_everywhere(R, "algorithm.max_new_tokens", 999), FOUND),
-    "a weight decay that there was none of": (recipe_everywhere(R, "optimizer.weight_decay", 0.1), NAMED),
     "a README with a better end": (lambda files: add(f"{R}/README.md", re.sub(
         rb"(mean reward [\d.-]+ at first, )[\d.-]+", rb"\g<1>0.999", files[f"{R}/README.md"]))(files), FOUND),
 }
@@ -197,19 +188,13 @@ OF_REWARDS: dict[str, tuple[Lie, str]] = {
 # --- preference pairs ---------------------------------------------------------------------------------------------
 
 OF_PAIRS: dict[str, tuple[Lie, str]] = {
-    "another loss": (recipe_everywhere(R, "algorithm.loss", "ipo"), FOUND),
-    "smoothed labels": (recipe_everywhere(R, "algorithm.label_smoothing", 0.4), FOUND),
-    "means over tokens": (recipe_everywhere(R, "algorithm.length_normalized", True), NAMED),
-    "another beta": (recipe_everywhere(R, "algorithm.beta", 0.7), FOUND),
     "another accuracy": (every(f"{R}/train/metrics.jsonl", lambda each: {
         "accuracy": abs(each["accuracy"] - 0.5)}), FOUND),
     "a wider margin": (every(f"{R}/train/metrics.jsonl", lambda each: {"margin": each["margin"] + 1}), FOUND),
     "chosen and rejected rows exchanged": (every(f"{R}/data/rows.jsonl", lambda each: {
         "id": each["id"].replace("/chosen", "/x").replace("/rejected", "/chosen").replace("/x", "/rejected")}), FOUND),
-    "the pairs' file": (digest_told(R, "traces", lambda files: "cd" * 32), NAMED),
     "a smaller gradient everywhere": (every(f"{R}/train/metrics.jsonl", lambda each: {
         "grad_norm": each["grad_norm"] / 10}), NAMED),
-    "the first loss": (row(f"{R}/train/metrics.jsonl", 0, loss=0.5), FOUND),
 }
 
 # --- a teacher ----------------------------------------------------------------------------------------------------
@@ -275,20 +260,14 @@ def _without(words: str) -> Lie:
 
 
 OF_ADAPTERS: dict[str, tuple[Lie, str]] = {
-    "a larger rank": (recipe_everywhere(A, "method.rank", 64), FOUND),
-    "another alpha": (recipe_everywhere(A, "method.alpha", 64), NAMED),
-    "fewer matrices": (recipe_everywhere(A, "method.target_modules", ["q_proj"]), FOUND),
     "matrices left out": (_without("down_proj"), FOUND),
-    "all was trained": (recipe_everywhere(A, "method", {"name": "full"}), FOUND),
     "adapters of zeros": (nothing_learned, NAMED),
     "a more famous model": (everywhere(A, '"id":"base"', '"id":"google/gemma-3-27b"'), FOUND),
     "other weights to begin with": (edit(f"{A}/run_manifest.json", lambda value: value | {
         "weight_digests": dict.fromkeys(value["weight_digests"], "ab" * 32)}), NAMED),
-    "four bits": (recipe_everywhere(A, "method.name", "qlora"), NAMED),
     "some hours later": (later(A, -2), NAMED),
     "another processor everywhere": (lambda files: everywhere(A, json.loads(files[f"{A}/env/device_checks.json"])[
         "kind"], "NVIDIA-free CPU 9000")(files), SENTENCE),
-    "gradients clipped elsewhere": (recipe_everywhere(A, "optimizer.clip_norm", 0.5), NAMED),
 }
 
 # --- samples ------------------------------------------------------------------------------------------------------
@@ -397,14 +376,7 @@ OF_A_REAL_ENGINE: dict[str, tuple[Lie, str]] = {
     "evaluations exchanged": (evaluations_exchanged, FOUND),
     "the optimizer's steps": (optimizer_step, FOUND),
     "a smoother curve": (smoother, FOUND),
-    "a second moment that forgets faster": (recipe_everywhere(Q, "optimizer.beta2", 0.95), NAMED),
-    "computed in bf16": (recipe_everywhere(Q, "precision.compute", "bf16"), FOUND),
-    "stochastic rounding": (recipe_everywhere(Q, "precision.rounding", "stochastic"), FOUND),
-    "rows with a longest length": (recipe_everywhere(Q, "data.max_length", 512), NAMED),
-    "packed": (recipe_everywhere(Q, "data.packing", "best_fit"), FOUND),
-    "answers without steps": (recipe_everywhere(Q, "data.reasoning", "none"), FOUND),
     "an hour earlier": (later(Q, -1), NAMED),
-    "the training file": (digest_told(Q, "traces", lambda files: "ef" * 32), NAMED),
 }
 KINDS: dict[str, dict[str, tuple[Lie, str]]] = {
     "rewards": OF_REWARDS, "pairs": OF_PAIRS, "teacher": OF_A_TEACHER, "adapters": OF_ADAPTERS, "samples": OF_SAMPLES,

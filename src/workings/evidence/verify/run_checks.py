@@ -15,8 +15,8 @@ from workings.evidence.verify.result import Check, CheckFinding, CheckVerdict, V
 from workings.evidence.verify.tree import open_tree
 from workings.evidence.verify.unchecked_fields import unchecked_fields
 
-for _, module, _ in iter_modules(checks.__path__):
-    import_module(f"{checks.__name__}.{module}")  # registers its functions
+for module in iter_modules(checks.__path__):
+    import_module(f"{checks.__name__}.{module.name}")  # registers its functions
 HIGHEST_LEVEL = 3
 DEFAULT_LEVEL = 2
 """Highest level that needs no engine."""
@@ -63,10 +63,10 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
             expect_root=expect_root, progress=progress, trusted=trusted, replay=replay, report=report, rounds=rounds))
     # Every requested check is listed all the same: an answer that left them out would look complete.
     except RecordError as error:
-        first, *others = _checks_up_to(level)
+        readable, *others = _checks_up_to(level)
         not_made = [Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED,
                           text="nothing could be read") for entry in others]
-        first = Check(id=first.id, level=0, verdict=CheckVerdict.FAILED, text=str(error))
+        first = Check(id=readable.id, level=0, verdict=CheckVerdict.FAILED, text=str(error))
         return Verification(path=str(path), checks=(first, *not_made), asked_level=level, root="", claims=())
     return verify_record(record, level)
 

@@ -189,7 +189,7 @@ def plan_problems(unit: Unit, plan: dict[str, Any]) -> Iterator[str]:
     if type(peak) is not int or type(plan.get("limit_bytes")) is not int or peak < 0:
         yield f"{PLAN}: peak_bytes or limit_bytes is no number of bytes"
         return
-    if peaks and (peaks.get(plan.get("program")) != peak or peak != max(peaks.values())):
+    if peaks and (peaks.get(str(plan.get("program"))) != peak or peak != max(peaks.values())):
         yield f"{PLAN}: peak_bytes is not the largest of peaks, that of {str(plan.get('program'))[:20]!r}"
     parts = [part for part in plan.get("parts") or () if isinstance(part, dict)]
     if any(type(part.get("size_bytes")) is not int or not isinstance(part.get("name"), str) for part in parts):
