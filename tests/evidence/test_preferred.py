@@ -115,7 +115,7 @@ def test_an_honest_run_verifies_without_weights(honest: Path) -> None:
     found = verify(honest)
     told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
     assert (found.failed, found.level) == (0, 2), told
-    assert told["consistency.preferences"] == "passed: 6 steps"
+    assert "; 6 steps; " in told["consistency.preferences"]
 
 
 @pytest.mark.parametrize("name", FORGERIES)

@@ -213,9 +213,8 @@ def test_an_honest_run_verifies_without_weights(honest: Path) -> None:
     found = verify(honest)
     told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
     assert (found.failed, found.level) == (0, 2), told
-    assert told["consistency.rollouts"] == "passed: 4 batches"
+    assert told["consistency.rollouts"].startswith("passed: 2 rollouts")
     assert told["recompute.rewards"].startswith("passed")
-    assert "advantages of dapo" in told["recompute.rewards"]
 
 
 def test_a_vocabulary_of_endless_tokens_is_not_written_out(honest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +267,6 @@ def test_a_reward_from_a_file_is_not_run(tmp_path: Path) -> None:
     told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
     assert found.failed == 0, told
     assert "own.py:short" in told["recompute.rewards"], "said, not passed in silence"
-    assert told["recompute.rewards"].startswith("passed")
 
 
 def test_a_function_that_the_run_keeps_is_the_recorded_one(tmp_path: Path) -> None:

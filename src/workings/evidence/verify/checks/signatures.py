@@ -21,73 +21,60 @@ NO_LIBRARY = f"the libraries for signatures are not installed: {keys.INSTALL}"
 
 
 @check("attestation.signed")
-def files(run: Unit) -> Iterator[CheckFinding]:
-    """Names and kinds of files in `attest`, which no sum covers, against those that may be there."""
-    names = run.record.attest(run)
-    if not names:
-        return
-    problems = []
-    for name, entry in sorted(names.items()):
-        if entry.kind != "file" or not any(form.fullmatch(name) for form in (ENVELOPE_NAME, PUBLIC_NAME)):
-            problems.append(f"{ATTEST}/{shown(name)}: neither an envelope nor a public key")
-        elif PUBLIC_NAME.fullmatch(name) and keys.is_available():
-            problems += _key_problems(run, name)
-    for name in _envelopes(run):
-        opened = _opened_or_none(run, name)
-        problems += [f"{ATTEST}/{name}: the public key {shown(key_id)} is not beside it"
-                     for key_id in (opened.key_ids if opened else ()) if f"{key_id}.pub" not in names]
-    yield finding_from(problems, f"{len(names)} files", run)
-
-
-@check("attestation.signed")
-def statements(run: Unit) -> Iterator[CheckFinding]:
-    """Each statement made again from the manifest and the root digests that are here."""
-    names = _envelopes(run)
-    if not names:
-        return
-    problems, covered = [], set[str]()
+def signed(run: Unit) -> Iterator[CheckFinding]:
+    """Files in `attest`, which no sum covers; each statement made again; Ed25519 over its exact bytes."""
+    names, files = _envelopes(run), run.record.attest(run)
+    problems, covered, good = list(_file_problems(run)), set[str](), []
     for name in names:
         try:
             opened = _open(run, name)
-            if _build_type(opened) != BUILD_TYPE:
-                yield not_checked(f"{name}: a statement of form {_build_type(opened)[:60]!r}, this reads "
-                                  f"{BUILD_TYPE}", run)
-                continue
-            covered |= _covered(run, opened)
+            if _build_type(opened) == BUILD_TYPE:
+                covered |= _covered(run, opened)
+            else:
+                yield not_checked(f"{name}: a statement of form {_build_type(opened)[:60]!r}, this reads {BUILD_TYPE}",
+                                  run)
         except RecordError as error:
             problems.append(f"{name}: {error}")
-    # A unit that was added after the signing is not a forgery; it only lacks a signature of its own.
-    missing = sorted(subject_name(run.manifest, path) for path in _units_by_path(run) if path not in covered)
-    if missing and not problems:
-        yield not_checked(f"in no signed statement: {join_first(missing)}", run, blocking=False)
-    yield finding_from(problems, f"{len(names)} statements about {len(covered)} units", run)
-
-
-@check("attestation.signed")
-def signatures(run: Unit) -> Iterator[CheckFinding]:
-    """Ed25519 over the exact bytes of each statement."""
-    names = _envelopes(run)
-    if not names:
-        yield not_checked("not signed", run, blocking=False)
-        return
-    # Without the libraries nothing is known about the signatures, which is not the same as a wrong one.
-    if not keys.is_available():
-        yield not_checked(NO_LIBRARY, run, blocking=False)
-        return
-    known = _known_keys(run)
-    problems, good = [], []
-    for name in names:
-        opened = _opened_or_none(run, name)
-        for key_id in opened.key_ids if opened else ():
-            # A missing public key does not make the signature wrong: the reader may have it elsewhere.
-            if key_id not in known:
-                yield not_checked(f"{name}: signed by key {shown(key_id)}, which is not here", run, blocking=False)
-            elif opened and envelope.signed_by(opened, known[key_id]):
-                good.append(f"{name}: signed by key {key_id}")
-            else:
-                problems.append(f"{name}: not what key {shown(key_id)} signed")
+            continue
+        for key_id in opened.key_ids:
+            if f"{key_id}.pub" not in files:
+                problems.append(f"{ATTEST}/{name}: the public key {shown(key_id)} is not beside it")
+            # Without the libraries nothing is known about the signatures, which is not the same as a wrong one.
+            elif keys.is_available():
+                known = _public_key(run, f"{key_id}.pub")
+                if known is not None and envelope.signed_by(opened, known):
+                    good.append(f"{name}: signed by key {key_id}")
+                else:
+                    problems.append(f"{name}: not what key {shown(key_id)} signed")
     if problems or good:
         yield finding_from(problems, "; ".join(good), run)
+    elif names:
+        yield not_checked(NO_LIBRARY, run, blocking=False)
+    else:
+        yield not_checked("not signed", run, blocking=False)
+    # A unit that was added after the signing is not a forgery; it only lacks a signature of its own.
+    missing = sorted(subject_name(run.manifest, path) for path in _units_by_path(run) if path not in covered)
+    if missing and names and not problems:
+        yield not_checked(f"in no signed statement: {join_first(missing)}", run, blocking=False)
+
+
+def _file_problems(run: Unit) -> Iterator[str]:
+    for name, entry in sorted(run.record.attest(run).items()):
+        if entry.kind != "file" or not any(form.fullmatch(name) for form in (ENVELOPE_NAME, PUBLIC_NAME)):
+            yield f"{ATTEST}/{shown(name)}: neither an envelope nor a public key"
+        elif PUBLIC_NAME.fullmatch(name) and keys.is_available():
+            key = _public_key(run, name)
+            # PEM readers skip text around the key, so the bytes are compared with the one form that holds nothing else.
+            if key is None or f"{key.keyid}.pub" != name or read_attested(run, name) != keys.public_pem(key):
+                yield f"{ATTEST}/{name}: not a public key of this name, or more than the key"
+
+
+def _public_key(run: Unit, name: str) -> Any:
+    """A public key; None for a file that holds none."""
+    try:
+        return keys.public_key(read_attested(run, name))
+    except RecordError:
+        return None
 
 
 @check("attestation.trust")
@@ -139,7 +126,7 @@ def _open(run: Unit, name: str) -> OpenedEnvelope:
         data = read_attested(run, name)
         run.tree.cache.reserve(parsed_bytes(data))
         return envelope.open_envelope(data)
-    # There may be hundreds, and four checks ask for each.
+    # There may be hundreds, and two functions ask for each.
     return run.cached(f"{ATTEST}/{name}", read)
 
 
@@ -180,27 +167,3 @@ def _covered(run: Unit, opened: OpenedEnvelope) -> set[str]:
     if "" not in covered:
         raise RecordError("it does not name the run itself")
     return covered
-
-
-def _known_keys(run: Unit) -> dict[str, Any]:
-    by_id = {}
-    for name in run.record.attest(run):
-        if PUBLIC_NAME.fullmatch(name):
-            try:
-                key = keys.public_key(read_attested(run, name))
-            except RecordError:
-                continue  # reported by attestation.signed
-            by_id[str(key.keyid)] = key
-    return by_id | {str(key.keyid): key for key in map(keys.public_key, run.record.given.trusted)}
-
-
-def _key_problems(run: Unit, name: str) -> list[str]:
-    try:
-        data = read_attested(run, name)
-        key = keys.public_key(data)
-    except RecordError as error:
-        return [f"{ATTEST}/{name}: {error}"]
-    if f"{key.keyid}.pub" != name:
-        return [f"{ATTEST}/{name}: holds key {key.keyid}"]
-    # PEM readers skip text around the key, so the bytes are compared with the one form that holds nothing else.
-    return [] if data == keys.public_pem(key) else [f"{ATTEST}/{name}: holds more than the key"]
