@@ -129,7 +129,6 @@ def test_an_honest_run_verifies_without_weights(honest: Path) -> None:
     assert (found.failed, found.level) == (0, 2), told
     assert told["consistency.teacher"].startswith("passed: run teacher, root ")
     assert told["consistency.prompts"].endswith("rewards: none")
-    assert not {"recompute.rewards"} & set(told), "it has none"
 
 
 @pytest.mark.slow

@@ -88,23 +88,22 @@ FORGERIES: dict[Forgery, set[str]] = {
     one_row_more_and_its_count: {"recompute.selection"}, leave_out_a_bad_draw: {"consistency.answers"},
     another_seed: {"consistency.answers"}, no_seeds: {"consistency.answers"},
     no_selection: {"form.schema", "recompute.selection"},
-    **{forgery(name, *changes): {f"{level}.selection" for level in levels.split()} for name, levels, *changes in (
-        ("one row more", "consistency recompute",
-         kept("", lambda rows: [*rows, rows[0] | {"id": rows[0]["id"] + "1"}])),
-        ("another order", "recompute", kept("", lambda rows: rows[::-1])),
-        ("a better text", "recompute", kept("/0/steps", ["it is obvious"])),
-        ("another model", "recompute", kept("/*/source", "samples of a better one 0123456789abcdef")),
-        ("fewer never solved", "consistency", (SELECTION, "/counts/never", lambda counts: counts["never"] + 1),
+    **{forgery(name, *changes): {"recompute.selection"} for name, *changes in (
+        ("one row more", kept("", lambda rows: [*rows, rows[0] | {"id": rows[0]["id"] + "1"}])),
+        ("another order", kept("", lambda rows: rows[::-1])),
+        ("a better text", kept("/0/steps", ["it is obvious"])),
+        ("another model", kept("/*/source", "samples of a better one 0123456789abcdef")),
+        ("fewer never solved", (SELECTION, "/counts/never", lambda counts: counts["never"] + 1),
          (SELECTION, "/counts/sometimes", lambda counts: counts["sometimes"] - 1)),
-        ("another reason", "consistency", (SELECTION, "/counts/left_out/wrong", lambda out: out["wrong"] - 1)),
-        ("reasons exchanged", "recompute", (SELECTION, "/counts/left_out", lambda counts: counts["left_out"] | {
+        ("another reason", (SELECTION, "/counts/left_out/wrong", lambda out: out["wrong"] - 1)),
+        ("reasons exchanged", (SELECTION, "/counts/left_out", lambda counts: counts["left_out"] | {
             "wrong": counts["left_out"]["another form"], "another form": counts["left_out"]["wrong"]})),
-        ("a looser rule", "recompute", (SELECTION, "/selection/most_per_prompt", 0)),
-        ("a pair turned around", "recompute", kept("", lambda rows: [
+        ("a looser rule", (SELECTION, "/selection/most_per_prompt", 0)),
+        ("a pair turned around", kept("", lambda rows: [
             rows[0] | {"chosen": rows[0]["rejected"], "rejected": rows[0]["chosen"]}, *rows[1:]], PAIRS)),
-        ("one pair less", "consistency", kept("", lambda rows: rows[1:], PAIRS)),
-        ("no pairs", "consistency", (SELECTION, "/pairs", {"absent": "not asked for"})),
-        ("completions from elsewhere", "consistency", (CONFIG, "/source", {"kind": "predictions"})))},
+        ("one pair less", kept("", lambda rows: rows[1:], PAIRS)),
+        ("no pairs", (SELECTION, "/pairs", {"absent": "not asked for"})),
+        ("completions from elsewhere", (CONFIG, "/source", {"kind": "predictions"})))},
     forgery("another seed of all", (CONFIG, "/decoding/seed", 99)): {"consistency.answers"},
 }
 """What a forger changes, and the checks that have to fail."""

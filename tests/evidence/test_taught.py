@@ -50,7 +50,7 @@ def logged(**values: float) -> Callable[[Path], None]:
     return lie
 
 
-FILE, LOG = {"consistency.top_tokens"}, {"consistency.top_tokens"}
+FILE, LOG = {"consistency.top_tokens"}, {"recompute.top_tokens"}
 LIES = {
     "a token that is none": (at("tokens", (0, 1), 10_000), FILE),
     "a token twice": (said(lambda arrays: {"tokens": np.repeat(arrays["tokens"][:, :1], 4, 1)}), FILE),

@@ -33,7 +33,8 @@ def test_the_straight_run_verifies_and_prefers(begun):
     straight = begun[2]
     found = verify(straight)
     told = {check.id: check.text for check in found.checks}
-    assert (found.failed, told["consistency.preferences"]) == (0, "9 pairs; 18 rows; 6 steps; 12 means of rewards")
+    assert (found.failed, told["consistency.preferences"]) == (0, "9 pairs; 18 rows; 6 steps")
+    assert told["recompute.implied_rewards"] == "12 means of rewards"
     lines = lines_of(straight)
     # Before the first update the model is the reference: nothing is preferred, and the loss is ln 2.
     assert lines[0]["loss"] == pytest.approx(0.6931472, abs=1e-5)

@@ -167,20 +167,20 @@ def measured_problems(unit: Unit, measured: dict[str, Any]) -> Iterator[str]:
     if unit.manifest.resumes:
         return
     source = measured.get("measured_source")
+    peak, before, peak_before = (measured.get(name) for name in (
+        "measured_peak_bytes", "resident_before_bytes", "peak_before_bytes"))
+    if source == PROCESS_PEAK and type(peak) is int and type(before) is int and type(peak_before) is int:
+        grown = measured.get("growth_bytes")
+        if (expected := growth(peak, before, peak_before)) != (grown if type(grown) is int else None):
+            yield f"{MEASURED}: a growth of {str(grown)[:40]}, {peak} after {before} gives {expected or 'none'}"
+        # A peak counts what the process held before, so no later one can be lower.
+        floor = max(before, peak_before) * (1 - RESIDENT_SLACK)
+        yield from (f"step {step.step}: a peak of {step.memory_bytes:,} bytes, the process held {floor:,.0f} before "
+                    "the first" for step in unit.steps if isinstance(step.memory_bytes, int)
+                    and step.memory_source == PROCESS_PEAK and step.memory_bytes < floor)
     yield from (f"step {row.get('step')}: memory of {str(row.get('memory_source'))[:40]!r}, that of {MEASURED} is of "
                 f"{source[:40]!r}" for row in unit.metrics
                 if isinstance(source, str) and row.get("memory_source", source) != source)
-    peak, before, peak_before = (measured.get(name) for name in (
-        "measured_peak_bytes", "resident_before_bytes", "peak_before_bytes"))
-    if source != PROCESS_PEAK or type(peak) is not int or type(before) is not int or type(peak_before) is not int:
-        return
-    grown = measured.get("growth_bytes")
-    if (expected := growth(peak, before, peak_before)) != (grown if type(grown) is int else None):
-        yield f"{MEASURED}: a growth of {str(grown)[:40]}, {peak} after {before} gives {expected or 'none'}"
-    # A peak counts what the process held before, so no later one can be lower.
-    floor = max(before, peak_before) * (1 - RESIDENT_SLACK)
-    yield from (f"step {step.step}: a peak of {step.memory_bytes:,} bytes, the process held {floor:,.0f} before the "
-                "first" for step in unit.steps if isinstance(step.memory_bytes, int) and step.memory_bytes < floor)
 
 
 def plan_problems(unit: Unit, plan: dict[str, Any]) -> Iterator[str]:

@@ -111,7 +111,7 @@ def top_tokens(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{positions:,} positions of {len(summaries):,} rows", unit)
 
 
-@check("consistency.top_tokens", when=records(TOP_TOKENS), precondition=only_if_few_sequences)
+@check("recompute.top_tokens", when=records(TOP_TOKENS), precondition=only_if_few_sequences)
 def logged_teacher(unit: Unit) -> Iterator[CheckFinding]:
     """Mean probability of the top tokens and mean entropy of each step again; no divergence is below 0."""
     summaries, batches, problems = _row_summaries(unit) if unit.metrics else {}, batches_of(unit), []
