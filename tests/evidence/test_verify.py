@@ -32,7 +32,7 @@ WHERE_THERE_IS_A_SUBJECT = [
     "attestation.trust", "integrity.pack", "consistency.top_tokens", "consistency.teacher", "consistency.drawn_from",
     "consistency.preferences", "consistency.prompts", "consistency.rollouts", "recompute.writeup",
     "recompute.comparison", "recompute.report", "recompute.rounds", "recompute.rewards", "recompute.top_tokens",
-    "recompute.implied_rewards", "recompute.selection",
+    "recompute.implied_rewards", "recompute.selection", "recompute.episodes", "consistency.environment",
 ]
 """Ids that a plain run does not show: no signatures, rewards or samples, no pack."""
 LEVEL_3 = ["replay.steps", "replay.controls", "replay.predictions", "replay.coverage"]
