@@ -57,14 +57,12 @@ def test_the_straight_run_verifies_and_learns(begun):
     assert found.failed == 0, [check for check in found.checks if check.verdict == "failed"]
     lines = lines_of(straight)
     if name == "kto":
-        assert (told["consistency.verdicts"], told["recompute.verdicts"]) == ("9 verdicts", "6 steps")
-        assert told["consistency.reference"] == "18 rows"
+        assert (told["consistency.preferences"], told["recompute.implied_rewards"]) == ("9 verdicts; 18 rows", "6 steps")
         # Before the first update the model is the reference: every sigmoid is one half.
         assert lines[0]["loss"] == pytest.approx(0.5, abs=1e-5)
         assert lines[0]["implied_reward"] == pytest.approx(0, abs=1e-5)
     else:
-        assert (told["consistency.pairs"], told["recompute.mean_rewards"]) == ("9 pairs", "6 steps")
-        assert "consistency.reference" not in told
+        assert (told["consistency.preferences"], told["recompute.implied_rewards"]) == ("9 pairs", "6 steps")
         assert not (straight / "train/reference_log_probs.jsonl").exists()
     assert lines[-1]["loss"] < lines[0]["loss"]
 
@@ -113,7 +111,7 @@ def test_lies_are_found(begun, tmp_path):
     lies = {"accuracy": 0.1, "loss": -0.2} | (
         {"implied_reward": 0.3, "log_prob": -5.0, "drift": -1e3} if begun[4] == "kto" else
         {"margin": 0.3, "chosen_reward": 0.3, "rejected_log_prob": -0.5})
-    check = "recompute.verdicts" if begun[4] == "kto" else "recompute.mean_rewards"
+    check = "recompute.implied_rewards"
     for name, change in lies.items():
         forged = tmp_path / name
         shutil.copytree(begun[3], forged)
@@ -136,7 +134,7 @@ def test_a_verdict_that_was_turned_round_in_the_index(begun, tmp_path):
     reseal.edit_lines(tmp_path / "forged/data/rows.jsonl", lambda rows: [
         {**rows[0], "id": rows[0]["id"].replace("/wrong", "/other")}, *rows[1:]])
     reseal.reseal(tmp_path / "forged")
-    assert "consistency.verdicts" in failed(tmp_path / "forged")
+    assert "consistency.preferences" in failed(tmp_path / "forged")
 
 
 @pytest.mark.parametrize(("words", "said"), [
