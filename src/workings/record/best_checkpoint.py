@@ -10,6 +10,8 @@ from typing import Any
 FIELDS = {"loss": "evaluation_loss", "accuracy": "held_out_score"}
 """Value of `checkpoint.measure` -> its field in a metrics line."""
 MARKS = "held_out_right"
+KEPT = "kept"
+"""Key of the manifest's facts."""
 
 
 @dataclass(frozen=True, kw_only=True)

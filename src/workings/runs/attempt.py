@@ -12,13 +12,13 @@ from typing import Any
 from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import MicroBatchEngine, State
 from workings.evaluation.comparison.held_out_change import BEFORE, HeldOutChange, held_out_change
-from workings.evaluation.comparison.kept_checkpoint import KEPT, KeptCheckpoint
+from workings.evaluation.comparison.kept_checkpoint import KeptCheckpoint
 from workings.evidence.run_readme import run_readme
 from workings.hardware.memory import byte_text
 from workings.models.weights import parameter_count
 from workings.planning.preflight import ModelFacts, preflight_lines, untuned_turns_lines
 from workings.record import attempts, jsonl
-from workings.record.best_checkpoint import FIELDS, BestCheckpoint, best_checkpoint
+from workings.record.best_checkpoint import FIELDS, KEPT, BestCheckpoint, best_checkpoint
 from workings.record.canonical import read_json
 from workings.record.digest import HashProgress
 from workings.record.layout import (

@@ -11,9 +11,6 @@ from workings.record.metrics import RIGHT
 from workings.record.number_text import percent
 from workings.record.values import absent
 
-KEPT = "kept"
-"""Key of the manifest's facts."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class KeptCheckpoint:

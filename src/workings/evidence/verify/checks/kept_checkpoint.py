@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
-from workings.evaluation.comparison.kept_checkpoint import KEPT
 from workings.evidence.verify.learning import best_of
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, finding_from, only_if_written_by_train, same_json
 from workings.evidence.verify.result import CheckFinding
-from workings.record.best_checkpoint import best_checkpoint
+from workings.record.best_checkpoint import KEPT, best_checkpoint
 from workings.record.layout import MANIFEST
 
 
