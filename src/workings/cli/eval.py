@@ -79,8 +79,7 @@ def eval_command(
                       harness_metric=bool(harness_metric))
     else:
         refuse_unread("with --harness-log, which is scored already", "these with MODEL or --predictions",
-                      scorer=scorer is not None, rules=bool(rules), form=form is not None,
-                      second_opinion=second_opinion)
+                      scorer=scorer is not None, rules=bool(rules), form=form is not None)
     if model is None:
         refuse_unread("without a model", "these with MODEL, which answers", device=device is not None,
                       temperature=bool(temperature), seed=bool(seed), batch_size=batch_size is not None,
