@@ -1,6 +1,6 @@
 """A number that is grouped otherwise than by thousands is cut, and a fragment of it makes a wrong answer right.
 
-Reported: lm-evaluation-harness#3214, opencompass PR 2426, helm PR 4337.
+Reported: lm-evaluation-harness#3214, opencompass PR 2426, helm#4337.
 """
 
 from dataclasses import replace

@@ -1,6 +1,6 @@
-"""In a packed sequence the last token of a document learns to predict the first token of the next one.
+"""Packing miscounts its rows, or lets the last token of a document predict the first token of the next one.
 
-Reported: axolotl#3152 and axolotl#3849 (packing miscounts its rows), trl#3067.
+Reported: axolotl#3152, axolotl#3849, trl#3067.
 """
 
 from proof.silent._harness import Found, batch, learned, right_if

@@ -1,6 +1,6 @@
 """A resumed run begins with empty moments, or loses the state of a random generator.
 
-Reported: slime#1695, prime-rl#3422.
+Reported: as one kind with data that are skipped, trl#3247, slime#1695, unsloth-zoo#832, prime-rl#3422.
 """
 
 from proof.silent._harness import Found, right_if

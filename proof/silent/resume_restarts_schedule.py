@@ -1,6 +1,6 @@
 """A resumed run begins its learning rate anew.
 
-Reported: trl#3247, unsloth-zoo#832.
+Reported: as one kind with data that are skipped, trl#3247, slime#1695, unsloth-zoo#832, prime-rl#3422.
 """
 
 from proof.silent._harness import Found, right_if

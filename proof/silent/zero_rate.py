@@ -1,6 +1,6 @@
 """The only update of a run has a learning rate of 0, and the run is called a success.
 
-Reported: transformers#35942 (schedules that are one step off).
+Reported: transformers#34754 and gpt-neox#1373 (the first update of a warm-up has a rate of 0).
 """
 
 from proof.silent._harness import Found, right_if, short_run, temporary
