@@ -23,6 +23,7 @@ from workings.runs.prepare import prepare
 ROOT = Path(__file__).resolve().parents[2]
 SLOW = ("run", "program")
 """Witnesses that train or compile."""
+IN_EVERY_TEST = ("checkpoint.keep_last", "evaluation.samples")
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +71,8 @@ def cases() -> Iterator[Any]:
     for key, effect in EFFECTS.items():
         if effect.witness not in ("refused", "named"):
             marks = [pytest.mark.slow] if effect.witness in SLOW or "engine=jax" in effect.base + effect.other else []
+            # Whole runs take most of the time; two of them are enough to see that the witness works.
+            marks += [pytest.mark.full] if effect.witness == "run" and key not in IN_EVERY_TEST else []
             yield pytest.param(key, effect, marks=marks, id=key)
 
 
