@@ -1,0 +1,77 @@
+"""GRPO of SmolLM2 with completions that vLLM draws on a CPU: verified, and adapters that stay behind are caught.
+
+    python -m proof.vllm_sampler --vllm /path/to/vllm [--run FINISHED_RUN]
+
+The recipe `calculator-cpu` with a server that the run starts, a few updates of eight episodes of several turns. How far
+vLLM's log probabilities and the trainer's differ on the same tokens is in every line of the log. In a second run the
+server keeps the adapters of the first update: the run has to end at the next one. Writes `proof/vllm_sampler.json`.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tools.result_file import ROOT, load_average, write_result
+from workings.engines.base import State
+from workings.evidence.verify import verify
+from workings.record.reader import RunRecord
+from workings.rollouts.vllm import VllmSampler
+from workings.runs.train import train
+from workings.ways.parts import training_data
+
+RESULT = ROOT / "proof" / "vllm_sampler.json"
+RECIPE = "calculator-cpu"
+MOST = 1e-3
+"""Nats a token by which sampler and trainer may differ: a hundred times what rounding in float32 gives."""
+WORDS = ("batch.micro_batch=8", "batch.accumulation=1", "training.warmup_steps=1", "checkpoint.every_steps=1",
+         "checkpoint.keep_last=8", "environment.tasks=100", f"algorithm.max_mismatch={MOST}")
+
+
+class Stale(VllmSampler):
+    """Loads adapters once, and says of later ones that they were loaded."""
+
+    def _load(self, state: State) -> None:
+        if not self._loaded:
+            super()._load(state)
+
+
+def words(vllm: str, steps: int) -> list[str]:
+    """Overrides of the recipe."""
+    return [*WORDS, f"training.steps={steps}", f"sampler={{name: vllm, command: '{vllm}'}}"]
+
+
+def numbers(run: Path) -> dict[str, Any]:
+    """What record and verification of a run say."""
+    found, lines = verify(run), RunRecord.open(run).metrics()
+    told = {check.id: check for check in found.checks}
+    return {"level": found.level, "failed_checks": found.failed, "steps": len(lines),
+            "episodes": told["recompute.episodes"].text, "sampler": told["consistency.sampler"].text,
+            "reward": [line["reward"] for line in lines], "mismatch": [line["mismatch"] for line in lines],
+            "mismatch_most": max(line["mismatch_most"] for line in lines),
+            "drawing_seconds": [round(line["drawing_seconds"], 1) for line in lines]}
+
+
+def main() -> int:
+    """Trains both runs, and writes what came of them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--vllm", default="vllm")
+    parser.add_argument("--run", type=Path, help="a finished run of the first kind")
+    given, load = parser.parse_args(), load_average()
+    with tempfile.TemporaryDirectory() as folder:
+        run = given.run or train(RECIPE, Path(folder, "run"), words(given.vllm, 8)).run
+        honest = numbers(run)
+        training_data.VllmSampler = Stale  # type: ignore[misc]
+        stale = train(RECIPE, Path(folder, "stale"), words(given.vllm, 4))
+        caught = {"status": stale.status, "completed_steps": stale.steps, "reason": stale.reason}
+    holds = (honest["level"], honest["failed_checks"]) == (2, 0) and max(honest["mismatch"]) < MOST and (
+        stale.status == "failed" and "sampler and the trained model disagree" in stale.reason)
+    write_result(RESULT, what="GRPO of SmolLM2-135M with completions drawn by vLLM on a CPU; adapters kept too long",
+                 command="python -m proof.vllm_sampler --vllm VLLM", packages=["workings", "torch"], load_before=load,
+                 values={"honest": honest, "stale": caught, "most_mismatch": MOST, "words": [*WORDS]})
+    return 0 if holds else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
