@@ -79,7 +79,7 @@ def main() -> None:
     theirs, answers = measure("vLLM", server, state, prompts, given.new_tokens, stop_ids)
     lengths = [len(prompt) for prompt in prompts]
     command = f"python -m benchmarks.sampler_speed --prompts {given.prompts} --new-tokens {given.new_tokens}"
-    write_result(RESULT, what="drawing completions of the same prompts by the engine and by vLLM on a CPU, float32",
+    write_result(RESULT, what="drawing completions of the same prompts by the engine and by vLLM on a CPU",
                  command=command, packages=["workings", "torch", "numpy"], load_before=load, values={
                      "prompts": len(prompts), "prompt_tokens": {"least": min(lengths), "most": max(lengths)},
                      "new_tokens": given.new_tokens, "engine": ours, "vllm": theirs | {"version": server.tag["version"]},
