@@ -82,7 +82,8 @@ def main() -> None:
     write_result(RESULT, what="drawing completions of the same prompts by the engine and by vLLM on a CPU",
                  command=command, packages=["workings", "torch", "numpy"], load_before=load, values={
                      "prompts": len(prompts), "prompt_tokens": {"least": min(lengths), "most": max(lengths)},
-                     "new_tokens": given.new_tokens, "engine": ours, "vllm": theirs | {"version": server.tag["version"]},
+                     "new_tokens": given.new_tokens, "engine": ours,
+                     "vllm": theirs | {"version": server.tag["version"]},
                      "vllm_to_engine": round(theirs["tokens_per_second"] / ours["tokens_per_second"], 2),
                      "log_prob_difference": {
                          "engine": same,
