@@ -20,7 +20,7 @@ COMMAND_GROUPS: dict[str, tuple[str, ...]] = {
     "Train": ("plan", "train", "launch", "sample", "improve", "reward", "ask"),
     "Measure": ("eval", "compare", "gate"),
     "Prove": ("verify", "pack"),
-    "Show": ("runs", "ui", "serve", "export"),
+    "Show": ("runs", "ui", "serve", "mcp", "export"),
 }
 """Heading -> commands, in the order of a person's work."""
 

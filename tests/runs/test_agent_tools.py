@@ -1,0 +1,74 @@
+"""An agent plans, trains with the plan's token, and reads the record, through the client of MCP's own SDK."""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from workings.errors import RequestError
+from workings.record.layout import MANIFEST
+from workings.runs import agent_tools
+from workings.runs.agent_tools import TOOLS, AgentTools
+
+WORDS = ["training.steps=2", "evaluation={traces: addition, items: none, every_steps: 2}"]
+
+
+def test_nothing_starts_without_a_plan_or_outside_of_the_folder(tmp_path: Path) -> None:
+    tools = AgentTools(folder=tmp_path)
+    with pytest.raises(RequestError, match="train without the token of a plan"):
+        tools.train("guessed", "first")
+    for name in ("../first", "a/b", "", ".hidden", "/tmp"):
+        with pytest.raises(RequestError, match="the name of a run directory"):
+            tools.read_record(name)
+    with pytest.raises(RequestError, match="which is no run"):
+        tools.read_record("first")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_recipe_that_changed_after_its_plan_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    from tests.config.minimal_recipe import MINIMAL
+    recipe.write_text(MINIMAL)
+    monkeypatch.setattr(agent_tools, "_command", lambda words, codes=(0,): {"words": list(words)})
+    tools = AgentTools(folder=tmp_path)
+    planned = tools.plan(str(recipe), ["seed=3"])
+    assert planned["plan"]["words"] == ["plan", str(recipe), "seed=3", "--on", "cpu", "--json"]
+    recipe.write_text(MINIMAL + "\ncheckpoint: {every_steps: 3}\n")
+    with pytest.raises(RequestError, match="which is not what was planned"):
+        tools.train(planned["token"], "first")
+
+
+@pytest.mark.slow
+def test_a_session_of_the_sdk_s_client(tmp_path: Path) -> None:
+    mcp = pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+    from workings.cli.mcp import make_server
+
+    async def session() -> None:
+        async with mcp.Client(make_server(tmp_path)) as client:
+            async def call(tool: str, **arguments: object) -> dict:
+                result = await client.call_tool(tool, arguments)
+                assert not result.is_error, result.content
+                return json.loads(result.content[0].text)
+
+            listed = await client.list_tools()
+            assert sorted(tool.name for tool in listed.tools) == sorted(TOOLS)
+            planned = await call("plan", recipe="smoke-tiny", overrides=WORDS)
+            assert planned["plan"]["fits"] is True
+            started = await call("train", token=planned["token"], name="first")
+            assert started["recipe_digest"] == planned["recipe_digest"]
+            again = await client.call_tool("train", {"token": planned["token"], "name": "second"})
+            assert again.is_error
+            assert "train without the token of a plan" in again.content[0].text
+            while (record := await call("read_record", name="first"))["process"] == "running":
+                time.sleep(1)
+            assert (record["state"], record["process"]) == ("complete", "ended with 0; first.log has what it said")
+            steps = next(number for number in record["numbers"] if number["field"] == "completed_steps")
+            assert steps == {"record": f"first/{MANIFEST}", "field": "completed_steps", "value": 2}
+            assert all(set(number) == {"record", "field", "value"} for number in record["numbers"])
+            verified = await call("verify", name="first")
+            assert verified["failed"] == 0 < verified["passed"]
+            assert await call("list_runs") == {"runs": ["first"]}
+
+    asyncio.run(session())
