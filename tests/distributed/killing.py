@@ -82,9 +82,9 @@ def kill_one(pair: list[Any], index: int) -> list[str]:
     pair[index].send_signal(signal.SIGKILL)
     other = pair[1 - index]
     said = other.communicate()[1]
-    pair[index].communicate()
-    # It may have finished before, or have been told to stop by the other one.
-    if other.returncode == 0:
+    pair[index].wait()  # not `communicate`: it may have been killed before it had streams
+    # It may have finished before; and whom it never met it cannot miss.
+    if other.returncode == 0 or (other.returncode == 2 and "did not meet" in said):
         return []
     sentences = said.count(PEER_GONE)
     problems = [] if other.returncode == Interrupted.exit_code else [f"exit code {other.returncode}: {said[-1500:]}"]
