@@ -94,7 +94,8 @@ def test_an_evaluation_by_a_judge_is_recomputed_without_it(checked, tmp_path: Pa
     # Words that no rule reads are no missing answers: the judge read all of the text.
     assert EvaluationRecord(unit).answer_counts.no_answer == 0
     told = {check.id: check for check in verify(unit).checks}
-    assert told["recompute.scores"].text == "that grader-1 gave these replies is as recorded: no one is asked again"
+    assert told["recompute.scores"].text == (
+        "that grader-1 gave these replies is as recorded: the judge is not asked again")
     assert [name for name, check in told.items() if check.verdict == "failed"] == []
 
 

@@ -15,7 +15,7 @@ class SamplerConfig(Section):
     """
 
     name: Literal["vllm"]
-    """vLLM, in an environment of its own."""
+    """vLLM, in its own environment."""
     url: str = ""
     """Address of a server that runs, such as `http://127.0.0.1:8000`, and reads files of this machine; empty: the run
     starts one."""

@@ -1,4 +1,4 @@
-"""An environment in a process of its own, seen from outside."""
+"""An environment in its own process, seen from outside."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -49,7 +49,7 @@ class EnvironmentSettings:
 
     @property
     def version(self) -> str:
-        """What decides its replies beside its options: a version, or the digest of a file. Raises `RequestError`."""
+        """What decides its replies next to its options: a version or a file's digest. Raises `RequestError`."""
         if self.config.file:
             if not self.path.is_file():
                 raise RequestError(f"environment: {self.config.name}", f"a file {self.path}",

@@ -1,1 +1,1 @@
-"""Evidence: what lets somebody else check a run."""
+"""Evidence: what lets a stranger check a run."""

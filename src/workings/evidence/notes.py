@@ -98,8 +98,8 @@ def parse_note(value: Any) -> dict[str, Any]:
 
 
 def _seal(run: RunRecord, note: dict[str, Any]) -> Path:
-    """Make the unit beside the run and move it in whole: a kill in between leaves the run as it was."""
-    # Beside the run and with the suffix of unfinished runs, so that a leftover is known as such and fails no seal.
+    """Make the unit next to the run and move it in whole: a kill in between leaves the run as it was."""
+    # Next to the run and with the suffix of unfinished runs, so that a leftover is known as such and fails no seal.
     staging = run.path.with_name(f"{run.path.name}.note{PARTIAL_SUFFIX}")
     with storage(staging, "make"):
         staging.mkdir(exist_ok=True)

@@ -168,7 +168,7 @@ class ChatTemplate:
     def observation_ids(self, text: str) -> list[int]:
         """Tokens between an answer's stop token and the next answer, with a text as the user's turn.
 
-        They continue any conversation: what stands before them is not tokenized again.
+        They continue any conversation: what comes before them is not tokenized again.
 
         Raises:
             RequestError: the template changes the turns before, or the text has control tokens.

@@ -14,7 +14,7 @@ TEMPORARY_SUFFIX = ".tmp"
 
 
 def write_with(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let ``write`` fill a temporary file beside ``path``, then put it in place.
+    """Let ``write`` fill a temporary file next to ``path``, then put it in place.
 
     The order matters: the data reach the disk before the name does, and the name before anything that relies on it.
 
@@ -70,7 +70,7 @@ def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
 def together(*paths: Path) -> Iterator[None]:
     """Files that belong together: where the block fails or is interrupted, those that it has made go again.
 
-    A part of them would be taken for the whole, and be in the way when the same command is typed again.
+    A part of them would be mistaken for the whole, and be in the way when the same command is typed again.
     """
     new = [path for path in paths if not os.path.lexists(path)]
     try:
@@ -100,7 +100,7 @@ def sync_tree(root: Path) -> None:
     """Wait until every file and every name below ``root`` is on the disk. Raises `StorageError`."""
     with storage(root, "write"):
         for directory, _, names in os.walk(root):
-            # Files before the folder that names them, so that no name on the disk stands for bytes that are not.
+            # Files before the folder that names them, so that no name on the disk means bytes that are missing.
             for name in names:
                 sync_file(Path(directory, name))
             sync_directory(Path(directory))

@@ -1,4 +1,4 @@
-"""`attempts.jsonl` beside the runs: a line for every run that was started, so that the third of seven shows as that.
+"""`attempts.jsonl` next to the runs: a line for every run that was started, so that the third of seven shows as that.
 
 Each line names the digest of the one before it, and a run's events name the line of each of its starts. Who takes one
 out has to change all lines that follow, and the sealed runs among them say so.
@@ -25,7 +25,7 @@ def append(parent: Path, facts: dict[str, Any]) -> str:
 
     Args:
         parent: the folder that holds the runs.
-        facts: `run` (name), `recipe`, `config_digest`, `resume` and whatever else tells attempts apart.
+        facts: `run` (name), `recipe`, `config_digest`, `resume` and everything else that tells attempts apart.
 
     Returns:
         The line's digest.
@@ -44,7 +44,7 @@ def line_digest(row: dict[str, Any]) -> str:
 def _last_digest(parent: Path) -> str | dict[str, str]:
     try:
         before = read(parent)
-    # A damaged list must not keep anybody from training; verification of the runs beside it names the damage.
+    # A damaged list must not keep anybody from training; verification of the runs next to it names the damage.
     except RecordError:
         return absent("the lines before cannot be read").model_dump()
     return line_digest(before[-1]) if before else absent("the first line").model_dump()

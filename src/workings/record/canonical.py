@@ -77,7 +77,7 @@ def line(obj: Any) -> bytes:
 def record_line(obj: Any, where: str) -> bytes:
     """`line` of what a record holds. Raises `RecordError` naming ``where`` for a null: a record says why instead."""
     written = line(obj)
-    # The bytes are searched first: `null` may stand in a text, but mostly it is nowhere, and the walk is spared.
+    # The bytes are searched first: `null` may be in a text, but mostly it is nowhere, and the walk is spared.
     if b"null" in written and (nulls := find_nulls(obj)):
         raise RecordError(f'{where}: null at {", ".join(nulls[:5])}; a record says {{"absent": "why"}} instead')
     return written

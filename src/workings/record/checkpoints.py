@@ -2,7 +2,7 @@
 
 A checkpoint is a folder `step_000100/` with the engine's files, `state.json` (step, data position, random state,
 timers) and, written last, `COMMIT.json` with the size and digest of each file. A folder without it, or with one file
-that differs from it, is skipped by name: a half-written checkpoint is never taken for the latest.
+that differs from it, is skipped by name: a half-written checkpoint is never mistaken for the latest.
 """
 
 import os
@@ -40,7 +40,7 @@ class CheckpointStore:
     """The checkpoints of one run. The newest ``keep_last`` stay, and the best one where there is one."""
 
     def __init__(self, directory: Path, keep_last: int = 2, before_commit: Callable[[], None] | None = None) -> None:
-        """``before_commit`` runs before a checkpoint counts: the lines it stands on must be on the disk first."""
+        """``before_commit`` runs before a checkpoint counts: the lines it rests on must be on the disk first."""
         if keep_last < 1:
             raise ValueError(f"keep_last must be at least 1, not {keep_last}")
         self.directory = directory
@@ -73,7 +73,7 @@ class CheckpointStore:
             try:
                 write(temporary)
                 atomic.write_json(temporary / STATE, {"step": step, "facts": facts})
-                # Tensors first, then the lines that the checkpoint stands on, then the file that makes it count.
+                # Tensors first, then the lines that the checkpoint rests on, then the file that makes it count.
                 atomic.sync_tree(temporary)
                 self._before_commit()
                 atomic.write_json(temporary / COMMIT, {"schema": SCHEMA, "step": step, "files": describe(temporary)})
@@ -145,7 +145,7 @@ class CheckpointStore:
     def prune(self, step: int) -> None:
         """Drop those of later steps, and all but the best and the newest ``keep_last`` of the others.
 
-        Later ones belong to a course that a resume has left: they would be taken for the newest. `save` does this; once
+        Later ones belong to a course that a resume has left: they would seem the newest. `save` does this; once
         more before sealing, because a process may be killed in between.
         """
         folders = self.folders()
@@ -195,7 +195,7 @@ def parse_commit(data: bytes, step: int) -> dict[str, dict[str, Any]]:
     commit = loads(data)
     if not isinstance(commit, dict) or commit.get("schema") != SCHEMA or commit.get("step") != step:
         raise RecordError(f"not a {SCHEMA} of step {step}")
-    # Nothing beside them: an entry that nobody reads would be sealed without having been checked.
+    # Nothing next to them: an entry without a reader would be sealed without having been checked.
     if set(commit) != {"schema", "step", "files"}:
         raise RecordError("does not have exactly the keys schema, step, files")
     files = commit.get("files")

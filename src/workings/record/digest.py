@@ -1,4 +1,4 @@
-"""SHA-256 of bytes, files and JSON values, in lower-case hexadecimal; and the progress of hashing, for people."""
+"""SHA-256 of bytes, files and JSON values, in lower-case hexadecimal; and the progress of hashing, in words."""
 
 import hashlib
 import re

@@ -53,13 +53,13 @@ def collect() -> dict[str, Any]:
         "byte_order": sys.byteorder,
         "packages": packages(PACKAGES),
         "launcher": launcher(),
-        # Values such as XLA_FLAGS hold paths, and whoever sets them may have put anything in.
+        # Values such as XLA_FLAGS hold paths, and may hold anything.
         "variables": {name: without_home(redact(os.environ[name])) for name in VARIABLES if name in os.environ},
     }
 
 
 def launcher() -> dict[str, Any]:
-    """Launcher of this process according to its environment, which nobody checks."""
+    """Launcher of this process according to its environment, unchecked."""
     name = os.environ.get(LAUNCHER, "")
     return {"said": redact(name)[:40] if name else {"absent": f"{LAUNCHER} is not set"},
             "variables_seen": [name for name in LAUNCHER_VARIABLES if name in os.environ]}

@@ -74,7 +74,7 @@ def parse(data: bytes, name: str) -> tuple[list[dict[str, Any]], str | None]:
         RecordError: names file and line.
     """
     lines = data.split(b"\n")
-    # What stands behind the last newline: nothing, in a file that was written whole.
+    # What is behind the last newline: nothing, in a file that was written whole.
     torn = lines.pop()
     rows = []
     for number, text in enumerate(lines, start=1):
@@ -90,11 +90,11 @@ def parse(data: bytes, name: str) -> tuple[list[dict[str, Any]], str | None]:
 
 
 def read(path: Path, *, bounded: bool = False) -> tuple[list[dict[str, Any]], str | None]:
-    """`parse` of a plain file; no rows if there is none of this name.
+    """`parse` of a plain file; no rows if none exists of this name.
 
     Args:
         path: the file.
-        bounded: refuse a file that would fill the memory, as one of somebody else's run could.
+        bounded: refuse a file that would fill the memory, as one of someone else's run could.
 
     Raises:
         RecordError: it is no plain file, too large, or damaged.

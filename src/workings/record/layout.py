@@ -29,7 +29,7 @@ DEVICE_CHECKS = "env/device_checks.json"
 PLAN = "plan/plan.json"
 """Memory of the step as it was predicted before launch: the peak with its parts, and the limit."""
 MEASURED = "plan/measured.json"
-"""Measured memory beside the prediction."""
+"""Measured memory next to the prediction."""
 ROWS = "data/rows.jsonl"
 PROMPTS = "data/prompts.jsonl"
 """Prompts of a run with rollouts, in place of `ROWS`: questions with expected answers, and their tokens."""
@@ -121,7 +121,7 @@ def partial_path(final: Path) -> Path:
 
 
 def partial_unit_path(unit: Path) -> Path:
-    """Path of a unit until it is sealed: beside the sealed run that it belongs to, else beside its final path."""
+    """Path of a unit until it is sealed: next to the sealed run that it belongs to, else next to its final path."""
     # A unit of a run lies two folders below it: RUN/eval/NAME.
     run = unit.parent.parent
     # In a sealed run every file has to be sealed; a kill would leave half a unit there, and the run would not verify.

@@ -1,7 +1,7 @@
 """One writer per run directory. The lock is the kernel's and dies with us.
 
 Where folders can be locked it is on the folder itself and leaves no file. Where they cannot (Windows), it is on a
-hidden file beside the folder, which goes when the lock is let go.
+hidden file next to the folder, which goes when the lock is let go.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ class DirectoryLock:
             os.close(self._descriptor)
             self._descriptor = -1
             if not FOLDERS:
-                with contextlib.suppress(OSError):  # somebody else has opened it by now, and needs it
+                with contextlib.suppress(OSError):  # someone else has opened it by now, and needs it
                     self._lock_path.unlink()
 
 
@@ -87,7 +87,7 @@ def is_held(path: Path) -> bool:
 
 def _lock_path(path: Path) -> Path:
     """File or folder that is locked for a folder."""
-    # Beside the folder and not in it, because a sealed folder may hold no further file.
+    # Next to the folder and not in it, because a sealed folder may hold no further file.
     return path if FOLDERS else path.with_name(f".{path.name}.lock")
 
 
@@ -96,14 +96,14 @@ def _open(lock_path: Path) -> int:
 
 
 def _lock_patiently(descriptor: int) -> None:
-    """Lock; somebody who only asks whether it is held (`is_held`) is waited for."""
+    """Lock; someone who only asks whether it is held (`is_held`) is waited for."""
     for _ in range(ATTEMPTS):
         try:
             return _lock(descriptor)
         except OSError as error:
             if error.errno not in HELD:
                 raise
-            # A short wait: `doctor` and `ui` hold a lock for a moment to see whether somebody else does.
+            # A short wait: `doctor` and `ui` hold a lock for a moment to see whether someone else does.
             time.sleep(RETRY_SECONDS)
     return _lock(descriptor)
 

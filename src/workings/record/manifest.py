@@ -40,11 +40,11 @@ DRAWN_FROM = "drawn_from"
 """Key in the metadata of a trace or pair that a model drew: the digest of that model (`workings.samples.candidates`).
 In the manifest of a run that was trained on samples: how many are of which model."""
 LEFT_ASIDE = "left_aside"
-"""Fact of a run that trained the text part of a multimodal model: what the whole model has beside it."""
+"""Fact of a run that trained the text part of a multimodal model: what else the whole model has."""
 CONVERTED_FROM = "converted_from"
 """Fact of a run whose weights were converted from a GGUF file: its name, digest, quantization and licence."""
 UNVERIFIED_MODEL = "unverified_model"
-"""Fact of a run whose model no family of this package stands for (`model.verified: false`): what that means."""
+"""Fact of a run whose model has no verified family (`model.verified: false`): what that means."""
 UNKNOWN_OUTSIDE_KAGGLE = Absent(absent="not run on Kaggle, or not known while it ran")
 
 

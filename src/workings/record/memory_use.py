@@ -82,7 +82,7 @@ def memory_use(plan: Mapping[str, Any], measured: Mapping[str, Any],
     """
     for file, fields, needed in ((PLAN, plan, _PLANNED), (MEASURED, measured, ()),
                                  (METRICS, line or {}, () if line is None else ("memory_bytes",))):
-        # By type, because a record may come from somebody else, and True counts as a number.
+        # By type, because a record may come from someone else, and True counts as a number.
         if wrong := [name for name in (*needed, *(_OPTIONAL if file == MEASURED else ()))
                      if (name in fields or name in needed) and type(fields.get(name)) is not int]:
             raise RecordError(f"{file}: {', '.join(wrong)}: no number of bytes")
@@ -106,7 +106,7 @@ def memory_use(plan: Mapping[str, Any], measured: Mapping[str, Any],
 
 
 def memory_sentence(plan: Mapping[str, Any], measured: Mapping[str, Any]) -> str:
-    """Planned and measured memory of a run that has ended, for people."""
+    """Planned and measured memory of a run that has ended, in words."""
     return memory_use(plan, measured).sentence(ran_out=isinstance(measured.get("out_of_memory"), str))
 
 

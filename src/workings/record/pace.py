@@ -11,7 +11,7 @@ from typing import Any
 from workings.record.number_text import duration
 
 WINDOW = 20
-"""Last steps that are averaged: after a resume, or beside other work, a run may have another speed."""
+"""Last steps that are averaged: after a resume, or next to other work, a run may have another speed."""
 LINES_PER_RUN = 40
 """Number of progress lines in a run's log, so that any log is read in a minute."""
 MIN_STEPS = 2
@@ -29,12 +29,12 @@ class Pace:
 
     @property
     def rate_text(self) -> str:
-        """Tokens a second, for people."""
+        """Tokens a second, in words."""
         return f"{self.tokens_per_second:,.0f} tokens/s"
 
     @property
     def left_text(self) -> str:
-        """The time for the steps that are left, for people."""
+        """The time for the steps that are left, in words."""
         return f"{duration(ceil(self.seconds_left))} left"
 
 

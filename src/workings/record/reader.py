@@ -83,7 +83,7 @@ class RunRecord:
         """The checkpoint that is exported, asked and evaluated, every byte checked.
 
         Raises:
-            RecordError: there is none that is intact; a damaged best one is not replaced by another.
+            RecordError: no intact one exists; a damaged best one is not replaced by another.
         """
         if self.best is not None:
             return self.checkpoints.load(self.path / CHECKPOINTS / f"step_{self.best.step:06d}")

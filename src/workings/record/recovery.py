@@ -64,7 +64,7 @@ def repair(partial: Path) -> list[dict[str, Any]]:
             torn = jsonl.cut_torn_line(partial / name)
             if torn is not None:
                 events.append({"kind": "torn_line", "file": name, "bytes": len(torn.encode("utf-8"))})
-        # Lines first: whoever is killed here has a whole log, and leftovers do no harm.
+        # Lines first: a run that is killed here has a whole log, and leftovers do no harm.
         if removed := remove_temporaries(partial) + CheckpointStore(partial / CHECKPOINTS).clean():
             events.append({"kind": "leftovers_removed", "names": sorted(removed)})
     return events
@@ -94,7 +94,7 @@ def keep_metrics(path: Path, last_step: int) -> dict[str, int]:
     data = path.read_bytes()
     rows, _ = jsonl.parse(data, path.name)
     kept_rows = [row for row in rows if int(row["step"]) <= last_step]
-    # The checkpoint was saved after these lines were synced; a gap means that somebody removed them.
+    # The checkpoint was saved after these lines were synced; a gap means that someone removed them.
     if [int(row["step"]) for row in kept_rows] != list(range(1, last_step + 1)):
         raise _cannot_go_on(path, f"lines of steps 1 to {last_step} are not all there")
     # The bytes are cut and not written anew, so the kept lines stay what they were.

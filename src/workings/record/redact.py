@@ -53,7 +53,7 @@ def find_secrets(text: str) -> list[str]:
 
 
 def _in_packed_numbers(text: str, match: re.Match[str]) -> bool:
-    """Whether a match lies in numbers that a rollout packs in base 85, where any letters meet by chance.
+    """Whether a match is in numbers that a rollout packs in base 85, where any letters meet by chance.
 
     In 400 MB of them about one place looks like a token, and a long run's rollouts are as large.
     """

@@ -63,7 +63,7 @@ def storage_error(error: OSError, path: Path | str, doing: str) -> StorageError:
     why = ("its folder takes no such file: choose another folder with --out" if takes_none else
            _ADVICE.get(code, error.strerror or str(error)))
     failed = StorageError(f"could not {doing} {path}: {why} ({errno.errorcode.get(code, 'no code')})")
-    # Nothing failed: a place was named where nobody may write.
+    # Nothing failed: a place was named that cannot be written.
     if takes_none or code in (errno.EACCES, errno.EPERM, errno.EROFS):
         failed.exit_code = RequestError.exit_code
     return failed

@@ -20,7 +20,7 @@ HOLLOW_BYTES = 1 << 30
 MEMORY_VARIABLE = "WORKINGS_READ_MIB"
 """Environment variable with the memory that the contents of a record may take, in MiB."""
 MEMORY_MIB = 300
-"""Without it: enough for a tokenizer of 256,000 entries. The program itself takes some 150 MiB beside."""
+"""Without it: enough for a tokenizer of 256,000 entries. The program itself takes some 150 MiB more."""
 
 
 class TooLarge(RecordError):
@@ -39,7 +39,7 @@ def open_plain(path: Path, limit: int | None = None) -> BinaryIO:
     """
     try:
         # Looked at before it is opened, because opening alone does something to some devices; and once more when it is
-        # open, because another file may stand there by then.
+        # open, because another file may be there by then.
         _refuse_others(path, path.lstat(), limit)
         descriptor = os.open(path, os.O_RDONLY | PLAIN_ONLY | PRIVATE)
     except FileNotFoundError:
@@ -69,7 +69,7 @@ def read_plain(path: Path, limit: int | None = MAX_BYTES) -> bytes:
 
 def is_hollow(facts: os.stat_result) -> bool:
     """Whether a large file has hardly any bytes on the disk: a terabyte of nothing would take an hour to be read."""
-    # `st_blocks` counts units of 512 bytes, whatever the blocks of the file system. Windows has no such field.
+    # `st_blocks` counts units of 512 bytes, with any blocks of the file system. Windows has no such field.
     return facts.st_size > HOLLOW_BYTES and getattr(facts, "st_blocks", facts.st_size) * 512 < facts.st_size / 1000
 
 

@@ -32,7 +32,7 @@ def absent(why: str) -> Absent:
 
 
 def is_absent(value: Any) -> bool:
-    """Whether a JSON value read from a record stands for an absent one."""
+    """Whether a JSON value read from a record means an absent one."""
     return isinstance(value, Absent) or (isinstance(value, dict) and len(value) == 1 and "absent" in value)
 
 

@@ -55,7 +55,7 @@ class RunWriter:
 
     def __init__(self, final: Path, lock: DirectoryLock) -> None:
         self.final = final
-        # The lock is held by whoever made this object, so nobody else creates, cuts or appends below.
+        # The maker of this object holds the lock, so nothing else creates, cuts or appends below.
         self.directory = lock.path
         self._lock = lock
         with storage(self.directory, "write"):
@@ -270,7 +270,7 @@ class RunWriter:
         done = (self.metrics() or self.resumed_from or self.checkpoints.folders()
                 or any(any((self.directory / name).glob("*")) for name in (ROLLOUTS, TOP_TOKENS)))
         if not done:
-            # Under the lock, so that nobody has begun to go on with it.
+            # Under the lock, so that nothing has begun to resume it.
             shutil.rmtree(self.directory)
         self.close()
         return not done

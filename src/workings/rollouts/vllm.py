@@ -1,4 +1,4 @@
-"""vLLM as a sampler: a server of its own writes completions, with the adapters that the engine trains.
+"""vLLM as a sampler: its own server writes completions, with the adapters that the engine trains.
 
 Tokens go in and come out. Whenever the adapters have changed they are written into a new folder and loaded under their
 digest as a name; the server names it in each answer, so that completions of other adapters are refused. A new folder
@@ -137,7 +137,7 @@ class VllmSampler:
                                            env=ENVIRONMENT | os.environ)
         except OSError as error:
             raise RequestError(f"sampler.command: {self._config.command} ({error.strerror})",
-                               "the program of vLLM, in an environment of its own",
+                               "the program of vLLM, in its own environment",
                                "sampler.command=/path/to/vllm, or sampler.url of a server that runs") from None
         self._end = weakref.finalize(self, _stop, process, self._folder)
         deadline = time.monotonic() + self._config.start_seconds

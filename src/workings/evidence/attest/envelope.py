@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ENVELOPE_NAME = re.compile(r"(\d{3})\.dsse\.json")
 """File names of envelopes."""
 PUBLIC_NAME = re.compile(rf"({DIGEST_PATTERN})\.pub")
-"""File names of public keys beside them, by key id."""
+"""File names of public keys next to them, by key id."""
 MAX_SIGNATURES = 32
 _KEYS = {"payload", "payloadType", "signatures"}
 

@@ -1,4 +1,4 @@
-"""Keys that a person makes: Ed25519, private in PEM (PKCS 8) with mode 600, public beside it with the suffix `.pub`."""
+"""Keys that a person makes: Ed25519, private in PEM (PKCS 8) with mode 600, public with the suffix `.pub`."""
 
 import os
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ def new_key(path: Path, passphrase: str = "") -> NewKey:
                                                  serialization.PublicFormat.SubjectPublicKeyInfo)
     with storage(path, "write"), atomic.together(path, public):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # The mode is given when the file is made: there is no moment at which somebody else could open it.
+        # The mode is given when the file is made: there is no moment at which someone else could open it.
         # O_EXCL refuses a link as well, so nothing that came there since the look above is followed.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as stream:
@@ -135,7 +135,7 @@ def public_key(data: bytes) -> "SSlibKey":
 
 
 def public_pem(key: "SSlibKey") -> bytes:
-    """The one form in which a public key stands in a record."""
+    """The one form in which a public key is in a record."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 

@@ -19,7 +19,7 @@ from workings.record.storage import storage
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
-    """A signature that stands in a run."""
+    """A signature that is in a run."""
 
     path: Path
     key_id: str
@@ -34,7 +34,7 @@ def sign_run(run: Path, key: Path, passphrase: str = "") -> Signature:
 
     Raises:
         RequestError: no sealed run, or no key that can be used.
-        RecordError: the record's integrity does not hold: nobody should vouch for it.
+        RecordError: the record's integrity does not hold: it must not be vouched for.
     """
     signer = keys.signer(key, passphrase)
     opened = RunRecord.open(run)

@@ -1,7 +1,7 @@
 """Signed statement: an in-toto statement with SLSA provenance over the root digests of a run and its units.
 
-The statement follows from the record alone, so that a verifier builds it again and compares. Nobody but the person who
-trained vouches for it: the builder is named as self-hosted, whatever the machine was.
+The statement follows from the record alone, so that a verifier builds it again and compares. No one but the person who
+trained vouches for it: the builder is named as self-hosted, with any machine.
 """
 
 from collections.abc import Mapping

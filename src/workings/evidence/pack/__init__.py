@@ -1,1 +1,1 @@
-"""Packs: everything that somebody else needs to check runs, in one zip that is a sealed unit itself."""
+"""Packs: everything that someone else needs to check runs, in one zip that is a sealed unit itself."""

@@ -69,7 +69,7 @@ def parse_pack(value: Any) -> tuple[dict[str, str], list[ExternalFile]]:
         raise RecordError(f"{PACK}: files by digest do not have place, file, sha256 and bytes")
     roots = {row["place"]: row["root"] for row in units}
     if len(roots) != len(units):
-        raise RecordError(f"{PACK}: a unit stands there twice")
+        raise RecordError(f"{PACK}: a unit is there twice")
     # A pack that says that its weights are inside may not excuse any file at the same time.
     if value["weights"] not in (INSIDE, BY_DIGEST) or (value["weights"] == INSIDE and rows):
         raise RecordError(f"{PACK}: weights are {str(value['weights'])[:40]!r}, and {len(rows)} files are not here")

@@ -23,7 +23,7 @@ class Contents:
     runs: dict[str, RunRecord]
     """Runs by path in the pack, `runs/<name>`."""
     evaluations: dict[str, Path] = field(default_factory=dict)
-    """Evaluations and samples beside the runs (of an untrained model, of texts from elsewhere), by path in the pack."""
+    """Evaluations and samples (of an untrained model, of texts from elsewhere) next to the runs, by path in it."""
     order: list[str] = field(default_factory=list)
     """Paths of runs and evaluations in the given order: of two, the first is A."""
     files: dict[str, FileOnDisk] = field(default_factory=dict)
@@ -50,8 +50,8 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
         kind = parse_seal((path / SEAL).read_bytes())["unit"] if (path / SEAL).is_file() else ""
         pack_path = f"{RUNS}/{path.resolve().name}" + (SAMPLES_SUFFIX if kind == SAMPLED else "")
         if pack_path in runs or pack_path in evaluations:
-            raise RequestError(f"two runs named {path.resolve().name}", "runs with names of their own", "")
-        # Evaluations too: one of the two that are compared may stand beside the runs.
+            raise RequestError(f"two runs named {path.resolve().name}", "runs with different names", "")
+        # Evaluations too: one of the two that are compared may be next to the runs.
         order.append(pack_path)
         if kind in EVALUATION_UNITS:
             evaluations[pack_path] = path
@@ -97,12 +97,12 @@ def _add_unit(contents: Contents, pack_path: str, folder: Path, root: str, by_di
 
 
 def _attempts(paths: list[Path]) -> bytes:
-    """All starts listed beside the runs, in order of time; runs of several folders bring their lists together."""
+    """All starts listed next to the runs, in order of time; runs of several folders bring their lists together."""
     # Each folder once: two runs side by side share one list, and its lines must not be counted twice.
     folders = sorted({path.resolve().parent for path in paths})
     rows: list[dict[str, Any]] = [row for folder in folders for row in attempts.read(folder)]
     if not rows:
-        raise RequestError(f"no {ATTEMPTS} beside {paths[0]}", "the list of all runs that were started there",
+        raise RequestError(f"no {ATTEMPTS} next to {paths[0]}", "the list of all runs that were started there",
                            "pack the run where `workings train` put it")
     # One list stays as it is: each of its lines names the one before it, and a clock may have been set back.
     if len(folders) > 1:

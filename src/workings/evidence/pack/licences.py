@@ -28,7 +28,7 @@ def licences(runs: Iterable[RunRecord]) -> dict[str, Any]:
 
 
 def data_manifests(run: RunRecord) -> dict[str, bytes]:
-    """`manifest.json` files beside the run's data files, which are recognized by digest."""
+    """`manifest.json` files next to the run's data files, which are recognized by digest."""
     manifests = {}
     for file in data_files(run):
         manifest = file.parent / "manifest.json"
@@ -41,7 +41,7 @@ def data_manifests(run: RunRecord) -> dict[str, bytes]:
 def sample_data(run: RunRecord) -> dict[str, bytes]:
     """The training file of a run that was trained on samples, by its name in a pack; empty for other runs.
 
-    Without it nobody could check that the training data are the kept samples.
+    Without it no one could check that the training data are the kept samples.
 
     Raises:
         RecordError: the file no longer lies where the recipe names it.

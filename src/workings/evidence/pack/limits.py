@@ -7,7 +7,7 @@ from workings.errors import RequestError
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """A place's limits; 0 where there is none."""
+    """A place's limits; 0 without one."""
 
     words: int = 0
     """Words of the write-up."""

@@ -17,7 +17,7 @@ from workings.record.storage import storage
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The zip format's first moment."""
-# Texts are small beside tensors, and a fixed level is part of equal bytes.
+# Texts are small compared to tensors, and a fixed level is part of equal bytes.
 LEVEL = 9
 # zipfile writes a header before it knows the size, and from 2 GiB on the header needs its 64-bit form.
 LARGE_BYTES = 1 << 30
@@ -52,7 +52,7 @@ def write_zip(target: Path, documents: Mapping[str, bytes], files: Mapping[str, 
         StorageError: the disk is full, read-only or failing.
     """
     if both := sorted(documents.keys() & files.keys()):
-        raise RecordError(f"{both[0]} would stand in the pack twice")
+        raise RecordError(f"{both[0]} would be in the pack twice")
 
     def fill(stream: object) -> None:
         with zipfile.ZipFile(stream, "w") as archive:  # type: ignore[call-overload]

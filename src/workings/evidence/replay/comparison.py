@@ -9,7 +9,7 @@ from workings.record.values import is_absent
 MEASURES = ("loss", "grad_norm")
 # Finite, because the answer is JSON, which has no infinity.
 MAX_DIFFERENCE = 1e9
-"""Stands for any larger relative difference, and for one with a value that is not finite."""
+"""Means any larger relative difference, and one with a value that is not finite."""
 
 Facts = dict[str, Any]
 

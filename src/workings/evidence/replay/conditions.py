@@ -60,7 +60,7 @@ def engine_text(name: str, distribution: str, version: str) -> str:
 
 
 def code_text(commit: str, dirty: str) -> str:
-    """Commit and digest of uncommitted changes, or why there are none."""
+    """Commit and digest of uncommitted changes, or why it is missing."""
     return f"{commit}; changes: {dirty}"
 
 

@@ -37,7 +37,7 @@ def share_of(count: int, share: float) -> int:
 
 
 def sentences(facts: dict[str, Any]) -> list[str]:
-    """What the selection detects and what it misses, for people."""
+    """What the selection detects and what it misses, in words."""
     steps = facts["steps"]
     # Where no length reaches a probability, an object says so in place of the number.
     longer = ", ".join(f"{row['steps']:,} or more with {row['probability']:g}" for row in steps["shortest"]
@@ -49,7 +49,7 @@ def sentences(facts: dict[str, Any]) -> list[str]:
         f"seed {facts['seed']}: {steps['replayed']:,} of {steps['steps']:,} steps taken again, {steps['drawn']} of "
         f"{steps['stretches']} stretches behind kept states",
         f"{steps['splice']:,} wrong steps in a row: found with probability {_probability_text(steps['found'])} "
-        f"wherever they lie"
+        f"wherever they are"
         f" ({_probability_text(steps['found_on_average'])} on average){f'; {longer}' if longer else ''}",
         "steps of another run of the same recipe, wrong only where they begin: found with probability "
         f"{_probability_text(steps['joint'])}",

@@ -53,7 +53,7 @@ class StepSelection:
         # A single step says nothing about the learning rate, so the state before the last step is not selected.
         starts = [state for state in states if step_count - state > 1] or list(states)
         ranges = tuple(StepRange(start=start, end=min(step_count, start + steps)) for start in starts)
-        # By the seed alone, so that whoever repeats the replay takes the same steps.
+        # By the seed alone, so that a repeated replay takes the same steps.
         number, = choose_numbers(seed, "steps", len(ranges), 1)
         return cls(ranges=ranges, selected=(ranges[number],), required=None, ends_at_states=False,
                    step_count=step_count)

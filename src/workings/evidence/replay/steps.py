@@ -43,7 +43,7 @@ class ReplayedStep:
     """One recomputed step."""
 
     line: Facts
-    """Its numbers beside the recorded ones."""
+    """Its numbers next to the recorded ones."""
     state: State
 
 

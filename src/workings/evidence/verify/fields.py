@@ -15,7 +15,7 @@ from workings.evidence.verify.registry import SAID, TABLE
 UNITS = ("eval", "samples", "notes", "report", "pack")
 KINDS: dict[str, tuple[str, ...]] = {"run": ("run",), "beside": ("beside",), "evaluation": ("eval", "samples"),
                                      "unit": UNITS, **{kind: (kind,) for kind in UNITS[1:]}}
-"""Kinds of units that a key of the table stands for; `beside`: lists of attempts."""
+"""Kinds of units of a key of the table; `beside`: lists of attempts."""
 MAX_REMEMBERED = 4096
 """Files and fields whose rows are remembered; a hostile record can have millions."""
 _LINE = re.compile(r"(?P<file>\S+): (?P<fields>.*?)(?: -- (?P<reason>.*))?")
@@ -80,5 +80,5 @@ def rows_of_file(kind: str, file: str) -> tuple[FieldRow, ...]:
 
 @lru_cache(maxsize=MAX_REMEMBERED)
 def row_of(kind: str, file: str, field: str) -> FieldRow | None:
-    """The row of a field; None where there is none."""
+    """The row of a field; None without one."""
     return next((row for row in rows_of_file(kind, file) if fnmatchcase(field, row.field)), None)

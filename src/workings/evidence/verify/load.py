@@ -69,12 +69,12 @@ def load(tree: Tree, given: VerifierInputs = NO_INPUTS) -> Record:
 
 
 def _top_paths(tree: Tree) -> set[str]:
-    """Folders that hold a manifest, a seal or sums and that stand in no other such folder."""
+    """Folders that hold a manifest, a seal or sums and that are in no other such folder."""
     paths = {entry.name.rpartition("/")[0] for entry in tree.entries
               if entry.name.rpartition("/")[2] in (MANIFEST, SEAL, SUMS)}
-    # An unfinished run beside sealed ones is not verified, and said so; asked for by itself, it fails.
+    # An unfinished run next to sealed ones is not verified, and said so; asked for by itself, it fails.
     paths = {path for path in paths if not any(part.endswith(PARTIAL_SUFFIX) for part in path.split("/"))}
-    # A seal inside a sealed folder does not start a new top: somebody could hide files from the outer sums with it.
+    # A seal inside a sealed folder does not start a new top: someone could hide files from the outer sums with it.
     tops = {path for path in paths if path == "" or _enclosing(path.rpartition("/")[0], paths) is None}
     # Runs in a pack are the exception: they were sealed before, and each keeps its own root and signatures.
     packed = {path for path in paths - tops if (outer := _outer(path)) in tops and _kind(tree, outer) == PACK_KIND}
@@ -98,7 +98,7 @@ def _enclosing(name: str, paths: Container[str]) -> str | None:
 
 
 def _may_nest(tree: Tree, path: str, plain: frozenset[str]) -> bool:
-    """Whether units may stand in this one: in a run, and in what has lost the seal that would tell."""
+    """Whether units may be in this one: in a run, and in what has lost the seal that would tell."""
     # Without a seal the widest reading is taken: units inside are then still looked for and checked.
     if (f"{path}/{SEAL}" if path else SEAL) not in plain:
         return True
@@ -136,7 +136,7 @@ def _assign_external_files(pack: Unit, units: dict[str, Unit]) -> None:
 def _assign(entry: Entry, relative: str, inner: str, units: dict[str, Unit], top: str) -> None:
     """Give an entry to the unit that has to answer for it. ``relative``: its name within the top unit."""
     outer = units[top]
-    if not inner or (relative == inner and entry.kind != "folder"):  # a file where only folders may stand
+    if not inner or (relative == inner and entry.kind != "folder"):  # a file where only folders may be
         outer.entries.append(replace(entry, name=relative))
         return
     path = f"{top}/{inner}" if top else inner

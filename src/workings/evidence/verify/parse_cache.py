@@ -29,8 +29,8 @@ class ParseCache:
 
     def get_or_make(self, key: Key, make: Callable[[], T], where: str) -> T:
         """The cached value, or a new one from ``make``. A `RecordError`, which names ``where``, is cached as well."""
-        # `self` stands for what is not there, because None may have been made. Taken out and put in again further down,
-        # so that the first of the dict is what nobody has asked for longest.
+        # `self` means what is not there, because None may have been made. Taken out and put in again further down,
+        # so that the first of the dict is what was asked for least recently.
         value = self._values.pop(key, self)
         if value is self:
             self._making.append(key)
@@ -74,7 +74,7 @@ class ParseCache:
                            f"{MAX_TOTAL_FACTOR * limit >> 20:,} MiB one after the other; {MEMORY_VARIABLE} allows "
                            "more, for a record that you trust")
         while self._held_bytes + transient > limit:
-            # The oldest stands first, but for the few that are being made. No other is looked at: there may be a
+            # The oldest is first, but for the few that are being made. No other is looked at: there may be a
             # hundred thousand files.
             old = next((key for key in self._bytes if key in self._values), None)
             if old is None:

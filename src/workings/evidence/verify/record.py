@@ -59,7 +59,7 @@ class Unit:
     path: str
     """Path below what is verified; empty: that itself."""
     parent: "Unit | None"
-    """The run that it stands in."""
+    """The run that it is in."""
     record: "Record" = field(init=False)
     """The record that it belongs to; set by `load`."""
     entries: list[Entry] = field(default_factory=list)
@@ -179,7 +179,7 @@ class Unit:
         """The same lines, each checked against its schema. Raises `RecordError` naming the first that is wrong."""
         def checked() -> list[StepMetrics]:
             rows = self.metrics
-            # A checked line is a second object beside the parsed one.
+            # A checked line is a second object next to the parsed one.
             self.tree.cache.reserve(STEP_BYTES * len(rows))
             return [check_line(row) for row in rows]
         return self._cached("steps", METRICS, checked)
@@ -270,7 +270,7 @@ class Record:
     units: tuple[Unit, ...]
     """Sealed folders (or such that ought to be), outer ones before those inside."""
     unowned_entries: tuple[Entry, ...]
-    """Entries that belong to no unit: beside the runs, in `attest`, in unfinished runs."""
+    """Entries that belong to no unit: next to the runs, in `attest`, in unfinished runs."""
     given: VerifierInputs
     replayed: dict[str, Any] = field(default_factory=dict)
     """Results of the replays so far, by the run's path."""

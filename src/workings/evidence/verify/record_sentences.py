@@ -1,4 +1,4 @@
-"""Sentences with what a record says about itself, to be read beside the verdicts."""
+"""Sentences with what a record says about itself, to be read next to the verdicts."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from workings.record.values import Absent
 NOT_PROVED = (
     "Verification does not prove that these steps ran on that device at that time, that no other run was left out of "
     "the list of attempts, or that the data are what they are called. A replay shows only that the recorded steps give "
-    "the recorded numbers; an independent run of the same recipe needs no trust in whoever made this record.",)
+    "the recorded numbers; an independent run of the same recipe needs no trust in this record's author.",)
 
 
 def record_sentences(record: Record) -> tuple[str, ...]:

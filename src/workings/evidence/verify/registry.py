@@ -192,7 +192,7 @@ def same_json(one: Any, other: Any) -> bool:
 
 
 def section_of(value: dict[str, Any], key: str) -> dict[str, Any]:
-    """A section of a JSON object; empty where there is none, or where it is absent."""
+    """A section of a JSON object; empty where none exists, or where it is absent."""
     section = value.get(key)
     return section if isinstance(section, dict) and not is_absent(section) else {}
 

@@ -120,7 +120,7 @@ class Verification:
     def level(self) -> int:
         """Highest level reached: all its checks and those below passed, and there was one; -1: not even level 0."""
         reached = -1
-        # Levels build on each other: the first one that is not reached ends the count, whatever the checks above it
+        # Levels build on each other: the first one that is not reached ends the count, with any checks above it
         # say.
         for level in range(self.asked_level + 1):
             checks = [check for check in self.checks if check.level == level]

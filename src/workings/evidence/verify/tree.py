@@ -177,10 +177,10 @@ def open_tree(path: Path) -> Tree:
         return FolderTree(path)
     if path.is_file():
         return ZipTree(path)
-    # The most likely mistake, so it gets a message of its own.
+    # The most likely mistake, so it has a separate message.
     if (partial := partial_path(path)).is_dir():
         raise RequestError(f"{path}, a run that has not ended", "a sealed run directory",
-                           f"the command that started it, with --resume; so far it lies in {partial}")
+                           f"the command that started it, with --resume; so far it is in {partial}")
     raise RequestError(str(path), "a run directory, a folder of runs, or a packed .zip",
                        "the folder that `workings train` named when it ended")
 

@@ -39,7 +39,7 @@ TOO_MANY = "it has more fields than are looked at"
 MAX_LISTED = 2_000
 """Fields that are listed for one record; a hostile one can have millions."""
 Verdicts = Mapping[str, Mapping[str, CheckVerdict]]
-"""Check -> unit -> verdict; an empty name stands for the whole record."""
+"""Check -> unit -> verdict; an empty name means the whole record."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ def unchecked_fields(record: Record, verdicts: Verdicts) -> tuple[UncheckedField
 
 
 def _unowned_files(record: Record, verdicts: Verdicts) -> Iterator[str]:
-    """Files beside the runs that no check compares: they belong to no unit, and `integrity.files` names them too."""
+    """Files next to the runs that no check compares: they belong to no unit, and `integrity.files` names them too."""
     rounds = verdicts.get("recompute.rounds", {})
     # Only where every improvement was compared and agreed.
     compared = ROUNDS_FILES if rounds and set(rounds.values()) == {CheckVerdict.PASSED} else ()
@@ -214,7 +214,7 @@ def _leaves_of_lines(rows: list[dict[str, Any]]) -> Iterator[tuple[str, bool]]:
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, bool]]:
     if is_absent(value):
         yield path, True
-    # An empty object or list is a value of its own.
+    # An empty object or list is a value.
     elif isinstance(value, dict) and value:
         for key, inner in value.items():
             field = f"{path}.{key}" if path else key

@@ -34,7 +34,7 @@ def check_directory(path: Path) -> int:
     """
     size = path.stat().st_size
     with path.open("rb") as stream:
-        # The end record is followed by a comment of at most 65,535 bytes, so it lies in this tail if it exists at all.
+        # The end record is followed by a comment of at most 65,535 bytes, so it is in this tail if it exists at all.
         start = max(0, size - (1 << 16) - _END.size)
         stream.seek(start)
         tail = stream.read()
@@ -44,7 +44,7 @@ def check_directory(path: Path) -> int:
         _, *disks, on_disk, entries, directory_bytes, offset, comment = _END.unpack_from(tail, at)
         small, behind = (on_disk, entries, directory_bytes, offset), start + at
         large: tuple[int, ...] = small
-        # Where there is a zip64 record, `zipfile` reads that one, whatever the old record says; so both must be small.
+        # Where there is a zip64 record, `zipfile` reads that one, not the old record; so both must be small.
         if _has_locator(tail, at) or directory_bytes == _IN_ZIP64:
             behind, large = _zip64_record(path, tail, at)
             directory_bytes = large[2] if directory_bytes == _IN_ZIP64 else max(directory_bytes, large[2])
@@ -53,7 +53,7 @@ def check_directory(path: Path) -> int:
     # `zipfile` looks at the size alone; another program goes by number, place or comment, and would unpack other files.
     if any(disks) or at + _END.size + comment != len(tail) or large[0] != large[1] or large[2] + large[3] != behind \
             or any(one not in (mark, other) for one, mark, other in zip(small, _MARKS, large, strict=True)):
-        raise RecordError("a zip whose end record contradicts what stands before it")
+        raise RecordError("a zip whose end record contradicts what comes before it")
     return large[1]
 
 
@@ -94,7 +94,7 @@ def check_entries(infos: list[zipfile.ZipInfo], archive_bytes: int) -> None:
         # Of two entries with one name, different programs unpack different ones: the reader would not get what was
         # verified.
         if full_name in names:
-            raise RecordError(f"{name}: stands in the zip twice")
+            raise RecordError(f"{name}: is in the zip twice")
         names.add(full_name)
         if info.flag_bits & 1:
             raise RecordError(f"{name}: encrypted")

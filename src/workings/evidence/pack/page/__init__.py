@@ -11,7 +11,7 @@ SCRIPTS = ("zip.js", "units.js", "check.js", "page.js")
 def verify_page() -> bytes:
     """One HTML file without anything from elsewhere; its policy lets its own script and style run, and no connection.
 
-    It knows nothing of the pack beside it, so that it is the same file beside all of them.
+    It knows nothing of the pack next to it, so that it is the same file next to all of them.
     """
     # In a block, so that its names are not the window's, of which a page has several hundred.
     script = '"use strict";\n{\n' + "".join(map(_part, SCRIPTS)) + "}\n"

@@ -50,7 +50,7 @@ def announced(unit: Unit) -> Iterator[CheckFinding]:
         config = unit.json_object(EVALUATION_CONFIG)
         problem = _shipped_template_problem(config)
         yield failed(problem, unit) if problem else not_checked(
-            "it stands in no run: nothing was announced", unit, blocking=False)
+            "it is in no run: nothing was announced", unit, blocking=False)
         return
     recipe, announcement = run.recipe, _announcement(run)
     name = unit.path[len(run.path):].lstrip("/")
@@ -60,7 +60,7 @@ def announced(unit: Unit) -> Iterator[CheckFinding]:
         if run.written_by_train and (problems := [*_later_problems(run, config), *_twin_problems(unit, config)]):
             yield failed(join_first(problems), unit)
         else:
-            yield not_checked("not announced before the first step: made afterwards, with items of somebody's choice",
+            yield not_checked("not announced before the first step: made afterwards, with items of someone's choice",
                               unit, blocking=False)
         return
     problems = [*_settings_problems(config, recipe), *_model_problems(run, config)]
@@ -104,7 +104,7 @@ def answers(unit: Unit) -> Iterator[CheckFinding]:
                 for problem in _line_problems(row, generated, limit)]
     problems += stated_problems(unit, config)
     if generated and unit.json_object(EVALUATION_SUMMARY).get("problems"):
-        problems.append(f"{EVALUATION_SUMMARY} names problems of a file of predictions, and there is none")
+        problems.append(f"{EVALUATION_SUMMARY} names problems of a file of predictions, and none exists")
     yield finding_from(problems, f"{len(unit.lines(PREDICTIONS))} lines", unit)
 
 
@@ -227,7 +227,7 @@ def _template_digest(run: Unit, name: str) -> str:
         return ""
     if name == "tokenizer":
         source = run.json_object(f"{TOKENIZER}/tokenizer_config.json").get("chat_template")
-        # Several named templates stand as a list, of which nothing is known here.
+        # Several named templates are a list, whose meaning is not known here.
         return bytes_digest(source.encode()) if isinstance(source, str) else ""
     return _shipped_digest(name)
 

@@ -24,7 +24,7 @@ LISTED_BEFORE = timedelta(hours=1)
 
 @record_check("consistency.attempts")
 def attempts(record: Record) -> Iterator[CheckFinding]:
-    """Name and recipe of each run against the list: whoever looks at one run should see how many were started."""
+    """Name and recipe of each run against the list: a reader of one run should see how many were started."""
     lists: dict[str, list[dict[str, Any]] | None] = {}
 
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -37,7 +37,7 @@ def attempts(record: Record) -> Iterator[CheckFinding]:
             lists[path] = _read(record, path)
         listed = lists[path]
         if listed is None:
-            yield not_checked(f"no {ATTEMPTS} beside the run: how many were started is not known", unit, blocking=False)
+            yield not_checked(f"no {ATTEMPTS} next to the run: how many were started is unknown", unit, blocking=False)
             return
         # A name can be used again for another recipe; a line without a digest is compared by its name alone.
         digest = unit.manifest.config_digest
@@ -60,11 +60,11 @@ def _list_path(unit: Unit) -> str:
 
 
 def _read(record: Record, path: str) -> list[dict[str, Any]] | None:
-    """Lines of a list; None where there is none."""
+    """Lines of a list; None without one."""
     if path != "..":
         exists = any(entry.name == path and entry.kind == "file" for entry in record.tree.entries)
         return _parsed(trees.read(record.tree, path), path) if exists else None
-    # A zip has no neighbours that belong to it. A link beside the run could lead anywhere, so it is not read.
+    # A zip has no neighbours that belong to it. A link next to the run could lead anywhere, so it is not read.
     if isinstance(record.tree, FolderTree):
         beside = Path(record.tree.path.absolute().parent, ATTEMPTS)
         if beside.is_file() and not beside.is_symlink():
@@ -123,7 +123,7 @@ def order_problems(unit: Unit, lines: dict[str, dict[str, Any]]) -> list[str]:
                 if at < start - CLOCK_SLACK]
     problems += [f"an event of {at} names the start that is listed at {start}, long before it" for at, start in listed
                  if at > start + LISTED_BEFORE]
-    problems += [f"the start that is listed at {start} stands behind an event of {at}"
+    problems += [f"the start that is listed at {start} is behind an event of {at}"
                  for (at, _), (_, start) in pairwise(listed) if start < at - CLOCK_SLACK]
     names = [str(row[ATTEMPT]) for row in starts if ATTEMPT in row and not is_absent(row[ATTEMPT])]
     if len(set(names)) < len(names):

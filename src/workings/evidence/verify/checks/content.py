@@ -24,7 +24,7 @@ EXTRA_SUFFIXES = {"report": frozenset({"html", "svg"}), PACK_KIND: frozenset({"h
 PLAIN_NAMES = frozenset({"LICENSE", "NOTICE", SUMS})
 """Files without a suffix."""
 
-# First bytes of what a system or a library would run or unpack, whatever the file is called.
+# First bytes of what a system or a library would run or unpack, with any file name.
 _RUNS = {b"#!": "a script", b"\x7fELF": "a program", b"PK\x03\x04": "an archive", b"\x1f\x8b": "an archive",
          b"\x80": "a pickle"}
 _HOME = re.compile(r"(?<![\w.])(?:/home/|/Users/)[A-Za-z0-9][\w.-]{0,63}|(?<![\w./])/root/[\w.-]{1,64}"
@@ -75,7 +75,7 @@ def _leaks(unit: Unit) -> list[str]:
 
 def _check_kind(unit: Unit, name: str) -> None:
     """Raise `RecordError` unless a file is of an allowed kind and really is of that kind."""
-    # An allow-list: a format that nobody thought of is refused, where a list of forbidden ones would let it pass.
+    # An allow-list: an unknown format is refused, where a list of forbidden ones would let it pass.
     # A reward that was given in Python is the only code; it is read as text, and no check runs it.
     last = name.rpartition("/")[2]
     suffix = last.rpartition(".")[2].lower() if "." in last else ""
@@ -127,7 +127,7 @@ def _own_texts(unit: Unit) -> Iterator[tuple[str, str]]:
                 before = b""
                 while data := stream.read(_CHUNK_BYTES):
                     yield entry.name, (before + data).decode("utf-8", errors="replace")
-                    # What lies in the overlap is found twice; the callers make a set of what they find.
+                    # What is in the overlap is found twice; the callers make a set of what they find.
                     before = data[-_OVERLAP_BYTES:]
         except RecordError:
             continue  # reported by integrity.sums and content.plain
@@ -135,6 +135,6 @@ def _own_texts(unit: Unit) -> Iterator[tuple[str, str]]:
 
 def _is_own_text(entry: Entry) -> bool:
     last = entry.name.rpartition("/")[2]
-    # A tokenizer's vocabulary may hold any text, such as `/home/user`, and nobody wrote it about themselves.
+    # A tokenizer's vocabulary may hold any text, such as `/home/user`, and says nothing about a person.
     return entry.kind == "file" and last not in THIRD_PARTY_FILES \
         and last.rpartition(".")[2].lower() in TEXT_SUFFIXES | {"html", "ipynb"}

@@ -141,13 +141,13 @@ def disjoint(unit: Unit) -> Iterator[CheckFinding]:
         yield not_checked("the run that it was made from is not here", unit, blocking=False)
         return
     from workings.data.rows import learned_questions, prompt_digest
-    # Digests of the normalised questions stand in the row index, so that nobody needs the data to look for leaks.
+    # Digests of the normalised questions are in the row index, so that leaks are found without the data.
     trained = learned_questions(run.lines(PROMPTS) if records(PROMPTS)(run) else kept_rows(run))
     if None in trained:
         yield not_checked(f"the index of {run.title} has no digests of questions", unit)
         return
     questions = {str(row.get("id")): str(row.get("prompt", "")) for row in unit.lines(PREDICTIONS)}
-    # With a letter that nobody sees a question would have another digest.
+    # With an invisible letter a question would have another digest.
     trained_items = sorted(name for name, prompt in questions.items()
                   if {prompt_digest(prompt), prompt_digest(visible(prompt))} & trained)
     problems = [f"{len(trained_items)} of {len(questions)} questions were trained on: {join_first(trained_items)}"
@@ -158,7 +158,7 @@ def disjoint(unit: Unit) -> Iterator[CheckFinding]:
 def visible(text: str) -> str:
     """A text without invisible letters, and with one form of letters that look the same."""
     normalized = unicodedata.normalize("NFKC", text)
-    # Cf: zero-width letters and marks of direction; Mn and Me: marks on a letter that no letter of its own stands for.
+    # Cf: zero-width letters and marks of direction; Mn and Me: marks on a letter that have no single letter.
     return "".join(letter for letter in normalized if unicodedata.category(letter) not in ("Cf", "Mn", "Me"))
 
 
@@ -186,7 +186,7 @@ def _turns_agree(row: dict[str, Any], every_turn: bool) -> bool:
     turns = row["learned_turns"]
     if not every_turn or not isinstance(turns, list) or len(turns) < 2 or len(question_digests(row)) != len(turns):
         return False
-    # Something that is not learned stands before each turn, and the last turn ends the row.
+    # Something that is not learned comes before each turn, and the last turn ends the row.
     borders = [0, *(border for turn in turns if isinstance(turn, list) and len(turn) == 2 for border in turn)]
     return (len(borders) == 1 + 2 * len(turns) and all(type(border) is int for border in borders)
             and all(before < after for before, after in pairwise(borders)) and borders[-1] == row["tokens"]
@@ -204,7 +204,7 @@ def kept_rows(unit: Unit) -> list[dict[str, Any]]:
                 raise RecordError(f"{unit.tree_path(ROWS)}, line {number}: {name} is no count")
     # Digests are looked up by id: of two rows with one id, one would never be compared.
     if len({row["id"] for row in trained_rows}) != len(trained_rows):
-        raise RecordError(f"{unit.tree_path(ROWS)}: an id stands there twice")
+        raise RecordError(f"{unit.tree_path(ROWS)}: an id is there twice")
     return trained_rows
 
 

@@ -84,7 +84,7 @@ def _settings(unit: Unit) -> "EnvironmentSettings":
     from workings.environments.settings import EnvironmentSettings
     config = None if unit.recipe is None else unit.recipe.environment
     assert config is not None  # `has_environment`
-    # Limits of this verification, whatever the record asks for.
+    # Limits of this verification; those of the record do not count.
     limits = {"seconds": CALL_SECONDS, "memory_gib": 4.0}
     try:
         return EnvironmentSettings(config=config.model_copy(update=limits))

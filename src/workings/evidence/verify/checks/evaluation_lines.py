@@ -86,7 +86,7 @@ def backend_agrees(backend: str, platform: str) -> bool:
 
 
 OF_A_MODEL = ("decoding", "engine", "model", "template", "tokenizer")
-"""Settings of a model's answers, which nobody knows of predictions from elsewhere."""
+"""Settings of a model's answers, unknown for predictions from elsewhere."""
 OF_A_FILE = ("file", "digest")
 """What the source says of a file of predictions: its name and the digest of its bytes."""
 PROBLEM_KINDS = ("lines without an id", "unknown ids", "unreadable lines")
@@ -171,7 +171,7 @@ def elsewhere_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
             yield f"{str(row.get('id'))[:60]}: {told[0]} of a completion from elsewhere"
     for name, found in samples.items():
         numbers = [row.get("sample") for row in found]
-        # Of two lines with one id nobody knows which one counts: the item has one line, which says so.
+        # Of two lines with one id either could count: the item has one line, which says so.
         double = len(found) == 1 and str(found[0].get("error")).startswith(DOUBLE)
         if not double and not are_numbered(numbers, asked):
             yield f"{name[:60]}: samples {str(numbers[:8])[1:-1]}, the file has {str(asked)[:20]} of an item"

@@ -88,7 +88,7 @@ def scores(record: Record) -> Iterator[CheckFinding]:
             return
         yield finding_from(problems, f"{count} completions scored again", unit)
         if judge := _judge_of(unit):
-            yield not_checked(f"that {str(judge.get('model'))[:80]} gave these replies is as recorded: nobody is asked "
+            yield not_checked(f"that {str(judge.get('model'))[:80]} gave these replies is as recorded: no one is asked "
                               "again", unit, blocking=False)
         if why_less:
             yield not_checked(f"{count} completions were scored again, and no more: {why_less}", unit)
@@ -155,7 +155,7 @@ def _items(unit: Unit) -> "list[Item]":
             item = item_from_json(_item_facts(row))
         except (ValueError, TypeError, KeyError) as error:
             raise RecordError(f"{unit.tree_path(PREDICTIONS)}, line {number}: {str(error)[:100]}") from None
-        # With several samples an item stands on several lines, which have to describe the same question.
+        # With several samples an item is on several lines, which have to describe the same question.
         if items.setdefault(item.id, item) != item:
             raise RecordError(f"{unit.tree_path(PREDICTIONS)}, line {number}: another item {item.id[:60]!r} before it")
     return list(items.values())
@@ -321,9 +321,9 @@ def _verdict_problems(row: dict[str, Any], judgement: "Judgement") -> list[str]:
     # A time limit depends on the machine: the recorded error is accepted if the score is 0.
     if error.startswith(AT_LIMIT):
         return [f"{name}: {error}, and a score of {row.get('score')}"] if row.get("score") != 0 else []
-    # One version of a scorer fails on a text or does not, whatever the machine.
+    # One version of a scorer fails on a text or does not, regardless of the machine.
     if error and not judgement.error:
-        return [f"{name}: recorded error {error[:40]!r}, and scored again there is none"]
+        return [f"{name}: recorded error {error[:40]!r}, and scored again no error"]
     names = {field.name for field in fields(judgement)}
     pairs = [(key, row[key], getattr(judgement, key)) for key in _COMPARED
              if key in names and key in row and not is_absent(row[key])]

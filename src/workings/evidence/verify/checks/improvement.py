@@ -21,7 +21,7 @@ from workings.record.layout import (
 from workings.record.manifest import MANIFEST_READS
 
 ROUNDS, ROUNDS_PAGE, IMPROVEMENT = "rounds.json", "rounds.html", "improve.json"
-"""Result, page and request of an improvement. They lie beside its runs, outside of every seal."""
+"""Result, page and request of an improvement. They are next to its runs, outside of every seal."""
 COMPARED_BY = frozenset({ROUNDS, ROUNDS_PAGE, IMPROVEMENT, MANIFEST, SEAL, SUMS, EVALUATION_CONFIG, EVALUATION_SUMMARY,
                          PREDICTIONS, SELECTION, *(PurePosixPath(name).name for name in MANIFEST_READS)})
 """Names of the files that rounds are compared by."""
@@ -33,7 +33,7 @@ MAX_IMPROVEMENTS = 100
 def rounds(record: Record) -> Iterator[CheckFinding]:
     """Result, request and page of each improvement against runs and samples of its rounds, which are compared again."""
     folders = improvement_folders(record)
-    # A bound, because a comparison costs seconds and a tree of somebody else may hold thousands.
+    # A bound, because a comparison costs seconds and a tree of someone else may hold thousands.
     for folder in folders[:MAX_IMPROVEMENTS]:
         name = shown(f"{folder}/{ROUNDS}" if folder else ROUNDS)
         if record.given.rounds is None:

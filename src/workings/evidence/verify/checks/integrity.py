@@ -27,7 +27,7 @@ from workings.record.seal import refuse_same_but_for_case
 @record_check("integrity.names")
 def names(record: Record) -> Iterator[CheckFinding]:
     """Names that could hide a file, lead elsewhere, or mean another file on another system."""
-    # No sum can list an empty folder, so somebody could add one, or take one away, without a trace.
+    # No sum can list an empty folder, so someone could add one, or take one away, without a trace.
     filled = {parent.as_posix() for entry in record.tree.entries if entry.kind != "folder"
               for parent in PurePosixPath(entry.name).parents}
 
@@ -75,7 +75,7 @@ def listed(unit: Unit) -> Iterator[CheckFinding]:
 @record_check("integrity.files")
 def loose(record: Record) -> Iterator[CheckFinding]:
     """Outside of every seal there may be the list of attempts, signatures, and runs that have not ended."""
-    # An unfinished run beside sealed ones is normal while something trains, so it is named and blocks no level.
+    # An unfinished run next to sealed ones is normal while something trains, so it is named and blocks no level.
     if unfinished := sorted({entry.name.split("/")[0] for entry in record.unowned_entries
                              if PARTIAL_SUFFIX in entry.name}):
         yield not_checked(f"not sealed, so not verified: {join_first(unfinished)}", blocking=False)
@@ -123,7 +123,7 @@ def checkpoints(unit: Unit) -> Iterator[CheckFinding]:
 
 @record_check("integrity.anchor")
 def anchor(record: Record) -> Iterator[CheckFinding]:
-    """The root against `--expect-root`: whoever can change files can seal them again, not a digest kept elsewhere."""
+    """The root against `--expect-root`: changed files can be sealed again; a digest kept elsewhere stays."""
     expected = record.given.expect_root.strip().lower()
     if not expected:
         yield not_checked(f"not anchored: no digest was given to compare with; the root digest is {record.root}",
@@ -132,14 +132,14 @@ def anchor(record: Record) -> Iterator[CheckFinding]:
     # The expected digest may be that of one run, published before others were added to the folder or pack.
     covered = [unit for unit in record.units if unit.root == expected]
     if expected == record.root:
-        yield passed(f"anchored: everything stands under the expected root {expected}")
+        yield passed(f"anchored: everything is under the expected root {expected}")
     elif not covered:
         yield failed(f"root digest {record.root} was found, {expected[:80]} was expected")
     else:
         yield passed(f"anchored: {covered[0].title} has the expected root {expected}", covered[0])
         # The other units are reported as not anchored: a digest of one run says nothing about its neighbours.
         others = [unit.title for unit in record.units if unit not in covered]
-        # Units inside the anchored run name its root; another run beside it is not covered at all.
+        # Units inside the anchored run name its root; another run next to it is not covered at all.
         beside = [unit for unit in record.units if unit not in covered and unit.parent not in covered]
         yield not_checked(f"not anchored by that digest: {join_first(others)}; the digest over all is {record.root}",
                           blocking=bool(beside))

@@ -25,7 +25,7 @@ def last_look(unit: Unit) -> Iterator[CheckFinding]:
     if evaluation is None or not lines or unit.manifest.status != "complete":
         return
     config = evaluation.json_object(EVALUATION_CONFIG)
-    # A look judges by all rules and by the recipe's scorer, whatever the recipe's evaluation does.
+    # A look judges by all rules and by the recipe's scorer, in addition to the recipe's evaluation.
     scorer, extraction = (config.get(key) or {} for key in (SCORER, "extraction"))
     looked_by = (unit.manifest.config.get("evaluation") or {}).get(SCORER, "answer")
     marks = str(lines[-1]["held_out_right"])

@@ -216,7 +216,7 @@ def plan_problems(unit: Unit, plan: dict[str, Any]) -> Iterator[str]:
         exact = expected.exact_bytes(unit.manifest.parameters)
         from workings.planning.tensors import PER_LAYER_TABLE  # brings NumPy, which other records need not wait for
         if any(part["name"] == PER_LAYER_TABLE for part in parts):
-            exact.pop("parameters", None)  # the table is a part of its own
+            exact.pop("parameters", None)  # the table is a separate part
         yield from (f"{PLAN}: {part['name']} take {part['size_bytes']:,} bytes, by the recipe {exact[part['name']]:,}"
                     for part in parts if part.get("certainty") == "exact"
                     and exact.get(part["name"], part["size_bytes"]) != part["size_bytes"])

@@ -50,7 +50,7 @@ def units(pack: Unit) -> Iterator[CheckFinding]:
     problems += [f"{shown(path)} has another root than the one listed" for path in sorted(present.keys() & listed)
                  if not present[path].has(SUMS) or present[path].root != listed[path]]
     # A seal in the pack's own files would look like a checked run to a reader, and no check would have opened it.
-    problems += [f"{shown(name)}: a unit where none may stand, so nothing in it was checked"
+    problems += [f"{shown(name)}: a unit where none may be, so nothing in it was checked"
                  for name in sorted(pack.files) if name.rpartition("/")[2] in (SEAL, SUMS, MANIFEST)]
     yield finding_from(problems, f"{len(listed)} units", pack)
 
@@ -77,7 +77,7 @@ def by_digest(pack: Unit) -> Iterator[CheckFinding]:
     if problems:
         yield failed(join_first(problems), pack)
         return
-    # Not checked rather than passed: nobody has seen these bytes. A replay, which needs them, says so too.
+    # Not checked rather than passed: these bytes are not here. A replay, which needs them, says so too.
     total = sum(row.bytes for row in rows)
     yield not_checked(f"{len(rows)} files ({total:,} bytes) are named by their digests and are not here: "
                       f"{join_first(names)}", pack, blocking=False)
@@ -137,7 +137,7 @@ def compared_again(pack: Unit, a: Unit, b: Unit, recorded: Mapping[str, Any]) ->
     from workings.evaluation.comparison.compare import compare_records
     from workings.evaluation.unit import EvaluationRecord
 
-    # The comparison reads folders, so the few files that it needs are laid out as they stand in a run.
+    # The comparison reads folders, so the few files that it needs are laid out as they are in a run.
     with tempfile.TemporaryDirectory(prefix="workings-verify-") as folder:
         records = []
         for number, unit in enumerate((a, b)):

@@ -134,7 +134,7 @@ def implied_rewards(unit: Unit) -> Iterator[CheckFinding]:
 
 
 def _first_loss_problems(algorithm: Dpo, numbers: Mapping[str, float]) -> list[str]:
-    """The loss of a model that is the reference itself, whatever the pairs: a sigmoid of 0, or 0 from IPO's margin."""
+    """The loss of a model that is the reference itself, for any pairs: a sigmoid of 0, or 0 from IPO's margin."""
     first = math.log(2) if algorithm.loss == "sigmoid" else 1 / (4 * algorithm.beta ** 2)
     return [] if _is_near(numbers["loss"], first, _scale(numbers) * max(1, 1 / algorithm.beta),
                           FIRST_STEP_TOLERANCE) else [
@@ -222,13 +222,13 @@ def margin_problems(algorithm: Dpo, numbers: Mapping[str, float], pairs: int, sl
 def loss_bounds(margin: float, right: int, pairs: int) -> tuple[float, float]:
     """Least and greatest mean loss of pairs with this mean margin, of which so many have a margin above 0.
 
-    The least: pairs on the side of the mean share it alike, the others stand at 0. The greatest exists where all pairs
-    are on one side: one of them has the whole sum, the others stand at 0.
+    The least: pairs on the side of the mean share it alike, the others are at 0. The greatest exists where all pairs
+    are on one side: one of them has the whole sum, the others are at 0.
     """
     total = margin * pairs
     same_side = right if total > 0 else pairs - right
     at_zero = pair_loss(0.0)
-    # Rounding may leave nobody on the side of a mean that is all but 0.
+    # Rounding may leave no pair on the side of a mean that is all but 0.
     least = at_zero if not same_side else (
         (pairs - same_side) * at_zero + same_side * pair_loss(total / same_side)) / pairs
     most = ((pairs - 1) * at_zero + pair_loss(total)) / pairs if right in (0, pairs) else math.inf

@@ -38,7 +38,7 @@ def _replay_of(unit: Unit) -> dict[str, Any]:
 
 
 def _replay_result(unit: Unit) -> dict[str, Any] | CheckFinding:
-    """The replay of one run, made once for all checks; or why there is none."""
+    """The replay of one run, made once for all checks; or why there is no replay."""
     # Several checks read the same replay, and taking the steps again is the dearest thing that verification does.
     if unit.path not in unit.record.replayed:
         unit.record.replayed[unit.path] = _replay(unit)
@@ -99,7 +99,7 @@ def coverage(unit: Unit) -> Iterator[CheckFinding]:
         return
     text = "; ".join(sentences(selection))
     confidence = selection.get("confidence")
-    # Where nobody asked for a confidence, nothing is missing; it is still not said to be enough.
+    # Where no confidence was asked for, nothing is missing; it is still not said to be enough.
     if confidence is None or not is_enough(selection, confidence):
         yield not_checked(text, unit, blocking=confidence is not None)
     else:
@@ -125,7 +125,7 @@ def _prediction_findings(run: Unit) -> Iterator[CheckFinding]:
 
 
 def _samples_of(run: Unit) -> list[Unit]:
-    """Units of samples beside a run whose seals name it as their origin."""
+    """Units of samples next to a run whose seals name it as their origin."""
     return [unit for unit in run.record.samples if unit.seal["made_from"] == run.root]
 
 

@@ -83,12 +83,12 @@ def rewards(unit: Unit) -> Iterator[CheckFinding]:
         yield not_checked(f"{result.rewarded:,} rewards were computed again, and no more: {result.stopped_because}",
                           unit)
     given = () if inputs.settings is None else inputs.settings.rewards
-    # Verification never runs code of the record: whoever wrote it may be hostile.
+    # Verification never runs code of the record: its author may be hostile.
     if user_rewards := [reward_name(reward) for reward in given if isinstance(reward, FileReward)]:
         yield not_checked(f"the reward {', '.join(user_rewards)} is code from elsewhere, which is not run; its values "
                           "are as recorded", unit)
     if any(isinstance(reward, JudgeReward) for reward in given):
-        yield not_checked("the replies of its judge are as recorded: nobody is asked again", unit, blocking=False)
+        yield not_checked("its judge's replies are as recorded: the judge is not asked again", unit, blocking=False)
     if inputs.settings is not None:
         for reason in _other_libraries(unit.json(REWARDS), inputs.settings).values():
             yield not_checked(reason, unit)
@@ -208,7 +208,7 @@ def _reward_again(result: _Recomputed, process: "RewardProcess", template: "Chat
 
 
 def _read_replies_again(result: _Recomputed, rollout: "Rollout") -> None:
-    """Add the differences between a judge's recorded replies and its rewards; nobody is asked again."""
+    """Add the differences between a judge's recorded replies and its rewards; the judge is not asked again."""
     from workings.scoring.model_judge import JUDGE, score_of
     for prompt, sample in rollout.all_samples:
         value = score_of(sample.judge_reply) or 0.0
@@ -246,7 +246,7 @@ def _reward_problems(recorded: Any, settings: "RewardSettings", manifest_digest:
 
 
 def _kept_function_problems(unit: Unit, settings: "RewardSettings") -> list[str]:
-    """Problems of reward functions that were given in Python, whose files the run keeps beside its recipe."""
+    """Problems of reward functions that were given in Python, whose files the run keeps next to its recipe."""
     folder = RECIPE.rpartition("/")[0]
     recorded = unit.json(REWARDS)
     versions = {entry.get("name"): entry.get("version") for entry in recorded if isinstance(entry, dict)

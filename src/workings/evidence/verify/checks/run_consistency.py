@@ -86,14 +86,14 @@ def time_and_memory(unit: Unit) -> Iterator[CheckFinding]:
 @record_check("consistency.made_from")
 def made_from(record: Record) -> Iterator[CheckFinding]:
     """The seal's origin is the root digest of the run around it; settings that repeat it agree."""
-    # An evaluation of an untrained model stands alone, and what it was made from may stand beside it.
+    # An evaluation of an untrained model is alone, and its origin may be next to it.
     roots = {unit.root for unit in record.units if unit.has(SUMS)}
 
     def find(unit: Unit) -> Iterator[CheckFinding]:
         origin = unit.seal["made_from"]
         problems = []
         if unit.parent is not None and unit.kind in UNITS_OF_A_RUN and origin != unit.parent.root:
-            problems.append(f"made from {_origin_text(origin)}, it stands in a run with root {unit.parent.root[:16]}…")
+            problems.append(f"made from {_origin_text(origin)}, it is in a run with root {unit.parent.root[:16]}…")
         if unit.kind in EVALUATION_UNITS:
             config = unit.json(EVALUATION_CONFIG)
             if not isinstance(config, dict) or _origin_text(config.get("made_from", origin)) != _origin_text(origin):

@@ -53,11 +53,11 @@ def drawn_from(unit: Unit) -> Iterator[CheckFinding]:
 
 
 def _training_file(unit: Unit) -> list[dict[str, Any]] | None:
-    """Lines of the run's training file, found by its digest beside the units or in the pack; None if it is not here."""
+    """Lines of the run's training file, found by its digest next to the units or in the pack; None if missing."""
     digest = unit.manifest.data_digests.get("traces")
     paths = [entry.name for entry in unit.record.unowned_entries if entry.kind == "file"]
     paths += [pack.tree_path(name) for pack in unit.record.packs for name in pack.files]
-    # By digest and not by name: beside runs anybody names such files, and in a pack they are named by their digests.
+    # By digest and not by name: next to runs anybody names such files, and in a pack they are named by their digests.
     for path in paths:
         if not path.endswith(".jsonl"):
             continue

@@ -113,7 +113,7 @@ def _pair_problems(unit: Unit, pairs: Any) -> list[str]:
 
 def _location_problems(unit: Unit) -> list[str]:
     """Problems of the location: samples may be of trained questions, so they must not be among evaluations."""
-    problems = [] if unit.parent is None else ["samples stand beside a run, not among its evaluations"]
+    problems = [] if unit.parent is None else ["samples are next to a run, not among its evaluations"]
     if unit.json(EVALUATION_CONFIG).get("source") != {"kind": "generated"}:
         problems.append("completions that were not drawn by the model")
     return problems

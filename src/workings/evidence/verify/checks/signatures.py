@@ -38,7 +38,7 @@ def signed(run: Unit) -> Iterator[CheckFinding]:
             continue
         for key_id in opened.key_ids:
             if f"{key_id}.pub" not in files:
-                problems.append(f"{ATTEST}/{name}: the public key {shown(key_id)} is not beside it")
+                problems.append(f"{ATTEST}/{name}: the public key {shown(key_id)} is not next to it")
             # Without the libraries nothing is known about the signatures, which is not the same as a wrong one.
             elif keys.is_available():
                 known = _public_key(run, f"{key_id}.pub")
@@ -52,7 +52,7 @@ def signed(run: Unit) -> Iterator[CheckFinding]:
         yield not_checked(NO_LIBRARY, run, blocking=False)
     else:
         yield not_checked("not signed", run, blocking=False)
-    # A unit that was added after the signing is not a forgery; it only lacks a signature of its own.
+    # A unit that was added after the signing is not a forgery; it only lacks its own signature.
     missing = sorted(subject_name(run.manifest, path) for path in _units_by_path(run) if path not in covered)
     if missing and names and not problems:
         yield not_checked(f"in no signed statement: {join_first(missing)}", run, blocking=False)
@@ -80,7 +80,7 @@ def _public_key(run: Unit, name: str) -> Any:
 @check("attestation.trust")
 def trust(run: Unit) -> Iterator[CheckFinding]:
     """Each signature's key against those of `--key`: a key found in a record says only that one person made all."""
-    # Keys that lie in the record are never trusted by themselves: a forger can add a key of their own.
+    # Keys that are in the record are never trusted by themselves: a forger can add a new key.
     if not run.record.given.trusted:
         if _envelopes(run):
             yield not_checked("signed, but no key was given to trust (--key)", run, blocking=False)
@@ -115,7 +115,7 @@ def _envelopes(run: Unit) -> list[str]:
 
 
 def read_attested(run: Unit, name: str) -> bytes:
-    """A file beside a run's seal. Raises `RecordError` if it is missing or too large."""
+    """A file next to a run's seal. Raises `RecordError` if it is missing or too large."""
     if name not in run.record.attest(run):
         raise RecordError(f"{ATTEST}/{name} is missing")
     return trees.read(run.record.tree, run.tree_path(f"{ATTEST}/{name}"), MAX_ENVELOPE_BYTES)
@@ -160,7 +160,7 @@ def _covered(run: Unit, opened: OpenedEnvelope) -> set[str]:
         if name not in names:
             raise RecordError(f"it names {shown(name)}, which is not here")
         path, unit = names[name]
-        # Equal as a whole: a further digest or key in the subject would be something that nobody checked.
+        # Equal as a whole: a further digest or key in the subject would be something that no one checked.
         if subject != {"name": name, "digest": {"sha256": unit.root}}:
             raise RecordError(f"it names another root for {shown(name)} than {unit.root[:16]}…")
         covered.add(path)

@@ -91,7 +91,7 @@ def _file_problems(unit: Unit, folders: list[str]) -> list[str]:
     names = {folder: {file.rpartition("/")[2] for file in [*unit.files, *unit.external_files]
                       if file.startswith(f"{CHECKPOINTS}/{folder}/")} for folder in folders}
     empty = [folder for folder, files in names.items() if not any(name.endswith(".safetensors") for name in files)]
-    # A large model's tensors lie in as many files in every checkpoint: the engine splits them by its shapes.
+    # A large model's tensors are in as many files in every checkpoint: the engine splits them by its shapes.
     other = [folder for folder in folders[1:] if names[folder] != names[folders[0]]]
     return [f"{shown(folder)} holds no tensors" for folder in empty] + [
         f"{shown(folder)} is made of other files than {shown(folders[0])}" for folder in other]
@@ -153,7 +153,7 @@ def _state_problems(unit: Unit, number: int, state: dict[str, Any]) -> list[str]
 
 def _number(folder: str) -> int:
     digits = folder.removeprefix("step_")
-    # `int` refuses thousands of digits with an error of its own, so the length is tested first.
+    # `int` refuses thousands of digits with its own error, so the length is tested first.
     if not digits.isdigit() or len(digits) > 12:
         raise RecordError(f"{folder[:60]}: not a checkpoint's name")
     return int(digits)

@@ -44,9 +44,9 @@ def teacher(unit: Unit) -> Iterator[CheckFinding]:
 def _fact_problems(facts: Any, algorithm: dict[str, Any]) -> list[str]:
     if not isinstance(facts, dict) or not isinstance(facts.get("weights"), dict) or not facts["weights"]:
         return [f"{TEACHER} names no weights"]
-    base = facts.get("base", {})  # of a teacher with adapters: what they stand beside
+    base = facts.get("base", {})  # of a teacher with adapters: what they were trained on
     if not isinstance(base, dict) or not isinstance(base.get("weights", {}), dict):
-        return [f"{TEACHER} names no weights that its adapters stand beside"]
+        return [f"{TEACHER} names no weights that its adapters were trained on"]
     digests = [*facts["weights"].values(), *base.get("weights", {}).values(),
                *([facts["root"]] if "root" in facts else []), facts.get("tokenizer")]
     problems = [] if all(map(is_digest, digests)) else [f"{TEACHER}: a digest of it is none"]

@@ -36,7 +36,7 @@ from workings.record.layout import CHECKPOINTS, CONFIG, MODEL_SHAPE
 from workings.record.untrusted_files import parsed_bytes
 from workings.record.values import Absent
 
-# The header is read into memory before its claims can be checked, so it gets a limit of its own.
+# The header is read into memory before its claims can be checked, so it has a separate limit.
 MAX_HEADER_BYTES = 16 << 20
 MAX_NAME_CHARS = 200
 FORMATS = {"parameters", "compute", "moments", "gradients", "accumulator"}
@@ -199,7 +199,7 @@ class Expected:
     def exact_bytes(self, parameters: int) -> dict[str, int]:
         """Bytes of ``parameters`` (of a whole model with so many, and adapters) and ``moments`` on one device.
 
-        Without parts that the recipe does not decide: four-bit weights, and tables that lie beside the others.
+        Without parts that the recipe does not decide: four-bit weights, and tables that are next to the others.
         """
         # Float32 masters are copies of the weights and no moments; a plan counts them by themselves.
         moments = sum(prod(size) * BITS[code] // 8 for name, (size, code) in self.moments.items()
