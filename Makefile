@@ -111,7 +111,7 @@ proof: $(ALL) ## runs the further cases of tests and proof/*.py, the full counts
 bench: $(ALL) ## runs benchmarks/*.py, everything measured in seconds and bytes
 	$(BIN)/python -m tools.run_scripts benchmarks
 
-# Installs nothing: such a machine may have no network, and packages lie where its Python finds them.
+# Installs nothing: such a machine may have no network, and packages are where its Python finds them.
 chip: ## on a machine with an accelerator: everything that only it can answer, into proof/chip/results (PARTS="memory speed")
 	$(if $(wildcard $(BIN)/python),$(BIN)/python,python3) -m proof.chip $(PARTS)
 

@@ -15,7 +15,7 @@ from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
 
-# Whatever is printed by an import must not be in the answer.
+# What an import prints must not be in the answer.
 ANSWER, sys.stdout = sys.stdout, sys.stderr
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 

@@ -79,7 +79,7 @@ def independent(recipe: str, on: str) -> dict[str, Any]:
         return NamedSharding(mesh, PartitionSpec(*axes))
 
     places = jax.tree_util.tree_map_with_path(split, state)
-    # A moment lies where its parameter lies; a row or a column of one keeps what is left of its axes.
+    # A moment is where its parameter is; a row or a column of one keeps what is left of its axes.
     whole = dict(_flat(places["params"]))
     places["moments"] = {slot: {name: _moment(slot, whole[name], PartitionSpec, mesh, NamedSharding)
                                 for name in tree} for slot, tree in state["moments"].items()}

@@ -1,4 +1,4 @@
-"""How far replayed steps lie from the recorded ones under other conditions, and how far wrong ones do.
+"""How far replayed steps are from the recorded ones under other conditions, and how far wrong ones do.
 
     python -m proof.replay
 
@@ -6,7 +6,7 @@ Ten steps of the committed example run, and of small runs that are trained here 
 are taken again with one thread, with an older processor's instructions, and (JAX) over eight simulated devices. Nothing
 is judged while it is measured. A tolerance of `workings.evidence.replay.tolerance` is the largest difference of a right
 replay in its number format times a factor, rounded up; with it, every wrong replay has to be outside. The proof fails
-(exit code 1) where one lies inside, or where a tolerance is not the one that follows from these numbers. Writes
+(exit code 1) where one is inside, or where a tolerance is not the one that follows from these numbers. Writes
 `proof/replay.json`.
 """
 

@@ -51,14 +51,14 @@ FROM_THE_OTHER = ("loss", "grad_norm", "share_of_weights_changed")
 
 
 @dataclass(frozen=True)
-class Lie:
+class Fake:
     """What was spliced in."""
 
     kind: str
     length: int
     """Steps in a row, or items."""
     wrong: frozenset[int]
-    """Numbers of the stretches, or batches, of which each finds it."""
+    """Numbers of the stretches, or batches, that each find it."""
 
 
 def main() -> int:
@@ -122,7 +122,7 @@ def one(base: Path, work: Path, kind: str, confidence: float, chance: random.Ran
     """One splice, sealed again and verified with its own seed."""
     shutil.copytree(base, work)
     run = work / "runs" / "a"
-    lie = KINDS[kind](run, work / "runs" / "b", chance)
+    fake = KINDS[kind](run, work / "runs" / "b", chance)
     reseal.tell_again(run)
     reseal.reseal(run)
     request = ReplayRequest(confidence=confidence, tampered_share=SPLICE, seed=chance.getrandbits(32))
@@ -134,23 +134,23 @@ def one(base: Path, work: Path, kind: str, confidence: float, chance: random.Ran
 
     failed = [check for check in verify(run, level=3, replay=replayed).checks if check.verdict == "failed"]
     shutil.rmtree(work)
-    return {"kind": kind, "confidence": confidence, "length": lie.length,
+    return {"kind": kind, "confidence": confidence, "length": fake.length,
             "found": any(check.level == 3 for check in failed),
-            "lower": [check.id for check in failed if check.level < 3], **probabilities(lie, facts["coverage"])}
+            "lower": [check.id for check in failed if check.level < 3], **probabilities(fake, facts["coverage"])}
 
 
-def probabilities(lie: Lie, coverage: dict[str, Any]) -> dict[str, float]:
+def probabilities(fake: Fake, coverage: dict[str, Any]) -> dict[str, float]:
     """Of this very splice, and what is stated for its kind and length at the worst place."""
-    if lie.kind == "answers":
+    if fake.kind == "answers":
         batches = -(-ITEMS // BATCH)
         drawn = coverage["answers"][0]["asked"] // BATCH
-        stated = probability_above(0, population=batches, wrong=-(-lie.length // BATCH), drawn=drawn)
-        return {"exact": probability_above(0, population=batches, wrong=len(lie.wrong), drawn=drawn), "stated": stated}
+        stated = probability_above(0, population=batches, wrong=-(-fake.length // BATCH), drawn=drawn)
+        return {"exact": probability_above(0, population=batches, wrong=len(fake.wrong), drawn=drawn), "stated": stated}
     steps = coverage["steps"]
     others, drawn = steps["stretches"] - 1, steps["drawn"] - 1
-    exact = 1.0 if others in lie.wrong else probability_above(0, population=others, wrong=len(lie.wrong), drawn=drawn)
-    if lie.kind == "invented":
-        met = -(-lie.length // EVERY)
+    exact = 1.0 if others in fake.wrong else probability_above(0, population=others, wrong=len(fake.wrong), drawn=drawn)
+    if fake.kind == "invented":
+        met = -(-fake.length // EVERY)
         return {"exact": exact, "stated": probability_above(0, population=others, wrong=min(met, others), drawn=drawn)}
     return {"exact": exact, "stated": steps["joint"]}
 
@@ -183,7 +183,7 @@ def lengths_asked_for(rows: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
     return found
 
 
-def invented(run: Path, other: Path, chance: random.Random) -> Lie:
+def invented(run: Path, other: Path, chance: random.Random) -> Fake:
     """Better losses of some steps in a row."""
     del other
     length = chance.randint(1, LONGEST)
@@ -192,26 +192,26 @@ def invented(run: Path, other: Path, chance: random.Random) -> Lie:
     reseal.edit_lines(run / "train/metrics.jsonl", lambda rows: [
         row | ({"loss": row["loss"] * 0.999} if row["step"] in steps else {}) for row in rows])
     manifest_again(run)
-    return Lie("invented", length, frozenset((step - 1) // EVERY for step in steps))
+    return Fake("invented", length, frozenset((step - 1) // EVERY for step in steps))
 
 
-def joined(run: Path, other: Path, chance: random.Random) -> Lie:
+def joined(run: Path, other: Path, chance: random.Random) -> Fake:
     """The other run from one step on."""
     first = chance.randint(1, STEPS)
     replace_steps(run, other, range(first, STEPS + 1))
-    return Lie("joined", STEPS + 1 - first, frozenset({(first - 1) // EVERY}))
+    return Fake("joined", STEPS + 1 - first, frozenset({(first - 1) // EVERY}))
 
 
-def inserted(run: Path, other: Path, chance: random.Random) -> Lie:
+def inserted(run: Path, other: Path, chance: random.Random) -> Fake:
     """Some steps in a row of the other run: wrong where they begin, and where the first run goes on."""
     length = chance.randint(1, LONGEST)
     first = chance.randint(1, STEPS - length + 1)
     replace_steps(run, other, range(first, first + length))
     turns = [first, *([first + length] if first + length <= STEPS else [])]
-    return Lie("inserted", length, frozenset((step - 1) // EVERY for step in turns))
+    return Fake("inserted", length, frozenset((step - 1) // EVERY for step in turns))
 
 
-def answers(run: Path, other: Path, chance: random.Random) -> Lie:
+def answers(run: Path, other: Path, chance: random.Random) -> Fake:
     """Completions of some items that the model did not write."""
     del other
     unit = run / "eval" / "items"
@@ -222,10 +222,10 @@ def answers(run: Path, other: Path, chance: random.Random) -> Lie:
     again = EvaluationSummary(unit / "predictions.jsonl", "mean")
     reseal.edit_json(unit / "eval_summary.json", lambda value: again.to_json(value["problems"]))
     (unit / "samples.md").write_text(again.samples_text())
-    return Lie("answers", len(numbers), frozenset(number // BATCH for number in numbers))
+    return Fake("answers", len(numbers), frozenset(number // BATCH for number in numbers))
 
 
-KINDS: dict[str, Callable[[Path, Path, random.Random], Lie]] = {
+KINDS: dict[str, Callable[[Path, Path, random.Random], Fake]] = {
     each.__name__: each for each in (invented, joined, inserted, answers)}
 
 

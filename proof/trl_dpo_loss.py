@@ -161,7 +161,7 @@ def compared(form: Form, found: list[dict[str, Any]], draws: list[Numbers]) -> d
             apart["loss"] = max(apart["loss"], _apart(np.array(loss), one["loss"]))
             apart["gradient"] = max(apart["gradient"], _apart(gradient, one["gradient"])
                                     / max(1.0, float(np.abs(one["gradient"]).max())))
-            # Metrics are or are made of log probabilities of rows, all of which are below 0.
+            # Metrics are or are made of log probabilities of rows, all below 0.
             size = max(1.0, form.algorithm.beta) * (1 - sum(x for key, x in metrics.items() if "log_prob" in key))
             apart["metric"] = max(apart["metric"], *(
                 abs(metrics[key] - theirs) / size for key, theirs in one["metrics"].items()

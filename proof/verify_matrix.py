@@ -166,7 +166,7 @@ def packs_changed(folder: Path, work: Path) -> dict[str, Any]:
 
 
 def rollouts_forged(folder: Path, work: Path) -> dict[str, Any]:
-    """A run that learned from rewards, and each lie of the tests about what it drew and earned, sealed again."""
+    """A run that learned from rewards, and each fake of the tests about what it drew and earned, sealed again."""
     rewarded.rewarded_run(folder / "tiny")
     found = {}
     for name, (forge, caught) in test_rewarded.FORGERIES.items():
@@ -179,7 +179,7 @@ def rollouts_forged(folder: Path, work: Path) -> dict[str, Any]:
 
 
 def samples_forged(folder: Path, work: Path) -> dict[str, Any]:
-    """A unit of samples, and each lie of the tests about what was drawn and kept, sealed again."""
+    """A unit of samples, and each fake of the tests about what was drawn and kept, sealed again."""
     unit = test_sampled.samples_unit(folder / "unit")
     found = {}
     for forge, caught in test_sampled.FORGERIES.items():

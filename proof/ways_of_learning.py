@@ -195,7 +195,7 @@ def arm_values(name: str, starts: list[Path], runs: list[Path], seconds: list[fl
 
 
 def main() -> int:
-    """Run the arms of every seed and write the result file; 0, whatever they found."""
+    """Run the arms of every seed and write the result file; always 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="of drawing and training, for each arm")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)

@@ -184,7 +184,7 @@ def write(asked: argparse.Namespace, found: dict[str, dict[int, Path]], before: 
 
 
 def main() -> int:
-    """Run the arms of every seed and write the result file; 0, whatever they found."""
+    """Run the arms of every seed and write the result file; always 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keep", type=Path, required=True, help="folder of all runs; what is complete there is used")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)

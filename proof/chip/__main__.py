@@ -29,7 +29,7 @@ from threading import Lock
 from types import MappingProxyType
 from typing import Any
 
-from proof.chip.beside import ROOT, make_findable
+from proof.chip.places import ROOT, make_findable
 
 SCRATCH = ROOT / "build" / "chip"
 """Weights and runs: kept between calls, and no evidence."""

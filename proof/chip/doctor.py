@@ -8,8 +8,8 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
-from proof.chip.beside import ROOT
 from proof.chip.part import Chip, Part, ask_for_values
+from proof.chip.places import ROOT
 
 
 def rows(chip: Chip) -> list[str]:
@@ -18,7 +18,7 @@ def rows(chip: Chip) -> list[str]:
 
 
 def run(row: str, chip: Chip, folder: Path) -> dict[str, Any]:
-    """What lies here, or what `workings doctor` finds with one engine."""
+    """What is here, or what `workings doctor` finds with one engine."""
     if row == "machine":
         return about_machine()
     found = ask_for_values("doctor", "smoke-tiny", f"engine={row}", f"device={chip.platform}", "--out", str(folder),

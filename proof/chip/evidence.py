@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from proof.chip.beside import ROOT, put
 from proof.chip.part import Chip, Part
+from proof.chip.places import ROOT, put
 from tools.result_file import commit, machine
 from workings.engines.source_digest import library_versions, source_digest
 from workings.record.redact import without_home
@@ -103,7 +103,7 @@ def told(row: dict[str, Any], keys: Iterable[str]) -> str:
     """A row's result in a cell: the keys that its part shows, or why it is missing."""
     if row["status"] != "done":
         text = row.get("error", "")
-        # A refusal is three short lines, of which the first says what was asked for.
+        # A refusal is three short lines; the first says what was asked for.
         return (" ".join(text.split())[:200] if row["status"] == "refused" else last_line(text)).replace("|", "\\|")
     values = {key: row[key] for key in ("holds", *keys) if key in row}
     return "; ".join(f"{key} {short(value)}" for key, value in values.items()).replace("|", "\\|")

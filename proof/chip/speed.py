@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from proof.chip.beside import ROOT
 from proof.chip.model import VOCABULARY, Configuration
 from proof.chip.part import XLA_CHOICES, XLA_TIMED, Absent, Chip, Part, require
+from proof.chip.places import ROOT
 from workings.models.operations import attention_operations, outer_weights_met, weights_met
 from workings.models.shape import ModelShape
 from workings.models.tokenizer_training import train_tokenizer

@@ -88,7 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
         if not asked.only:
             _write(known, {"peers": peers, "cells_of_peers": cells})
         return 0 if peers else 3
-    # The environment of tests: no network, caches of its own, programs that compile in a third of the time.
+    # The environment of tests: no network, separate caches, programs that compile in a third of the time.
     import_module("tests.conftest")
     import_module("tests.engines.conftest")
     found: dict[str, dict[str, dict[str, str]]] = {engine: {} for engine in ("torch", "jax")}

@@ -60,7 +60,7 @@ def opened(engine: str, family: str = "llama", **changes: Any) -> Any:
 
 
 def learned(*counts: int, prompt: int = 3, seed: int = 0) -> list[Row]:
-    """Rows of random tokens of which so many are learned."""
+    """Rows of random tokens with so many learned."""
     draw = np.random.default_rng(seed)
     return [row(f"r{number}", draw.integers(1, 60, prompt + count).tolist(), prompt)
             for number, count in enumerate(counts)]

@@ -1,4 +1,4 @@
-"""A QLoRA adapter is merged into the 16-bit weights and not into what the four bits stand for.
+"""A QLoRA adapter is merged into the 16-bit weights and not into what the four bits represent.
 
 Reported: unsloth-zoo#810, unsloth#5410.
 """

@@ -1,4 +1,4 @@
-"""Two values are called equal where both are tiny, whatever their ratio or sign.
+"""Two values are called equal where both are tiny, with any ratio or sign.
 
 Reported: Math-Verify#14.
 """

@@ -1,4 +1,4 @@
-"""What `workings launch --for slurm` writes runs unedited on a Slurm cluster of two nodes, whatever happens to it.
+"""What `workings launch --for slurm` writes runs unedited on a Slurm cluster of two nodes, through every fault tried.
 
 The cluster is of this machine alone (`proof.slurm.cluster`): Debian's Slurm, two nodes in namespaces. Each case submits
 the written `job.sbatch` by `sbatch` and waits until Slurm says COMPLETED. Nothing else starts the run again; only the

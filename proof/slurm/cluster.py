@@ -1,4 +1,4 @@
-"""A Slurm cluster of two nodes on one machine: Debian's packages, and each node in a network namespace of its own.
+"""A Slurm cluster of two nodes on one machine: Debian's packages, and each node in its own network namespace.
 
 A node has its own address, host name and link to a bridge. So a node that vanishes is a link that is down: nothing is
 reset, and the others hear nothing. Needs root, and writes outside its folder only `/etc/netns/proof-*/hosts`.

@@ -18,7 +18,7 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "recipes/mine.yaml"
 
 
-def test_a_file_that_lies_here_is_meant(recipe: str) -> None:
+def test_a_file_that_is_here_is_meant(recipe: str) -> None:
     Path("mine.jsonl").touch()
     loaded = load_recipe(recipe, ["data.traces=mine.jsonl", "evaluation={items: mine.jsonl}"])
     assert loaded.path(loaded.recipe.data.traces) == Path("mine.jsonl").absolute()

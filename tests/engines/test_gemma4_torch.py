@@ -194,7 +194,7 @@ def test_a_table_on_the_host_stays_there_when_the_model_moves() -> None:
     ("gemma4", FORMS["gemma4 31B"][1], "torch", "with a gemma4 model that has no such table"),
     ("gemma4", {}, "jax", "host with engine jax"),
 ])
-def test_a_table_that_cannot_lie_on_the_host_is_refused(family: str, changes: Any, engine: str, message: str) -> None:
+def test_a_table_that_cannot_be_on_the_host_is_refused(family: str, changes: Any, engine: str, message: str) -> None:
     from workings.engines.jax.engine import JaxEngine
 
     asked = request(tiny_shape(family, **changes), memory=HOST)

@@ -48,7 +48,7 @@ def test_adafactor_equals_transformers_over_ten_steps() -> None:
 
 
 def test_stochastic_rounding_keeps_the_mean_and_known_values() -> None:
-    """1 + 2^-9 lies a quarter of the way from 1 to the next bfloat16, 1 + 2^-7: one in four goes up."""
+    """1 + 2^-9 is a quarter of the way from 1 to the next bfloat16, 1 + 2^-7: one in four goes up."""
     x = jnp.full(40_000, 1 + 2.0 ** -9, jnp.float32)
     got = np.asarray(stochastic_bfloat16(x, jax.random.key(0)).astype(jnp.float32))
     assert set(got) == {1.0, 1 + 2.0 ** -7}

@@ -37,7 +37,7 @@ def test_the_score_test_is_that_of_the_constrained_likelihood(newly_right: int, 
     assert found.p_value == pytest.approx(expected, rel=1e-4)
 
 
-def test_shown_exactly_where_the_interval_lies_within_the_margin() -> None:
+def test_shown_exactly_where_the_interval_is_within_the_margin() -> None:
     for right in range(0, 30, 3):
         for wrong in range(0, 30, 3):
             interval = tango(right, wrong, 400, 0.9)

@@ -1,4 +1,4 @@
-"""Records made to hang whoever reads them or to fill the memory. Each is sealed again as far as it can be."""
+"""Records made to hang their reader or to fill the memory. Each is sealed again as far as it can be."""
 
 import base64
 import json
@@ -78,7 +78,7 @@ def _many(data: bytes) -> Denial:
 
 
 def _more_evaluations(run: Path, count: int, names: Sequence[str] = ()) -> Iterator[Path]:
-    """Copies of the evaluation beside it, of these files or of all."""
+    """Copies of the evaluation next to it, of these files or of all."""
     for number in range(count):
         place = run / f"eval/more_{number:05}"
         place.mkdir()
@@ -242,7 +242,7 @@ DENIALS: dict[str, Denial] = {
     **{f"a completion of {opening!r}": completion(opening * (TEXT_BYTES // len(opening))) for opening in OPENINGS},
     "a hundred completions of 400 kB": completion("1 1/2 = " * 50_000, 100),
     "thirty thousand completions of a thousand characters": completion("1 " * 500, 30_000),
-    "a thousand evaluations with limits of their own": own_settings(1_000),
+    "a thousand evaluations with their own limits": own_settings(1_000),
     "thirty thousand units of nothing": many_units(30_000),
     "a folder of a hundred and fifty thousand files": many_names,
     "a zip of eighty megabytes with eight gigabytes of text": zip_of_texts(10_000),

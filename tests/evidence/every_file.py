@@ -1,4 +1,4 @@
-"""Lies about every file of a record: left out, emptied, another unit's, its lines left out, doubled or moved.
+"""Fakes about every file of a record: left out, emptied, another unit's, its lines left out, doubled or moved.
 
 They follow from the files that there are. What finds each is not written down: a check has to fail, or the answer has
 to name something that it does not name of the honest record, or the changed file as not checked.
@@ -14,31 +14,31 @@ from tests.evidence import walk
 from workings.record.canonical import line
 
 Files = dict[str, bytes]
-Lie = Callable[[Files], Any]
+Fake = Callable[[Files], Any]
 SEALING = ("SEAL.json", "SHA256SUMS", "COMMIT.json")
 """Names of files that sealing again makes again."""
 _TIME = re.compile(r'"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)"')
 _NUMBER = re.compile(r"\d+")
 
 
-def lies_about(record: Files) -> dict[str, Lie]:
-    """Every lie of this kind about a record, by name."""
-    found: dict[str, Lie] = {}
+def fakes_about(record: Files) -> dict[str, Fake]:
+    """Every fake of this kind about a record, by name."""
+    found: dict[str, Fake] = {}
     own = [name for name in sorted(record) if name.rpartition("/")[2] not in SEALING]
     for name in own:
         found |= dict(_of_file(name, record[name]))
     for one, other in _alike(own):
         found[f"{one}: that of {other}"] = lambda files, one=one, other=other: files.update({one: files[other]})
-    return {name: lie for name, lie in found.items() if _changes(record, lie)}
+    return {name: fake for name, fake in found.items() if _changes(record, fake)}
 
 
-def outcome(record: Files, honest: walk.Verification, lie: Lie) -> tuple[list[str], list[str]]:
-    """Checks that fail, and what the answer names beside them that it does not name of the honest record.
+def outcome(record: Files, honest: walk.Verification, fake: Fake) -> tuple[list[str], list[str]]:
+    """Checks that fail, and what the answer names next to them that it does not name of the honest record.
 
     A changed file that is named there already as not checked, whole or in part, counts as named.
     """
     changed = dict(record)
-    lie(changed)
+    fake(changed)
     sealed = walk.resealed(changed)
     found = walk.verified(sealed)
     names = {name for name in record.keys() & changed.keys() if record[name] != changed[name]}
@@ -51,7 +51,7 @@ def outcome(record: Files, honest: walk.Verification, lie: Lie) -> tuple[list[st
     return sorted(check.id for check in found.checks if check.verdict == "failed"), [*open_now, *named]
 
 
-def _of_file(name: str, data: bytes) -> Iterator[tuple[str, Lie]]:
+def _of_file(name: str, data: bytes) -> Iterator[tuple[str, Fake]]:
     yield f"{name}: left out", lambda files: files.pop(name)
     if name.endswith(".safetensors"):
         yield f"{name}: numbers moved by a byte", _put(name, data[:-9] + data[-1:] + data[-9:-1])
@@ -79,7 +79,7 @@ def _of_file(name: str, data: bytes) -> Iterator[tuple[str, Lie]]:
             yield f"{name}: time {place} {words}", _put(name, data.replace(time.encode(), moved.encode()))
 
 
-def _of_rows(name: str, rows: list[dict[str, Any]]) -> Iterator[tuple[str, Lie]]:
+def _of_rows(name: str, rows: list[dict[str, Any]]) -> Iterator[tuple[str, Fake]]:
     middle = len(rows) // 2
     orders = {
         "the first line left out": rows[1:], "the last line left out": rows[:-1],
@@ -107,11 +107,11 @@ def _alike(names: list[str]) -> Iterator[tuple[str, str]]:
                 yield one, other
 
 
-def _put(name: str, data: bytes) -> Lie:
+def _put(name: str, data: bytes) -> Fake:
     return lambda files: files.update({name: data})
 
 
-def _changes(record: Files, lie: Lie) -> bool:
+def _changes(record: Files, fake: Fake) -> bool:
     files = dict(record)
-    lie(files)
+    fake(files)
     return files != record

@@ -114,7 +114,7 @@ def packs(folder: Path) -> Files:
 
 
 def steps_of(kind: str, files: Files) -> list[Step]:
-    """Fields to change: all, but of runs beside what the record is about, which are walked over by themselves."""
+    """Fields to change: all, but of runs next to what the record is about, which are walked over by themselves."""
     steps = walk.steps_of(files)
     if kind == "packs":
         return [step for step in steps if not step.name.startswith("runs/") or step.name == "runs/attempts.jsonl"]

@@ -110,7 +110,7 @@ def test_as_many_answers_as_a_confidence_needs() -> None:
     draw = AnswerSelection.for_confidence([asked], 1.0, tampered_share=0.1, confidence=0.95)
     # By hand: 90!/(90-d)! over 100!/(100-d)! falls below 0.05 at d = 25 (0.0476; 24: 0.0552).
     assert draw.batch_counts == (25,)
-    # A tenth may differ by itself, so what is to be found lies above it: 20 invented ones.
+    # A tenth may differ by itself, so what is to be found fakes above it: 20 invented ones.
     loose = AnswerSelection.for_confidence([asked], 0.9, tampered_share=0.1, confidence=0.95)
     assert loose.to_json(0.1)[0]["invented"] == 20
     assert loose.to_json(0.1)[0]["found"] >= 0.95
@@ -134,7 +134,7 @@ def test_what_is_said() -> None:
     told = sentences(facts)
     assert told[0] == "seed 1: 30 of 50 steps taken again, 3 of 5 stretches behind kept states"
     # Places 1, 11, 21 and 31 meet one of four stretches, ten meet the last one, the other 27 meet two.
-    assert told[1] == ("10 wrong steps in a row: found with probability 0.500 wherever they lie (0.841 on average); "
+    assert told[1] == ("10 wrong steps in a row: found with probability 0.500 wherever they are (0.841 on average); "
                        "1 or more with 0.5, 21 or more with 0.95, 21 or more with 0.99")
     assert told[-1] == ("eval/items: 4 of 10 items asked again; invented answers to 1 of them: found with probability "
                         "0.400")

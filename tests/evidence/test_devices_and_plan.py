@@ -24,11 +24,11 @@ def kept() -> Files:
 
 def told(name: str, change: Callable[[Any], Any]) -> Callable[[Files], Files]:
     """A file of JSON in which ``change`` told something else."""
-    def lie(files: Files) -> Files:
+    def fake(files: Files) -> Files:
         value = json.loads(files[RUN + name])
         change(value)
         return files | {RUN + name: canonical.line(value)}
-    return lie
+    return fake
 
 
 def part(name: str, size: int) -> Callable[[Files], Files]:
@@ -42,7 +42,7 @@ def part(name: str, size: int) -> Callable[[Files], Files]:
 
 CHECKS, MANIFEST, PLAN = "env/device_checks.json", "run_manifest.json", "plan/plan.json"
 SHAPE = "config/model_shape.json"
-LIES = {
+FAKES = {
     "another mesh was checked": (told(CHECKS, lambda value: value.update(mesh={"fsdp": 2, "tp": 1})),
                                  "consistency.machine"),
     "more devices than XLA was told to show": (
@@ -74,10 +74,10 @@ LIES = {
 }
 
 
-@pytest.mark.parametrize("name", LIES)
+@pytest.mark.parametrize("name", FAKES)
 def test_each_is_found(kept: Files, name: str) -> None:
-    lie, check = LIES[name]
-    found = walk.verified(walk.resealed(lie(kept)), level=1)
+    fake, check = FAKES[name]
+    found = walk.verified(walk.resealed(fake(kept)), level=1)
     assert check in {one.id for one in found.checks if one.verdict == "failed"}
 
 

@@ -1,4 +1,4 @@
-"""A run that learned from a teacher: what follows from its record, and which lies about it are caught by whom."""
+"""A run that learned from a teacher: what follows from its record, and which fakes about it are caught by whom."""
 
 import json
 import shutil
@@ -104,7 +104,7 @@ FORGERIES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
     "a log probability of the teacher": (
         another_log_prob, {"consistency.rollouts"}),
     "no word of the teacher": (without_the_teacher, {"consistency.rollouts"}),
-    "rewards that nobody gave": (invented_rewards, {"consistency.rollouts"}),
+    "rewards that no one gave": (invented_rewards, {"consistency.rollouts"}),
     "a student that is closer in the log": (closer_in_the_log, {"consistency.rollouts"}),
     "another root of the teacher": (teacher(follow=False, root="0" * 64), {"consistency.teacher"}),
     "another precision of the teacher": (teacher(follow=True, precision="bf16"), {"consistency.teacher"}),
@@ -133,14 +133,14 @@ def test_an_honest_run_verifies_without_weights(honest: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORGERIES)
-def test_a_lie_about_the_teacher_is_caught(honest: Path, tmp_path: Path, name: str) -> None:
+def test_a_fake_about_the_teacher_is_caught(honest: Path, tmp_path: Path, name: str) -> None:
     forge, expected = FORGERIES[name]
     run = copied(honest, tmp_path)
     forge(run)
     reseal.reseal(run)
     found = {one.id for one in verify(run).checks if one.verdict == "failed"}
     assert expected <= found, found
-    assert not any(check.startswith("integrity") for check in found), "the sums are right: it is the content that lies"
+    assert not any(check.startswith("integrity") for check in found), "the sums are right: the content is false"
 
 
 @pytest.mark.slow
@@ -169,7 +169,7 @@ def test_what_is_said_of_a_teacher_is_what_the_run_of_its_root_says(honest: Path
 
 
 @pytest.mark.slow
-def test_a_thorough_lie_about_the_teacher_is_found_by_taking_the_step_again(honest: Path, tmp_path: Path) -> None:
+def test_a_thorough_fake_about_the_teacher_is_found_by_taking_the_step_again(honest: Path, tmp_path: Path) -> None:
     """Without weights nothing contradicts it; drawn again, and the teacher asked again, another batch comes out."""
     run = copied(honest, tmp_path)
     shutil.copytree(honest.parent / "teacher", tmp_path / "teacher")

@@ -29,7 +29,7 @@ print(json.dumps([[one.id for one in found.checks if one.verdict == "failed"], p
 
 
 def attacked(run_python, run: Path, attack: Callable[[Path, Path], Path], canary: Path) -> tuple[list[str], int]:
-    """Ids that fail, and the most KiB that the child or a child of its own held; raises if it ends in any other way."""
+    """Ids that fail, and the most KiB that the child or its own child held; raises if it ends in any other way."""
     target = attack(run, canary)
     done = run_python("-c", VERIFY.format(memory=MEBIBYTES, seconds=SECONDS), target, cwd=run.parent)
     failed, peak = json.loads(done.stdout.splitlines()[-1])

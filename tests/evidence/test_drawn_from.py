@@ -38,7 +38,7 @@ def test_a_chain_of_four_in_one_pack(honest, tmp_path):
     assert count > 0
     packed = pack([start, drawn, run], tmp_path / "chain.zip")
     assert any(name.startswith("data/") and name.endswith(".jsonl") for name, _ in packed.entries)
-    # The samples between the two are no side of the comparison, nor are they one beside a single run.
+    # The samples between the two are no side of the comparison, nor are they one next to a single run.
     with zipfile.ZipFile(tmp_path / "chain.zip") as archive:
         compared = json.loads(archive.read("compare.json"))
     assert (compared["a"]["path"], compared["b"]["path"]) == ("runs/round_0/eval/items", "runs/round_1/eval/items")
@@ -47,7 +47,7 @@ def test_a_chain_of_four_in_one_pack(honest, tmp_path):
     assert verdict == "passed"
     assert f"runs/round_1: {count} of {count + 12} were drawn and kept by {RunRecord.open(start).root[:16]}" in text
 
-    # Without the samples nobody can say that they were kept.
+    # Without the samples no one can say that they were kept.
     pack([start, run], tmp_path / "two.zip")
     assert found(tmp_path / "two.zip")[0] == "not_checked"
 
@@ -88,14 +88,14 @@ def nobody(rows: list[dict]) -> list[dict]:
 
 
 @pytest.mark.parametrize("change", [another_answer, a_wrong_sample, another_model, nobody])
-def test_a_lie_about_what_was_learned(honest, tmp_path, change):
+def test_a_fake_about_what_was_learned(honest, tmp_path, change):
     out = tmp_path / "out"
     shutil.copytree(honest, out)
     changed_traces(out, change)
     assert found(out)[0] == "failed"
 
 
-def test_a_lie_about_how_many(honest, tmp_path):
+def test_a_fake_about_how_many(honest, tmp_path):
     out = tmp_path / "out"
     shutil.copytree(honest, out)
     run = out / "runs" / "round_1"
@@ -121,7 +121,7 @@ def test_samples_drawn_again(honest, tmp_path):
     with pytest.raises(RequestError, match=r"which .*round_1 did not draw"):
         replay_run(out / "runs" / "round_1", ReplayRequest(steps=1, samples=(drawn,)))
 
-    # A text that nobody drew, scored and kept as it should be: no file is wrong, and still it is not drawn again.
+    # A text that no one drew, scored and kept as it should be: no file is wrong, and still it is not drawn again.
     def another_text(rows: list[dict]) -> list[dict]:
         return [row | ({"completion": row["completion"].replace("Seven", "Eight")} if row["sample"] == 0 else {})
                 for row in rows]

@@ -1,6 +1,6 @@
-"""Episodes of several turns: an honest run is played again without weights, and every lie about them is caught.
+"""Episodes of several turns: an honest run is played again without weights, and every fake about them is caught.
 
-The forger is patient: what follows from a lie (rewards, sums, advantages, log, batches) is made again, so that only
+The forger is patient: what follows from a fake (rewards, sums, advantages, log, batches) is made again, so that only
 the environment contradicts it.
 """
 
@@ -91,7 +91,7 @@ def follow(run: Path, rollout: Rollout) -> None:
 
 
 Change = Callable[[Sample], Sample | None]
-"""Another sample; None where this lie cannot be told of it."""
+"""Another sample; None where this fake cannot be told of it."""
 
 
 def turned(number: int, **values: Any) -> Change:
@@ -173,7 +173,7 @@ def sure_reply(sample: Sample) -> Sample | None:
     return replace(sample, completion=replace(sample.completion, log_probs=log_probs))
 
 
-LIES: dict[str, Change] = {
+FAKES: dict[str, Change] = {
     "a reward of the first turn": turned(0, reward=0.75), "a reward of the last turn": turned(-1, reward=0.5),
     "no reward": turned(-1, reward=0.0), "rewards moved by one turn": moved_reward,
     "a reply's first token": another_reply(0), "a reply's middle": another_reply(7), "a reply's end": another_reply(-1),
@@ -181,25 +181,25 @@ LIES: dict[str, Change] = {
     "another guess": another_guess, "a reply with a log probability": sure_reply,
     "another end": lambda sample: replace(sample, done=not sample.done)}
 PLACES = 3
-"""Of each lie so many are generated, each about another episode."""
+"""Of each fake so many are generated, each about another episode."""
 
 
 @pytest.mark.parametrize("place", range(PLACES))
-@pytest.mark.parametrize("name", LIES)
-def test_a_lie_about_an_episode_is_caught(honest: Path, tmp_path: Path, name: str, place: int) -> None:
+@pytest.mark.parametrize("name", FAKES)
+def test_a_fake_about_an_episode_is_caught(honest: Path, tmp_path: Path, name: str, place: int) -> None:
     run = copied(honest, tmp_path)
     rollout = read(run)
-    possible = [(group, number, lie) for group, of_group in enumerate(rollout.groups)
-                for number, sample in enumerate(of_group.samples) if (lie := LIES[name](sample)) is not None]
-    assert len(possible) >= 2, "the run has too few episodes for this lie"
-    group, number, lie = possible[place * (len(possible) - 1) // (PLACES - 1)]
+    possible = [(group, number, fake) for group, of_group in enumerate(rollout.groups)
+                for number, sample in enumerate(of_group.samples) if (fake := FAKES[name](sample)) is not None]
+    assert len(possible) >= 2, "the run has too few episodes for this fake"
+    group, number, fake = possible[place * (len(possible) - 1) // (PLACES - 1)]
     groups = [*rollout.groups]
     samples = [*groups[group].samples]
-    samples[number] = lie
+    samples[number] = fake
     groups[group] = replace(groups[group], samples=tuple(samples))
     follow(run, replace(rollout, groups=tuple(groups)))
     reseal.reseal(run)
-    assert "recompute.episodes" in failed(run), f"{name}: {lie.turns}"
+    assert "recompute.episodes" in failed(run), f"{name}: {fake.turns}"
 
 
 def copied(honest: Path, folder: Path) -> Path:
@@ -231,7 +231,7 @@ def easier(run: Path) -> None:
     digest_says(run, environment=json_digest(json.loads((run / "config/environment.json").read_bytes())))
 
 
-LIES_ABOUT_TASKS: dict[str, tuple[Callable[[Path], Any], str]] = {
+FAKES_ABOUT_TASKS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "another seed": (lambda run: change_prompts(run, lambda item: item.update(environment_seed=1)),
                      "recompute.episodes"),
     "another task": (lambda run: change_prompts(run, lambda item: item["environment_row"].update(hint=1)),
@@ -247,11 +247,11 @@ LIES_ABOUT_TASKS: dict[str, tuple[Callable[[Path], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", LIES_ABOUT_TASKS)
-def test_a_lie_about_the_tasks_is_caught(honest: Path, tmp_path: Path, name: str) -> None:
-    lie, expected = LIES_ABOUT_TASKS[name]
+@pytest.mark.parametrize("name", FAKES_ABOUT_TASKS)
+def test_a_fake_about_the_tasks_is_caught(honest: Path, tmp_path: Path, name: str) -> None:
+    fake, expected = FAKES_ABOUT_TASKS[name]
     run = copied(honest, tmp_path)
-    lie(run)
+    fake(run)
     reseal.reseal(run)
     assert expected in failed(run)
 

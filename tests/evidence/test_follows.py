@@ -60,14 +60,14 @@ def unit_of(files: Files, kind: str = "run") -> Unit:
 
 def put(name: str, place: str, value: Any) -> Callable[[Files], None]:
     """Another value at a dotted place of a JSON file."""
-    def lie(files: Files) -> None:
+    def fake(files: Files) -> None:
         root = here = json.loads(files[RUN + name])
         *way, last = place.split(".")
         for key in way:
             here = here[int(key) if isinstance(here, list) else key]
         here[int(last) if isinstance(here, list) else last] = value
         files[RUN + name] = line(root)
-    return lie
+    return fake
 
 
 PLANS = {
@@ -95,18 +95,18 @@ def problems_of(kind: str, files: Files) -> list[str]:
     return list(plan_problems(unit, unit.json_object(PLAN)))
 
 
-LIES = {"plans": PLANS, "settings": SETTINGS}
+FAKES = {"plans": PLANS, "settings": SETTINGS}
 
 
-@pytest.mark.parametrize("kind", LIES)
+@pytest.mark.parametrize("kind", FAKES)
 def test_the_example_says_nothing_that_its_record_contradicts(record: Files, kind: str) -> None:
     assert problems_of(kind, dict(record)) == []
 
 
-@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, told in LIES.items() for name in told])
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, told in FAKES.items() for name in told])
 def test_what_the_record_contradicts_is_found(record: Files, kind: str, name: str) -> None:
     files = dict(record)
-    LIES[kind][name](files)
+    FAKES[kind][name](files)
     assert problems_of(kind, files)
 
 
@@ -138,8 +138,8 @@ def test_a_package_that_names_its_build_has_the_version_without_it(one: str, oth
 
 
 def test_a_recipe_that_only_this_record_made_unreadable(record: Files) -> None:
-    lie = record["a/config/recipe.yaml"] + b"favourite: blue\n"
-    found = walk.verified(walk.resealed(record | {"a/config/recipe.yaml": lie}), level=1)
+    fake = record["a/config/recipe.yaml"] + b"favourite: blue\n"
+    found = walk.verified(walk.resealed(record | {"a/config/recipe.yaml": fake}), level=1)
     assert {str(one.verdict) for one in found.checks if one.id == "consistency.recipe"} == {"failed"}
 
 

@@ -1,4 +1,4 @@
-"""Records made to harm whoever checks them: nothing runs, nothing is written outside, time and memory are bounded."""
+"""Records made to harm their reader: nothing runs, nothing is written outside, time and memory are bounded."""
 
 import itertools
 import json
@@ -117,7 +117,7 @@ def test_archives(tmp_path: Path, entries, check: str, message: str) -> None:
 def test_an_entry_that_stands_twice(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="Duplicate name"):
         path = archive(tmp_path / "a.zip", SEAL, ("a/x.txt", b"one"), ("a/x.txt", b"two"))
-    assert "stands in the zip twice" in failures(path)["integrity.readable"]
+    assert "is in the zip twice" in failures(path)["integrity.readable"]
 
 
 def patched(path: Path, change: Callable[[bytearray], None]) -> Path:
@@ -127,7 +127,7 @@ def patched(path: Path, change: Callable[[bytearray], None]) -> Path:
     return path
 
 
-def test_archives_that_lie(tmp_path: Path) -> None:
+def test_archives_that_fake(tmp_path: Path) -> None:
     def make() -> Path:
         return archive(tmp_path / "a.zip", SEAL, ("a/x.txt", b"hello " * 100))
 
@@ -139,16 +139,16 @@ def test_archives_that_lie(tmp_path: Path) -> None:
         return change
 
     entry, end = b"PK\x01\x02", b"PK\x05\x06"  # the last entry of the table of contents; the end record
-    lies = {
+    fakes = {
         "has no end record": put(end, 0, b"XXXX"), "table of contents claims": put(end, 12, b"\xf0\xff\xff\x7f"),
         "end record claims 7 entries": put(end, 8, b"\7\0\7\0"),
-        "contradicts what stands before it": put(end, 10, b"\7\0"),
+        "contradicts what comes before it": put(end, 10, b"\7\0"),
         "large-archive record is missing": put(end, 12, b"\xff\xff\xff\xff"), "encrypted": put(entry, 8, b"\x01"),
         "a method other than deflate": put(entry, 10, b"\x0e"), "overlaps": put(entry, 42, b"\x02\0\0\0"),
         "claims more bytes": put(entry, 20, b"\xff\xff\xff\0"), "a zip archive": lambda data: data.clear(),
     }
-    for message, lie in lies.items():
-        assert message in failures(patched(make(), lie))["integrity.readable"], message
+    for message, fake in fakes.items():
+        assert message in failures(patched(make(), fake))["integrity.readable"], message
     shorter = patched(make(), put(entry, 24, struct.pack("<L", 9)))
     assert "cannot be read" in failures(shorter)["content.plain"]
 
@@ -165,7 +165,7 @@ def test_long_names_that_begin_alike_are_two_files(tmp_path: Path) -> None:
 
 
 def large_form(path: Path, claimed: int = -1, small: int = 0xFFFFFFFF) -> Path:
-    """The archive with the end records of one beyond 4 GiB; ``claimed``: a lie about its table of contents; ``small``:
+    """The archive with the end records of one beyond 4 GiB; ``claimed``: a fake about its table of contents; ``small``:
     what the old end record says of it."""
     data = path.read_bytes()
     at = data.rindex(b"PK\x05\x06")

@@ -1,4 +1,4 @@
-"""Notes: facts known only afterwards, sealed beside what was sealed before, told apart from what the run recorded."""
+"""Notes: facts known only afterwards, sealed next to what was sealed before, told apart from what the run recorded."""
 
 import json
 from pathlib import Path

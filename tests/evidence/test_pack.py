@@ -330,7 +330,7 @@ def test_unsealed_failed_and_missing_runs_are_not_packed(runs: Path, tmp_path: P
 @pytest.mark.parametrize(("text", "options", "says"), [
     ("TODO: results", {}, "without placeholders"),
     ("My token is hf_" + "a" * 30, {}, "a token or a key"),
-    ("It lies in ~ ".replace("~", str(Path.home() / "x")), {}, "home folder"),
+    ("It is in ~ ".replace("~", str(Path.home() / "x")), {}, "home folder"),
     ("99.9<!-- from runs/b/eval/items/eval_summary.json: scorecard.overall.mean as percent -->", {}, "66.7"),
     ("word " * 1501, {"limit": "kaggle-writeup"}, "1,501 words"),
     ("", {"limit": "kaggle-writup"}, "kaggle-writeup or"),
@@ -345,7 +345,7 @@ def test_a_write_up_that_is_not_published(runs: Path, tmp_path: Path, text: str,
 
 @pytest.mark.slow
 def test_the_report_of_a_run_that_is_called_like_its_recipe(tmp_path: Path) -> None:
-    """The page names the recipe that stands in the pack, and not where it stood while the pack was made."""
+    """The page names the recipe that is in the pack, and not where it stood while the pack was made."""
     with zipfile.ZipFile(EXAMPLE) as archive:
         archive.extractall(tmp_path)
     pack([tmp_path / "runs" / "with-steps"], tmp_path / "pack.zip")

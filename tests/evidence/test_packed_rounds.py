@@ -1,4 +1,4 @@
-"""An improvement in a pack: its rounds are compared again in the zip and unpacked, and lies about them are found."""
+"""An improvement in a pack: its rounds are compared again in the zip and unpacked, and fakes about them are found."""
 
 import shutil
 from collections.abc import Callable

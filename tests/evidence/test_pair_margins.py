@@ -1,4 +1,4 @@
-"""Mean margin, accuracy and loss of preference pairs: which of them can stand beside each other."""
+"""Mean margin, accuracy and loss of preference pairs: which of them can occur together."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""A run that learned from preference pairs: its log follows from pairs and reference, and each lie is caught."""
+"""A run that learned from preference pairs: its log follows from pairs and reference, and each fake is caught."""
 
 import json
 import shutil
@@ -119,7 +119,7 @@ def test_an_honest_run_verifies_without_weights(honest: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-def test_a_lie_about_preferences_is_caught(honest: Path, tmp_path: Path, name: str) -> None:
+def test_a_fake_about_preferences_is_caught(honest: Path, tmp_path: Path, name: str) -> None:
     forge, expected = FORGERIES[name]
     run = tmp_path / "tiny"
     shutil.copytree(honest, run)
@@ -128,4 +128,4 @@ def test_a_lie_about_preferences_is_caught(honest: Path, tmp_path: Path, name: s
     reseal.reseal(run)
     found = failed(run)
     assert expected <= found, found
-    assert not any(check.startswith("integrity") for check in found), "the sums are right: it is the content that lies"
+    assert not any(check.startswith("integrity") for check in found), "the sums are right: the content is false"

@@ -128,9 +128,9 @@ def test_level_3_takes_the_steps_again(run: Path) -> None:
 
 def test_a_seed_draws_the_steps_and_the_answer_says_what_that_misses(run: Path) -> None:
     told = level_3(run, drawn=True, steps=3, seed=1)["replay.coverage"]
-    assert told[0] == "not_checked", "nobody asked for a confidence"
+    assert told[0] == "not_checked", "no one asked for a confidence"
     assert told[1].startswith("seed 1: 3 of 12 steps taken again, 1 of 2 stretches behind kept states; 2 wrong steps "
-                              "in a row: found with probability 0.000 wherever they lie")
+                              "in a row: found with probability 0.000 wherever they are")
     both = {level_3(run, drawn=True, steps=3, seed=seed)["replay.steps"][1][:15] for seed in range(4)}
     assert both == {"Steps 1 to 3 re", "Steps 10 to 12 "}
 

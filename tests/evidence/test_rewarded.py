@@ -1,4 +1,4 @@
-"""A run that learned from rewards: every number of its rollouts follows, and each lie about them is caught."""
+"""A run that learned from rewards: every number of its rollouts follows, and each fake about them is caught."""
 
 import json
 import shutil
@@ -141,12 +141,12 @@ def better_reward_in_the_log(run: Path) -> None:
 
 
 def call_it_imitation(run: Path) -> None:
-    """Without an algorithm nobody looks for rollouts, and then the rows are missing."""
+    """Without an algorithm no one looks for rollouts, and then the rows are missing."""
     reseal.change_config(run, lambda config: config | {"algorithm": {"name": "sft"}, "rewards": []})
 
 
 def flip_thoroughly(run: Path) -> None:
-    """The most patient forger: reward, sum, advantages, metrics and batch digests all follow from the lie."""
+    """The most patient forger: reward, sum, advantages, metrics and batch digests all follow from the fake."""
     from tests.evidence.rewarded import recipe
     from workings.rollouts import arithmetic
     from workings.rollouts.rollout import RolloutShape, batch_of, digest_of
@@ -231,7 +231,7 @@ def test_dynamic_sampling_drew_again_and_left_groups_out(honest: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-def test_a_lie_about_rollouts_is_caught(honest: Path, tmp_path: Path, name: str) -> None:
+def test_a_fake_about_rollouts_is_caught(honest: Path, tmp_path: Path, name: str) -> None:
     forge, expected = FORGERIES[name]
     run = tmp_path / "tiny"
     shutil.copytree(honest, run)
@@ -241,7 +241,7 @@ def test_a_lie_about_rollouts_is_caught(honest: Path, tmp_path: Path, name: str)
     found = failed(run)
     assert found, f"{name}: nothing failed"
     assert expected <= found, found
-    assert not any(check.startswith("integrity") for check in found), "the sums are right: it is the content that lies"
+    assert not any(check.startswith("integrity") for check in found), "the sums are right: the content is false"
 
 
 def test_the_reward_math_is_computed_again_where_its_library_is_the_same(

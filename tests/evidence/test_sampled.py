@@ -1,4 +1,4 @@
-"""A unit of samples that somebody made look better, and sealed again: each lie is caught."""
+"""A unit of samples that someone made look better, and sealed again: each fake is caught."""
 
 import json
 import shutil
@@ -114,7 +114,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return samples_unit(tmp_path_factory.mktemp("samples") / "unit")
 
 
-def test_sealed_again_without_a_lie_it_verifies(honest: Path, tmp_path: Path) -> None:
+def test_sealed_again_without_a_fake_it_verifies(honest: Path, tmp_path: Path) -> None:
     shutil.copytree(honest, tmp_path / "unit")
     reseal.reseal(tmp_path / "unit")
     assert failed(tmp_path / "unit") == set()
@@ -124,16 +124,16 @@ def test_sealed_again_without_a_lie_it_verifies(honest: Path, tmp_path: Path) ->
     assert all(trace_from_json(json.loads(line)) for line in (honest / "kept.jsonl").read_bytes().splitlines())
 
 
-@pytest.mark.parametrize("lie", FORGERIES, ids=lambda lie: lie.__name__)
-def test_caught(honest: Path, tmp_path: Path, lie: Forgery) -> None:
+@pytest.mark.parametrize("fake", FORGERIES, ids=lambda fake: fake.__name__)
+def test_caught(honest: Path, tmp_path: Path, fake: Forgery) -> None:
     shutil.copytree(honest, tmp_path / "unit")
-    lie(tmp_path / "unit")
+    fake(tmp_path / "unit")
     reseal.reseal(tmp_path / "unit")
-    assert FORGERIES[lie] <= failed(tmp_path / "unit")
+    assert FORGERIES[fake] <= failed(tmp_path / "unit")
 
 
 def test_samples_do_not_stand_among_the_evaluations_of_a_run(run: Path, honest: Path) -> None:
-    """There they could be of questions that the run was trained on, and nobody would look."""
+    """There they could be of questions that the run was trained on, and no one would look."""
     shutil.copytree(honest, run / "eval" / "drawn")
     assert "recompute.selection" in failed(run)
 
@@ -156,9 +156,9 @@ def test_an_evaluation_names_its_seeds(tmp_path: Path) -> None:
     evaluate(drawing_model(), items(4), unit, made_from=None, facts={"id": "adder"},
              settings=EvaluationSettings(temperature=1.0, samples=2, form="tags"))
     assert failed(unit) == set()
-    for number, lie in enumerate((no_seeds, another_seed)):
+    for number, fake in enumerate((no_seeds, another_seed)):
         copy = tmp_path / str(number)
         shutil.copytree(unit, copy)
-        lie(copy)
+        fake(copy)
         reseal.reseal(copy)
         assert failed(copy) == {"consistency.answers"}

@@ -202,7 +202,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
         value["signatures"][0] | {"sig": base64.b64encode(b"\1" * 64).decode()}]}),
     OTHER_KEY: envelope(lambda value: value | {"signatures": [value["signatures"][0] | {"keyid": "ab" * 32}]}),
     "one more newline": appended("001.dsse.json", b"\n"), "more than a key": appended("*.pub", b"and a message\n"),
-    "no key beside it": of_key(Path.unlink), "no public key": of_key(lambda path: path.write_text("no key")),
+    "no key next to it": of_key(Path.unlink), "no public key": of_key(lambda path: path.write_text("no key")),
     "a key of another name": of_key(lambda path: path.rename(path.with_name("cd" * 32 + ".pub"))),
     "not base64": envelope(lambda value: value | {"payload": "*"}),
     "not JSON": lambda run: (run / "attest" / "001.dsse.json").write_text("{"),
@@ -217,7 +217,7 @@ def test_a_changed_attestation_is_caught(run: Path, key: Path, name: str) -> Non
     CHANGES[name](run)
     assert failed(run) == {"attestation.signed"}
     if name == OTHER_KEY:
-        assert "is not beside it" in found(run)["attestation.signed"][1]
+        assert "is not next to it" in found(run)["attestation.signed"][1]
         assert failed(run, trusted=public(key)) == {"attestation.signed", "attestation.trust"}
 
 

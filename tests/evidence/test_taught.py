@@ -1,4 +1,4 @@
-"""A run that distilled on traces: which lies about what its teacher said are caught by whom."""
+"""A run that distilled on traces: which fakes about what its teacher said are caught by whom."""
 
 import shutil
 from collections.abc import Callable
@@ -30,11 +30,11 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def said(change: Callable[[Arrays], Any]) -> Callable[[Path], None]:
     """Another file of what the teacher said."""
-    def lie(run: Path) -> None:
+    def fake(run: Path) -> None:
         arrays = load((run / top_tokens_file(0)).read_bytes())
         arrays |= change({name: x.copy() for name, x in arrays.items()}) or {}
         (run / top_tokens_file(0)).write_bytes(save(arrays))
-    return lie
+    return fake
 
 
 def at(name: str, place: tuple[int, int], value: float) -> Callable[[Path], None]:
@@ -45,13 +45,13 @@ def at(name: str, place: tuple[int, int], value: float) -> Callable[[Path], None
 
 
 def logged(**values: float) -> Callable[[Path], None]:
-    def lie(run: Path) -> None:
+    def fake(run: Path) -> None:
         reseal.edit_lines(run / METRICS, lambda rows: [rows[0] | values, *rows[1:]])
-    return lie
+    return fake
 
 
 FILE, LOG = {"consistency.top_tokens"}, {"recompute.top_tokens"}
-LIES = {
+FAKES = {
     "a token that is none": (at("tokens", (0, 1), 10_000), FILE),
     "a token twice": (said(lambda arrays: {"tokens": np.repeat(arrays["tokens"][:, :1], 4, 1)}), FILE),
     "a likelier one behind": (at("log_probs", (0, 3), -1e-3), FILE | LOG),
@@ -61,16 +61,16 @@ LIES = {
     "another teacher": (said(lambda arrays: {"log_probs": arrays["log_probs"] - 1}), LOG),
     "another mass in the log": (logged(teacher_mass=0.99), LOG),
     "another entropy in the log": (logged(teacher_entropy=9.9), LOG),
-    "something beside the tensors": (said(lambda arrays: {"more": np.zeros(3, np.float32)}), FILE | LOG),
+    "something next to the tensors": (said(lambda arrays: {"more": np.zeros(3, np.float32)}), FILE | LOG),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", LIES)
-def test_a_lie_is_caught(honest: Path, tmp_path: Path, name: str) -> None:
-    lie, caught = LIES[name]
+@pytest.mark.parametrize("name", FAKES)
+def test_a_fake_is_caught(honest: Path, tmp_path: Path, name: str) -> None:
+    fake, caught = FAKES[name]
     run = shutil.copytree(honest, tmp_path / "run")
-    lie(run)
+    fake(run)
     reseal.reseal(run)
     assert {check.id for check in verify(run).checks if check.verdict == "failed"} == caught
 

@@ -1,4 +1,4 @@
-"""Lies that follow from a record itself, about some of its fields; `proof/lies.py` tells those about all."""
+"""Fakes that follow from a record itself, about some of its fields; `proof/fakes.py` tells those about all."""
 
 import random
 from collections.abc import Iterator
@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.evidence import told_alike, walk
-from tests.evidence.lies import edit, put, rows
-from tests.evidence.lies_elsewhere import recipe_everywhere
+from tests.evidence.fakes import edit, put, rows
+from tests.evidence.fakes_elsewhere import recipe_everywhere
 from tests.evidence.trained import score_here, trained_files
 from workings.cli.verify import verification_text as verify_text
 
 SOME = 6
-"""Lies of each kind that are told here."""
+"""Fakes of each kind that are told here."""
 NOT_THERE = "(it is not there, and this version always writes it)"
 
 
@@ -33,7 +33,7 @@ def honest(record: dict[str, bytes]) -> walk.Verification:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", told_alike.KINDS)
 def test_found_or_named(record: dict[str, bytes], honest: walk.Verification, kind: str) -> None:
-    told = dict(told_alike.words_for_lies(record, kind))
+    told = dict(told_alike.words_for_fakes(record, kind))
     assert len(told) > 140
     drawn = random.Random(17).sample(sorted(told), len(told))
     chosen = list(islice((name for name in drawn if told_alike.changes(record, told[name])), SOME))
@@ -41,11 +41,11 @@ def test_found_or_named(record: dict[str, bytes], honest: walk.Verification, kin
     assert [name for name in chosen if not any(told_alike.outcome(record, honest, told[name]))] == []
 
 
-def found_by(record: dict[str, bytes], honest: walk.Verification, lie: told_alike.Lie) -> list[str]:
-    return told_alike.outcome(record, honest, lie)[0]
+def found_by(record: dict[str, bytes], honest: walk.Verification, fake: told_alike.Fake) -> list[str]:
+    return told_alike.outcome(record, honest, fake)[0]
 
 
-@pytest.mark.parametrize(("lie", "check"), [
+@pytest.mark.parametrize(("fake", "check"), [
     (edit("a/checkpoints/step_000012/COMMIT.json", lambda found: found | {"note": "the best"}),
      "integrity.checkpoints"),
     (put("a/eval/items/eval_summary.json", "scorecard.overall.errors", False), "recompute.scorecard"),
@@ -58,18 +58,18 @@ def found_by(record: dict[str, bytes], honest: walk.Verification, lie: told_alik
     (recipe_everywhere("a", "evaluation.items", "none"), "consistency.recipe"),
     (recipe_everywhere("a", "mesh.tp", 2), "consistency.machine"),
 ])
-def test_each_is_found_by_its_check(record: dict[str, bytes], honest: walk.Verification, lie: told_alike.Lie,
+def test_each_is_found_by_its_check(record: dict[str, bytes], honest: walk.Verification, fake: told_alike.Fake,
                                     check: str) -> None:
-    assert check in found_by(record, honest, lie)
+    assert check in found_by(record, honest, fake)
 
 
 @pytest.mark.parametrize(("number", "found"), [("2.0.0+built.here", False), ("2.0.1+built.here", True)])
 def test_an_evaluation_whose_library_names_its_build(record: dict[str, bytes], honest: walk.Verification, number: str,
                                                      *, found: bool) -> None:
-    def lie(files: dict[str, bytes]) -> None:
+    def fake(files: dict[str, bytes]) -> None:
         put("a/env/env_info.json", "packages.numpy", "2.0.0")(files)
         put("a/eval/items/eval_config.json", "engine.versions.numpy", number)(files)
-    assert ("consistency.announced" in found_by(record, honest, lie)) is found
+    assert ("consistency.announced" in found_by(record, honest, fake)) is found
 
 
 def test_a_number_format_that_no_engine_of_this_project_names() -> None:

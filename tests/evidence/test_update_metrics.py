@@ -26,7 +26,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("algorithm", [
     {"name": "grpo"}, {"name": "dr_grpo"}, {"name": "cispo"}, {"name": "gspo"}, {"name": "dapo", "max_resamples": 3},
-    # A bound beside which every ratio of a fresh completion is.
+    # A bound outside of every ratio of a fresh completion.
     {"name": "rloo", "clip_high": 1e-6, "clip_low": 1e-6}])
 def test_an_honest_update_of_every_algorithm_passes(tmp_path: Path, algorithm: dict[str, Any]) -> None:
     found = verify(rewarded_run(tmp_path / "tiny", algorithm={**ONE_UPDATE, **algorithm}), level=1)

@@ -139,7 +139,7 @@ def test_anchoring(run: Path) -> None:
     assert "eval/test" in text
     shutil.rmtree(run / "eval")
     root = root_digest(run)
-    assert anchor(root) == ("passed", f"anchored: everything stands under the expected root {root}")
+    assert anchor(root) == ("passed", f"anchored: everything is under the expected root {root}")
 
 
 def test_a_root_of_one_run_does_not_stand_for_the_runs_beside_it(run: Path) -> None:

@@ -1,4 +1,4 @@
-"""The page beside a pack, in a real browser: it shows the root that `verify` shows, and refuses what was changed."""
+"""The page next to a pack, in a real browser: it shows the root that `verify` shows, and refuses what was changed."""
 
 import base64
 import hashlib
@@ -34,7 +34,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def page(packed: Path) -> Iterator[Any]:
-    """The page beside the pack, from disk, in a browser without a network; it may say nothing to the console."""
+    """The page next to the pack, from disk, in a browser without a network; it may say nothing to the console."""
     said: list[str] = []
     with chromium() as new_page:
         page = new_page(offline=True)
@@ -141,7 +141,7 @@ def hide_before_the_table(data: bytearray) -> None:
 
 
 ENTRY, END, LOCAL = b"PK\x01\x02", b"PK\x05\x06", b"PK\x03\x04"
-LIES: dict[str, Callable[[bytearray], None]] = {
+FAKES: dict[str, Callable[[bytearray], None]] = {
     "not a zip": put(END, 0, b"XXXX"), "bytes behind its end record": lambda data: data.extend(b"PK"),
     "a comment": put(END, 20, b"\1\0"), "too large": put(END, 12, b"\xf0\xff\xff\x7f"),
     "contradicts": put(END, 16, b"\1\0\0\0"), "several disks": put(END, 8, b"\7\0"),
@@ -156,11 +156,11 @@ LIES: dict[str, Callable[[bytearray], None]] = {
 }
 
 
-def test_zips_that_lie_are_refused(page: Any, packed: Path, tmp_path: Path) -> None:
+def test_zips_that_fake_are_refused(page: Any, packed: Path, tmp_path: Path) -> None:
     archive = tmp_path / "lying.zip"
-    for message, lie in LIES.items():
+    for message, fake in FAKES.items():
         data = bytearray(packed.read_bytes())
-        lie(data)
+        fake(data)
         archive.write_bytes(data)
         verdict, root, _ = shown(page, archive)
         assert (message in verdict, "cannot be read" in verdict, root) == (True, True, ""), f"{message}: {verdict}"

@@ -79,7 +79,7 @@ def test_a_file_that_nobody_knows_is_named(record: dict[str, bytes]) -> None:
     assert found.to_json()["said"][0].keys() == {"unit", "file", "field", "why"}
 
 
-@pytest.mark.parametrize(("line", "lie", "verdict"), [
+@pytest.mark.parametrize(("line", "fake", "verdict"), [
     (b"- Trained on 2,652", b"- Trained on 9,652", "failed"),
     (b"12 of 12 steps", b"12 of 13 steps", "failed"),
     (b"--out ../a-again", b"--out ../a-again training.steps=3", "failed"),
@@ -88,9 +88,9 @@ def test_a_file_that_nobody_knows_is_named(record: dict[str, bytes]) -> None:
     (b"Verify it, offline", b"Verify it", "failed"),
     (b"    sha256sum -c SHA256SUMS\n", b"", "failed"),
 ])
-def test_a_readme_is_made_again(record: dict[str, bytes], line: bytes, lie: bytes, verdict: str) -> None:
+def test_a_readme_is_made_again(record: dict[str, bytes], line: bytes, fake: bytes, verdict: str) -> None:
     assert line in record["a/README.md"]
-    found = walk.verified(walk.resealed(record | {"a/README.md": record["a/README.md"].replace(line, lie)}), level=1)
+    found = walk.verified(walk.resealed(record | {"a/README.md": record["a/README.md"].replace(line, fake)}), level=1)
     assert {str(one.verdict) for one in found.checks if one.id == "consistency.views"} == {verdict}
     assert any(one.file == "README.md" for one in found.unchecked_fields) is (verdict == "not_checked")
 

@@ -67,7 +67,7 @@ def test_a_write_up_keeps_its_sources_and_loses_its_notes() -> None:
 
 
 @pytest.mark.parametrize(("text", "says"), [
-    ("98.9<!-- from s.json: mean as percent -->", "98.8, which is what stands there"),
+    ("98.9<!-- from s.json: mean as percent -->", "98.8, which is what is there"),
     ("601<!-- from s.json: n -->", "600, which"),
     ("98.8<!-- from t.json: mean as percent -->", "a value of the pack"),
     ("98.8<!-- from s.json: average as percent -->", "a value of the pack"),

@@ -1,4 +1,4 @@
-"""Lies that follow from the record itself, about every field: keys that nobody knows, values of another type, keys that
+"""Fakes that follow from the record itself, about every field: unknown keys, values of another type, keys that
 are left out, and values that are told alike in every place.
 
 A forger who changes a value in one file only is found by any copy of it. The last kind changes all copies, and makes
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.evidence import walk
-from tests.evidence.lies_elsewhere import changed_fields, recipe_everywhere
+from tests.evidence.fakes_elsewhere import changed_fields, recipe_everywhere
 from tests.evidence.walk import Place
 from workings.errors import RecordError
 from workings.evidence.verify.fields import row_of
@@ -22,33 +22,33 @@ from workings.evidence.verify.views import views_of
 from workings.record.canonical import line
 
 Files = dict[str, bytes]
-Lie = Callable[[Files], Any]
+Fake = Callable[[Files], Any]
 MORE = "reviewed_by"
 """A key that no file has."""
 LEAST = 1000
-"""From here on a number is taken to be the same one wherever it stands."""
+"""From here on a number is taken to be the same one wherever it is."""
 MADE = ("README.md", "samples.md")
 """Views of other files."""
 DIGESTS = ("config_digest", "after", "attempt")
 """Fields that are made of others."""
 
 
-def lies_about(files: Files, kind: str) -> Iterator[tuple[str, Lie]]:
-    """Every lie of a kind (a key of ``KINDS``) about a record, by name."""
-    return ((what, lie) for what, lie in words_for_lies(files, kind) if changes(files, lie))
+def fakes_about(files: Files, kind: str) -> Iterator[tuple[str, Fake]]:
+    """Every fake of a kind (a key of ``KINDS``) about a record, by name."""
+    return ((what, fake) for what, fake in words_for_fakes(files, kind) if changes(files, fake))
 
 
-def words_for_lies(files: Files, kind: str) -> Iterator[tuple[str, Lie]]:
+def words_for_fakes(files: Files, kind: str) -> Iterator[tuple[str, Fake]]:
     """The same and those that sealing again would undo: whether one changes anything takes longer than to name it."""
     for name in sorted(files):
         if name.endswith((".json", ".jsonl")) and "tokenizer/" not in name and "/attest/" not in name:
             yield from KINDS[kind](files, name)
 
 
-def outcome(files: Files, honest: walk.Verification, lie: Lie) -> tuple[list[str], list[str]]:
+def outcome(files: Files, honest: walk.Verification, fake: Fake) -> tuple[list[str], list[str]]:
     """Checks that fail or are not made any more, and changed fields that the answer names."""
     changed = dict(files)
-    lie(changed)
+    fake(changed)
     found = walk.verified(walk.resealed(changed))
     before = {check.id: check.verdict for check in honest.checks}
     open_now = [check.id for check in found.checks if check.verdict == "failed" or (
@@ -64,19 +64,19 @@ def outcome(files: Files, honest: walk.Verification, lie: Lie) -> tuple[list[str
         for unit, file, field in fields)]
 
 
-def changes(files: Files, lie: Lie) -> bool:
+def changes(files: Files, fake: Fake) -> bool:
     """Whether anything is changed that sealing again does not make again."""
     changed = dict(files)
-    lie(changed)
+    fake(changed)
     return walk.resealed(changed) != walk.resealed(files)
 
 
-def _more_keys(files: Files, name: str) -> Iterator[tuple[str, Lie]]:
+def _more_keys(files: Files, name: str) -> Iterator[tuple[str, Fake]]:
     for place in {walk.pattern(place): place for place in _objects(_rows(files[name], name))}.values():
         yield f"{name}: {_words(place)}{MORE}", _everywhere(name, place, lambda found: found | {MORE: "somebody"})
 
 
-def _other_types(files: Files, name: str) -> Iterator[tuple[str, Lie]]:
+def _other_types(files: Files, name: str) -> Iterator[tuple[str, Fake]]:
     if name.endswith(("COMMIT.json", "SEAL.json")):
         return
     for place, value in walk.fields(files[name], name):
@@ -93,8 +93,8 @@ def _as_other_types(value: Any) -> Iterator[tuple[str, Any]]:
             yield "true or false", bool(value)
 
 
-def _keys_left_out(files: Files, name: str) -> Iterator[tuple[str, Lie]]:
-    """Keys that a check stands for. Of a field that is only said nothing is claimed."""
+def _keys_left_out(files: Files, name: str) -> Iterator[tuple[str, Fake]]:
+    """Keys that a check covers. Of a field that is only said nothing is claimed."""
     if name.endswith(("COMMIT.json", "SEAL.json")):
         return
     _, kind, file = walk.unit_of(name, files)
@@ -107,7 +107,7 @@ def _keys_left_out(files: Files, name: str) -> Iterator[tuple[str, Lie]]:
                     other: value for other, value in found.items() if other != key})
 
 
-def _alike(files: Files, name: str) -> Iterator[tuple[str, Lie]]:
+def _alike(files: Files, name: str) -> Iterator[tuple[str, Fake]]:
     if name.endswith(("COMMIT.json", "SEAL.json", "predictions.jsonl", "attempts.jsonl")):
         return
     run = name.rpartition("/config/resolved.json")[0]
@@ -119,15 +119,15 @@ def _alike(files: Files, name: str) -> Iterator[tuple[str, Lie]]:
             yield f"{name}: {walk.pattern(place)} everywhere", _value(key, value)
 
 
-def _recipe(run: str, place: str, value: Any) -> Lie:
-    def lie(files: Files) -> None:
+def _recipe(run: str, place: str, value: Any) -> Fake:
+    def fake(files: Files) -> None:
         recipe_everywhere(run, place.removesuffix(".*"), [value] if place.endswith(".*") else value)(files)
         _made_again(files)
-    return lie
+    return fake
 
 
-def _value(key: Any, value: Any) -> Lie:
-    """Another value wherever this one stands under the same key, or under any where it is a number like no other."""
+def _value(key: Any, value: Any) -> Fake:
+    """Another value wherever this one is under the same key, or under any where it is a number like no other."""
     other = walk.another(value)
     text = isinstance(value, str) and len(value) > len("complete")
     rare = text or (isinstance(value, float) and value % 1) or (isinstance(value, int) and value >= LEAST)
@@ -139,7 +139,7 @@ def _value(key: Any, value: Any) -> Lie:
             return [told(inner, at) for inner in found]
         return other if found == value and type(found) is type(value) and (rare or at == key) else found
 
-    def lie(files: Files) -> None:
+    def fake(files: Files) -> None:
         for name in files:
             if name.endswith((".json", ".jsonl")) and "tokenizer/" not in name and not name.endswith("SEAL.json"):
                 rows = [told(row, "") for row in _rows(files[name], name)]
@@ -148,7 +148,7 @@ def _value(key: Any, value: Any) -> Lie:
             elif text and name.endswith("training_log.txt"):
                 files[name] = files[name].replace(value.encode(), other.encode())
         _made_again(files)
-    return lie
+    return fake
 
 
 def _made_again(files: Files) -> None:
@@ -188,9 +188,9 @@ def _words(place: Place) -> str:
     return "".join(f"{part}." for part in walk.pattern(place[1:]).split(".") if part)
 
 
-def _everywhere(name: str, place: Place, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Lie:
+def _everywhere(name: str, place: Place, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Fake:
     """The objects at a place of every line."""
-    def lie(files: Files) -> None:
+    def fake(files: Files) -> None:
         rows = _rows(files[name], name)
         for row in range(len(rows)):
             try:
@@ -202,18 +202,18 @@ def _everywhere(name: str, place: Place, change: Callable[[dict[str, Any]], dict
                 found.clear()
                 found.update(changed)
         files[name] = b"".join(map(line, rows))
-    return lie
+    return fake
 
 
-def _put(name: str, place: Place, value: Any) -> Lie:
-    def lie(files: Files) -> None:
+def _put(name: str, place: Place, value: Any) -> Fake:
+    def fake(files: Files) -> None:
         rows = _rows(files[name], name)
         *way, last = place if name.endswith(".jsonl") else (0, *place)
         _at(rows, tuple(way))[last] = value
         files[name] = b"".join(map(line, rows))
-    return lie
+    return fake
 
 
-KINDS: dict[str, Callable[[Files, str], Iterator[tuple[str, Lie]]]] = {
-    "keys that nobody knows": _more_keys, "values of another type": _other_types, "keys left out": _keys_left_out,
+KINDS: dict[str, Callable[[Files, str], Iterator[tuple[str, Fake]]]] = {
+    "keys that no one knows": _more_keys, "values of another type": _other_types, "keys left out": _keys_left_out,
     "told alike": _alike}

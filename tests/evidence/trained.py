@@ -24,5 +24,5 @@ def trained_files(folder: Path) -> dict[str, bytes]:
 
 
 def score_here(patch: pytest.MonkeyPatch) -> None:
-    """Score without a process of its own: the walk verifies a record hundreds of times."""
+    """Score without its own process: the walk verifies a record hundreds of times."""
     patch.setattr("workings.scoring.worker_pool.ScoringProcess", ScoringHere)

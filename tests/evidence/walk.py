@@ -137,7 +137,7 @@ def _leaves(value: Any, place: Place) -> Iterator[tuple[Place, Any]]:
 
 
 def another(value: Any) -> Any:
-    """A value of the same kind that could as well stand there."""
+    """A value of the same kind that could as well are there."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
@@ -178,7 +178,7 @@ class ScoringHere:
     """The scoring process's work done in this one: the walk scores a record many times, and trusts its texts."""
 
     processor_seconds = 0.0
-    """Of children: there is none."""
+    """There are no children."""
 
     def __init__(self, settings: Any) -> None:
         self.settings, self.scorer = settings, load_scorer(settings.scorer)
@@ -217,7 +217,7 @@ def steps_of(files: dict[str, bytes]) -> list[Step]:
 
 
 def unit_of(name: str, files: dict[str, bytes]) -> tuple[str, str, str]:
-    """Place and kind of the unit that a file stands in, and its name there; `beside` for lists of attempts."""
+    """Place and kind of the unit that a file is in, and its name there; `beside` for lists of attempts."""
     if name.rpartition("/")[2] == "attempts.jsonl":
         return "", "beside", "attempts.jsonl"
     units = [seal.removesuffix("SEAL.json") for seal in files if seal.endswith("SEAL.json")]
@@ -226,7 +226,7 @@ def unit_of(name: str, files: dict[str, bytes]) -> tuple[str, str, str]:
 
 
 def outcome(files: dict[str, bytes], step: Step) -> str:
-    """What became of a lie about one field: empty where its witness found it, or where the answer names it."""
+    """What became of a fake about one field: empty where its witness found it, or where the answer names it."""
     data = changed(files[step.name], step.name, step.place)
     found = verified(resealed(files | {step.name: data}))
     failed = {check.id for check in found.checks if check.verdict == "failed"}

@@ -173,7 +173,7 @@ def test_the_record_says_what_started_it_and_no_values(monkeypatch):
     assert "SLURM_JOB_ID" in LAUNCHER_VARIABLES
 
 
-def test_a_rented_machine_installs_the_wheel_that_lies_beside_its_task(tmp_path):
+def test_a_rented_machine_installs_the_wheel_that_fakes_beside_its_task(tmp_path):
     wheel = tmp_path / WHEEL.name
     write_wheel(wheel)
     asked = LaunchRequest(launcher="skypilot", target="cpu", remote_folder=str(tmp_path / "there"), wheel=wheel)

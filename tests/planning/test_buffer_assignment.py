@@ -43,7 +43,7 @@ def test_the_largest_heap_and_its_arrays():
     assert values[1].dims == (3, 7, 99991)
 
 
-def test_every_address_goes_to_the_largest_array_that_lies_there():
+def test_every_address_goes_to_the_largest_array_that_is_there():
     parts = heap_parts(ASSIGNMENT, sizes(rows=1, length=7))
     assert sum(parts.values()) == 1_000_000
     # 300,000 of the first before the second begins, 600,000 of the second, 100,000 that nothing covers.

@@ -57,7 +57,7 @@ def test_a_teacher_with_adapters_keeps_them_beside_its_weights_in_any_bits():
         ONE_DEVICE) + 3 * 4 * 4 * (16 + 32)
 
 
-def test_both_lie_in_memory_whichever_is_at_work():
+def test_both_are_in_memory_whichever_is_at_work():
     student = EngineRequest.of(STUDENT, shape())
     step = Inspection(peak_bytes=1000, source="compiled", breakdown={"temporaries": 1000}, versions={},
                       exact={"parameters": 10})
@@ -94,7 +94,7 @@ def test_a_plan_names_the_teacher_and_its_parts_add_up():
 
 
 @pytest.mark.usefixtures("no_compiler")
-def test_on_traces_a_teacher_lies_beside_no_step():
+def test_on_traces_a_teacher_is_next_to_no_step():
     on_traces = recipe(algorithm={"name": "distill_traces", "teacher": "somewhere", "top_k": 4})
     target = find_target("rtx5090")
     found, alone = make_plan(on_traces, shape(), target, teacher=BESIDE), make_plan(on_traces, shape(), target)

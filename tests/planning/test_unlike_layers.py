@@ -224,7 +224,7 @@ def test_shipped_recipes_fit_by_formula_and_name_the_table(name: str) -> None:
     assert sum(part.size_bytes for part in found.parts) == found.verdict.peak_bytes
 
 
-def test_the_shipped_recipe_for_two_t4_says_what_lies_on_the_host() -> None:
+def test_the_shipped_recipe_for_two_t4_says_what_fakes_on_the_host() -> None:
     recipe, target = load_recipe("gemma-4-e2b-lora-t4x2").recipe, find_target("t4x2")
     traced = Inspection(peak_bytes=1000, source="traced", breakdown={"parameters": 1000}, versions={})
     device = target_device(target, traced, MeshShape(2, 1), find_planning_engine("torch"))

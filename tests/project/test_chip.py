@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from proof.chip import __main__ as command
-from proof.chip import beside, parity, sampling, speed
+from proof.chip import parity, places, sampling, speed
 from proof.chip.evidence import Evidence, write_table
 from proof.chip.model import Configuration
 from proof.chip.part import Absent, Chip, Part, require
@@ -46,7 +46,7 @@ def test_a_part_goes_on_where_it_ended_and_keeps_what_went_wrong(tmp_path):
 
 def test_evidence_names_no_folder_of_the_machine(tmp_path):
     evidence = Evidence(tmp_path, part_of("a"), TINY)
-    evidence.add("a", {"status": "failed", "error": f'File "{beside.ROOT}/proof/x.py"\nFile "{sys.prefix}/lib/y.py"\n'
+    evidence.add("a", {"status": "failed", "error": f'File "{places.ROOT}/proof/x.py"\nFile "{sys.prefix}/lib/y.py"\n'
                                                     f"{Path.home()}/z does not verify"})
     assert evidence.failures[0]["error"] == evidence.rows["a"]["error"] == (
         'File "proof/x.py"\nFile "lib/y.py"\n~/z does not verify')
@@ -59,7 +59,7 @@ def test_evidence_of_one_chip_is_not_mixed_with_that_of_another(tmp_path):
 
 
 def test_a_checkout_that_is_not_installed_is_found_with_its_engines(tmp_path):
-    beside.write_metadata(tmp_path)
+    places.write_metadata(tmp_path)
     found, = distributions(path=[str(tmp_path)])
     assert found.name == "workings"
     assert set(found.entry_points.select(group="workings.engines").names) == {"jax", "torch", "tunix"}

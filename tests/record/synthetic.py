@@ -51,7 +51,7 @@ ENVIRONMENT = {"python": {"version": "3.11.7"}, "packages": {"numpy": "2.0.0", "
 
 
 def digest_of(text: str) -> str:
-    """A digest that stands for something's."""
+    """A digest of something."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -77,7 +77,7 @@ def test_packed_numbers_of_a_rollout_hold_no_token_however_they_look():
     lookalike = f"{packed[:500]}!hf_{'a1' * 15}+{packed[500:]}"
     assert find_secrets(json.dumps({"tokens": lookalike})) == []
     assert find_secrets(json.dumps({"tokens": lookalike})[:-200]) == []  # a piece of a file ends anywhere
-    # A token in a text of the same length, one beside the numbers, and the longest that is known stay what they are.
+    # A token in a text of the same length, one next to the numbers, and the longest that is known stay what they are.
     assert find_secrets(json.dumps({"note": f"{'a word ' * 80} hf_{'a1' * 15}"})) == ["hf_a1a1a…"]
     assert find_secrets(json.dumps({"tokens": packed, "key": f"hf_{'a1' * 15}"})) == ["hf_a1a1a…"]
     assert find_secrets(json.dumps({"key": "sk-proj-" + "a1B-" * 60})) == ["sk-proj-…"]

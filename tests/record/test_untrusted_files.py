@@ -1,4 +1,4 @@
-"""Files of somebody else's run: plain ones of a bounded size, whatever stands under their names."""
+"""Files of someone else's run: plain ones of a bounded size, with any names."""
 
 import json
 import os

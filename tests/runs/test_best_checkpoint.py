@@ -89,7 +89,7 @@ def test_by_accuracy_and_evaluated_with_the_kept_weights(begun, tmp_path):
 
 
 @pytest.mark.parametrize(("name", "value"), [("step", 40), ("value", 0.001), ("measured", 99), ("measure", "accuracy")])
-def test_lies_about_what_was_kept_are_found(begun, tmp_path, name, value):
+def test_fakes_about_what_was_kept_are_found(begun, tmp_path, name, value):
     shutil.copytree(begun[2], tmp_path / "forged")
     facts = RunRecord.open(begun[2]).manifest.facts
     reseal.edit_manifest(tmp_path / "forged", facts={**facts, "kept": {**facts["kept"], name: value}})

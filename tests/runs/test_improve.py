@@ -115,11 +115,11 @@ def test_a_round_a_control_and_a_further_round(run_forked, workings, tmp_path):
     assert "round 1" in (out / "rounds.html").read_text()
     assert json.loads((out / "rounds.json").read_text()) == told
     assert not verify(out, rounds=contradictions).failed
-    for name, true, lie in (("rounds.json", '"learned":', '"learned":1'), ("rounds.html", "held-out", "held-in"),
+    for name, true, fake in (("rounds.json", '"learned":', '"learned":1'), ("rounds.html", "held-out", "held-in"),
                             ("improve.json", '"temperature":', '"temperature":1')):
         text = (out / name).read_text()
         assert true in text
-        (out / name).write_text(text.replace(true, lie))
+        (out / name).write_text(text.replace(true, fake))
         failed = [check.id for check in verify(out, rounds=contradictions).checks if check.verdict == "failed"]
         assert failed == ["recompute.rounds"], name
         (out / name).write_text(text)

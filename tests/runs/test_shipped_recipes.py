@@ -30,7 +30,7 @@ def test_smoke(workings, tmp_path, name):
     manifest = RunRecord.open(tmp_path / "run").manifest
     assert manifest.architecture == find_shape(load_recipe(name)).family
     stored = asked.precision.parameters
-    # Adapters in float32 lie next to weights in bfloat16.
+    # Adapters in float32 are next to weights in bfloat16.
     assert {"bf16": "bfloat16", "fp32": "float32"}[stored] in manifest.actual_dtypes["parameters"]
     if asked.rewards:
         # Completions of random weights are all wrong alike, so that nothing is learned from them.

@@ -1,4 +1,4 @@
-"""A run that learns every turn of the assistant: recorded turn by turn, verified, replayed, and hard to lie about."""
+"""A run that learns every turn of the assistant: recorded turn by turn, verified, replayed, and hard to forge."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Runs of KTO, ORPO and SimPO: killed and resumed bit for bit, replayed, on both engines; lies about them are found."""
+"""Runs of KTO, ORPO and SimPO: killed, resumed bit for bit and replayed on both engines; fakes are found."""
 
 import json
 import shutil
@@ -108,12 +108,12 @@ def test_both_engines_say_the_same(begun, tmp_path):
             assert there[name] == pytest.approx(here[name], rel=2e-3, abs=1e-4), (here["step"], name)
 
 
-def test_lies_are_found(begun, tmp_path):
-    lies = {"accuracy": 0.1, "loss": -0.2} | (
+def test_fakes_are_found(begun, tmp_path):
+    fakes = {"accuracy": 0.1, "loss": -0.2} | (
         {"implied_reward": 0.3, "log_prob": -5.0, "drift": -1e3} if begun[4] == "kto" else
         {"margin": 0.3, "chosen_reward": 0.3, "rejected_log_prob": -0.5})
     check = "recompute.implied_rewards"
-    for name, change in lies.items():
+    for name, change in fakes.items():
         forged = tmp_path / name
         shutil.copytree(begun[3], forged)
 

@@ -122,7 +122,7 @@ def partial_path(final: Path) -> Path:
 
 def partial_unit_path(unit: Path) -> Path:
     """Path of a unit until it is sealed: next to the sealed run that it belongs to, else next to its final path."""
-    # A unit of a run lies two folders below it: RUN/eval/NAME.
+    # A unit of a run is two folders below it: RUN/eval/NAME.
     run = unit.parent.parent
     # In a sealed run every file has to be sealed; a kill would leave half a unit there, and the run would not verify.
     if unit.parent.name in UNIT_PARENTS and (run / SEAL).is_file():

@@ -122,7 +122,7 @@ class SealedRun:
         """The run's engine on this machine, on the mesh that the recipe means here.
 
         A run that was trained by more devices or processes than are here is opened on one device: where its weights
-        lie does not change its answers.
+        fake does not change its answers.
         """
         recipe = self.loaded.recipe
         # The caller names a number of devices only where rows must be divided as they were.

@@ -72,7 +72,7 @@ def train_command(path: str, run: PackedRun) -> str:
     origin = str(run.asked.get("origin", ""))
     # The last part of `runs/<name>`.
     name = path.rpartition("/")[2]
-    # A shipped recipe is asked for by its name; any other one lies in the pack.
+    # A shipped recipe is asked for by its name; any other one is in the pack.
     recipe = origin.removeprefix("shipped:") if origin.startswith("shipped:") else f"recipes/{name}.yaml"
     files = moved_files(run.asked.get("files", {}), lambda file: f"data/{name}/{PurePath(file).name}")
     overrides = with_files([str(override) for override in run.asked.get("overrides", [])], files, recipe_stays=False)

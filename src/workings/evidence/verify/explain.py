@@ -1,4 +1,4 @@
-"""Explanation of the checks: level, what is compared with what, and an example of a lie that the check finds."""
+"""Explanation of the checks: level, what is compared with what, and an example of a fake that the check finds."""
 
 from difflib import get_close_matches
 

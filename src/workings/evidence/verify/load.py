@@ -140,7 +140,7 @@ def _assign(entry: Entry, relative: str, inner: str, units: dict[str, Unit], top
         outer.entries.append(replace(entry, name=relative))
         return
     path = f"{top}/{inner}" if top else inner
-    # A folder where a unit ought to stand becomes one even without a seal, so that `integrity.sealed` fails for it.
+    # A folder where a unit ought to be becomes one even without a seal, so that `integrity.sealed` fails for it.
     unit = units.setdefault(path, Unit(outer.tree, path, outer))
     if relative != inner:
         unit.entries.append(replace(entry, name=relative[len(inner) + 1:]))

@@ -40,7 +40,7 @@ class RegisteredCheck:
     holds: str
     """What is so if it passes, as a sentence."""
     catches: str
-    """A lie, or a leak, that it finds."""
+    """A fake, or a leak, that it finds."""
     unless_failed: str = ""
     """Why it is not made, and last of its level, where another check has failed; empty: it is made all the same."""
     whole: bool = False

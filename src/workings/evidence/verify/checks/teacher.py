@@ -35,7 +35,7 @@ def teacher(unit: Unit) -> Iterator[CheckFinding]:
                  for problem in _run_problems(facts, run)]
     yield finding_from(problems, _sentence(facts) if not problems else "", unit)
     for run in unit.record.runs:
-        # No failure: names are not unique, and the true teacher may lie elsewhere.
+        # No failure: names are not unique, and the true teacher may be elsewhere.
         if not problems and run.manifest.name == facts.get("run") and run.root != facts["root"]:
             yield not_checked(f"{run.title} has the teacher's name and another root, {run.root[:16]}…: it is not "
                               "the run that was learned from", unit, blocking=False)

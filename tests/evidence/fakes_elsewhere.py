@@ -1,4 +1,4 @@
-"""Lies about records of other kinds than a plain run: rewards, pairs, teachers, adapters, samples, packs, real engines.
+"""Fakes about records of other kinds rewards, pairs, teachers, adapters, samples, packs, real engines.
 
 Each is told in every file that a careful forger would think of, and sealed again with all sums right. It is found where
 a check fails. Else the answer has to name a field or a file *that was changed*; that it names another one of the same
@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from tests.evidence import walk
-from tests.evidence.lies import Files, Lie, add, edit, every, gone, put, row, rows, text, together
+from tests.evidence.fakes import Fake, Files, add, edit, every, gone, put, row, rows, text, together
 from workings.record.canonical import line
 from workings.record.digest import json_digest
 
@@ -23,12 +23,12 @@ SENTENCE = "the sentence about what is not proved"
 FOUND, NAMED, MISSED = "found", "named", "missed"
 
 
-def recipe_everywhere(run: str, place: str, value: Any, written: tuple[str, str] | None = None) -> Lie:
+def recipe_everywhere(run: str, place: str, value: Any, written: tuple[str, str] | None = None) -> Fake:
     """The recipe in all its places: as resolved, in the list of attempts, and as it was written.
 
     ``written``: an override that the command line is said to have had, and what it was before.
     """
-    def lie(files: Files) -> None:
+    def fake(files: Files) -> None:
         resolved = json.loads(files[f"{run}/config/resolved.json"])
         before = json_digest(resolved)
         _at(resolved, place, value)
@@ -41,7 +41,7 @@ def recipe_everywhere(run: str, place: str, value: Any, written: tuple[str, str]
         readme = files[f"{run}/README.md"].decode()
         files[f"{run}/README.md"] = re.sub(
             r"(    workings train .*)", lambda found: f"{found[1]} {_quoted(override)}", readme, count=1).encode()
-    return lie
+    return fake
 
 
 def _quoted(word: str) -> str:
@@ -73,14 +73,14 @@ def _attempt(files: Files, run: str, change: Callable[[dict[str, Any]], dict[str
           if isinstance(each.get("attempt"), str) else {})(files)
 
 
-def digest_told(run: str, name: str, value: Callable[[Files], str]) -> Lie:
+def digest_told(run: str, name: str, value: Callable[[Files], str]) -> Fake:
     """A digest of the data."""
     return lambda files: put(f"{run}/data/digests.json", name, value(files))(files)
 
 
-def everywhere(run: str, old: str, new: str) -> Lie:
+def everywhere(run: str, old: str, new: str) -> Fake:
     """Other words in every text and JSON file of a run."""
-    def lie(files: Files) -> None:
+    def fake(files: Files) -> None:
         before = json_digest(json.loads(files[f"{run}/config/resolved.json"]))
         found = [name for name, data in files.items() if name.startswith(f"{run}/") and old.encode() in data
                  and name.endswith((".json", ".jsonl", ".md", ".txt", ".yaml")) and "/tokenizer/" not in name]
@@ -90,10 +90,10 @@ def everywhere(run: str, old: str, new: str) -> Lie:
         resolved = json.loads(files[f"{run}/config/resolved.json"])
         _attempt(files, run, lambda each: each | {"config_digest": json_digest(resolved)}
                  if each.get("config_digest") == before else each)
-    return lie
+    return fake
 
 
-def later(run: str, hours: int) -> Lie:
+def later(run: str, hours: int) -> Fake:
     """A whole run, and its line in the list, some hours later."""
     from datetime import datetime, timedelta
     time = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -102,11 +102,11 @@ def later(run: str, hours: int) -> Lie:
         when = datetime.fromisoformat(found[0]) + timedelta(hours=hours)
         return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
-    def lie(files: Files) -> None:
+    def fake(files: Files) -> None:
         for name in (f"{run}/run_manifest.json", f"{run}/train/events.jsonl"):
             files[name] = time.sub(moved, files[name].decode()).encode()
         _attempt(files, run, lambda each: each | {"started_at": time.sub(moved, each["started_at"])})
-    return lie
+    return fake
 
 
 def packed(values: list[int]) -> str:
@@ -156,7 +156,7 @@ def agreeing(files: Files) -> None:
 
 
 def other_weight(files: Files) -> None:
-    """Another weight of the first reward, in the recipe, beside it and in the digests."""
+    """Another weight of the first reward, in the recipe, next to it and in the digests."""
     found = json.loads(files[REWARDS])
     found[0]["weight"] = 2.0
     files[REWARDS] = line(found)
@@ -165,7 +165,7 @@ def other_weight(files: Files) -> None:
     digest_told(R, "rewards", lambda now: json_digest(json.loads(now[REWARDS])))(files)
 
 
-OF_REWARDS: dict[str, tuple[Lie, str]] = {
+OF_REWARDS: dict[str, tuple[Fake, str]] = {
     "a better reward in every line": (every(f"{R}/train/metrics.jsonl", lambda each: {
         "reward": each["reward"] + 0.25} if "reward" in each else {}), FOUND),
     "fewer cut off": (every(f"{R}/train/metrics.jsonl", lambda each: {"truncated": 0} if each.get("truncated") else
@@ -187,7 +187,7 @@ OF_REWARDS: dict[str, tuple[Lie, str]] = {
 
 # --- preference pairs ---------------------------------------------------------------------------------------------
 
-OF_PAIRS: dict[str, tuple[Lie, str]] = {
+OF_PAIRS: dict[str, tuple[Fake, str]] = {
     "another accuracy": (every(f"{R}/train/metrics.jsonl", lambda each: {
         "accuracy": abs(each["accuracy"] - 0.5)}), FOUND),
     "a wider margin": (every(f"{R}/train/metrics.jsonl", lambda each: {"margin": each["margin"] + 1}), FOUND),
@@ -202,14 +202,14 @@ OF_PAIRS: dict[str, tuple[Lie, str]] = {
 T = "student"
 
 
-def _teacher(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Lie:
-    def lie(files: Files) -> None:
+def _teacher(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Fake:
+    def fake(files: Files) -> None:
         edit(f"{T}/config/teacher.json", lambda value: value | change(value))(files)
         digest_told(T, "teacher", lambda now: json_digest(json.loads(now[f"{T}/config/teacher.json"])))(files)
-    return lie
+    return fake
 
 
-OF_A_TEACHER: dict[str, tuple[Lie, str]] = {
+OF_A_TEACHER: dict[str, tuple[Fake, str]] = {
     "a more famous teacher": (_teacher(lambda value: {"run": "best"} if "run" in value else {"id": "best/teacher"}),
                               NAMED),
     "other weights of the teacher": (_teacher(lambda value: {"weights": dict.fromkeys(value["weights"], "ab" * 32)}),
@@ -235,11 +235,11 @@ def nothing_learned(files: Files) -> None:
     files[ADAPTERS] = data[:begin] + bytes(len(data) - begin)
 
 
-def _without(words: str) -> Lie:
+def _without(words: str) -> Fake:
     """Tensors of some names left out of adapters and moments, without a gap."""
     import struct
 
-    def lie(files: Files) -> None:
+    def fake(files: Files) -> None:
         for name in [each for each in files if each.startswith(f"{A}/checkpoints/") and each.endswith("safetensors")]:
             data = files[name]
             size = struct.unpack("<Q", data[:8])[0]
@@ -256,10 +256,10 @@ def _without(words: str) -> Lie:
             text = json.dumps({key: header[key] for key in header if key == "__metadata__"} | new,
                               separators=(",", ":")).encode()
             files[name] = struct.pack("<Q", len(text)) + text + kept
-    return lie
+    return fake
 
 
-OF_ADAPTERS: dict[str, tuple[Lie, str]] = {
+OF_ADAPTERS: dict[str, tuple[Fake, str]] = {
     "matrices left out": (_without("down_proj"), FOUND),
     "adapters of zeros": (nothing_learned, NAMED),
     "a more famous model": (everywhere(A, '"id":"base"', '"id":"google/gemma-3-27b"'), FOUND),
@@ -273,7 +273,7 @@ OF_ADAPTERS: dict[str, tuple[Lie, str]] = {
 # --- samples ------------------------------------------------------------------------------------------------------
 
 S = "drawn"
-OF_SAMPLES: dict[str, tuple[Lie, str]] = {
+OF_SAMPLES: dict[str, tuple[Fake, str]] = {
     "colder": (put(f"{S}/eval_config.json", "decoding.temperature", 0.2), NAMED),
     "longer": (put(f"{S}/eval_config.json", "decoding.max_new_tokens", 4096), NAMED),
     "another seed of drawing": (put(f"{S}/eval_config.json", "decoding.seed", 1234), FOUND),
@@ -286,7 +286,7 @@ OF_SAMPLES: dict[str, tuple[Lie, str]] = {
         "selection": value["selection"] | {"keep": "all"}}), FOUND),
     "a kept answer in other words": (row(f"{S}/kept.jsonl", 0, answer="43"), FOUND),
     "kept ones in another order": (rows(f"{S}/kept.jsonl", lambda found: found[::-1]), FOUND),
-    "a bad draw that nobody sees": (rows(f"{S}/predictions.jsonl", lambda found: found[:-1]), FOUND),
+    "a bad draw that no one sees": (rows(f"{S}/predictions.jsonl", lambda found: found[:-1]), FOUND),
     "a prompt fewer": (rows(f"{S}/predictions.jsonl", lambda found: [
         each for each in found if each["id"] != found[-1]["id"]]), FOUND),
 }
@@ -307,14 +307,14 @@ def sides_exchanged(files: Files) -> None:
     edit("compare.json", lambda value: value | {"a": value["b"], "b": value["a"]})(files)
 
 
-OF_A_PACK: dict[str, tuple[Lie, str]] = {
+OF_A_PACK: dict[str, tuple[Fake, str]] = {
     "a licence": (edit("licences.json", lambda value: value | {"software": value["software"] | {"licence": "MIT"}}),
                   NAMED),
     "outputs of a notebook": (add("notebook/train.ipynb", b'{"cells":[{"outputs":["98 %"]}],"nbformat":4}\n'), NAMED),
     "a command in the README": (text("README.md", "--out again/a", "--out again/a seed=3"), FOUND),
     "a root in the README": (lambda files: add("README.md", re.sub(
         rb"    [0-9a-f]{64}", b"    " + b"ab" * 32, files["README.md"], count=1))(files), FOUND),
-    "a recipe": (lambda files: add("recipes/a.yaml", files["recipes/a.yaml"] + b"# tuned by nobody\n")(files), FOUND),
+    "a recipe": (lambda files: add("recipes/a.yaml", files["recipes/a.yaml"] + b"# tuned by no one\n")(files), FOUND),
     "a version": (put("pack.json", "workings_version", "9.9"), NAMED),
     "a card of a third run": (lambda files: add("model_cards/c.md", files["model_cards/a.md"])(files), FOUND),
     "a RESULTS.md": (add("RESULTS.md", b"We reach 98 %.\n"), NAMED),
@@ -331,11 +331,11 @@ OF_A_PACK: dict[str, tuple[Lie, str]] = {
 Q, OTHER = "runs/with-steps", "runs/answer-only"
 
 
-def exchanged(name: str) -> Lie:
+def exchanged(name: str) -> Fake:
     """A file of one run under the name of the other's, and the other way round."""
-    def lie(files: Files) -> None:
+    def fake(files: Files) -> None:
         files[f"{Q}/{name}"], files[f"{OTHER}/{name}"] = files[f"{OTHER}/{name}"], files[f"{Q}/{name}"]
-    return lie
+    return fake
 
 
 def evaluations_exchanged(files: Files) -> None:
@@ -367,7 +367,7 @@ def smoother(files: Files) -> None:
         flags=re.MULTILINE).encode()
 
 
-OF_A_REAL_ENGINE: dict[str, tuple[Lie, str]] = {
+OF_A_REAL_ENGINE: dict[str, tuple[Fake, str]] = {
     "READMEs exchanged": (exchanged("README.md"), FOUND),
     "logs exchanged": (exchanged("train/training_log.txt"), FOUND),
     "rows exchanged": (exchanged("data/rows.jsonl"), FOUND),
@@ -378,15 +378,15 @@ OF_A_REAL_ENGINE: dict[str, tuple[Lie, str]] = {
     "a smoother curve": (smoother, FOUND),
     "an hour earlier": (later(Q, -1), NAMED),
 }
-KINDS: dict[str, dict[str, tuple[Lie, str]]] = {
+KINDS: dict[str, dict[str, tuple[Fake, str]]] = {
     "rewards": OF_REWARDS, "pairs": OF_PAIRS, "teacher": OF_A_TEACHER, "adapters": OF_ADAPTERS, "samples": OF_SAMPLES,
     "packs": OF_A_PACK, "quickstart": OF_A_REAL_ENGINE}
 
 
-def told(files: Files, honest: walk.Verification, lie: Lie) -> tuple[list[str], list[str]]:
-    """Checks that fail for a lie, and changed fields that the answer names."""
+def told(files: Files, honest: walk.Verification, fake: Fake) -> tuple[list[str], list[str]]:
+    """Checks that fail for a fake, and changed fields that the answer names."""
     changed = dict(files)
-    lie(changed)
+    fake(changed)
     assert changed != files, "nothing was changed"
     sealed = walk.resealed(changed)
     found = walk.verified(sealed)

@@ -1,7 +1,7 @@
-"""Lies about a real record, each sealed again with all sums right, by kind: what is changed, and what finds it.
+"""Fakes about a real record, each sealed again with all sums right, by kind: what is changed, and what finds it.
 
-A lie is a function that changes files in memory. Where a forger would have to change several files to be believed, it
-changes them. ``SAID`` stands for a lie that nothing in the record contradicts: the answer names the field.
+A fake is a function that changes files in memory. Where a forger would have to change several files to be believed, it
+changes them. ``SAID`` means a fake that nothing in the record contradicts: the answer names the field.
 """
 
 import json
@@ -22,7 +22,7 @@ from workings.record.pace import pace
 from workings.scoring.items import item_from_json, items_digest
 
 Files = dict[str, bytes]
-Lie = Callable[[Files], None]
+Fake = Callable[[Files], None]
 SAID = "said, not checked"
 RUN = "a/"
 MANIFEST, METRICS, ROWS = RUN + "run_manifest.json", RUN + "train/metrics.jsonl", RUN + "data/rows.jsonl"
@@ -35,15 +35,15 @@ SHAPE, RECIPE, WORDS = RUN + "config/model_shape.json", RUN + "config/recipe.yam
 LAST = RUN + "checkpoints/step_000012/"
 
 
-def edit(name: str, change: Callable[[Any], Any]) -> Lie:
+def edit(name: str, change: Callable[[Any], Any]) -> Fake:
     """Change a JSON file's value in place, or replace it by what comes back."""
-    def lie(files: Files) -> None:
+    def fake(files: Files) -> None:
         value = json.loads(files[name])
         files[name] = line(change(value) or value)
-    return lie
+    return fake
 
 
-def put(name: str, place: str, value: Any) -> Lie:
+def put(name: str, place: str, value: Any) -> Fake:
     """Another value at a dotted place."""
     def change(root: Any) -> None:
         *way, last = place.split(".")
@@ -54,59 +54,59 @@ def put(name: str, place: str, value: Any) -> Lie:
     return edit(name, change)
 
 
-def rows(name: str, change: Callable[[list[dict[str, Any]]], Any]) -> Lie:
+def rows(name: str, change: Callable[[list[dict[str, Any]]], Any]) -> Fake:
     """Change the lines of a file in place, or replace them by what comes back."""
-    def lie(files: Files) -> None:
+    def fake(files: Files) -> None:
         found = [json.loads(text) for text in files[name].splitlines()]
         files[name] = b"".join(map(line, change(found) or found))
-    return lie
+    return fake
 
 
-def row(name: str, number: int, **values: Any) -> Lie:
+def row(name: str, number: int, **values: Any) -> Fake:
     """Other values in one line."""
     return rows(name, lambda found: found[number].update(values))
 
 
-def every(name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Lie:
+def every(name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Fake:
     """Other values in every line."""
     return rows(name, lambda found: [each | change(each) for each in found])
 
 
-def text(name: str, old: str, new: str) -> Lie:
+def text(name: str, old: str, new: str) -> Fake:
     """Other words in a text."""
-    def lie(files: Files) -> None:
+    def fake(files: Files) -> None:
         assert old.encode() in files[name], (name, old)
         files[name] = files[name].replace(old.encode(), new.encode())
-    return lie
+    return fake
 
 
-def add(name: str, data: bytes) -> Lie:
+def add(name: str, data: bytes) -> Fake:
     return lambda files: files.__setitem__(name, data)
 
 
-def gone(*names: str) -> Lie:
+def gone(*names: str) -> Fake:
     """Files, or folders of them, left out."""
-    def lie(files: Files) -> None:
+    def fake(files: Files) -> None:
         for name in [name for name in files if name.startswith(names)]:
             del files[name]
-    return lie
+    return fake
 
 
-def together(*lies: Lie) -> Lie:
-    """Several changes, as one lie."""
-    def lie(files: Files) -> None:
-        for each in lies:
+def together(*fakes: Fake) -> Fake:
+    """Several changes, as one fake."""
+    def fake(files: Files) -> None:
+        for each in fakes:
             each(files)
-    return lie
+    return fake
 
 
-def recipe(place: str, value: Any) -> Lie:
+def recipe(place: str, value: Any) -> Fake:
     """The resolved recipe, with its digest in the list of attempts."""
-    def lie(files: Files) -> None:
+    def fake(files: Files) -> None:
         put(RUN + "config/resolved.json", place, value)(files)
         resolved = json.loads(files[RUN + "config/resolved.json"])
         row("attempts.jsonl", 0, config_digest=json_digest(resolved))(files)
-    return lie
+    return fake
 
 
 def scored_again(files: Files) -> None:
@@ -124,18 +124,18 @@ def scored_again(files: Files) -> None:
     put(ASKED, "items", {"count": len(items), "digest": items_digest(items)})(files)
 
 
-def header(name: str, change: Callable[[dict[str, Any]], Any]) -> Lie:
+def header(name: str, change: Callable[[dict[str, Any]], Any]) -> Fake:
     """Another header of a safetensors file, over the same bytes."""
-    def lie(files: Files) -> None:
+    def fake(files: Files) -> None:
         data = files[name]
         size = struct.unpack("<Q", data[:8])[0]
         value = json.loads(data[8:8 + size])
         new = json.dumps(change(value) or value, separators=(",", ":")).encode()
         files[name] = struct.pack("<Q", len(new)) + new + data[8 + size:]
-    return lie
+    return fake
 
 
-def cut(count: int) -> Lie:
+def cut(count: int) -> Fake:
     """A log of so many steps, which is said to be all that was asked for."""
     return together(rows(METRICS, lambda found: found[:count]), recipe("training.steps", count))
 
@@ -153,7 +153,7 @@ def known_rows(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [each | {"gold": each["completion"], "score": 1} for each in found]
 
 
-TEXTS: dict[str, tuple[Lie, str]] = {
+TEXTS: dict[str, tuple[Fake, str]] = {
     "README: loss": (text(README, "5.8427 at", "5.1427 at"), "consistency.views"),
     "README: nothing": (add(README, b"\n"), "consistency.views"),
     "log: loss": (text(LOG, "step 5/12  loss 5.6", "step 5/12  loss 1.6"), SAID),
@@ -164,11 +164,11 @@ TEXTS: dict[str, tuple[Lie, str]] = {
     "results.json": (add(RUN + "results.json", b'{"accuracy":0.98}\n'), SAID),
     "a page in a folder": (add(RUN + "env/summary.md", b"# Best\n"), SAID),
     "samples of the evaluation": (text(EVAL + "samples.md", "1111", "155"), "consistency.views"),
-    "a text beside the evaluation": (add(EVAL + "NOTES.md", b"All right.\n"), SAID),
-    "a text beside the runs": (add("RESULTS.md", b"98 %\n"), SAID),
+    "a text next to the evaluation": (add(EVAL + "NOTES.md", b"All right.\n"), SAID),
+    "a text next to the runs": (add("RESULTS.md", b"98 %\n"), SAID),
     "status reason": (put(MANIFEST, "status_reason", "it converged"), "consistency.views"),
 }
-TENSORS: dict[str, tuple[Lie, str]] = {
+TENSORS: dict[str, tuple[Fake, str]] = {
     "wider, with its parameters": (together(put(SHAPE, "width", 16), put(MANIFEST, "parameters", 6848)),
                                    "consistency.tensors"),
     "no shape": (gone(SHAPE), SAID),
@@ -202,7 +202,7 @@ TENSORS: dict[str, tuple[Lie, str]] = {
     "another end of text": (text(RUN + "config/tokenizer/tokenizer_config.json", "<eos>", "<bos>"),
                             "consistency.tokenizer"),
 }
-STEPS: dict[str, tuple[Lie, str]] = {
+STEPS: dict[str, tuple[Fake, str]] = {
     "faster": (every(METRICS, lambda each: {"seconds": 1e-6}), "consistency.checkpoints"),
     "a log cut": (cut(9), "consistency.checkpoints"),
     "a log cut, the checkpoint renamed": (together(cut(9), moved_checkpoint, gone(LAST)), "consistency.checkpoints"),
@@ -220,7 +220,7 @@ STEPS: dict[str, tuple[Lie, str]] = {
                                 "consistency.steps"),
     "a smoke run": (put(MANIFEST, "facts.smoke", True), "consistency.views"),
 }
-EVALUATIONS: dict[str, tuple[Lie, str]] = {
+EVALUATIONS: dict[str, tuple[Fake, str]] = {
     "what it wrote is right": (together(rows(PREDICTIONS, known_rows), scored_again), "consistency.announced"),
     "the wrong ones left out": (together(rows(PREDICTIONS, lambda found: found[:3]), scored_again),
                                 "consistency.announced"),
@@ -245,7 +245,7 @@ EVALUATIONS: dict[str, tuple[Lie, str]] = {
     "announced other settings": (row(EVENTS, 1, decoding={"samples": 9}),
                                  "consistency.announced"),
 }
-TIMES: dict[str, tuple[Lie, str]] = {
+TIMES: dict[str, tuple[Fake, str]] = {
     "in the year 9999": (edit(MANIFEST, lambda found: found | {"finished_at": "9999-01-01T00:00:00.000Z"}),
                          "consistency.time_and_memory"),
     "all a year back": (together(
@@ -256,17 +256,17 @@ TIMES: dict[str, tuple[Lie, str]] = {
     "no start": (row(EVENTS, 0, kind="begun"), "consistency.time_and_memory"),
     "no attempts": (gone("attempts.jsonl"), SAID),
 }
-PLANS: dict[str, tuple[Lie, str]] = {
+PLANS: dict[str, tuple[Fake, str]] = {
     "another version ran": (put(ENVIRONMENT, "packages.workings", "9.0"), "consistency.announced"),
 }
-KINDS: dict[str, dict[str, tuple[Lie, str]]] = {
+KINDS: dict[str, dict[str, tuple[Fake, str]]] = {
     "texts": TEXTS, "tensors": TENSORS, "steps": STEPS, "evaluations": EVALUATIONS, "times": TIMES, "plans": PLANS}
 
 
-def told(files: Files, lie: Lie) -> tuple[list[str], list[str]]:
-    """Checks that fail for a lie, and changed fields or files that the answer names as not checked."""
+def told(files: Files, fake: Fake) -> tuple[list[str], list[str]]:
+    """Checks that fail for a fake, and changed fields or files that the answer names as not checked."""
     changed = dict(files)
-    lie(changed)
+    fake(changed)
     sealed = walk.resealed(changed)
     found = walk.verified(sealed)
     names = {name for name in files.keys() | changed.keys() if files.get(name) != changed.get(name)}
@@ -314,6 +314,6 @@ def another_seed_told_everywhere(files: Files) -> None:
         files[folder + "state.json"] = line(state)
 
 
-ONLY_A_REPLAY: dict[str, tuple[Lie, str]] = {
+ONLY_A_REPLAY: dict[str, tuple[Fake, str]] = {
     "another seed, told everywhere": (another_seed_told_everywhere, "replay.steps")}
 """Consistent in themselves: what finds each when steps are taken again."""

@@ -1,6 +1,6 @@
 """Makes this checkout usable where nothing can be installed: its packages found, its engines registered.
 
-On a machine without a network the packages may lie next to the interpreter's own. Engines are found among the entry
+On a machine without a network the packages may be next to the interpreter's own. Engines are found among the entry
 points of an installed distribution, which a checkout is not; a folder with its metadata does the same.
 """
 

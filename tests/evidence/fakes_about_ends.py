@@ -1,6 +1,6 @@
-"""Lies about runs that failed or were resumed, and about predictions from elsewhere, as a careful forger tells them.
+"""Fakes about runs that failed or were resumed, and about predictions from elsewhere, as a careful forger tells them.
 
-They have the form of `tests/evidence/lies_elsewhere.py`: a lie, and whether a check finds it or the answer names it.
+They have the form of `tests/evidence/fakes_elsewhere.py`: a fake, and whether a check finds it or the answer names it.
 """
 
 import json
@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.evidence.lies import Files, Lie, edit, every, put, rows, text, together
-from tests.evidence.lies_elsewhere import FOUND, NAMED
+from tests.evidence.fakes import Fake, Files, edit, every, put, rows, text, together
+from tests.evidence.fakes_elsewhere import FOUND, NAMED
 from workings.record.canonical import line
 
 F = "a"
@@ -22,17 +22,17 @@ def _reason(files: Files) -> str:
     return str(json.loads(files[MANIFEST])["status_reason"])
 
 
-def because(reason: str, event: bool = True) -> Lie:
+def because(reason: str, event: bool = True) -> Fake:
     """Another reason of the failure, in manifest, README and (or not) in the event."""
-    def lie(files: Files) -> None:
+    def fake(files: Files) -> None:
         text(f"{F}/README.md", _reason(files), reason)(files)
         put(MANIFEST, "status_reason", reason)(files)
         if event:
             every(EVENTS, lambda each: {"reason": reason} if each["kind"] == "failed" else {})(files)
-    return lie
+    return fake
 
 
-def without_events(*kinds: str) -> Lie:
+def without_events(*kinds: str) -> Fake:
     return rows(EVENTS, lambda found: [each for each in found if each["kind"] not in kinds])
 
 
@@ -45,7 +45,7 @@ def interrupted(files: Files) -> None:
     without_events("failed")(files)
 
 
-OF_A_FAILURE: dict[str, tuple[Lie, str]] = {
+OF_A_FAILURE: dict[str, tuple[Fake, str]] = {
     "interrupted instead of failed": (interrupted, FOUND),
     "interrupted, without a checkpoint": (together(interrupted, lambda files: [
         files.pop(name) for name in list(files) if "/checkpoints/" in name] and None), FOUND),
@@ -79,21 +79,21 @@ LOG, METRICS = f"{F}/train/training_log.txt", f"{F}/train/metrics.jsonl"
 EARLIER = f"{F}.interrupted-1"
 
 
-def resumed(change: dict[str, Any]) -> Lie:
+def resumed(change: dict[str, Any]) -> Fake:
     return every(EVENTS, lambda each: change if each["kind"] == "resumed" else {})
 
 
-def _first_attempt(old: str, new: str) -> Lie:
+def _first_attempt(old: str, new: str) -> Fake:
     """Other words in the log of the first attempt."""
-    def lie(files: Files) -> None:
+    def fake(files: Files) -> None:
         data = files[LOG].decode()
         changed = re.sub(old, new, data, count=1)
         assert changed != data, old
         files[LOG] = changed.encode()
-    return lie
+    return fake
 
 
-OF_A_RESUMED_RUN: dict[str, tuple[Lie, str]] = {
+OF_A_RESUMED_RUN: dict[str, tuple[Fake, str]] = {
     "from another root": (every(EVENTS, lambda each: {"root": "ab" * 32} if "root" in each else {}), FOUND),
     "from a run of another name": (every(EVENTS, lambda each: {"name": "best"} if "root" in each else {}), NAMED),
     "no event of the sealed run": (without_events("resumed_from_sealed"), FOUND),
@@ -141,16 +141,16 @@ def counted_again(files: Files) -> None:
     put(CONFIG, "items", {"count": len(items), "digest": items_digest([*items.values()])})(files)
 
 
-def told(*lies: Lie) -> Lie:
-    return together(*lies, counted_again)
+def told(*fakes: Fake) -> Fake:
+    return together(*fakes, counted_again)
 
 
-def missing(change: dict[str, Any]) -> Lie:
+def missing(change: dict[str, Any]) -> Fake:
     """Other words about the completions that are missing."""
     return told(every(LINES, lambda each: change if "error" in each else {}))
 
 
-OF_PREDICTIONS: dict[str, tuple[Lie, str]] = {
+OF_PREDICTIONS: dict[str, tuple[Fake, str]] = {
     "a model": (edit(CONFIG, lambda value: value | {"model": {"id": "best/model"}}), FOUND),
     "an engine": (edit(CONFIG, lambda value: value | {"engine": {"name": "jax", "platform": "tpu"}}), FOUND),
     "a tokenizer": (edit(CONFIG, lambda value: value | {"tokenizer": {"digest": "ab" * 32}}), FOUND),

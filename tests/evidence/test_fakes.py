@@ -1,4 +1,4 @@
-"""Lies of every kind about a real record, sealed again: the check that finds each, or the mark."""
+"""Fakes of every kind about a real record, sealed again: the check that finds each, or the mark."""
 
 import random
 from collections.abc import Iterator
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.evidence import every_file, lies, lies_about_ends, lies_elsewhere, other_records, walk
+from tests.evidence import every_file, fakes, fakes_about_ends, fakes_elsewhere, other_records, walk
 from tests.evidence.trained import score_here, trained_files
 
 EVERY = 3
-"""Every third lie is told here; `proof/witnesses.py` tells all."""
+"""Every third fake is told here; `proof/witnesses.py` tells all."""
 SOME = 20
-"""Lies about every file that are told here."""
-CHOSEN = [(kind, name) for kind, table in lies.KINDS.items() for name in list(table)[::EVERY]]
+"""Fakes about every file that are told here."""
+CHOSEN = [(kind, name) for kind, table in fakes.KINDS.items() for name in list(table)[::EVERY]]
 
 
 @pytest.fixture(scope="module")
@@ -25,14 +25,14 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, bytes
 
 @pytest.mark.parametrize(("kind", "name"), CHOSEN, ids=lambda value: value)
 def test_caught_or_marked(record: dict[str, bytes], kind: str, name: str) -> None:
-    lie, expected = lies.KINDS[kind][name]
-    failed, more = lies.told(record, lie)
-    assert expected in failed if expected != lies.SAID else (failed, bool(more)) == ([], True)
+    fake, expected = fakes.KINDS[kind][name]
+    failed, more = fakes.told(record, fake)
+    assert expected in failed if expected != fakes.SAID else (failed, bool(more)) == ([], True)
 
 
 @pytest.mark.slow
-def test_lies_about_every_file(record: dict[str, bytes]) -> None:
-    told, honest = every_file.lies_about(record), walk.verified(record)
+def test_fakes_about_every_file(record: dict[str, bytes]) -> None:
+    told, honest = every_file.fakes_about(record), walk.verified(record)
     assert len(told) > 500
     files = {name for name in record if not name.endswith(every_file.SEALING)}
     assert {name.partition(":")[0] for name in told} >= files
@@ -58,29 +58,29 @@ def test_a_file_of_more_fields_than_are_looked_at_is_named(record: dict[str, byt
 
 def test_another_seed_told_everywhere_passes_all_but_a_replay(record: dict[str, bytes]) -> None:
     changed = dict(record)
-    lies.another_seed_told_everywhere(changed)
+    fakes.another_seed_told_everywhere(changed)
     found = walk.verified(walk.resealed(changed))
     assert (found.failed, found.level) == (0, 2)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["samples", "packs"])
-def test_lies_about_records_of_other_kinds(record: dict[str, bytes], tmp_path: Path, kind: str) -> None:
-    """Those that need no training; `proof/lies.py` tells all."""
-    _all_told(record, tmp_path, kind, lies_elsewhere.KINDS[kind])
+def test_fakes_about_records_of_other_kinds(record: dict[str, bytes], tmp_path: Path, kind: str) -> None:
+    """Those that need no training; `proof/fakes.py` tells all."""
+    _all_told(record, tmp_path, kind, fakes_elsewhere.KINDS[kind])
 
 
-@pytest.mark.parametrize("kind", sorted(lies_about_ends.OF_ENDS))
-def test_lies_about_ends_and_predictions_from_elsewhere(record: dict[str, bytes], tmp_path: Path, kind: str) -> None:
-    _all_told(record, tmp_path, kind, lies_about_ends.OF_ENDS[kind])
+@pytest.mark.parametrize("kind", sorted(fakes_about_ends.OF_ENDS))
+def test_fakes_about_ends_and_predictions_from_elsewhere(record: dict[str, bytes], tmp_path: Path, kind: str) -> None:
+    _all_told(record, tmp_path, kind, fakes_about_ends.OF_ENDS[kind])
 
 
-def _all_told(record: dict[str, bytes], tmp_path: Path, kind: str, table: dict[str, tuple[lies.Lie, str]]) -> None:
+def _all_told(record: dict[str, bytes], tmp_path: Path, kind: str, table: dict[str, tuple[fakes.Fake, str]]) -> None:
     del record  # which has patched the scorer
     files = other_records.KINDS[kind](tmp_path)
     honest = walk.verified(files)
     assert honest.failed == 0
-    told = {name: lies_elsewhere.told(files, honest, lie) for name, (lie, _) in table.items()}
-    found = {name: lies_elsewhere.FOUND if failed else lies_elsewhere.NAMED if named else lies_elsewhere.MISSED
+    told = {name: fakes_elsewhere.told(files, honest, fake) for name, (fake, _) in table.items()}
+    found = {name: fakes_elsewhere.FOUND if failed else fakes_elsewhere.NAMED if named else fakes_elsewhere.MISSED
              for name, (failed, named) in told.items()}
     assert found == {name: expected for name, (_, expected) in table.items()}
