@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.distributed import killing
-from tests.distributed.test_process_group import RECIPE
+from tests.distributed.tiny_recipe import RECIPE
 from tests.runs.runs_helpers import write_recipe
 
 SMALL = ("training.steps=8", "model.shape.layers=1", "evaluation.base=false", "evaluation.every_steps=8",

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 from tests.distributed.conftest import in_thread
+from tests.distributed.tiny_recipe import RECIPE
 from tests.engines.tiny import random_batch, tiny_shape
 from tests.runs.runs_helpers import write_recipe
-from workings.cli.train import _cut_short
+from workings.cli.train import cut_short_message
 from workings.distributed import calls
 from workings.distributed.failure import PeerFailed
 from workings.distributed.process_group import ProcessGroup
@@ -27,23 +28,6 @@ from workings.record import jsonl
 from workings.record.layout import METRICS, RECIPE_EVALUATION
 from workings.record.reader import RunRecord
 from workings.runs.train_and_evaluate import train_and_evaluate
-
-RECIPE = """# as small as a transformer with sliding layers can be
-name: together
-seed: 17
-engine: torch
-device: cpu
-model:
-  source: scratch
-  shape: {family: gemma3, layers: 2, width: 16, mlp_width: 16, heads: 1, kv_heads: 1, head_dim: 8}
-tokenizer: train
-data: {traces: traces.jsonl, template: gemma, reasoning: tags, max_length: 64}
-batch: {micro_batch: 1, accumulation: 2}
-training: {steps: 24, learning_rate: 1e-3, schedule: cosine}
-optimizer: {name: adamw, clip_norm: 1.0}
-checkpoint: {every_steps: 20, keep_last: 1}
-evaluation: {traces: held_out.jsonl, items: items.jsonl, every_steps: 3, samples: 1, max_new_tokens: 2, batch_size: 8}
-"""
 
 
 def test_the_others_make_the_calls_of_the_first_and_hear_the_end(pair) -> None:
@@ -231,7 +215,7 @@ def test_two_processes_are_stopped_and_one_goes_on(tmp_path, start_forked, monke
     assert checks["devices"] == ["cpu of process 0", "cpu of process 1"]
     assert verify(tmp_path / "two").failed == 0
     # What a process says that a second signal ends after the first one has done all this.
-    assert "SIGTERM: what was trained is sealed in" in _cut_short(tmp_path / "two", "SIGTERM")
+    assert "SIGTERM: what was trained is sealed in" in cut_short_message(tmp_path / "two", "SIGTERM")
     begun = losses(tmp_path / "two")
     assert 4 <= answer["steps"] < 24
 

@@ -111,7 +111,7 @@ def _shifted(patch: pytest.MonkeyPatch) -> None:
 MISTAKES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "mean_of_means": _mean_of_means, "lost_micro_batches": _last_micro_batch, "packed_documents": _one_document,
     "mask_starts_early": _changed_masks(_early), "lost_end_of_turn": _changed_masks(_endless),
-    "dropped_system_turn": lambda patch: patch.setattr(ChatTemplate, "_refuse_other_texts", lambda *_: None),
+    "dropped_system_turn": lambda patch: patch.setattr(ChatTemplate, "refuse_other_texts", lambda *_: None),
     "group_statistics": lambda patch: patch.setattr(rewards, "normalized", _float32),
     "sequence_ratio": lambda patch: patch.setattr(Gspo, "objective", Grpo.objective),
     "late_reference": lambda patch: patch.setattr(TORCH, "without_adapters", lambda self, state: state),

@@ -31,7 +31,7 @@ def test_a_recipe_that_changed_after_its_plan_is_not_started(tmp_path: Path, mon
     recipe = tmp_path / "recipe.yaml"
     from tests.config.minimal_recipe import MINIMAL
     recipe.write_text(MINIMAL)
-    monkeypatch.setattr(agent_tools, "_command", lambda words, codes=(0,): {"words": list(words)})
+    monkeypatch.setattr(agent_tools, "command_answer", lambda words, codes=(0,): {"words": list(words)})
     tools = AgentTools(folder=tmp_path)
     planned = tools.plan(str(recipe), ["seed=3"])
     assert planned["plan"]["words"] == ["plan", str(recipe), "seed=3", "--on", "cpu", "--json"]

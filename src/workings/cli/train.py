@@ -59,7 +59,7 @@ def train_command(
     try:
         result = train_and_evaluate(loaded, run_path, resume=resume, smoke=small, force=force, listeners=listeners)
     except KeyboardInterrupt as stop:
-        raise Interrupted(_cut_short(run_path, str(stop) or "Ctrl-C")) from None
+        raise Interrupted(cut_short_message(run_path, str(stop) or "Ctrl-C")) from None
     # Not an error of this program: the plan that refused is the answer, with its own exit code.
     except DoesNotFit as refused:
         say(str(refused))
@@ -77,7 +77,7 @@ def train_command(
         raise typer.Exit(1)
 
 
-def _cut_short(run_path: Path, what: str) -> str:
+def cut_short_message(run_path: Path, what: str) -> str:
     """The state of a run that had no time to stop by itself, and the command that continues it."""
     from workings.record.reader import RunRecord
 

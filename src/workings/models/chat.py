@@ -149,7 +149,7 @@ class ChatTemplate:
             RequestError: the template leaves out or changes the text of a turn, or does not show the tools.
         """
         text = self._render(asked, (), True)
-        self._refuse_other_texts(asked, text)
+        self.refuse_other_texts(asked, text)
         return text
 
     def learned_text(self, asked: Asked, said: Turn) -> str:
@@ -229,7 +229,7 @@ class ChatTemplate:
                 return self._learned_earlier(asked, said._replace(text=said.text.strip()), turn)
             raise RequestError(f"turn {turn} of the assistant: {error.given}", error.expected, error.try_next) from None
 
-    def _refuse_other_texts(self, asked: Asked, text: str) -> None:
+    def refuse_other_texts(self, asked: Asked, text: str) -> None:
         """Raise `RequestError` where a turn or a tool is not in the prompt as it was given."""
         at = 0
         for number, turn in enumerate(asked.turns, start=1):

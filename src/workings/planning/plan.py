@@ -141,7 +141,7 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
     if target.platform == "cpu" and not inspects:
         return _plan_by_own_engine(run)
     asked_engine = engine if inspects else None
-    inspections = with_saving(run, with_frozen_models(
+    inspections = with_saving(run, engine, with_frozen_models(
         run, _inspect_or_estimate(asked_engine, run), teacher,
         inspect=lambda teacher_run: _inspect_or_estimate(asked_engine, teacher_run)["log_probs"]))
     # A run ends in whichever of its programs needs the most. Of equal peaks the first, which is the step.

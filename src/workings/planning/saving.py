@@ -3,7 +3,7 @@
 from math import prod
 
 from workings.config.training import BYTES_OF_FORMAT
-from workings.engines.base import Inspection, Inspections, ProgramName
+from workings.engines.base import Inspection, Inspections, PlanningEngine, ProgramName
 from workings.hardware.catalog import Target
 from workings.models.batch import BatchShape
 from workings.planning.breakdown import FROZEN_MODELS
@@ -18,9 +18,10 @@ MAX_CHIPS_OF_A_HOST = 8
 """Most chips of a TPU that one host, and so one process of JAX, has."""
 
 
-def with_saving(run: PlannedRun, inspections: Inspections) -> Inspections:
+def with_saving(run: PlannedRun, engine: PlanningEngine | None, inspections: Inspections) -> Inspections:
     """Adds the saving where it needs more than every program of the run. Of a stack of layers one is gathered."""
-    if not _gathers(run.recipe.engine, run.target, run.mesh.devices) or inspections["step"].refused:
+    process_per_device = engine is None or getattr(engine, "batch_on_each_device", False)
+    if not _gathers(run.target, run.mesh.devices, process_per_device) or inspections["step"].refused:
         return inspections
     state = exact_parts(run.request, BatchShape(1, run.mesh.fsdp, 1), *run.mesh)
     step = inspections["step"]
@@ -37,9 +38,9 @@ def with_saving(run: PlannedRun, inspections: Inspections) -> Inspections:
                                               versions=FORMULA_VERSIONS)}
 
 
-def _gathers(engine: str, target: Target, devices: int) -> bool:
-    """Whether tensors are gathered on devices: PyTorch has a process a card, JAX one a host."""
-    if engine != "jax" or target.platform == "cpu":
+def _gathers(target: Target, devices: int, process_per_device: bool) -> bool:
+    """Whether tensors are gathered on devices: the run has several processes, one for each device or for each host."""
+    if process_per_device or target.platform == "cpu":
         return devices > 1
     if target.platform == "tpu":
         return target.chips > MAX_CHIPS_OF_A_HOST

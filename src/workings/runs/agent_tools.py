@@ -43,7 +43,7 @@ class AgentTools:
             on: the target, e.g. `cpu` for this machine.
         """
         digest = _digest(recipe, overrides)
-        found = _command(["plan", recipe, *overrides, "--on", on, "--json"])
+        found = command_answer(["plan", recipe, *overrides, "--on", on, "--json"])
         token = secrets.token_urlsafe(16)
         self._plans[token] = (recipe, tuple(overrides), digest)
         return {"plan": found, "recipe_digest": digest, "token": token,
@@ -105,7 +105,7 @@ class AgentTools:
         Args:
             name: of the run directory.
         """
-        return _command(["verify", str(self._path(name)), "--json"], codes=(0, 1))
+        return command_answer(["verify", str(self._path(name)), "--json"], codes=(0, 1))
 
     def list_runs(self) -> dict[str, Any]:
         """Runs of this folder."""
@@ -131,7 +131,7 @@ def _digest(recipe: str, overrides: Sequence[str]) -> str:
     return json_digest(load_recipe(recipe, list(overrides)).recipe.model_dump(mode="json"))
 
 
-def _command(words: Sequence[str], codes: Sequence[int] = (0,)) -> dict[str, Any]:
+def command_answer(words: Sequence[str], codes: Sequence[int] = (0,)) -> dict[str, Any]:
     """The answer of a command. Raises `WorkingsError` with its message."""
     done = subprocess.run([sys.executable, "-m", "workings", *words], stdin=subprocess.DEVNULL, capture_output=True,
                           text=True, check=False)
