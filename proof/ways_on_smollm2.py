@@ -177,7 +177,8 @@ def write(asked: argparse.Namespace, found: dict[str, dict[int, Path]], before: 
     if asked.small:
         print(json.dumps(values))
         return
-    words = " ".join(["--seeds", *map(str, asked.seeds), "--at-once", str(asked.at_once), *asked.words])
+    arms = [] if asked.arms == list(ARMS) else ["--arms", *asked.arms]
+    words = " ".join(["--seeds", *map(str, asked.seeds), *arms, "--at-once", str(asked.at_once), *asked.words])
     write_result(RESULT, what="Seven ways to teach SmolLM2-135M-Instruct one task, on held-out questions.",
                  command=f"python -m proof.ways_on_smollm2 --keep FOLDER {words}",
                  packages=["torch", "transformers", "numpy"], load_before=before, values=values)

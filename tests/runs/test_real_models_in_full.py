@@ -45,6 +45,9 @@ WAYS = {
     "sft": "",
     "dpo": "algorithm: {name: dpo, beta: 0.1}\n",
     "ipo": "algorithm: {name: dpo, loss: ipo, beta: 0.1}\n",
+    "orpo": "algorithm: {name: orpo}\n",
+    "simpo": "algorithm: {name: simpo}\n",
+    "kto": "algorithm: {name: kto, beta: 0.1}\n",
     **{name: f"algorithm: {{name: {name}, group: 4, max_new_tokens: 16}}\n{REWARDS}"
        for name in ("grpo", "dr_grpo", "dapo", "rloo")},
     "distill": f"algorithm: {{name: distill, {TEACHER}, group: 2, max_new_tokens: 16}}\n",
@@ -58,9 +61,20 @@ def pair(trace: dict) -> dict:
             "rejected": f"#### {int(trace['answer']) + 1}"}
 
 
+def verdicts(trace: dict) -> list[dict]:
+    """Both completions of a pair, each with its label."""
+    both = pair(trace)
+    return [{"id": f"{trace['id']}-{label}", "prompt": trace["prompt"], "completion": both[key], "label": label}
+            for key, label in (("chosen", True), ("rejected", False))]
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_of_learning_takes_two_steps_on_smollm2_and_verifies(way: str, tmp_path: Path) -> None:
-    rows = [pair(trace) for trace in SUMS] if "name: dpo" in WAYS[way] else SUMS
+    rows = SUMS
+    if way in ("dpo", "ipo", "orpo", "simpo"):
+        rows = [pair(trace) for trace in SUMS]
+    elif way == "kto":
+        rows = [row for trace in SUMS for row in verdicts(trace)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "recipe.yaml").write_text(RECIPE + WAYS[way])
     train(str(tmp_path / "recipe.yaml"), tmp_path / "run", ())
