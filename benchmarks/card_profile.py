@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from proof.chip.beside import ROOT, make_findable
+
 from proof.chip.model import Configuration
 from proof.chip.part import XLA_CHOICES, XLA_TIMED, Chip
 from tools.result_file import write_result

@@ -117,7 +117,7 @@ def test_other_numbers_are_another_question(tmp_path: Path) -> None:
 
 
 def test_a_hold_out_that_cannot_be_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="a pair has no answer"):
+    with pytest.raises(RequestError, match="no answer that an item could expect"):
         run(tmp_path, [record(0)], 1, kind="preferences")
     with pytest.raises(RequestError, match="leaves traces to learn from"):
         run(tmp_path, [record(0), record(1, question(0).replace("noon", "night"))], 1)

@@ -73,7 +73,7 @@ class Claim:
             return None
         right = format_number(value, self.unit, self.digits) if isinstance(value, int | float) else str(value)[:60]
         return RequestError(f"{WRITEUP}: {self.text}, from {self.file}: {self.place}",
-                            f"{right}, which is what stands there", right)
+                            f"{right}, which is what is there", right)
 
 
 def claims_in(text: str) -> Iterator[Claim]:
