@@ -264,7 +264,7 @@ def test_an_objective_travels_as_json() -> None:
         assert from_json(to_json(objective)) == objective
     asked = request(tiny_shape(), objective=OBJECTIVES["gspo"])
     assert EngineRequest.from_json(asked.to_json()) == asked
-    with pytest.raises(RequestError, match="cross_entropy, policy_gradient"):
+    with pytest.raises(RequestError, match="cross_entropy, kto, orpo, policy_gradient"):
         from_json({"name": "hope"})
 
 

@@ -34,7 +34,7 @@ def test_coreutils_agree(tmp_path) -> None:
 
 def test_nested_units_are_left_to_themselves(tmp_path) -> None:
     unit(tmp_path)
-    for name in ("eval/test", "replay/last", "report", "notes/1", "attest"):
+    for name in ("eval/test", "report", "notes/1", "attest"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "x.json").write_text("{}")
     seal_unit(tmp_path, "run", "complete", None)
@@ -75,7 +75,7 @@ def test_odd_paths_are_refused(text: str) -> None:
 
 
 def test_units_by_place() -> None:
-    places = {"train/metrics.jsonl": "", "eval/test/a.json": "eval/test", "eval": "", "replay/x": "replay/x",
+    places = {"train/metrics.jsonl": "", "eval/test/a.json": "eval/test", "eval": "", "replay/x": "",
               "report/a.html": "report", "notes/1/n.json": "notes/1", "attest/s.json": "attest", "evaluation/x": ""}
     assert {name: unit_of(PurePosixPath(name)) for name in places} == places
 
