@@ -153,7 +153,7 @@ def test_a_changed_checkpoint_does_not_teach(recipe, tmp_path):
     data = bytearray(weights.read_bytes())
     data[-3] ^= 1
     weights.write_bytes(data)
-    with pytest.raises(RecordError, match="not the file that the run sealed"):
+    with pytest.raises(RecordError, match="bytes differ from those committed"):
         train(str(recipe), tmp_path / "run", [f"algorithm.teacher={tmp_path / 'teacher'}"])
 
 

@@ -37,7 +37,7 @@ def test_replies_are_kept_and_verified_without_the_judge(judged: Path) -> None:
     assert "127.0.0.1" not in (judged / "config/rewards.json").read_text()
     told = {check.id: check for check in verify(judged).checks}
     assert [f"{name}: {check.text}" for name, check in told.items() if check.verdict == "failed"] == []
-    assert "replies of its judge are as recorded" in told["recompute.rewards"].text
+    assert "its judge's replies are as recorded" in told["recompute.rewards"].text
     assert lines_of(judged)[0]["reward_judge"] > 0
 
 

@@ -83,14 +83,16 @@ def test_refused_is_what_a_run_does_not_read(recipe, read, schedule, items, trac
     read.clear()
     setup = prepare(replace(loaded, recipe=asked))
     _ = setup.recipe.name, setup.questions, setup.watched_items
-    _ = setup.recipe.checkpoint.every_steps, setup.recipe.checkpoint.keep_last
+    checkpoint = setup.recipe.checkpoint  # as the loop does
+    _ = checkpoint.every_steps, checkpoint.keep_last, checkpoint.every_minutes, checkpoint.keep
     if setup.held_out or setup.evaluation:  # as the observer does
         _ = setup.recipe.evaluation.every_steps
     if setup.evaluation:  # as the evaluation after the run does
         _ = setup.recipe.evaluation.base
     unread = {key for key, place in keys.items() if place not in read}
     unread -= {"data.buckets"}  # an empty list is allowed with packing: it takes back those of a recipe
-    unread -= {"algorithm.name", "rewards"}  # the name of a variant, and an empty list, which takes back one as well
+    # The name of a variant, an empty list, which takes back one as well, and no sampler.
+    unread -= {"algorithm.name", "rewards", "sampler"}
     assert {key for key in keys if refused(values, key)} == unread
 
 

@@ -192,7 +192,6 @@ def test_a_run_says_everywhere_that_nothing_was_proven(folder: Path, tmp_path: P
     assert (record.manifest.architecture, record.manifest.facts["unverified_model"]) == ("lfm2", said)
     assert record.manifest.final_loss < record.metrics()[0]["loss"]
     assert said in (run / "README.md").read_text()
-    assert said in (run / "plan" / "plan.json").read_text().replace('\\"', '"')
     found = verify(run)
     assert found.failed == 0
     assert any(said in claim for claim in found.claims)

@@ -104,6 +104,11 @@ class Sample:
         return np.repeat(np.arange(len(counts)) % 2 == 0, counts)
 
     @property
+    def written_tokens(self) -> list[int]:
+        """The tokens that the model wrote, without the last stop token."""
+        return [token for token, written in zip(self.completion.tokens, self.written, strict=False) if written]
+
+    @property
     def truncated(self) -> bool:
         """Whether a limit ended it."""
         return not self.done if self.turns else self.completion.stop_token is None
@@ -168,11 +173,10 @@ class Rollout:
 
 def to_reward(prompt: Prompt, sample: Sample, tokenizer: Tokenizer) -> CompletionToReward:
     """The input of rewards for a sample."""
-    tokens = sample.completion.tokens
     return CompletionToReward(
-        item=prompt.item, text=tokenizer.decode(tokens), truncated=sample.truncated,
+        item=prompt.item, text=tokenizer.decode(sample.completion.tokens), truncated=sample.truncated,
         # Only what the model wrote counts in its length.
-        tokens=[token for token, written in zip(tokens, sample.written, strict=False) if written],
+        tokens=sample.written_tokens,
         episode_reward=sample.episode_reward)
 
 

@@ -36,7 +36,7 @@ class RecordedRewards:
 
     def score(self, samples: Sequence[CompletionToReward]) -> list[dict[str, float]]:
         """Rewards of some samples."""
-        known = {(prompt.item.id, tuple(sample.completion.tokens), sample.completion.stop_token is None):
+        known = {(prompt.item.id, tuple(sample.written_tokens), sample.truncated):
                  dict(sample.rewards) for prompt, sample in self.recorded.all_samples}
         zeros = dict.fromkeys(self.recorded.groups[0].samples[0].rewards, 0.0)
         return [known.get((sample.item.id, tuple(sample.tokens), sample.truncated), zeros) for sample in samples]

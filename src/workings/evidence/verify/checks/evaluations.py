@@ -88,8 +88,8 @@ def scores(record: Record) -> Iterator[CheckFinding]:
             return
         yield finding_from(problems, f"{count} completions scored again", unit)
         if judge := _judge_of(unit):
-            yield not_checked(f"that {str(judge.get('model'))[:80]} gave these replies is as recorded: no one is asked "
-                              "again", unit, blocking=False)
+            yield not_checked(f"that {str(judge.get('model'))[:80]} gave these replies is as recorded: the judge is "
+                              "not asked again", unit, blocking=False)
         if why_less:
             yield not_checked(f"{count} completions were scored again, and no more: {why_less}", unit)
         if limited:
