@@ -175,7 +175,7 @@ def differences(frozen: Any, now: Any, where: str, close: bool) -> Iterator[str]
     elif isinstance(frozen, list) and isinstance(now, list) and len(frozen) == len(now):
         for index, (one, other) in enumerate(zip(frozen, now, strict=True)):
             yield from differences(one, other, f"{where}[{index}]", close)
-    elif close and isinstance(frozen, float) and isinstance(now, float):
+    elif close and isinstance(frozen, int | float) and isinstance(now, int | float):  # JSON writes 0.0 as 0
         if abs(frozen - now) > 1e-4 * max(1.0, abs(frozen)):
             yield f"{where}: {now}, frozen {frozen}"
     elif frozen != now:

@@ -156,5 +156,5 @@ class Recipe(Section):
         """Refuses a sampler for a run that samples nothing to learn from."""
         if self.sampler is not None and self.algorithm.examples != "prompts":
             raise refused(f"sampler.name: {self.sampler.name} with algorithm.name: {self.algorithm.name}",
-                          "an algorithm that learns from completions of its own", "algorithm.name=grpo")
+                          "an algorithm that learns from its own completions", "algorithm.name=grpo")
         return self
