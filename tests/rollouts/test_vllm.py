@@ -189,7 +189,7 @@ def test_completions_that_take_too_long(door: Any) -> None:
     ({"sampler": {"name": "vllm", "top_p": 0.9}}, "top_p"),
     ({"sampler": {"name": "vllm", "top_k": 50}}, "top_k"),
     ({"sampler": "sglang"}, "vllm"),
-    ({"sampler": "vllm", "algorithm": {"name": "sft"}, "rewards": []}, "learns from completions of its own"),
+    ({"sampler": "vllm", "algorithm": {"name": "sft"}, "rewards": []}, "learns from its own completions"),
 ])
 def test_what_would_sample_otherwise_is_refused(changes: dict[str, Any], told: str) -> None:
     with pytest.raises(RequestError, match=told):
