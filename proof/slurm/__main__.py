@@ -27,6 +27,8 @@ from workings.record.reader import RunRecord
 
 RESULT = Path(__file__).with_suffix("").parent.parent / "slurm.json"
 MANY_STEPS, FEW_STEPS = 120, 6
+STEPS = {"finish": FEW_STEPS, "requeue in evaluation": FEW_STEPS, "time limit": 25 * MANY_STEPS}
+"""Steps of a case, if they are not `MANY_STEPS`. An idle machine takes those within the minute of the time limit."""
 ABORTS = ("Aborted", "core dumped", "Segmentation fault", "Fatal Python error", "SIGABRT", "/workings/cli/main.py")
 """Words in a log of a process that did not end in order. The last one is in our tracebacks, not in torchrun's own."""
 LIMIT_SECONDS = 1500
@@ -39,7 +41,7 @@ class Job:
         self.name = f"{case.replace(' ', '-')}-{engine}"
         self.home = folder / self.name
         self.run = self.home / "runs" / self.name
-        steps = FEW_STEPS if case in ("finish", "requeue in evaluation") else MANY_STEPS
+        steps = STEPS.get(case, MANY_STEPS)
         command("workings", "launch", "smoke-tiny", f"engine={engine}", "device=cpu", "model.shape.layers=1",
                 f"training.steps={steps}", "checkpoint.every_steps=10", "evaluation.every_steps=1000",
                 "evaluation.base=false",
