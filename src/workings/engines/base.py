@@ -450,6 +450,16 @@ class Sampler(Protocol):
 
 
 @runtime_checkable
+class TaggedSampler(Sampler, Protocol):
+    """A sampler that is another program, with weights that it took over."""
+
+    @property
+    def tag(self) -> dict[str, str]:
+        """What the record says of the last completions: the program, its version, and which weights it had."""
+        ...
+
+
+@runtime_checkable
 class StreamingEngine(Protocol):
     """Optional: a completion whose tokens are passed on one by one."""
 
@@ -504,8 +514,8 @@ class PlanningEngine(Protocol):
     ``workings.planning_engines``. Its module loads no framework, so that planning and `engine: auto` load none:
     programs are compiled or traced in a child process.
 
-    A class may have one attribute more, ``batch_on_each_device = True``: of many prompts each device of ``fsdp``
-    answers 128 at a time; without it all devices together do.
+    A class may have one attribute more, ``process_per_device = True``: of many prompts each device of ``fsdp`` then
+    answers 128 at a time, and gathers a whole tensor when a checkpoint is saved; without it all devices of a host do.
     """
 
     name: str

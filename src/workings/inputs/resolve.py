@@ -97,7 +97,7 @@ class ResolvedRun:
     def session(self, engine: Engine, state: State) -> ModelSession:
         """A session to generate with a state of this model in the run's chat template."""
         return ModelSession(engine=engine, state=state, tokenizer=self.tokenizer, template=self.template,
-                            sampler=sampler_of(self.recipe, engine),
+                            sampler=sampler_of(engine),
                             tokens_at_a_time=tokens_at_a_time(self.shape, engine.describe().platform))
 
 

@@ -89,7 +89,7 @@ def longest_batch(recipe: Recipe, fsdp: int) -> BatchShape:
 
 def prompts_at_a_time(engine: PlanningEngine | None, fsdp: int) -> int:
     """Prompts that all devices together answer at a time."""
-    return MAX_PROMPTS * (fsdp if getattr(engine, "batch_on_each_device", False) else 1)
+    return MAX_PROMPTS * (fsdp if getattr(engine, "process_per_device", False) else 1)
 
 
 def programs_of(recipe: Recipe, fsdp: int, most_prompts: int = MAX_PROMPTS) -> ProgramShapes:

@@ -17,7 +17,7 @@ from workings.errors import RecordError
 from workings.record import atomic
 from workings.record.canonical import loads, read_json
 from workings.record.digest import file_digest
-from workings.record.layout import COMMIT, STATE, check_relative
+from workings.record.layout import COMMIT, STATE, check_relative, checkpoint_folder
 from workings.record.storage import storage
 from workings.record.untrusted_files import read_plain
 
@@ -63,7 +63,7 @@ class CheckpointStore:
         Raises:
             StorageError: the disk is full or failing; earlier checkpoints are untouched.
         """
-        final = self.directory / f"step_{step:06d}"
+        final = self.directory / checkpoint_folder(step)
         temporary = self.directory / f".{final.name}.tmp"
         with storage(final, "save"):
             self.directory.mkdir(parents=True, exist_ok=True)

@@ -102,6 +102,11 @@ def top_tokens_file(number: int) -> str:
     return f"{TOP_TOKENS}/part_{number:06d}.safetensors"
 
 
+def checkpoint_folder(step: int) -> str:
+    """Name of the folder of a checkpoint, in `CHECKPOINTS`."""
+    return f"step_{step:06d}"
+
+
 def rollout_file(step: int) -> str:
     """Path of the rollout whose first update is this one."""
     return f"{ROLLOUTS}/step_{step:06d}.json"

@@ -9,7 +9,7 @@ from workings.errors import RecordError, RequestError
 from workings.record.best_checkpoint import BestCheckpoint, best_checkpoint
 from workings.record.canonical import read_json
 from workings.record.checkpoints import Checkpoint, CheckpointStore
-from workings.record.layout import CHECKPOINTS, EVALUATION_SUMMARY, EVENTS, MANIFEST, METRICS, SEAL
+from workings.record.layout import CHECKPOINTS, EVALUATION_SUMMARY, EVENTS, MANIFEST, METRICS, SEAL, checkpoint_folder
 from workings.record.manifest import RunManifest, read_manifest
 from workings.record.run_files import RunFolder
 from workings.record.seal import parse_seal, root_digest
@@ -86,7 +86,7 @@ class RunRecord:
             RecordError: no intact one exists; a damaged best one is not replaced by another.
         """
         if self.best is not None:
-            return self.checkpoints.load(self.path / CHECKPOINTS / f"step_{self.best.step:06d}")
+            return self.checkpoints.load(self.path / CHECKPOINTS / checkpoint_folder(self.best.step))
         checkpoint, skipped = self.checkpoints.latest_valid()
         if checkpoint is None:
             raise RecordError("\n".join([f"{self.path} has no intact checkpoint", *skipped]))

@@ -21,6 +21,7 @@ from workings.record.layout import (
     ROLLOUTS,
     SEAL,
     SUMS,
+    checkpoint_folder,
     partial_path,
     rollout_file,
     rollout_step,
@@ -137,7 +138,9 @@ def begin_from_sealed(final: Path) -> None:
         checkpoint, _ = CheckpointStore(sealed / CHECKPOINTS).latest_valid()
         best = _best(sealed)
         kept = {checkpoint.path} if checkpoint is not None else set()
-        for path in kept | ({sealed / CHECKPOINTS / f"step_{best.step:06d}"} if kept and best is not None else set()):
+        if kept and best is not None:
+            kept.add(sealed / CHECKPOINTS / checkpoint_folder(best.step))
+        for path in kept:
             shutil.copytree(path, staging / CHECKPOINTS / path.name)
         jsonl.append(staging / EVENTS, {"time": now(), "kind": "resumed_from_sealed", "name": sealed.name,
                                         "root": root_digest(sealed)})

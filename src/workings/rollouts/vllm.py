@@ -68,6 +68,7 @@ class VllmSampler:
         self._compute = recipe.precision.compute
         self._folder = Path(tempfile.mkdtemp(prefix="workings-vllm-"))
         self._url, self._version, self._loaded = self._config.url.rstrip("/"), "", ""
+        self._adapters = self._folder
         self._end: Callable[[], Any] = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
     @property
@@ -122,7 +123,8 @@ class VllmSampler:
         self._ask("/v1/load_lora_adapter", {"lora_name": digest, "lora_path": str(folder)})
         if self._loaded:
             self._ask("/v1/unload_lora_adapter", {"lora_name": self._loaded})
-        self._loaded = digest
+            shutil.rmtree(self._adapters)
+        self._loaded, self._adapters = digest, folder
 
     def _start(self) -> None:
         """Start a server, and wait until it answers. Raises `RequestError` with its last lines if it does not."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from workings.config.load import load_recipe
 from workings.errors import RequestError, WorkingsError
+from workings.record import jsonl
 from workings.record.digest import json_digest
 from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, METRICS, partial_path
 from workings.record.reader import RunRecord
@@ -88,7 +89,7 @@ class AgentTools:
             partial = partial_path(out)
             return {"run": name, "state": "not sealed", "process": self._process(name), "numbers": [
                 _number(f"{partial.name}/{METRICS}", f"line {line['step']}, {key}", line[key])
-                for line in _lines(partial / METRICS)[-1:] for key in ("step", "loss")]}
+                for line in jsonl.read(partial / METRICS)[0][-1:] for key in ("step", "loss")]}
         run = RunRecord.open(out)
         numbers = [_number(f"{name}/{MANIFEST}", key, getattr(run.manifest, key)) for key in MANIFEST_FIELDS]
         numbers += [_number(f"{name}/{METRICS}", f"line {line['step']}, {key}", line[key])
@@ -154,7 +155,3 @@ def _leaves(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, floa
         elif isinstance(value, int | float) and not isinstance(value, bool):
             found.append((f"{prefix}{key}", value))
     return found
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")] if path.is_file() else []

@@ -76,7 +76,7 @@ class TrainSetup(ResolvedRun):
     @property
     def sampler(self) -> Sampler | None:
         """What writes completions; None if the engine only answers greedily."""
-        return sampler_of(self.recipe, self.engine)
+        return sampler_of(self.engine)
 
     @cached_property
     def non_text_weights(self) -> NonTextWeights | None:

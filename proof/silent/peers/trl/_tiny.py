@@ -46,6 +46,26 @@ def sft(rows, trained=None, tokens=None, peft=None, **settings):
                       processing_class=tokens or tokenizer())
 
 
+def straight_and_resumed():
+    """Trainers of the same six steps: in one piece, and stopped after three and resumed."""
+    from transformers import TrainerCallback
+
+    class Stop(TrainerCallback):
+        def on_step_end(self, args, state, control, **more):
+            control.should_training_stop = control.should_save = state.global_step == 3
+
+    rows = [{"prompt": "ab", "completion": chr(97 + number) * (number + 1)} for number in range(12)]
+    asked = {"max_steps": 6, "per_device_train_batch_size": 2, "lr_scheduler_type": "cosine", "warmup_steps": 2}
+    straight = sft(rows, **asked)
+    straight.train()
+    stopped = sft(rows, **asked, save_strategy="steps", save_steps=3)
+    stopped.add_callback(Stop())
+    stopped.train()
+    again = sft(rows, **asked)
+    again.train(resume_from_checkpoint=f"{stopped.args.output_dir}/checkpoint-3")
+    return straight, again
+
+
 def logged(trainer, name):
     return [line[name] for line in trainer.state.log_history if name in line]
 

@@ -22,7 +22,7 @@ class TorchPlanning:
     libraries: tuple[str, ...] = ("torch", "transformers")
     inspected_platforms: tuple[str, ...] = ("gpu",)
     splits_frozen: bool = False
-    batch_on_each_device: bool = True
+    process_per_device: bool = True
 
     @classmethod
     def refusals(cls, request: EngineRequest) -> Sequence[Refusal]:

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from workings.data.batches import Position
-from workings.engines.base import Completion, LikelihoodEngine, Sampler, State, StepResult
+from workings.engines.base import Completion, LikelihoodEngine, Sampler, State, StepResult, TaggedSampler
 from workings.errors import RequestError
 from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
@@ -28,7 +28,6 @@ from workings.rollouts.rollout import (
     select_groups,
     to_reward,
 )
-from workings.rollouts.vllm import VllmSampler
 from workings.scoring.rewards import CompletionToReward, RewardSettings, total
 from workings.ways.parts.experience import Experience, PreparedBatch
 from workings.ways.parts.rollout_way import RolloutWay
@@ -95,7 +94,7 @@ class RolloutSampler:
             # No further round: each costs as much as the first.
             if sum(selected) == group_count:
                 break
-        tag = self.sampler.tag if isinstance(self.sampler, VllmSampler) else {}
+        tag = self.sampler.tag if isinstance(self.sampler, TaggedSampler) else {}
         rollout = Rollout(step=step, position=position, after=after, sampler=tag, groups=tuple(
             replace(group, kept=is_kept) for group, is_kept in zip(groups, selected, strict=True)))
         if self.reference is None:

@@ -119,7 +119,7 @@ class PromptData:
 
     def check(self, engine: Engine) -> None:
         """Raises `RequestError` if the engine cannot sample, switch adapters off, or open the teacher."""
-        if not isinstance(engine, LikelihoodEngine) or sampler_of(self.resolved.recipe, engine) is None:
+        if not isinstance(engine, LikelihoodEngine) or sampler_of(engine) is None:
             raise RequestError(f"algorithm.name: {self.resolved.recipe.algorithm.name} with engine {engine.name}",
                                "an engine that samples completions", "engine=jax")
         if self._reference_is_below_adapters and not isinstance(engine, AdapterEngine):
@@ -150,7 +150,7 @@ class PromptData:
         """
         self.check(engine)
         recipe, resolved = self.resolved.recipe, self.resolved
-        sampler = sampler_of(recipe, engine) if recipe.sampler is None else VllmSampler(
+        sampler = sampler_of(engine) if recipe.sampler is None else VllmSampler(
             recipe, engine, shape=resolved.shape, weights=resolved.weights.directory)
         assert isinstance(engine, LikelihoodEngine)  # `check` has refused others
         assert sampler is not None  # likewise
