@@ -1,4 +1,4 @@
-"""Fakes about records of other kinds rewards, pairs, teachers, adapters, samples, packs, real engines.
+"""Fakes about records of other kinds: rewards, pairs, teachers, adapters, samples, packs, real engines.
 
 Each is told in every file that a careful forger would think of, and sealed again with all sums right. It is found where
 a check fails. Else the answer has to name a field or a file *that was changed*; that it names another one of the same

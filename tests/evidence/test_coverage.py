@@ -110,7 +110,7 @@ def test_as_many_answers_as_a_confidence_needs() -> None:
     draw = AnswerSelection.for_confidence([asked], 1.0, tampered_share=0.1, confidence=0.95)
     # By hand: 90!/(90-d)! over 100!/(100-d)! falls below 0.05 at d = 25 (0.0476; 24: 0.0552).
     assert draw.batch_counts == (25,)
-    # A tenth may differ by itself, so what is to be found fakes above it: 20 invented ones.
+    # A tenth may differ by itself, so what is to be found is above it: 20 invented ones.
     loose = AnswerSelection.for_confidence([asked], 0.9, tampered_share=0.1, confidence=0.95)
     assert loose.to_json(0.1)[0]["invented"] == 20
     assert loose.to_json(0.1)[0]["found"] >= 0.95

@@ -1,4 +1,4 @@
-"""As far as one system can are in for another: this process without what only POSIX has.
+"""As far as one system can imitate another: this process without what only POSIX has.
 
 Imported first by a child: `fcntl` and `resource` are not there, `os` lacks POSIX flags and calls, folders cannot be
 opened, and `msvcrt` locks files as on Windows, where a lock belongs to the open file and closing it lets go.

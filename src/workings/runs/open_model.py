@@ -115,14 +115,14 @@ class SealedRun:
     def session(self, engine: Engine, state: State) -> ModelSession:
         """A session to generate with a state of this model."""
         return ModelSession(engine=engine, state=state, tokenizer=self.tokenizer, template=self.template,
-                            sampler=sampler_of(self.loaded.recipe, engine),
+                            sampler=sampler_of(engine),
                             tokens_at_a_time=tokens_at_a_time(self.shape, engine.describe().platform))
 
     def open_engine(self, device: str, weights: Path | None, fsdp: int = 0) -> Engine:
         """The run's engine on this machine, on the mesh that the recipe means here.
 
         A run that was trained by more devices or processes than are here is opened on one device: where its weights
-        fake does not change its answers.
+        are does not change its answers.
         """
         recipe = self.loaded.recipe
         # The caller names a number of devices only where rows must be divided as they were.
