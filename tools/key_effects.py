@@ -92,6 +92,9 @@ EFFECTS: dict[str, Effect] = {
     **_of("rollout", ("algorithm.group", "2", GRPO), ("algorithm.max_new_tokens", "8", GRPO),
           ("algorithm.updates", "2", GRPO), ("algorithm.temperature", "0.5", GRPO),
           ("algorithm.max_resamples", "3", ("algorithm={name: dapo, group: 4, max_new_tokens: 16}", *GRPO[1:]))),
+    "algorithm.mask_truncated": _named(
+        "tests/rollouts/test_rollouts.py",
+        "test_a_completion_that_was_cut_off_has_no_advantage_where_the_recipe_says_so"),
     **_of("stall", ("algorithm.patience", "3", GRPO), ("algorithm.max_mismatch", "0.001", GRPO)),
     "rewards.weight": Effect("reward", ("rewards=[{scorer: answer, weight: 2}]",), GRPO),
     "rewards.scorer": Effect("reward", ("rewards=[{scorer: length}]",), GRPO),

@@ -18,7 +18,10 @@ from tests.runs.pinned import pin_code_version
 from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
 from workings.cli.main import app
 from workings.errors import RequestError
+from workings.evaluation.predictions import read_predictions
 from workings.evaluation.summary import EvaluationSummary
+from workings.evaluation.unit import EvaluationRecord
+from workings.evidence.replay import outcomes
 from workings.evidence.replay.comparison import compare_replay, relative_difference, replay_sentence
 from workings.evidence.replay.steps import without_a_row
 from workings.evidence.replay.tolerance import BITWISE, TOLERANCES, tolerance_for
@@ -28,6 +31,7 @@ from workings.runs.replay import replay
 from workings.runs.replay.reopen_run import ReplayInputs
 from workings.runs.replay.replay import ReplayRequest, replay_run
 from workings.runs.train_and_evaluate import train_and_evaluate
+from workings.scoring.items import Item
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -75,6 +79,17 @@ def test_equal_conditions_give_equal_bits(run: Path) -> None:
     assert facts["predictions"] == {"units": ["eval/items"], "asked": 10, "same": 10}, "eight and two are batches"
     assert facts["sentence"].startswith("Steps 10 to 12 replayed from checkpoint step_000009, judged bitwise, because "
                                         "processor, threads, versions and code are the recorded ones: passed (equal")
+
+
+def test_earlier_turns_are_asked_again(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = EvaluationRecord(run / "eval" / "items")
+    row = {**next(read_predictions(unit.path / "predictions.jsonl"))[0], "item_extra": json.dumps(
+        {"history": [{"role": "user", "content": "1+1"}, {"role": "assistant", "content": "2"}]})}
+    asked: list[Item] = []
+    monkeypatch.setattr(outcomes, "generate_batch", lambda session, items, settings: asked.extend(items) or [])
+    outcomes.generate_again(None, outcomes.RecordedEvaluation(unit="eval/items", config=unit.config, rows=[row]), [0],
+                            by_batch=False)
+    assert [turn.text for turn in asked[0].history] == ["1+1", "2"]
 
 
 def test_from_the_first_weights_and_only_some_steps(run: Path) -> None:

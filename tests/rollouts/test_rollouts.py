@@ -101,6 +101,16 @@ def test_a_batch_by_hand() -> None:
     assert batch_of(TWO, 0, SHAPE, Grpo(name="grpo")).divisor == 4
 
 
+def test_a_completion_that_was_cut_off_has_no_advantage_where_the_recipe_says_so() -> None:
+    masked = batch_of(TWO, 0, SHAPE, Grpo(name="grpo", mask_truncated=True))
+    as_usual = batch_of(TWO, 0, SHAPE, Grpo(name="grpo"))
+    assert as_usual.signals["advantage"][0, 1].tolist() == [0, -0.5, 0, 0, 0, 0, 0, 0]
+    assert not masked.signals["advantage"][0, 1].any()
+    np.testing.assert_array_equal(masked.signals["advantage"][0, 0], as_usual.signals["advantage"][0, 0])
+    assert masked.divisor == as_usual.divisor, "as in TRL, it still counts"
+    assert digest_of(masked) != digest_of(as_usual)
+
+
 def test_a_left_out_group_leaves_its_rows_empty() -> None:
     half = replace(TWO, groups=(TWO.groups[0], replace(TWO.groups[1], kept=False)), trainer_log_probs=())
     batch = batch_of(half, 0, SHAPE, Dapo(name="dapo"))

@@ -18,6 +18,7 @@ from workings.inputs.datasets import read_prompts
 from workings.publish.export import export_run
 from workings.record.seal import root_digest
 from workings.runs.train import train
+from workings.scoring.items import read_items
 
 pytest.importorskip("jax")
 pytest.importorskip("torch")
@@ -65,7 +66,7 @@ def weights(made: Path, engine: str, out: Path) -> list[str | Path]:
 
 def test_a_run_draws_and_learns_from_what_was_right(made: Path, tmp_path: Path, workings: Workings) -> None:
     done = workings("sample", made / "run", "--prompts", made / "traces.jsonl", "--out", made / "drawn", "--pairs",
-                    "right-wrong", *WORDS)
+                    "right-wrong", "--prompts-out", tmp_path / "sometimes.jsonl", *WORDS)
     said = answer(done)
     assert (said["prompts"], said["samples"], said["root"]) == (COUNT, 4 * COUNT, root_digest(made / "drawn"))
     assert said["never"] + said["sometimes"] + said["always"] == COUNT
@@ -80,6 +81,10 @@ def test_a_run_draws_and_learns_from_what_was_right(made: Path, tmp_path: Path, 
         line = right[trace.id]
         assert line["completion"] == f"<reasoning>{''.join(trace.steps)}</reasoning><answer>{trace.answer}</answer>"
         assert trace.source == f"samples of run {root_digest(made / 'run')[:16]}"
+    scores = {name: [line["score"] for line in lines if line["id"] == name] for name in (line["id"] for line in lines)}
+    assert [item.id for item in read_items(tmp_path / "sometimes.jsonl")] == [
+        name for name, found in scores.items() if 0 < sum(found) < len(found)]
+    assert said["sometimes"] > 0
     # Next to the run it came from, which was trained on these very questions: samples may be of them.
     found = verify(made)
     verdicts = {one.id: one.verdict for one in found.checks}

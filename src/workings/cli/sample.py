@@ -47,6 +47,10 @@ PairsOption = Annotated[str | None, typer.Option(
 MostPairsOption = Annotated[int | None, typer.Option(
     "--most-pairs", help="With --pairs: pairs of one prompt at most; 1 if not given.")]
 
+PromptsOutOption = Annotated[Path | None, typer.Option(
+    "--prompts-out", help="File to write with the prompts that were solved sometimes: those that are always or never "
+                          "solved teach nothing in learning from rewards.")]
+
 
 def sample_command(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
@@ -64,6 +68,7 @@ def sample_command(
     balance: BalanceOption = "none",
     pairs: PairsOption = None,
     most_pairs: MostPairsOption = None,
+    prompts_out: PromptsOutOption = None,
     device: DeviceOption = None,
     template: TemplateOption = None,
     engine: EngineOption = None,
@@ -101,6 +106,7 @@ def sample_command(
         settings=settings, pairs=PairRule.from_options(pairs, most_pairs),
         selection=Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most, prefer=prefer,
                             near_duplicates=near_duplicates, balance=balance))
+    refuse_written(prompts_out)
     # Before a model is opened, because a bad line is found at once.
     items = read_prompts(prompts)
     # A batch size that was typed is taken as it is; only one that was left out is planned.
@@ -115,16 +121,28 @@ def sample_command(
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; what was drawn is kept in {partial_unit_path(out)}: the same command goes "
                           "on") from None
-    answer_with(unit, request.pairs is not None, as_json=as_json)
+    answer_with(unit, request.pairs is not None, prompts_out, as_json=as_json)
 
 
-def answer_with(unit: "SampleUnit", with_pairs: bool, *, as_json: bool) -> None:
-    """Print what was kept of a unit's samples, and of its pairs where they were requested."""
+def refuse_written(prompts_out: Path | None) -> None:
+    """Raise `RequestError` if the file exists."""
+    from workings.errors import RequestError
+    if prompts_out is not None and prompts_out.exists():
+        raise RequestError(f"--prompts-out {prompts_out} exists", "a file that does not exist yet",
+                           f"--prompts-out {prompts_out.with_stem(prompts_out.stem + '-2')}")
+
+
+def answer_with(unit: "SampleUnit", with_pairs: bool, prompts_out: Path | None, *, as_json: bool) -> None:
+    """Write the prompts that were solved sometimes, and print what was kept of a unit's samples and pairs."""
+    if prompts_out is not None:
+        from workings.data.row_fields import lines_bytes
+        from workings.record import atomic
+        atomic.write_bytes(prompts_out, lines_bytes(item.to_json() for item in unit.sometimes_solved()))
     answer({"out": str(unit.path), "root": unit.root, **unit.counts.to_json(), "pairs": len(unit.pairs)},
-           as_json=as_json, text=_text(unit, with_pairs))
+           as_json=as_json, text=_text(unit, with_pairs, prompts_out))
 
 
-def _text(unit: "SampleUnit", with_pairs: bool) -> str:
+def _text(unit: "SampleUnit", with_pairs: bool, prompts_out: Path | None) -> str:
     """The result in words, with the next commands."""
     counts = unit.counts
     left_out = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.left_out.items()))
@@ -134,6 +152,8 @@ def _text(unit: "SampleUnit", with_pairs: bool) -> str:
     if left_out:
         lines.append(f"left out: {left_out}")
     lines += [f"{kind}: {count['kept']} of {count['found']} kept" for kind, count in sorted(counts.classes.items())]
+    if prompts_out is not None:
+        lines.append(f"{counts.sometimes} prompts that were solved sometimes: {prompts_out}")
     if with_pairs:
         lines.append(f"{len(unit.pairs)} preference pairs: {unit.path / PAIRS}")
     # Exit code 0 all the same: drawing succeeded, and an empty selection is its result.
@@ -153,6 +173,7 @@ def select_command(
     balance: BalanceOption = "none",
     pairs: PairsOption = None,
     most_pairs: MostPairsOption = None,
+    prompts_out: PromptsOutOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Select from existing samples by other rules; nothing is sampled again.
@@ -163,8 +184,9 @@ def select_command(
     from workings.samples.reselect import reselect
     from workings.samples.selection import Selection
 
+    refuse_written(prompts_out)
     unit = reselect(
         samples, out, Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most, prefer=prefer,
                                 near_duplicates=near_duplicates, balance=balance),
         PairRule.from_options(pairs, most_pairs))
-    answer_with(unit, pairs is not None, as_json=as_json)
+    answer_with(unit, pairs is not None, prompts_out, as_json=as_json)

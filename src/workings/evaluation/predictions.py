@@ -1,6 +1,6 @@
 """The lines of ``predictions.jsonl``: written one completion at a time, read back one item at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,10 +9,10 @@ from workings.errors import RecordError
 from workings.evaluation.answer_counts import has_answer, names_expected
 from workings.evaluation.scorecard import ItemResult
 from workings.evaluation.settings import EvaluationSettings, aggregate_score
-from workings.record.canonical import dumps
+from workings.record.canonical import dumps, loads
 from workings.record.digest import bytes_digest
 from workings.record.untrusted_files import open_plain
-from workings.scoring.items import Item
+from workings.scoring.items import Item, item_from_json
 from workings.scoring.judge import Judgement
 from workings.scoring.lines import read_lines
 from workings.scoring.scorers import answer, is_score
@@ -21,6 +21,7 @@ KEPT_CHARS = 4_000
 """Recorded characters of a completion that is too long to be scored; its length and digest are added."""
 MAX_PREDICTIONS_BYTES = 4 << 30
 """Largest file of predictions that is read back, an item at a time: some hundred thousand long completions."""
+_ITEM_KEYS = ("id", "prompt", "section", "category", "difficulty", "cluster", "aliases", "tolerance")
 MEASURES = ("format_ok", "truncated", "completion_tokens", "reasoning_chars", "step_validity", "empty", "no_answer",
             "names_expected")
 """Measures of an item; `step_validity` is the share of valid equations of an item with equations, `names_expected` the
@@ -111,6 +112,19 @@ def _text(answered: UnscoredCompletion) -> dict[str, Any]:
     return {"completion": answered.text}
 
 
+def item_of(record: Mapping[str, Any]) -> Item:
+    """The item of a line. Raises `RecordError` if the line does not describe one."""
+    try:
+        extra = loads(record["item_extra"]) if isinstance(record.get("item_extra"), str) else {}
+        if not isinstance(extra, dict):
+            raise ValueError("item_extra is no object")
+        facts = {key: record[key] for key in _ITEM_KEYS if key in record}
+        # The item's known keys come last: other people's extra keys must not replace what was asked.
+        return item_from_json({**extra, **facts, **({"expected_answer": record["gold"]} if "gold" in record else {})})
+    except (ValueError, TypeError, KeyError) as error:
+        raise RecordError(f"prediction {str(record.get('id'))[:60]!r} describes no item: {str(error)[:80]}") from None
+
+
 def read_predictions(path: Path) -> Iterator[list[dict[str, Any]]]:
     """The records of one item after the other: its samples are together.
 
@@ -159,8 +173,7 @@ def form_free_accuracy(path: Path) -> float:
     """Accuracy by the scorer `answer`, with every completion right that has no answer and contains the expected one."""
     right = []
     for samples in read_predictions(path):
-        item = Item(id="item", prompt=str(samples[0]["prompt"]), expected_answer=str(samples[0]["gold"]),
-                    aliases=tuple(samples[0].get("aliases", ())), tolerance=samples[0].get("tolerance", 0.0))
+        item = item_of(samples[0])
         right.append(max(float(sample["score"] == 1 or names_expected(sample) or (
             isinstance(sample["extracted"], str) and answer(sample["extracted"], item))) for sample in samples))
     return sum(right) / len(right)

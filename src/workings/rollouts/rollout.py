@@ -44,6 +44,11 @@ class RolloutRules(Protocol):
         ...
 
     @property
+    def masks_truncated(self) -> bool:
+        """Whether completions that a limit ended have no advantage."""
+        ...
+
+    @property
     def objective(self) -> Objective:
         """The loss of an update."""
         ...
@@ -276,7 +281,8 @@ def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: Rollou
         # In the record's precision, so that a verifier computes the same advantages.
         sampler_log_probs = np.array(sample.completion.log_probs, np.float32)
         # Replies of an environment teach nothing.
-        signals[ADVANTAGE][number, span] = np.where(sample.written, algorithm.token_advantages(
+        learned = sample.written & (not (algorithm.masks_truncated and sample.truncated))
+        signals[ADVANTAGE][number, span] = np.where(learned, algorithm.token_advantages(
             sample.advantage, sampler_log_probs.tolist(), reference[number].tolist() if reference else ()), 0)
         signals[BEHAVIOR][number, span] = sampler_log_probs
         if REFERENCE in names:

@@ -4,11 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workings.data.row_fields import history_of
 from workings.data.traces import split_completion
-from workings.errors import RecordError
-from workings.models.turns import Turn
-from workings.record.canonical import loads
+from workings.evaluation.predictions import item_of
 from workings.record.digest import json_digest
 from workings.scoring.items import UNSPECIFIED
 
@@ -86,15 +83,6 @@ class Candidate:
         return {"sample": self.number, **({"seed": self.seed} if self.seed >= 0 else {}), "score": self.score}
 
 
-def _earlier_turns(row: Mapping[str, Any]) -> tuple[Turn, ...]:
-    """Earlier turns of the item, which a line has among the keys that no score needs."""
-    extra = loads(row["item_extra"]) if isinstance(row.get("item_extra"), str) else {}
-    try:
-        return history_of(extra.get("history", []))
-    except (ValueError, AttributeError) as error:
-        raise RecordError(f"sample {row['sample']} of {row['id'][:60]!r}: {str(error)[:80]}") from None
-
-
 def sample_of(row: Mapping[str, Any], form: str) -> Candidate:
     """The sample of a line of predictions in a form (see `SampleOrigin`). Raises `RecordError`."""
     text = row["completion"]
@@ -114,9 +102,10 @@ def sample_of(row: Mapping[str, Any], form: str) -> Candidate:
     elif row["format_ok"] is not True or (parts := split_completion(text, form)) is None:
         problem = OTHER_FORM
     steps, answer = parts or ((), "")
-    labels = {name: row[name] for name in _LABELS if row.get(name, UNSPECIFIED) not in (UNSPECIFIED, "")}
-    if history := _earlier_turns(row):
-        labels["history"] = history
+    item = item_of(row)
+    labels = {name: value for name in _LABELS if (value := getattr(item, name)) not in (UNSPECIFIED, "")}
+    if item.history:
+        labels["history"] = item.history
     return Candidate(prompt_id=row["id"], number=row["sample"], prompt=row["prompt"], text=text, score=row["score"],
                      seed=row.get("seed", -1), tokens=row["completion_tokens"], labels=labels, problem=problem,
                      has_wrong_step=row["steps_valid"] < row["steps_checked"], steps=steps, answer=answer)

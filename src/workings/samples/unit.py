@@ -10,15 +10,16 @@ from workings.data.preferences import PreferencePair, iterate_pairs
 from workings.data.row_fields import lines_bytes
 from workings.data.traces import Trace, iterate_traces, traces_bytes
 from workings.errors import RequestError
-from workings.evaluation.predictions import read_predictions
+from workings.evaluation.predictions import item_of, read_predictions
 from workings.evaluation.unit import EvaluationRecord
 from workings.record import atomic
 from workings.record.canonical import line, read_json
 from workings.record.layout import EVALUATION_CONFIG, KEPT, PAIRS, PREDICTIONS, SAMPLED, SELECTION
 from workings.record.seal import unit_kind
-from workings.samples.candidates import SampleOrigin
+from workings.samples.candidates import RIGHT, SampleOrigin
 from workings.samples.pairs import PairRule, make_pairs
 from workings.samples.selection import Counts, Selection, select
+from workings.scoring.items import Item
 
 SCHEMA = "selection/1"
 NO_PAIRS = {"absent": "not asked for"}
@@ -82,6 +83,11 @@ class SampleUnit(EvaluationRecord):
     def pairs(self) -> tuple[PreferencePair, ...]:
         """The preference pairs; empty if none were requested."""
         return tuple(iterate_pairs(self.path / PAIRS)) if (self.path / PAIRS).is_file() else ()
+
+    def sometimes_solved(self) -> list[Item]:
+        """The prompts with right and wrong samples: those of which a group's rewards differ."""
+        return [item_of(samples[0]) for samples in read_predictions(self.path / PREDICTIONS)
+                if 0 < sum(sample["score"] == RIGHT for sample in samples) < len(samples)]
 
     @cached_property
     def counts(self) -> Counts:

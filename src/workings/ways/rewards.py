@@ -42,6 +42,15 @@ class RewardWay(RolloutWay):
     """Sampling temperature of completions (TRL: `temperature`). Above 1 they differ more, below 1 less. The update uses
     the same distribution (logits divided by the temperature), so the model learns to write at this temperature.
     Held-out items are answered greedily."""
+    mask_truncated: bool = False
+    """Whether a completion or an episode that a limit ended has an advantage of 0 (TRL: `mask_truncated_completions`),
+    so that the update does not punish what was only cut off. It still counts in the mean of its group, in the divisor
+    and, with `kl_beta`, in the divergence."""
+
+    @property
+    def masks_truncated(self) -> bool:
+        """The recipe's key `mask_truncated`."""
+        return self.mask_truncated
 
     @property
     def has_reference(self) -> bool:

@@ -11,6 +11,7 @@ from workings.engines.safetensors_file import TensorFile
 from workings.engines.session import ModelSession
 from workings.errors import RecordError
 from workings.evaluation.generate import generate_batch
+from workings.evaluation.predictions import item_of
 from workings.evaluation.run import ITEMS_AT_A_TIME, items_at_a_time
 from workings.evaluation.settings import EvaluationSettings
 from workings.evidence.replay.answer_selection import AnswerPopulation
@@ -91,13 +92,13 @@ def generate_again(session: ModelSession, evaluation: RecordedEvaluation, number
         One record a completion: `unit`, `id`, `sample`, `completion`, `same`.
 
     Raises:
-        RecordError: the evaluation does not say how it was generated.
+        RecordError: the evaluation does not say how it was generated, or a line describes no item.
     """
     settings = _settings(evaluation)
     items: dict[str, Item] = {}
     recorded: dict[tuple[str, int], Mapping[str, Any]] = {}
     for row in evaluation.rows:
-        items.setdefault(row["id"], Item(id=row["id"], prompt=row["prompt"], expected_answer=str(row["gold"])))
+        items.setdefault(row["id"], item_of(row))
         recorded[row["id"], row["sample"]] = row
     all_items, size = list(items.values()), _items_per_batch(evaluation, settings)
     if by_batch:

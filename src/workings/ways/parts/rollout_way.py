@@ -85,6 +85,11 @@ class RolloutWay(Way):
         return 1
 
     @property
+    def masks_truncated(self) -> bool:
+        """Whether completions that a limit ended have no advantage."""
+        return False
+
+    @property
     def has_reference(self) -> bool:
         """Whether the log probabilities of a frozen model are needed."""
         return False

@@ -25,7 +25,7 @@ from workings.evidence.verify.registry import (
     same_json,
 )
 from workings.evidence.verify.result import CheckFinding
-from workings.record.canonical import line, loads
+from workings.record.canonical import line
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS
 from workings.record.values import is_absent
 from workings.scoring.scorers import is_score
@@ -46,7 +46,6 @@ MAX_PROCESSES = 20
 OUR_SCORERS: tuple[str, ...] = get_args(Scorer)
 """Scorers that come with this project. A person's own scorer is code, and code of a record is never run."""
 # Keys under which a prediction's line repeats its item, so that the digest of the items needs no file of them.
-_ITEM_KEYS = ("id", "prompt", "section", "category", "difficulty", "cluster", "aliases", "tolerance")
 _T = TypeVar("_T")
 _COMPARED = ("rule", "score", "format_ok", "reasoning_chars", "steps_checked", "steps_valid")
 
@@ -148,27 +147,17 @@ def differences(recorded: Any, again: Any, path: str = "$") -> list[str]:
 
 def _items(unit: Unit) -> "list[Item]":
     """The items in their order, as the predictions repeat them."""
-    from workings.scoring.items import Item, item_from_json
+    from workings.evaluation.predictions import item_of
     items: dict[str, Item] = {}
     for number, row in enumerate(unit.lines(PREDICTIONS), start=1):
         try:
-            item = item_from_json(_item_facts(row))
-        except (ValueError, TypeError, KeyError) as error:
-            raise RecordError(f"{unit.tree_path(PREDICTIONS)}, line {number}: {str(error)[:100]}") from None
+            item = item_of(row)
+        except RecordError as error:
+            raise RecordError(f"{unit.tree_path(PREDICTIONS)}, line {number}: {error}") from None
         # With several samples an item is on several lines, which have to describe the same question.
         if items.setdefault(item.id, item) != item:
             raise RecordError(f"{unit.tree_path(PREDICTIONS)}, line {number}: another item {item.id[:60]!r} before it")
     return list(items.values())
-
-
-def _item_facts(row: dict[str, Any]) -> dict[str, Any]:
-    """The item in a prediction's line, under the item's own keys."""
-    extra = loads(row["item_extra"]) if isinstance(row.get("item_extra"), str) else {}
-    if not isinstance(extra, dict):
-        raise ValueError("item_extra is no object")
-    facts = {key: row[key] for key in _ITEM_KEYS if key in row}
-    # The item's known keys come last: other people's extra keys must not replace what was asked.
-    return {**extra, **facts, **({"expected_answer": row["gold"]} if "gold" in row else {})}
 
 
 def _settings(unit: Unit) -> "EvaluationSettings | str":
