@@ -14,6 +14,7 @@ import pytest
 from tests.evaluation.making import items, score
 from tests.record import synthetic
 from workings.errors import RequestError
+from workings.reports.live.watching import Tracker
 from workings.reports.wandb import write_offline
 
 BLOCK, HEADER = 32 * 1024, 7
@@ -81,6 +82,25 @@ def test_an_offline_run_holds_what_the_record_says(tmp_path: Path,
     assert summary["workings.root_digest"] == json.loads((run / "SEAL.json").read_text())["root"]
     assert found["artifact"]
     assert not found["environment"], "nothing about this machine that the record does not say"
+
+
+@pytest.mark.children
+def test_a_run_that_trains_is_told_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("wandb", reason="the extra `wandb` is not installed")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    said: list[str] = []
+    tracker = Tracker("wandb", {"project": "workings", "name": "tiny", "config": {"training.steps": "2"}}, said.append)
+    for step, loss in ((1, 1.5), (2, 0.5)):
+        tracker.step({"step": step, "loss": loss, "tokens": 8, "seconds": 0.5})
+    tracker.close("failed")
+    assert said == []
+    (place,) = (tmp_path / "wandb").glob("offline-run-*")
+    found = read(place)
+    assert (found["run"][0].project, found["run"][0].display_name) == ("workings", "tiny")
+    assert [json.loads(entry.value_json) for line in found["history"] for entry in line.item
+            if "train/loss" in (entry.key, *entry.nested_key)] == [1.5, 0.5]
+    assert [ending.exit_code for ending in found["exit"]] == [1], "a failed run is not shown as finished"
 
 
 def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
