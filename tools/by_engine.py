@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.other_load import Load
-from workings.hardware.huge_pages import with_huge_pages
+from workings.hardware.glibc_malloc import with_huge_pages
 
 NOTHING_KEPT = {"JAX_ENABLE_COMPILATION_CACHE": "0"}
 """Environment of a child that compiles for itself, whatever earlier runs have kept."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from workings.doctor.finding import Finding
 from workings.hardware.catalog import targets
-from workings.hardware.huge_pages import with_huge_pages
+from workings.hardware.glibc_malloc import with_huge_pages
 from workings.hardware.memory import HostMemory, gib
 
 SPARE_CHECKPOINTS = 1

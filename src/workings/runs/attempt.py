@@ -1,6 +1,7 @@
 """One attempt at a run: from an open run directory through the training loop to the seal."""
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +15,7 @@ from workings.engines.base import MicroBatchEngine, State
 from workings.evaluation.comparison.held_out_change import BEFORE, HeldOutChange, held_out_change
 from workings.evaluation.comparison.kept_checkpoint import KeptCheckpoint
 from workings.evidence.run_readme import run_readme
+from workings.hardware.glibc_malloc import less_memory
 from workings.hardware.memory import byte_text
 from workings.models.weights import parameter_count
 from workings.planning.preflight import ModelFacts, preflight_lines, untuned_turns_lines
@@ -215,7 +217,8 @@ class Attempt:
             outcome = replace(outcome, reason=f"{outcome.reason}: {sentence}; {outcome.out_of_memory}")
         writer.write_json(MEASURED, measured)
         if exceeded := excess_sentence(plan, measured):
-            self._say_last(f"over plan  {exceeded}")
+            hint = less_memory(os.environ) if setup.device.platform == "cpu" else ""
+            self._say_last("; ".join(filter(None, (f"over plan  {exceeded}", hint))))
         # Read back from the file: the first lines of a resumed run were written by another process.
         metrics = jsonl.read(writer.path(METRICS))[0]
         if (closing := self._closing()) is not None and closing.event:

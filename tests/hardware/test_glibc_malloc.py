@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from workings.hardware.huge_pages import VARIABLE, with_huge_pages
+from workings.hardware.glibc_malloc import VARIABLE, less_memory, with_huge_pages
 
 ASKED = "glibc.malloc.hugetlb=1"
 glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="this system has no glibc")
@@ -42,3 +42,12 @@ def test_old_or_other_libraries(pages: Path, monkeypatch: pytest.MonkeyPatch) ->
     for library in (("glibc", "2.31"), ("", "")):
         monkeypatch.setattr(platform, "libc_ver", lambda found=library: found)
         assert with_huge_pages({}, pages) == {}
+
+
+def test_blocks_that_are_given_back_are_advised_where_glibc_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = "GLIBC_TUNABLES=glibc.malloc.mmap_threshold=1048576"
+    for version, advised in ((("glibc", "2.36"), True), (("glibc", "2.38"), False), (("", ""), False)):
+        monkeypatch.setattr(platform, "libc_ver", lambda version=version: version)
+        assert less_memory({}).startswith(asked) is advised
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.36"))
+    assert less_memory({VARIABLE: "glibc.malloc.mmap_threshold=4194304"}) == ""

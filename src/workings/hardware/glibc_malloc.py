@@ -1,4 +1,4 @@
-"""The environment variable with which malloc takes memory in huge pages, for computing on a CPU.
+"""What the environment variable ``GLIBC_TUNABLES`` changes for computing on a CPU: huge pages, and less memory.
 
 XLA takes the memory of a step's temporaries from malloc and gives it back, every step. In pages of 4 KiB the kernel is
 entered for each of them again. Linux has pages of 2 MiB for those who ask (`madvise`), and glibc asks where the
@@ -13,6 +13,7 @@ from pathlib import Path
 VARIABLE, TUNABLE = "GLIBC_TUNABLES", "glibc.malloc.hugetlb"
 MIN_GLIBC = (2, 35)
 """The glibc that knows the tunable; older ones ignore it."""
+MAPPED, REUSES_ALIGNED = "glibc.malloc.mmap_threshold", (2, 38)
 ENABLED_FILE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
@@ -34,3 +35,18 @@ def with_huge_pages(environment: Mapping[str, str], pages: Path = ENABLED_FILE) 
         return {}
     # glibc separates tunables by colons.
     return {VARIABLE: ":".join(filter(None, (tunables, f"{TUNABLE}=1")))}
+
+
+def less_memory(environment: Mapping[str, str]) -> str:
+    """What to set so that a run on a CPU takes less memory, and its price; empty where it is set or changes nothing.
+
+    Up to 2.37, glibc does not give an aligned block to the next request of its size, and PyTorch asks for aligned
+    blocks alone. Blocks that the kernel maps are given back, at the price of making their pages again. LoRA of
+    SmolLM2-135M, 8 updates of 8 rows of 160 tokens on an AMD EPYC: 3.30 instead of 4.49 GB in all, 69 s of processor
+    time in the program in both, and 27 instead of 3 s in the kernel.
+    """
+    library, number = platform.libc_ver()
+    if library != "glibc" or tuple(int(part) for part in number.split(".")) >= REUSES_ALIGNED or (
+            MAPPED in environment.get(VARIABLE, "")):
+        return ""
+    return f"{VARIABLE}={MAPPED}=1048576 takes less, and a third more time"
