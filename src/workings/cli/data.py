@@ -124,7 +124,6 @@ def make_command(
 
 data_app.command("check")(data_look.check_command)
 data_app.command("preview")(data_look.preview_command)
-data_app.command("surprise")(data_look.surprise_command)
 data_app.command("select")(sample.select_command)
 
 

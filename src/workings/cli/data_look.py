@@ -1,4 +1,4 @@
-"""`workings data check`, `preview` and `surprise`: look at data before training on them, and with a trained model."""
+"""`workings data check` and `preview`: look at data before training on them."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from workings.cli.options import OverridesArgument, RecipeArgument, RunArgument, refuse_unread
+from workings.cli.options import OverridesArgument, RecipeArgument, refuse_unread
 from workings.cli.output import JsonFlag, answer
 from workings.errors import RequestError
 
@@ -244,31 +244,3 @@ def _row_problems(recipe: str, read: Any, problems: Any) -> Any:
     # Made once and kept by the function: a tokenizer that is trained on the file takes seconds.
     tokenizer, template = _tokenizer_and_template(loaded, [entry for _, entry in read.entries])
     return lambda entries: problems(entries, tokenizer, template, loaded.recipe.data)
-
-
-def surprise_command(
-    run: RunArgument,
-    row: Annotated[str, typer.Option("--row", help="Id of the trace; a pair's are ID/chosen and ID/rejected.",
-                                     show_default="the first one")] = "",
-    traces: Annotated[Path | None, typer.Option("--traces", help="A file of traces other than the run's own.")] = None,
-    html: Annotated[Path | None, typer.Option("--html", help="Write the row as a page, every token shaded by its "
-                                              "loss.")] = None,
-    as_json: JsonFlag = False,
-) -> None:
-    """Which tokens of a trace does a trained model find surprising?
-
-    Asks the last checkpoint how likely it finds every learned token, given what is before it: the loss, token by
-    token.
-    """
-    from workings.runs.token_losses import token_losses
-
-    losses = token_losses(run, row, traces=traces)
-    if html is not None:
-        import shlex
-
-        from workings.reports.surprise_page import write_surprise_page
-
-        words = ["workings", "data", "surprise", str(run), "--row", losses.row]
-        words += ["--traces", str(traces)] if traces is not None else []
-        write_surprise_page(html, losses.page(shlex.join(words)))
-    answer(losses.to_json(), as_json=as_json, text=losses.text() + (f"\npage: {html}" if html else ""))

@@ -136,16 +136,3 @@ def _ask_the_model(site: Site, routes: APIRouter) -> None:
         # A form sends line ends as a network does; a model was trained on others.
         ask_json(name, question.replace("\r\n", "\n").strip(), max_new_tokens)
         return RedirectResponse(f"/run/{quote(name)}?tab=ask", 303)
-
-    @routes.post("/api/surprise/{name:path}", name="surprise")
-    def surprise_json(name: str, row: Annotated[str, Form(max_length=200)] = "") -> Job:
-        """Ask a run how surprising it finds each token of one of its rows; look at the job for the answer."""
-        run = site.folder.path(name)
-        # In one word, so that an id that begins with a dash is not an option.
-        return site.jobs.start("data surprise", [*([f"--row={row}"] if row else []), "--", str(run)],
-                               subject=site.folder.name(run))
-
-    @routes.post("/surprise/{name:path}", include_in_schema=False)
-    def surprise_form(name: str, row: Annotated[str, Form(max_length=200)] = "") -> RedirectResponse:
-        surprise_json(name, row.strip())
-        return RedirectResponse(f"/run/{quote(name)}?tab=surprise", 303)
