@@ -149,6 +149,6 @@ def test_both_engines_store_a_float32_file_in_the_same_bits(tmp_path: Path) -> N
 
 def test_blocks_that_a_mesh_would_cut_are_refused() -> None:
     with pytest.raises(RequestError, match=r"q_proj is 64 x 64.*\n.*multiples of 128"):
-        make_lora(QloraConfig(name="qlora"), tiny_shape(**WHOLE), tp=2, frozen_bits="nf4")
+        make_lora(QloraConfig(name="qlora"), tiny_shape(**WHOLE), tp=2)
     with pytest.raises(RequestError, match="blocks of 64 are not cut"):
-        make_lora(QloraConfig(name="qlora"), tiny_shape(width=33), tp=1, frozen_bits="nf4")
+        make_lora(QloraConfig(name="qlora"), tiny_shape(width=33), tp=1)

@@ -122,15 +122,15 @@ def test_a_teacher_in_fewer_bits_says_about_the_same(recipe, tmp_path, engine):
     if engine == "torch":
         pytest.importorskip("bitsandbytes")
     found = {}
-    for precision in ("fp32", "bf16", "int8", "nf4"):
+    for precision in ("fp32", "bf16", "nf4"):
         done = train(str(recipe), tmp_path / precision, [f"engine={engine}", f"algorithm.teacher_precision={precision}",
                                                          "training.steps=1"])
         found[precision] = lines_of(done.run)[0]["kl_teacher"]
     # In four bits, matrices of 16 columns share scales by 64.
-    near = {"fp32": 0.0, "bf16": 1e-2, "int8": 3e-2, "nf4": 0.3}
+    near = {"fp32": 0.0, "bf16": 1e-2, "nf4": 0.3}
     for precision, value in found.items():
         assert value == pytest.approx(found["fp32"], rel=near[precision])
-    assert len(set(found.values())) == 4, "each was really stored so"
+    assert len(set(found.values())) == 3, "each was really stored so"
 
 
 def test_what_cannot_teach_is_refused_before_anything_is_made(recipe, tmp_path):

@@ -68,7 +68,5 @@ class QloraConfig(AdapterFields):
     """Low-rank adapters next to frozen 4-bit weights (NF4, blocks of 64)."""
 
 
-FrozenBits = Literal["nf4", "int8"]
-"""Formats of frozen projections next to adapters. A recipe's own are NF4; a teacher may have either."""
 MethodConfig = Annotated[FullConfig | LoraConfig | QloraConfig, Field(discriminator="name")]
 FULL = FullConfig(name="full")

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from pydantic import TypeAdapter
 
-from workings.config.method import FULL, FrozenBits, FullConfig, LoraConfig, MethodConfig, QloraConfig
+from workings.config.method import FULL, FullConfig, LoraConfig, MethodConfig, QloraConfig
 from workings.config.recipe import Recipe
 from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig, OptimizerConfig, PrecisionConfig
 from workings.errors import RequestError, WorkingsError
@@ -90,8 +90,6 @@ class EngineRequest:
     mesh: MeshConfig = field(default_factory=MeshConfig)
     seed: int = 0
     method: FullConfig | LoraConfig | QloraConfig = FULL
-    frozen_bits: FrozenBits = "nf4"
-    """Format of frozen projections with `qlora`; NF4 for the model that a recipe trains."""
     objective: Objective = CROSS_ENTROPY
     """The function that an update minimizes."""
     weights: Path | None = None

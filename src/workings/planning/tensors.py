@@ -10,7 +10,6 @@ from functools import cache
 from math import prod
 from types import MappingProxyType
 
-from workings.config.method import FrozenBits
 from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest
 from workings.models.shape import ModelShape
@@ -133,7 +132,7 @@ def host_parts(request: EngineRequest, devices: int) -> dict[str, int]:
 def weight_bytes(request: EngineRequest, fsdp: int, tp: int) -> int:
     """Bytes of weights as they are stored, without per-layer embeddings and adapters.
 
-    With QLoRA the layers' projections have four bits and a scale for every 64, or eight and a scale a row.
+    With QLoRA the layers' projections have four bits and a scale for every 64.
     """
     stored, total = BYTES_OF_FORMAT[request.precision.parameters], 0
     fewer = {f"{name}.weight" for name in projections(request.shape)} if request.method.name == "qlora" else set()
@@ -141,16 +140,13 @@ def weight_bytes(request: EngineRequest, fsdp: int, tp: int) -> int:
     unsharded = local_tensors(request.shape, 1, 1)
     for tensor, unsplit in zip(local_tensors(request.shape, fsdp, tp), unsharded, strict=True):
         if tensor.name in fewer and tensor.in_layer:
-            total += _frozen_bytes(tensor if request.split_frozen else unsplit, request.frozen_bits)
+            total += _four_bit_bytes(tensor if request.split_frozen else unsplit)
         elif tensor.name != PER_LAYER_EMBEDDING:
             total += stored * tensor.elements
     return total
 
 
-def _frozen_bytes(tensor: Tensor, bits: FrozenBits) -> int:
-    """Bytes of frozen projections: two numbers a byte and a scale a block, or one number and a scale a row."""
-    if bits == "nf4":
-        # Per device: blocks are never cut, so whole blocks are counted.
-        return tensor.elements // 2 + 4 * (tensor.elements // NF4_BLOCK)
-    # One scale for each row of the last axis.
-    return tensor.elements + 4 * (tensor.elements // tensor.size[-1])
+def _four_bit_bytes(tensor: Tensor) -> int:
+    """Bytes of frozen projections: two numbers a byte and a float32 scale a block."""
+    # Per device: blocks are never cut, so whole blocks are counted.
+    return tensor.elements // 2 + 4 * (tensor.elements // NF4_BLOCK)

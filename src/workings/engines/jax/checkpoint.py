@@ -15,7 +15,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from workings.engines import checkpoint_files as files
-from workings.engines.jax.frozen_matrix import FrozenFormat
+from workings.engines.jax import nf4
 from workings.engines.jax.lora import adapter_shapes, init_adapters
 from workings.engines.jax.params_tree import Params, flatten_params, layer_numbers, layer_tensor, unflatten_params
 from workings.engines.jax.projection import is_adapter
@@ -185,31 +185,29 @@ def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Sh
     shardings = flatten_params(shardings)
     params: dict[str, Any] = {}
     lora = spec.lora
-    stored = lora.stored if lora else None
     if lora:
         # On the devices and with their shardings, so no device ever has all adapters.
         make = jax.jit(lambda number: init_adapters(number, lora, spec.shape),
                        out_shardings={name: shardings[name] for name in adapter_shapes(lora, spec.shape)})
         params |= make(np.uint32(seed))
     for name, x in flatten_params(abstract).items():
-        if stored and name.endswith(f".{stored.codes}"):
-            stem = name.removesuffix(stored.codes)
-            arrays = _quantized(source.read, f"{stem}weight", spec, stored)
+        if name.endswith(f".{nf4.CODES}"):
+            stem = name.removesuffix(nf4.CODES)
+            arrays = _quantized(source.read, f"{stem}weight", spec)
             params |= {key: _put(array, shardings[key])
-                       for key, array in zip((name, stem + stored.scales), arrays, strict=True)}
+                       for key, array in zip((name, stem + nf4.ABSMAX), arrays, strict=True)}
         # Scales are set together with their codes, and adapters are set already.
-        elif name not in params and not (stored and name.endswith(f".{stored.scales}")):
+        elif name not in params and not name.endswith(f".{nf4.ABSMAX}"):
             params[name] = _put(_stack(source.read, name, x), shardings[name])
     return unflatten_params(params)
 
 
-def _quantized(read: Callable[[str], np.ndarray], name: str, spec: StepSpec,
-               stored: FrozenFormat) -> tuple[np.ndarray, np.ndarray]:
+def _quantized(read: Callable[[str], np.ndarray], name: str, spec: StepSpec) -> tuple[np.ndarray, np.ndarray]:
     """Codes and scales of one stacked projection. Weights are rounded to ``precision.parameters`` first."""
     layers = layer_numbers(name, spec.shape.layers)
-    sizes = stored.stored_shapes(layer_shapes(spec.shape, layers[0])[layer_tensor(name)])
-    codes, scales = np.empty((len(layers), *sizes[0]), stored.dtype), np.empty((len(layers), *sizes[1]), np.float32)
+    sizes = nf4.stored_shapes(layer_shapes(spec.shape, layers[0])[layer_tensor(name)])
+    codes, scales = np.empty((len(layers), *sizes[0]), np.uint8), np.empty((len(layers), *sizes[1]), np.float32)
     for i, tensor in enumerate(unstacked(name, len(layers))):
         # On the host and one layer at a time: the unquantized model may not fit the devices.
-        codes[i], scales[i] = stored.quantize(np.asarray(read(tensor)).astype(spec.parameter_dtype))
+        codes[i], scales[i] = nf4.quantize(np.asarray(read(tensor)).astype(spec.parameter_dtype))
     return codes, scales

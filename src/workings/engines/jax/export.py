@@ -8,11 +8,12 @@ import jax
 
 from workings.engines import checkpoint_files as files
 from workings.engines.jax.checkpoint import LazyArray, write
-from workings.engines.jax.frozen_matrix import STORED, format_of
 from workings.engines.jax.init import parameter_shapes
 from workings.engines.jax.lora import merged
+from workings.engines.jax.nf4 import ABSMAX, CODES, dequantize
 from workings.engines.jax.params_tree import Params, flatten_params, layer_tensor
 from workings.engines.jax.projection import ADAPTER_A, ADAPTER_B, SCALE
+from workings.engines.jax.sharding import NF4_TENSORS
 from workings.engines.jax.step import StepSpec
 from workings.models.shapes import to_hf_config
 
@@ -48,7 +49,7 @@ def _full(tensors: dict[str, jax.Array], name: str, inner: int, dtype: Any) -> j
     """A stacked weight, dequantized and with its adapter added."""
     stem = name.removesuffix("weight")
     run = partial(_combined, inner=inner, dtype=dtype)
-    names = [name] if name in tensors else [stem + each for each in sorted(STORED) if stem + each in tensors]
+    names = [name] if name in tensors else [stem + each for each in NF4_TENSORS if stem + each in tensors]
     if stem + ADAPTER_A in tensors:
         names += [stem + ADAPTER_A, stem + ADAPTER_B]
     if names == [name]:
@@ -59,13 +60,12 @@ def _full(tensors: dict[str, jax.Array], name: str, inner: int, dtype: Any) -> j
 
 
 def _combined(tensors: dict[str, jax.Array], scale: jax.Array | None, inner: int, dtype: Any) -> jax.Array:
-    stored = format_of(tensors)
-    if stored is None:
-        weight = tensors["weight"]
-    else:
+    if CODES in tensors:
         # Layer by layer, because the product of codes and scales is float32; the result is `[L, out, in]`.
-        weight = jax.lax.map(lambda pair: stored.dequantize(pair[0], pair[1], inner, dtype).T,
-                             (tensors[stored.codes], tensors[stored.scales]))
+        weight = jax.lax.map(lambda pair: dequantize(pair[0], pair[1], inner, dtype).T,
+                             (tensors[CODES], tensors[ABSMAX]))
+    else:
+        weight = tensors["weight"]
     if scale is None or ADAPTER_A not in tensors:
         return weight
     return merged(weight, tensors[ADAPTER_A], tensors[ADAPTER_B], scale, dtype)

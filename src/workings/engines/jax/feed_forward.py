@@ -10,7 +10,7 @@ from functools import partial
 
 import jax
 
-from workings.engines.jax.frozen_matrix import ELEMENTS
+from workings.engines.jax.nf4 import CODES
 from workings.engines.jax.projection import Tensors, dense, project
 from workings.engines.jax.sharding import FSDP, TP, Layout, P
 from workings.models.shape import ModelShape
@@ -76,7 +76,7 @@ def _local(shape: ModelShape, layout: Layout, specs: list[dict[str, P]], inner: 
 
     out = jax.lax.map(one, flat.reshape(count, -1, flat.shape[1])).reshape(x.shape)
     # Split over tp, each device has the sum over its own part of the inner width.
-    down = next(spec for key, spec in specs[2].items() if key in ELEMENTS)
+    down = next(spec for key, spec in specs[2].items() if key in ("weight", CODES))
     return jax.lax.psum(out, TP) if TP in down else out
 
 

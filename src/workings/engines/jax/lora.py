@@ -11,8 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workings.config.method import AdapterFields, FrozenBits, FullConfig, LoraConfig, QloraConfig
-from workings.engines.jax.frozen_matrix import FORMATS, NF4, FrozenFormat
+from workings.config.method import AdapterFields, FullConfig, LoraConfig, QloraConfig
 from workings.engines.jax.init import tensor_key
 from workings.engines.jax.nf4 import BLOCK
 from workings.engines.jax.params_tree import LAYERS, stacks
@@ -30,23 +29,21 @@ class Lora:
     """Rank, alpha and what follows from them."""
     targets: tuple[str, ...]
     """Projections with an adapter, such as ``self_attn.q_proj``."""
-    stored: FrozenFormat | None
-    """Storage format of all projections (QLoRA); None: that of all other weights."""
+    four_bits: bool
+    """Whether all projections are stored in NF4 (QLoRA)."""
 
 
-def make_lora(method: FullConfig | LoraConfig | QloraConfig, shape: ModelShape, tp: int,
-              frozen_bits: FrozenBits) -> Lora | None:
-    """The adapters of a recipe's `method`; None for full fine-tuning. ``frozen_bits``: format of QLoRA's matrices.
+def make_lora(method: FullConfig | LoraConfig | QloraConfig, shape: ModelShape, tp: int) -> Lora | None:
+    """The adapters of a recipe's `method`; None for full fine-tuning.
 
     Raises:
         RequestError: a projection that the model does not have, or 4-bit blocks that ``tp`` would cut.
     """
     if isinstance(method, FullConfig):
         return None
-    lora = Lora(method=method, stored=FORMATS[frozen_bits] if method.name == "qlora" else None,
+    lora = Lora(method=method, four_bits=method.name == "qlora",
                 targets=find_projections(method.target_modules, shape))
-    # Int8 has a scale a row and can be cut anywhere; a block of NF4 shares one scale.
-    if lora.stored is NF4:
+    if lora.four_bits:
         for layers in stacks(shape):
             sizes = layer_shapes(shape, layers[0])
             _refuse_cut_blocks({name: sizes[f"{name}.weight"] for name in projections(shape)

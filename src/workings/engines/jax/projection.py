@@ -1,6 +1,6 @@
 """A linear layer of the decoder: its weight, whole or quantized, with a bias and an adapter if there are any.
 
-Its tensors, by their names below the projection's: ``weight`` ``[out, in]`` or the two of a `FrozenFormat`,
+Its tensors, by their names below the projection's: ``weight`` ``[out, in]`` or the two of `workings.engines.jax.nf4`,
 ``bias`` ``[out]``, ``lora_A.weight`` ``[r, in]``, ``lora_B.weight`` ``[out, r]``, ``scale`` of the adapter (a scalar).
 """
 
@@ -8,9 +8,10 @@ from typing import Any
 
 import jax
 
-from workings.engines.jax.frozen_matrix import STORED, format_of, frozen_matmul
+from workings.engines.jax.frozen_matrix import frozen_matmul
 from workings.engines.jax.matmul import matmul
-from workings.engines.jax.sharding import Layout
+from workings.engines.jax.nf4 import ABSMAX, CODES, dequantize
+from workings.engines.jax.sharding import NF4_TENSORS, Layout
 
 Tensors = dict[str, jax.Array]
 ADAPTER_A, ADAPTER_B = ADAPTER = ("lora_A.weight", "lora_B.weight")
@@ -31,26 +32,24 @@ def projection(layer: Tensors, name: str) -> Tensors:
 
 def cast(tensors: Tensors, dtype: Any) -> Tensors:
     """The tensors in the dtype of the products; quantized tensors stay as they are."""
-    return {key: x if key in STORED else x.astype(dtype) for key, x in tensors.items()}
+    return {key: x if key in NF4_TENSORS else x.astype(dtype) for key, x in tensors.items()}
 
 
 def dense(tensors: Tensors, inner: int, dtype: Any) -> Tensors:
     """The projection with its weight ``[out, inner]`` dequantized, if it was quantized."""
-    stored = format_of(tensors)
-    if stored is None:
+    if CODES not in tensors:
         return tensors
-    rest = {key: x for key, x in tensors.items() if key not in STORED}
-    return rest | {"weight": stored.dequantize(tensors[stored.codes], tensors[stored.scales], inner, dtype).T}
+    rest = {key: x for key, x in tensors.items() if key not in NF4_TENSORS}
+    return rest | {"weight": dequantize(tensors[CODES], tensors[ABSMAX], inner, dtype).T}
 
 
 def project(x: jax.Array, tensors: Tensors, name: str, layout: Layout) -> jax.Array:
     """``[..., out]``: ``x @ W.T + b`` and, with an adapter, ``scale * x @ A.T @ B.T``, all in x's dtype."""
     p = cast(tensors, x.dtype)
-    stored = format_of(p)
-    if stored is None:
-        y = matmul(x, p["weight"])
+    if CODES in p:
+        y = frozen_matmul(layout, name, x.shape[-1], x, p[CODES], p[ABSMAX])
     else:
-        y = frozen_matmul(stored, layout, name, x.shape[-1], x, p[stored.codes], p[stored.scales])
+        y = matmul(x, p["weight"])
     if "bias" in p:
         y = y + p["bias"]
     return y + p["scale"] * matmul(matmul(x, p[ADAPTER_A]), p[ADAPTER_B]) if ADAPTER_A in p else y

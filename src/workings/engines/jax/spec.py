@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from workings.engines.base import EngineRequest
+from workings.engines.jax import nf4
 from workings.engines.jax.attention import Attention, chunked_attention, plain_attention
 from workings.engines.jax.flash_attention import flash_refusal, make_flash_attention
 from workings.engines.jax.init import parameter_shapes, random_tensor
@@ -32,7 +33,7 @@ def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpe
     """The step of a request. Raises `RequestError` for features that this engine does not have."""
     precision, memory = request.precision, request.memory
     refuse(jax_refusals(request))
-    lora = make_lora(request.method, request.shape, layout.tp, request.frozen_bits)
+    lora = make_lora(request.method, request.shape, layout.tp)
     return StepSpec(
         shape=request.shape, layout=layout, remat=POLICIES[memory.remat],
         attention=_attention(memory.attention, request.shape, layout, platform),
@@ -61,19 +62,19 @@ def _attention(asked: str, shape: ModelShape, layout: Layout, platform: str) -> 
 
 def initial_params(spec: StepSpec, seed: Any) -> Params:
     """Random weights in the step's formats, with its adapters and, for QLoRA, quantized projections."""
-    stored, matrices = spec.lora.stored if spec.lora else None, {f"{projection}.weight" for projection in PROJECTIONS}
+    four_bits = {f"{projection}.weight" for projection in PROJECTIONS} if spec.lora and spec.lora.four_bits else set()
     params, stack_seed = {}, seed
     for name, x in parameter_shapes(spec.shape, spec.parameter_dtype).items():
-        if stored is None or layer_tensor(name) not in matrices:
+        if layer_tensor(name) not in four_bits:
             params[name] = random_tensor(seed, name, x.shape, spec.shape, x.dtype)
             continue
         weights = random_tensor(stack_seed, name, x.shape, spec.shape, x.dtype)
         # One layer after the other, so that float32 blocks of one matrix exist and not of the whole stack.
-        codes, scales = jax.lax.map(partial(stored.quantize, xp=jnp), weights)
+        codes, scales = jax.lax.map(partial(nf4.quantize, xp=jnp), weights)
         # And one stack after the other: the seed of the next waits for this one, or all would be in memory in full.
         stack_seed, codes, scales = jax.lax.optimization_barrier((stack_seed, codes, scales))
         stem = name.removesuffix("weight")
-        params |= {stem + stored.codes: codes, stem + stored.scales: scales}
+        params |= {stem + nf4.CODES: codes, stem + nf4.ABSMAX: scales}
     return unflatten_params(params if spec.lora is None else params | init_adapters(seed, spec.lora, spec.shape))
 
 

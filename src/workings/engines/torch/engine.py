@@ -37,7 +37,6 @@ from workings.engines.torch.device import (
     slow_formats,
 )
 from workings.engines.torch.environment import environment_files
-from workings.engines.torch.frozen_linear import FrozenLinear
 from workings.engines.torch.generate import (
     MAX_ROWS,
     batch_indices,
@@ -137,8 +136,8 @@ class TorchEngine(TorchPlanning):
         if self.device.platform == "gpu" and (why := kernel_problem(self.device.device)):
             # In the record, because the same recipe takes longer on such a machine.
             notes.append(f"PyTorch's own operations compute instead of kernels, which takes longer: {why}")
-        if self.device.platform == "gpu" and self.request.method.name == "qlora" and self.spec.frozen_bits == "nf4" \
-                and (how := four_bit.difference_from_cpu(self.device.device)):
+        if self.device.platform == "gpu" and self.request.method.name == "qlora" and (
+                how := four_bit.difference_from_cpu(self.device.device)):
             notes.append(how)
         return DeviceFacts(
             platform=self.device.platform, kind=device_name(self.device.device), count=self.spec.mesh.fsdp,
@@ -151,7 +150,7 @@ class TorchEngine(TorchPlanning):
         with torch.device("meta"):
             state = empty_state(replace(self.spec, device=torch.device("meta"), mesh=ProcessMesh()))
         held = [*state.model.parameters(), *(weight.codes for weight in base_weights(state.model).values()
-                                             if isinstance(weight, FrozenLinear))]
+                                             if isinstance(weight, four_bit.FourBitLinear))]
         trained = _formats(state.trained.values())
         moments = _formats(x for tree in state.moments.values() for x in tree.values())
         # Weights in four bits are stored two to a byte; moments in bytes are 8-bit codes.

@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workings.engines.torch.frozen_linear import FrozenLinear
 from workings.engines.torch.half import half_product
 from workings.errors import DeviceError
 
@@ -18,18 +17,27 @@ BLOCK = 64
 """Elements that share one float32 scale; scales are not quantized again."""
 
 
-class FourBitLinear(FrozenLinear):
+class FourBitLinear(nn.Linear):
     """A linear layer with ``codes`` (two to a byte) and ``absmax`` (a scale a block) in place of its weight."""
 
+    codes: Tensor
+    absmax: Tensor
     level: Tensor
     """The sixteen values that codes represent."""
+    rounded_to: torch.dtype
+    """Format that a weight is rounded to before it is quantized: that which it would be stored in."""
+    products = torch.float32
+    """float16: products are of that format (`workings.engines.torch.matmul.mix_formats`); else of their input's."""
 
     def store(self, weight: Tensor) -> None:
         """Quantize a weight ``[out, in]`` into this layer."""
         from bitsandbytes.functional import quantize_4bit
 
+        # The JAX engine rounds as well, so that one file gives both the same codes, in any format.
+        rounded = weight.to(device=self.codes.device, dtype=self.rounded_to).float()
+
         # `compress_statistics` would quantize the scales as well, which QLoRA calls double quantization.
-        codes, state = quantize_4bit(self.rounded(weight), blocksize=BLOCK, compress_statistics=False, quant_type="nf4")
+        codes, state = quantize_4bit(rounded, blocksize=BLOCK, compress_statistics=False, quant_type="nf4")
         self.codes.copy_(codes)
         self.absmax.copy_(state.absmax)
         self.level.copy_(state.code)

@@ -26,13 +26,13 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from workings.config.method import FullConfig
-from workings.engines.torch.four_bit import BLOCK, to_four_bits
-from workings.engines.torch.frozen_linear import FrozenLinear, to_eight_bits
+from workings.engines.torch.four_bit import BLOCK, FourBitLinear, to_four_bits
 from workings.engines.torch.rounding import tensor_generator
 from workings.engines.torch.sharding import FsdpRoot, gathered, local, own_part
 from workings.engines.torch.spec import TorchSpec
 from workings.errors import RequestError
 from workings.models.registry import family_of
+from workings.models.shape import ModelShape
 from workings.models.weights import (
     LAYER_SCALAR,
     PEFT_PREFIX,
@@ -60,16 +60,13 @@ def refuse_unknown(spec: TorchSpec) -> None:
         return
     find_projections(method.target_modules, shape)
     if method.name == "qlora":
-        _refuse_fewer_bits(spec)
+        _refuse_cut_blocks(shape)
 
 
-def _refuse_fewer_bits(spec: TorchSpec) -> None:
-    shape, int8 = spec.shape, spec.frozen_bits == "int8"
+def _refuse_cut_blocks(shape: ModelShape) -> None:
     if family_of(shape).matrices_in_out:
-        raise RequestError(f"{'teacher in int8' if int8 else 'method.name: qlora'} with a {shape.family} model",
+        raise RequestError(f"method.name: qlora with a {shape.family} model",
                            "a model whose matrices are stored [out, in]", "method.name=lora")
-    if int8:  # one scale for each row, no blocks
-        return
     # Layers differ in some families, and not every layer has every projection.
     for layer, name in product(range(shape.layers), projections(shape)):
         size = layer_shapes(shape, layer).get(f"{name}.weight", ())
@@ -106,10 +103,7 @@ def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
         # A list, because modules are replaced while it is walked.
         for name, module in list(model.named_modules()):
             if type(module) is nn.Linear and name.removesuffix(".base_layer").rpartition(".")[2] in quantized:
-                if spec.frozen_bits == "int8":
-                    to_eight_bits(module, spec.parameter_dtype)
-                else:
-                    to_four_bits(module, spec.parameter_dtype)
+                to_four_bits(module, spec.parameter_dtype)
 
 
 def lora_layers(model: nn.Module) -> Iterator[Any]:
@@ -153,23 +147,23 @@ def trainable_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
             for name, param in model.named_parameters() if param.requires_grad}
 
 
-def base_weights(model: nn.Module) -> dict[str, "Tensor | FrozenLinear"]:
+def base_weights(model: nn.Module) -> dict[str, "Tensor | FourBitLinear"]:
     """The model's tensors without adapters by Hugging Face's names: a parameter, or the module of a quantized one.
 
     Gemma 4's layer scalars are buffers of transformers, and are included because the model's files have them.
     """
-    tensors: dict[str, Tensor | FrozenLinear] = {
+    tensors: dict[str, Tensor | FourBitLinear] = {
         name.replace(".base_layer", ""): param for name, param in model.named_parameters() if "lora_" not in name}
     for name, module in model.named_modules():
-        if isinstance(module, FrozenLinear):
+        if isinstance(module, FourBitLinear):
             tensors[f"{name.replace('.base_layer', '')}.weight"] = module
     return tensors | {name: x for name, x in model.named_buffers() if name.rpartition(".")[2] == LAYER_SCALAR}
 
 
 @torch.no_grad()
-def store_weight(target: "Tensor | FrozenLinear", value: Tensor) -> None:
-    """Store a value in an entry of `base_weights`; a `FrozenLinear` quantizes it."""
-    if isinstance(target, FrozenLinear):
+def store_weight(target: "Tensor | FourBitLinear", value: Tensor) -> None:
+    """Store a value in an entry of `base_weights`; a `FourBitLinear` quantizes it."""
+    if isinstance(target, FourBitLinear):
         target.store(value)
     else:
         local(target).copy_(own_part(value, target))
@@ -201,9 +195,9 @@ def merged(spec: TorchSpec, model: nn.Module) -> dict[str, LazyTensor]:
 
 
 @torch.no_grad()
-def _merged_weight(spec: TorchSpec, stored: "Tensor | FrozenLinear", layer: Any) -> Tensor:
+def _merged_weight(spec: TorchSpec, stored: "Tensor | FourBitLinear", layer: Any) -> Tensor:
     """One whole weight with its adapter; a collective call of all processes."""
-    weight = stored.full(spec.parameter_dtype) if isinstance(stored, FrozenLinear) else gathered(stored)
+    weight = stored.full(spec.parameter_dtype) if isinstance(stored, FourBitLinear) else gathered(stored)
     if layer is None:
         return weight
     # Float32 temporaries of the weight's size are freed before the next weight is computed.

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from workings.engines.torch.embedding import FixedTable, times_scale
-from workings.engines.torch.frozen_linear import FrozenLinear
+from workings.engines.torch.four_bit import FourBitLinear
 from workings.engines.torch.half import half_product
 from workings.engines.torch.triton.operations import wide_product
 
@@ -132,7 +132,7 @@ def mix_formats(model: nn.Module, compute: torch.dtype, products: torch.dtype, *
         weight = getattr(module, "weight", None)
         # peft's wrapper shows its base layer's weight as its own; the base layer comes by itself in this walk.
         # A table on the host casts the rows that travel.
-        if isinstance(module, FrozenLinear):
+        if isinstance(module, FourBitLinear):
             module.products = products
         is_product = isinstance(module, nn.Linear | Conv1D)
         if not isinstance(weight, Tensor) or weight.dtype == (products if is_product else compute) \

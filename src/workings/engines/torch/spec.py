@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from workings.config.method import FrozenBits, FullConfig, LoraConfig, QloraConfig
+from workings.config.method import FullConfig, LoraConfig, QloraConfig
 from workings.engines.base import EngineRequest
 from workings.engines.refusals import refuse, torch_refusals
 from workings.engines.torch.attention import choose
@@ -53,8 +53,6 @@ class TorchSpec:
     table_on_host: bool
     """The table of per-layer embeddings is in the host's memory (`memory.per_layer_embeddings: host`)."""
     method: FullConfig | LoraConfig | QloraConfig
-    frozen_bits: FrozenBits
-    """Format of frozen projections with `qlora`."""
 
 
 def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh | None = None) -> TorchSpec:
@@ -85,8 +83,7 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
         rounding=precision.rounding, seed=request.seed,
         optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments]), objective=objective,
         clip_norm=request.optimizer.clip_norm, optimizer_in_backward=memory.optimizer_in_backward,
-        table_on_host=memory.per_layer_embeddings == "host", method=request.method,
-        frozen_bits=request.frozen_bits))
+        table_on_host=memory.per_layer_embeddings == "host", method=request.method))
 
 
 def with_kernels(kernels: bool, spec: TorchSpec) -> TorchSpec:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from shlex import quote
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
-from workings.config.method import FULL, FrozenBits, FullConfig, LoraConfig, QloraConfig
+from workings.config.method import FULL, FullConfig, LoraConfig, QloraConfig
 from workings.config.training import MeshConfig
 from workings.engines.base import AdapterReadingEngine, Engine, EngineRequest, LikelihoodEngine, State, TeachingEngine
 from workings.engines.registry import find_engine
@@ -130,7 +130,7 @@ class Teacher:
         try:
             return find_engine(name).engine.open(teacher_request(student, self.model, precision))
         except RequestError as error:
-            if precision not in get_args(FrozenBits):
+            if precision != "nf4":
                 raise
             # The engine was asked for `method: qlora`, a key that the recipe may not have or has for the student.
             raise RequestError(f"algorithm.teacher_precision: {precision}, which is stored as with {error.given}",

@@ -1,9 +1,8 @@
 """The request to an engine that holds a frozen teacher."""
 
 from dataclasses import dataclass, replace
-from typing import get_args
 
-from workings.config.method import FULL, FrozenBits, FullConfig, LoraConfig, QloraConfig
+from workings.config.method import FULL, FullConfig, LoraConfig, QloraConfig
 from workings.config.training import AdamWConfig, PrecisionConfig
 from workings.engines.base import EngineRequest
 from workings.models.shape import ModelShape
@@ -37,18 +36,17 @@ def teacher_request(student: EngineRequest, teacher: TeacherModel, precision: Te
     # The optimizer is never made: the state is loaded without it.
     return replace(
         student, shape=shape, objective=objective, optimizer=AdamWConfig(name="adamw"),
-        method=_method(teacher.method, fewer_bits=precision in get_args(FrozenBits)),
-        frozen_bits="int8" if precision == "int8" else "nf4",
+        method=_method(teacher.method, four_bits=precision == "nf4"),
         precision=PrecisionConfig(parameters="fp32" if precision == "fp32" else "bf16",
                                   compute=student.precision.compute),
         memory=student.memory.model_copy(update={"optimizer_in_backward": False} | (
             {} if shape.per_layer_width else {"per_layer_embeddings": "device"})))
 
 
-def _method(trained: Method, *, fewer_bits: bool) -> Method:
-    """The method of an engine that holds a model trained by ``trained``, in fewer bits or not."""
+def _method(trained: Method, *, four_bits: bool) -> Method:
+    """The method of an engine that holds a model trained by ``trained``, in four bits or not."""
     if isinstance(trained, FullConfig):
-        # Adapters of the least rank, all zero, come with fewer bits.
-        return QloraConfig(name="qlora", rank=1) if fewer_bits else FULL
+        # Adapters of the least rank, all zero, come with four bits.
+        return QloraConfig(name="qlora", rank=1) if four_bits else FULL
     adapters = trained.model_dump(exclude={"name"})
-    return QloraConfig(name="qlora", **adapters) if fewer_bits else LoraConfig(name="lora", **adapters)
+    return QloraConfig(name="qlora", **adapters) if four_bits else LoraConfig(name="lora", **adapters)

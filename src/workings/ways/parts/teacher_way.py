@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from workings.ways.base import Way
 
-TeacherPrecision = Literal["fp32", "bf16", "int8", "nf4"]
+TeacherPrecision = Literal["fp32", "bf16", "nf4"]
 """Formats from most bits to fewest: the search for a plan that fits tries the next one."""
 
 
@@ -22,8 +22,7 @@ class TeacherWay(Way):
     teacher_revision: str = "main"
     """Branch, tag or commit on the Hub; the resolved commit is recorded."""
     teacher_precision: TeacherPrecision = "bf16"
-    """Stored weights of the teacher. `int8`: projections in 8 bits with a scale a row, as LLM.int8 stores them; `nf4`:
-    in 4 bits, as in QLoRA. It computes in `precision.compute`."""
+    """Stored weights of the teacher; `nf4`: projections in 4 bits, as in QLoRA. It computes in `precision.compute`."""
 
     @property
     def teacher_keys(self) -> TeacherWay:
