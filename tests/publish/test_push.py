@@ -131,6 +131,18 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return kept_folders.copy(make, tmp_path_factory.mktemp("pushed"), "pushed") / "runs" / "tiny"
 
 
+@pytest.fixture(scope="module")
+def tuned(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that went on from the exported one, as from any folder of Gemma's family."""
+    folder = tmp_path_factory.mktemp("tuned")
+    export_run(run, folder / "base")
+    recipe = write_recipe(folder)
+    recipe.write_text(re.sub(r"model:\n.*\n.*\ntokenizer: train", "model: {source: pretrained, id: base}\n"
+                             "tokenizer: model", recipe.read_text()))
+    train(str(recipe), folder / "runs" / "tuned")
+    return folder / "runs" / "tuned"
+
+
 @pytest.fixture
 def push(run_python: Any, tmp_path: Path) -> Any:
     """Types the command in a child, because the Hub's address is read when its library is imported."""
@@ -244,32 +256,28 @@ def test_the_run_of_an_exported_folder_is_asked_for(run: Path, tmp_path: Path) -
     ({"absent": "unknown"}, {"licence": "mit"}, "mit", ""),
     ({"absent": "unknown"}, {"licence": "llama3.2"}, "", "the terms `llama3.2`, which are no permissive licence"),
     ({"absent": "unknown"}, {"licence": "llama3.2", "accept_terms": True}, "llama3.2", "")])
-def test_what_a_licence_forbids_needs_a_word(run: Path, monkeypatch: pytest.MonkeyPatch, facts: Any,
+def test_what_a_licence_forbids_needs_a_word(tuned: Path, monkeypatch: pytest.MonkeyPatch, facts: Any,
                                              request_: dict[str, Any], licence: str, refused: str) -> None:
     from workings.publish import push
     from workings.record.reader import RunRecord
 
-    monkeypatch.setattr(push, "_is_scratch", lambda run: False)
     monkeypatch.setattr(push, "model_facts", lambda run: {"id": "m", "licence": facts})
     request = PushRequest(repo=REPO, **request_)
     if refused:
         with pytest.raises(RequestError, match=refused):
-            push.licence_of(RunRecord.open(run), request)
+            push.licence_of(RunRecord.open(tuned), request)
     else:
-        assert push.licence_of(RunRecord.open(run), request) == licence
+        assert push.licence_of(RunRecord.open(tuned), request) == licence
 
 
-def test_a_run_that_began_with_gemma_is_under_its_terms_whatever_a_card_says(run: Path, tmp_path: Path) -> None:
-    base = export_run(run, tmp_path / "base").directory
-    recipe = write_recipe(tmp_path)
-    recipe.write_text(re.sub(r"model:\n.*\n.*\ntokenizer: train", f"model: {{source: pretrained, id: {base}}}\n"
-                             "tokenizer: model", recipe.read_text()))
-    train(str(recipe), tmp_path / "runs" / "tuned")
+def test_a_run_that_began_with_gemma_is_under_its_terms_whatever_a_card_says(tuned: Path, tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="is under Gemma Terms of Use"):
-        prepare(tmp_path / "runs" / "tuned", PushRequest(repo=REPO), tmp_path)
-    (base / "README.md").write_text("---\nlicense: mit\n---\n")
+        prepare(tuned, PushRequest(repo=REPO), tmp_path)
+    card = tuned.parent.parent / "base" / "README.md"
+    card.write_text("---\nlicense: mit\n---\n")
     with pytest.raises(RequestError, match="names several licences: gemma, mit"):
-        prepare(tmp_path / "runs" / "tuned", PushRequest(repo=REPO), tmp_path)
+        prepare(tuned, PushRequest(repo=REPO), tmp_path)
+    card.unlink()
 
 
 def test_a_run_that_did_not_end_is_refused(tmp_path: Path) -> None:
@@ -278,11 +286,8 @@ def test_a_run_that_did_not_end_is_refused(tmp_path: Path) -> None:
         prepare(run, PushRequest(repo=REPO), tmp_path)
 
 
-def test_gemmas_terms_go_with_the_model(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from workings.publish import push
-
-    monkeypatch.setattr(push, "licence_of", lambda run, request: "gemma")
-    made = prepare(run, PushRequest(repo=REPO), tmp_path)
+def test_gemmas_terms_go_with_the_model(tuned: Path, tmp_path: Path) -> None:
+    made = prepare(tuned, PushRequest(repo=REPO, accept_terms=True), tmp_path)
     assert b"ai.google.dev/gemma/terms" in made.files["NOTICE"]
     assert yaml.safe_load(made.card.split("---")[1])["license"] == "gemma"
     assert "prohibited_use_policy" in made.card
