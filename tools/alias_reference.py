@@ -8,11 +8,121 @@ from workings.config.aliases import table
 
 PAGE = Path("docs/reference/coming-from.md")
 
-HEAD = """# If you come from another trainer
+HEAD = """# From TRL, Unsloth and axolotl in ten minutes
 
-Top-level keys of TRL, axolotl, LLaMA-Factory and torchtune are accepted in a recipe and renamed; the run's log and
-`config/overrides.json` in its record say which. A key without a counterpart is refused with what to do instead. Both
-names at once are refused unless they say the same.
+The same job in each: LoRA on a chat file, then GRPO. Files of TRL, axolotl, LLaMA-Factory and torchtune are recipes here
+as far as [their keys](#keys) go: each is renamed, and the run's log and record say so. A key without a counterpart is
+refused with what to do instead. Both names at once are refused unless they say the same.
+
+TRL:
+
+<!-- not run: downloads a model -->
+```python
+from datasets import load_dataset
+from peft import LoraConfig
+from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
+
+rows = load_dataset("json", data_files="chats.jsonl", split="train")
+lora = LoraConfig(r=16, lora_alpha=32)
+batch = dict(per_device_train_batch_size=8, gradient_accumulation_steps=2)
+SFTTrainer("Qwen/Qwen3-0.6B", SFTConfig("sft", max_length=512, num_train_epochs=3, learning_rate=2e-4, **batch),
+           train_dataset=rows, peft_config=lora).train()
+
+def right(completions, answer, **columns):
+    return [float(gold in said[-1]["content"]) for gold, said in zip(answer, completions)]
+
+# Before: merge the adapters into `sft-model`, and make a file of `prompt` and `answer`.
+GRPOTrainer("sft-model", right, GRPOConfig("grpo", num_generations=8, max_completion_length=64, max_steps=100, **batch),
+            train_dataset=load_dataset("json", data_files="questions.jsonl", split="train"), peft_config=lora).train()
+```
+
+Unsloth has the same two trainers, without `peft_config` and around its own model:
+
+<!-- not run: needs a card -->
+```python
+from unsloth import FastLanguageModel  # before trl
+
+model, tokenizer = FastLanguageModel.from_pretrained("Qwen/Qwen3-0.6B", max_seq_length=512, load_in_4bit=False)
+model = FastLanguageModel.get_peft_model(model, r=16, lora_alpha=32)
+```
+
+axolotl, with `axolotl train FILE`. For GRPO come `rl: grpo`, `trl: {num_generations: 8, max_completion_length: 64,
+reward_funcs: [rewards.right]}` and a module `rewards`:
+
+```yaml
+base_model: Qwen/Qwen3-0.6B
+datasets: [{path: chats.jsonl, ds_type: json, type: chat_template}]
+adapter: lora
+lora_r: 16
+lora_alpha: 32
+lora_target_linear: true
+sequence_len: 512
+micro_batch_size: 8
+gradient_accumulation_steps: 2
+num_epochs: 3
+learning_rate: 2e-4
+optimizer: adamw_torch
+```
+
+Here, in TRL's words (axolotl's work too, but for `datasets` and `optimizer`). A test types these lines, and `--smoke` trains a tiny model with two steps
+in place of the real one: leave it out.
+
+```bash
+for n in 1 2 3 4 5 6 7 8; do
+  echo '{"messages": [{"role": "user", "content": "'$n'+4?"}, {"role": "assistant", "content": "#### '$((n + 4))'"}]}'
+done > chats.jsonl
+cat > moved.yaml <<'END'
+name: moved
+engine: torch
+model_name_or_path: Qwen/Qwen3-0.6B
+dataset_name: chats.jsonl
+data: {template: tokenizer, reasoning: answer_only}
+max_length: 512
+use_peft: true
+lora_r: 16
+lora_alpha: 32
+per_device_train_batch_size: 8
+gradient_accumulation_steps: 2
+num_train_epochs: 3
+learning_rate: 2e-4
+optim: adamw_torch
+END
+workings train moved.yaml --out runs/moved-sft --smoke
+workings verify runs/moved-sft
+workings export runs/moved-sft --out sft-model
+cat > right.py <<'END'
+def right(prompts, completions, expected_answer, **columns):
+    return [(gold in text) + 0.1 * any(map(str.isdigit, text)) for gold, text in zip(expected_answer, completions)]
+END
+sed 's/num_train_epochs: 3/max_steps: 4/; s|Qwen/Qwen3-0.6B|sft-model|' moved.yaml > moved-grpo.yaml
+cat >> moved-grpo.yaml <<'END'
+algorithm: {name: grpo}
+num_generations: 8
+max_completion_length: 64
+rewards: [{scorer: "right.py:right"}]
+END
+workings train moved-grpo.yaml --out runs/moved-grpo
+workings push runs/moved-grpo OWNER/NAME --license apache-2.0    # --yes uploads
+```
+
+What differs: only answers are learned, where TRL learns all of `messages` unless `assistant_only_loss` is set. The
+expected answers are those of the chats, and [`scorer: answer`](../learning-from-rewards.md) would compare them without a
+function. Memory is judged before the first step, and every run is sealed.
+
+## In Python
+
+<!-- not run: downloads a model; tests/runs/test_api.py runs these lines with a tiny one -->
+```python
+import json
+from pathlib import Path
+import workings
+
+rows = [json.loads(line) for line in Path("rows.jsonl").read_text().splitlines()]  # or a `datasets.Dataset`
+run = workings.train(model="Qwen/Qwen3-0.6B", data=rows, method="full", epochs=3)
+print(run.ask("What is 38+14?"))
+```
+
+`method` is `lora` where it is not given; `steps` or `epochs` must be. `rewards=["answer"]` learns by GRPO.
 
 ## Commands
 
@@ -21,59 +131,25 @@ names at once are refused unless they say the same.
 | `trl sft --config FILE`, `axolotl train FILE`, `llamafactory-cli train FILE`, `tune run RECIPE --config FILE` | `workings train FILE --out DIR` |
 | `--resume_from_checkpoint`, `resume_from_checkpoint: true` | `workings train FILE --out DIR --resume` |
 | `axolotl preprocess FILE --debug` | `workings data preview FILE` |
+| `axolotl merge-lora`, `model.save_pretrained_merged(…)` | `workings export RUN --out DIR` |
+| `trainer.push_to_hub()`, `model.push_to_hub_merged(…)` | `workings push RUN OWNER/NAME --yes` |
 | `tune ls`, `tune cp` | `workings recipes list`, `workings recipes copy` |
 | `lm_eval --tasks …` | `workings eval RUN --items ITEMS.jsonl --out DIR` |
 | comparing two scores by hand | `workings compare A B` |
 | Tunix `PeftTrainer(...)` in a notebook | `workings train FILE --out DIR`, or `workings.train(FILE, DIR)` in Python |
 
-## A few lines of Python
-
-TRL:
-
-<!-- not run: downloads a model -->
-```python
-from datasets import load_dataset
-from trl import SFTTrainer
-
-rows = load_dataset("json", data_files="rows.jsonl", split="train")
-trainer = SFTTrainer(model="Qwen/Qwen3-0.6B", train_dataset=rows)
-trainer.train()
-```
-
-The same here, with all weights and three passes over the rows, which are TRL's defaults:
-
-<!-- not run: downloads a model; tests/runs/test_api.py runs these lines with a tiny one -->
-```python
-import json
-from pathlib import Path
-import workings
-
-rows = [json.loads(line) for line in Path("rows.jsonl").read_text().splitlines()]  # or TRL's `rows` as they are
-run = workings.train(model="Qwen/Qwen3-0.6B", data=rows, method="full", epochs=3)
-print(run.ask("What is 38+14?"))
-```
-
-| line there | line here | what it does |
-|---|---|---|
-| `from trl import SFTTrainer` | `import workings` | imports the library; here neither PyTorch nor JAX is loaded with it |
-| `rows = load_dataset(…)` | `rows = […]` | reads rows with `messages`, or `prompt` and `completion`. Rows may be a list, a pandas frame or a `datasets.Dataset`; a file is one of traces, which `workings data import` makes of it |
-| `SFTTrainer(model=…)` | `workings.train(model=…)` | loads weights and tokenizer. Here it is planned first whether a step fits into memory; `method` is `lora` where it is not given, and `steps` or `epochs` must be |
-| `trainer.train()` | `workings.train(…)` | trains on the last completion of each row; TRL on every text of `messages` unless `assistant_only_loss` is set. Here the run is sealed in `runs/` with weights, log and recipe, and `run` draws itself in a notebook |
-| `trainer.model.generate(…)` | `run.ask(…)` | asks the trained model |
-
 ## Keys
+
+| key there | of | here |
+|---|---|---|
 """
 
 
 def render() -> str:
     """The whole page."""
-    parts = [HEAD]
-    names = list(dict.fromkeys(name for row in table().values() for name in row["from"]))
-    for name in names:
-        parts += [f"### {name}", "", "| key there | here |", "|---|---|"]
-        parts += [f"| `{alias}` | {_here(row)} |" for alias, row in table().items() if name in row["from"]]
-        parts.append("")
-    return "\n".join(parts)
+    # Those that are asked for most come first.
+    rows = sorted(table().items(), key=lambda entry: "TRL" not in entry[1]["from"])
+    return HEAD + "".join(f"| `{alias}` | {', '.join(row['from'])} | {_here(row)} |\n" for alias, row in rows)
 
 
 def _here(row: dict[str, object]) -> str:

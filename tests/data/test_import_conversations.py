@@ -117,6 +117,9 @@ def test_empty_columns_of_pictures_hold_none(tmp_path: Path) -> None:
     assert (result.written, trace.prompt, trace.metadata["type"]) == (1, "1+1?", "image")
 
 
-def test_our_own_form_may_name_a_picture(tmp_path: Path) -> None:
-    _, [trace] = imported(tmp_path, "traces", {"prompt": "1+1?", "steps": [], "answer": "2", "image": "shown nowhere"})
-    assert trace.metadata == {"image": "shown nowhere"}
+def test_a_picture_next_to_our_own_form_is_kept_only_where_a_person_leaves_it_out(tmp_path: Path) -> None:
+    record = {"prompt": "1+1?", "steps": [], "answer": "2", "image": "shown nowhere"}
+    with pytest.raises(RequestError, match=r"an image \(`image`\) in the record: only text can be learned from"):
+        imported(tmp_path, "traces", record, on_error="fail")
+    _, [trace] = imported(tmp_path, "traces", record, ignore=("image",))
+    assert trace.metadata == {"ignored": {"image": "shown nowhere"}}

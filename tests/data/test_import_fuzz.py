@@ -111,5 +111,6 @@ def test_any_texts_in_the_right_places(kind: str | None, drawn: str, prompt: str
         "llamafactory": {"instruction": prompt, **both},
         "kto": {"prompt": prompt, "completion": completion, "label": True},
         "preferences": {"prompt": prompt, **both},
+        "text": {"text": completion},
     }
     check(json.dumps(records[kind]).encode(), kind)

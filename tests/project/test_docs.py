@@ -37,8 +37,8 @@ NOT_RUN = [(page, fence) for page, fence in FENCES if fence.not_run]
 PAGES = sorted({page for page, fence in FENCES if not fence.not_run})
 
 
-TYPED_BY_PROOF = ("docs/data.md", "docs/index.md", "docs/learning-from-rewards.md", "docs/ways-of-learning.md",
-                  "docs/write-your-own.md")
+TYPED_BY_PROOF = ("docs/data.md", "docs/index.md", "docs/learning-from-rewards.md", "docs/reference/coming-from.md",
+                  "docs/ways-of-learning.md", "docs/write-your-own.md")
 """Pages that `make proof` types; what these show is tested from Python too."""
 FIRST_HOUR = "docs/getting-started.md"
 """From the first recipe to a verified run, in the shell; `make proof` types on, with data of one's own and in Python,
@@ -160,6 +160,13 @@ def test_recipes_in_the_readme_are_recipes():
     shown = [fence for fence in fences((ROOT / "README.md").read_text("utf-8")) if fence.language == "yaml"]
     assert shown
     assert [parse_recipe(fence.code, f"README.md:{fence.line}", ROOT).recipe.method.name for fence in shown] == ["lora"]
+
+
+def test_the_recipe_in_another_trainers_words_is_a_recipe():
+    text = (ROOT / alias_reference.PAGE).read_text("utf-8")
+    [recipe] = re.findall(r"cat > moved\.yaml <<'END'\n(.*?)END\n", text, re.DOTALL)
+    loaded = parse_recipe(recipe, str(alias_reference.PAGE), ROOT)
+    assert (loaded.recipe.method.name, loaded.recipe.training.epochs, len(loaded.renamed)) == ("lora", 3, 11)
 
 
 def test_the_walks_name_functions_that_are_there():

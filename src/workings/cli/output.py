@@ -19,7 +19,7 @@ COMMAND_GROUPS: dict[str, tuple[str, ...]] = {
     "Start": ("quickstart", "doctor", "recipes", "data"),
     "Train": ("plan", "train", "launch", "sample", "improve", "reward", "ask"),
     "Measure": ("eval", "compare", "gate"),
-    "Prove": ("verify", "pack"),
+    "Prove": ("verify", "pack", "push"),
     "Show": ("runs", "ui", "serve", "mcp", "export"),
 }
 """Heading -> commands, in the order of a person's work."""

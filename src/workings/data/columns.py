@@ -18,11 +18,18 @@ ASKED = frozenset((
     "system", "system_prompt", "system_message", "developer", "tool", "tool_def", "tool_description", "available_tool",
     "tools_schema", "function", "function_definition"))
 """Names of such columns, in lower case and without a plural's `s`."""
+BESIDE_TEXT = ("prompt", "question", "instruction", "problem", "query", "answer", "solution", "response", "output",
+               "completion", "steps", "messages", "conversations", "history", "chosen", "rejected")
+"""Columns that a raw text has none of: with one of them, the text alone would leave out what it belongs to."""
 SYSTEM = ("system", "system_prompt", "system_message", "developer")
 """Names of the text of the first turn, where it is a column."""
 TOOLS = ("tools", "tool_defs", "functions", "available_tools", "tool_definitions")
 """Names of descriptions of tools."""
 _SHOWN = 10
+_KINDS = ("image", "audio", "video")
+MEDIA = {name: kind for kind in _KINDS for name in (kind, f"{kind}s", f"{kind}_url", f"input_{kind}")}
+"""Types of content parts, and keys of parts, turns and records -> what they hold."""
+_FOR_READERS = {"image": "an image", "audio": "audio", "video": "video"}
 REASONING = re.compile(r"(^|_)(co_?t|chain_?of_?thoughts?|thinking|thoughts?|reasoning|rationale|scratchpad|"
                        r"deliberation)($|_)", re.IGNORECASE)
 """Names of columns that hold the reasoning of an answer."""
@@ -50,6 +57,29 @@ def refuse_unread(unread: Mapping[str, Any], read: object) -> None:
             what = "the reasoning" if name not in ASKED else "what the answer depends on"
             raise ValueError(f"`{key}` looks like {what}, and no model would be shown it; try a format that reads it, "
                              f"--map, or --ignore {key}")
+
+
+def refuse_media(record: Mapping[str, Any], where: str, kind: object = "") -> None:
+    """Raise `ValueError` where a record, a turn or a part of its content holds an image, audio or video.
+
+    Args:
+        record: one of them.
+        where: the place of it, for the message.
+        kind: the `type` of a part; elsewhere a key of that name means something else.
+    """
+    # Columns of parquet and of the Hub have every key in every row, with nothing in those that are not meant.
+    keys = [key for key, value in record.items() if key in MEDIA and value]
+    if isinstance(kind, str) and kind in MEDIA:
+        keys.insert(0, kind)
+    if keys:
+        raise ValueError(f"{_FOR_READERS[MEDIA[keys[0]]]} (`{keys[0]}`) in {where}: only text can be learned from, "
+                         "and the text alone would say something else")
+
+
+def refuse_beside_text(record: Mapping[str, Any]) -> None:
+    """Raise `ValueError` where a raw text has a question, an answer or a conversation next to it."""
+    if beside := [key for key in BESIDE_TEXT if record.get(key) not in (None, "", [])]:
+        raise ValueError(f"`{beside[0]}` next to `text`: a raw text is learned whole and alone")
 
 
 def kept_columns(counts: Mapping[str, int]) -> Iterator[str]:

@@ -43,7 +43,7 @@ class Turn:
     """One turn of a row's conversation."""
 
     role: str
-    """`system`, `user` or `assistant`."""
+    """`system`, `user` or `assistant`; `text` for a raw text."""
     learned_tokens: int
     """Tokens that the loss counts, the stop token included; 0 if the turn is only read."""
     marked: bool = False
@@ -60,6 +60,8 @@ class RowSummary:
     """Number of the assistant's turns in all rows."""
     learned_turns: int
     """Number of the learned ones."""
+    whole_rows: int
+    """Rows of which every token but the first is learned: raw texts."""
     rows: int
     dropped: int
     tokens: int
@@ -97,8 +99,11 @@ class RowSummary:
         return "\n".join([
             f"{self.rows:,} rows, {self.tokens:,} tokens, {self.supervised_tokens:,} of them learned "
             f"({percent(self.supervised_tokens / self.tokens)})",
-            f"data.learn: {self.learn}: {self.learned_turns:,} of {self.assistant_turns:,} turns of the assistant are "
-            "learned",
+            *([f"{self.whole_rows:,} of {self.rows:,} rows are raw texts: every token is learned but the first, which "
+               "nothing predicts"] if self.whole_rows else []),
+            *([] if self.whole_rows == self.rows else [
+                f"data.learn: {self.learn}: {self.learned_turns - self.whole_rows:,} of "
+                f"{self.assistant_turns - self.whole_rows:,} turns of the assistant are learned"]),
             f"truncated: none, a row is whole or it is not there; dropped as too long: {self.dropped} "
             f"({percent(self.dropped_share)})",
             f"every row begins with the same {self.shared_prefix} tokens",
@@ -114,6 +119,8 @@ def turns_of(entry: Entry, row: Row) -> list[Turn]:
         entry: the entry that gave the row.
         row: the row.
     """
+    if isinstance(entry, Trace) and entry.is_text:
+        return [Turn("text", row.supervised_tokens)]
     spoken = [*Asked.of(entry.prompt, entry.history, entry.tool_turns).turns, SpokenTurn("assistant", "")]
     # From the end, because the last turn is always learned: with `data.learn: last` no other one is.
     counts = [end - start for start, end in reversed(row.learned_turns)]
@@ -195,7 +202,7 @@ def summarize(rows: RowSet, batches: Batches, entries: Sequence[Entry], learn: s
     width = max(-(-(longest - shortest + 1) // _BINS), 1)
     histogram = [(low, min(low + width - 1, longest), sum(low <= length < low + width for length in lengths))
                  for low in range(shortest, longest + 1, width)]
-    return RowSummary(learn=learn, assistant_turns=turns, learned_turns=rows.learned_turns,
+    return RowSummary(learn=learn, assistant_turns=turns, learned_turns=rows.learned_turns, whole_rows=rows.whole,
                       rows=len(rows.rows), dropped=len(rows.dropped), tokens=rows.total_tokens,
                       supervised_tokens=rows.supervised_tokens, shortest=shortest, longest=longest,
                       histogram=tuple(histogram), padding_share=batches.padding_share(),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from workings.data.columns import refuse_unread
+from workings.data.columns import refuse_media, refuse_unread
 from workings.errors import RecordError, RequestError
 from workings.models.turns import Turn
 from workings.record import canonical
@@ -64,6 +64,7 @@ def labels_of(record: Mapping[str, Any], own: Iterable[str]) -> dict[str, Any]:
     known_keys = {*own, "history", "tool_turns", "tools", *LABELS}
     metadata = {key: value for key, value in record.items() if key not in known_keys}
     read = {key: value for key, value in record.items() if key not in metadata}
+    refuse_media(metadata, "the record")
     refuse_unread(metadata, read)
     return {"history": history_of(record.get("history", [])), "metadata": metadata,
             **texts_of(record, [name for name in LABELS if name in record]),

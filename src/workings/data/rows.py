@@ -135,6 +135,11 @@ class RowSet:
         return dict(zip(self.ids, self.supervised.tolist(), strict=True))
 
     @property
+    def whole(self) -> int:
+        """Rows of which every token is learned, but for the first, which nothing predicts: raw texts."""
+        return int((self.supervised == self.lengths - 1).sum())
+
+    @property
     def total_tokens(self) -> int:
         """Tokens of all rows, without padding."""
         return int(self.lengths.sum())
@@ -272,18 +277,23 @@ def row_of(encoded: Encoded) -> Row:
     """The row of an example's tokens: the completion learned, and of the prompt the turns that are to be learned."""
     # One byte a token: a data set of a billion tokens has a mask of a gigabyte, and not of four.
     mask = np.zeros(len(encoded.prompt) + len(encoded.completion), np.uint8)
-    for start, end in (*encoded.earlier, (len(encoded.prompt), len(mask))):
+    # Nothing predicts the first token of a raw text for a model without BOS.
+    for start, end in (*encoded.earlier, (max(len(encoded.prompt), 1), len(mask))):
         mask[start:end] = 1
     turns = encoded.example.asked.turns
     # Of each learned turn what the user said last before it; an empty text where the assistant began.
     questions = [next((turn.text for turn in reversed(turns[:number]) if turn.role == "user"), "")
                  for number, turn in enumerate(turns) if turn.role == "assistant" and turn.learned and encoded.earlier]
+    # A raw text has no question; its own digest tells it from others.
+    asked = encoded.example.prompt or encoded.example.completion
     return Row(encoded.example.id, np.array(encoded.prompt + encoded.completion, np.int32), mask,
-               prompt_digest(encoded.example.prompt), tuple(map(prompt_digest, questions)))
+               prompt_digest(asked), tuple(map(prompt_digest, questions)))
 
 
 def _example(trace: Trace, config: DataConfig) -> Example:
     reasoning = config.reasoning
+    if trace.is_text:
+        return _raw_text(trace, config)
     parts = (trace.answer,) if reasoning == "answer_only" else (*trace.steps, trace.answer)
     # Before the history is looked at: a trace without steps is refused for that.
     completion = completion_text(trace, reasoning)
@@ -297,6 +307,16 @@ def _example(trace: Trace, config: DataConfig) -> Example:
                    asked=Asked.of(trace.prompt, trace.history, trace.tool_turns, trace.tools), calls=trace.calls,
                    learns_earlier=config.learn == "all", completion=completion, parts=parts,
                    thinks=reasoning in ("think", CHANNEL))
+
+
+def _raw_text(trace: Trace, config: DataConfig) -> Example:
+    """A text without a question: BOS where the model has one, the text and the end of text, without any turn."""
+    if config.template != "plain" or config.reasoning != "answer_only":
+        raise RequestError(f"trace {trace.id} is a raw text, which has no turns and no steps, and the recipe has "
+                           f"data.template: {config.template} and data.reasoning: {config.reasoning}",
+                           "plain and answer_only", "data.template=plain data.reasoning=answer_only")
+    return Example(id=trace.id, name=f"trace {trace.id}", prompt="", asked=Asked(()), completion=trace.answer,
+                   parts=(trace.answer,), thinks=False)
 
 
 # Gemma's channel is no plain text to its own tokenizer and is refused as a control token.

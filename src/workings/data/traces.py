@@ -1,8 +1,8 @@
 """Traces: what a model is taught from. One JSON object a line, UTF-8.
 
-A trace is a question, the steps that lead to its answer, and the answer. Files of other shapes become traces through
-`workings.data.importing`; everything else sees traces only. They are read and written here, rendered as the text that
-a model learns to write, and compared.
+A trace is a question, the steps that lead to its answer, and the answer; or a raw text, which is learned whole. Files
+of other shapes become traces through `workings.data.importing`; everything else sees traces only. They are read and
+written here, rendered as the text that a model learns to write, and compared.
 """
 
 import json
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workings.data.columns import refuse_beside_text
 from workings.data.row_fields import (
     Labelled,
     calls_text,
@@ -40,16 +41,28 @@ class Trace(Labelled):
     id: str
     """Unique in its file; decides the row's place in an epoch."""
     prompt: str
-    """The question, without any chat turn around it."""
+    """The question, without any chat turn around it; empty for a raw text."""
     steps: tuple[str, ...]
     """The reasoning, a text a step; empty if the source has no reasoning."""
     answer: str
-    """The final answer alone; empty where the last turn calls tools and says nothing."""
+    """The final answer alone; empty where the last turn calls tools and says nothing. Of a raw text all of it."""
     calls: str = ""
     """Calls of tools with which the last turn ends, as JSON (an object with `tool_calls`)."""
 
+    @property
+    def is_text(self) -> bool:
+        """Whether this is a raw text: no question, no turns, every token learned."""
+        return not self.prompt
+
+    @property
+    def subject(self) -> str:
+        """What tells this trace from others: the question, or the raw text."""
+        return self.prompt or self.answer
+
     def to_json(self) -> dict[str, Any]:
         """The trace as one flat JSON object; metadata is next to the known keys, empty labels are left out."""
+        if self.is_text:
+            return self.with_labels({"id": self.id, "text": self.answer})
         return self.with_labels({"id": self.id, "prompt": self.prompt, "steps": list(self.steps),
                                  "answer": self.answer, **(json.loads(self.calls) if self.calls else {})})
 
@@ -61,6 +74,8 @@ def trace_from_json(record: object, *, escapes: bool = True) -> Trace:
         ValueError: when a field is missing or has the wrong type, too.
     """
     line = object_of(record, escapes=escapes)
+    if "text" in line and not {"prompt", "answer"} & line.keys():
+        return _text_from_json(line)
     steps = line.get("steps", [])
     if not isinstance(steps, list) or not all(isinstance(step, str) for step in steps):
         raise ValueError("`steps` must be a list of texts")
@@ -68,6 +83,14 @@ def trace_from_json(record: object, *, escapes: bool = True) -> Trace:
     texts = texts_of({"answer": "", **line} if calls else line, ("id", "prompt", "answer"), may_be_empty=bool(calls))
     return Trace(**texts, steps=tuple(steps), calls=calls,
                  **labels_of(line, ("id", "prompt", "steps", "answer", "tool_calls")))
+
+
+def _text_from_json(line: dict[str, Any]) -> Trace:
+    refuse_beside_text(line)
+    texts = texts_of(line, ("id", "text"))
+    if not texts["text"].strip():
+        raise ValueError("`text` is empty")
+    return Trace(id=texts["id"], prompt="", steps=(), answer=texts["text"], **labels_of(line, ("id", "text")))
 
 
 def iterate_traces(path: Path) -> Iterator[Trace]:
@@ -79,8 +102,8 @@ def iterate_traces(path: Path) -> Iterator[Trace]:
     if not path.is_file():
         raise RequestError(f"traces: {path}", "a file of traces, one JSON object a line",
                            "workings data make addition --out traces.jsonl")
-    yield from iterate_lines(path, trace_from_json, expected="one trace a line: id, prompt, steps, answer",
-                             form="traces", out="traces.jsonl")
+    yield from iterate_lines(path, trace_from_json, form="traces", out="traces.jsonl",
+                             expected="one trace a line: id, prompt, steps, answer; or a raw text: text")
 
 
 def read_traces(path: Path) -> list[Trace]:

@@ -15,7 +15,8 @@ SCRATCH = "random weights"
 NOT_EVALUATED = "\n## Evaluation\n\nIt was not evaluated.\n"
 
 
-def model_card(run_path: str, manifest: RunManifest, root: str, evaluations: Mapping[str, Mapping[str, Any]]) -> str:
+def model_card(run_path: str, manifest: RunManifest, root: str, evaluations: Mapping[str, Mapping[str, Any]],
+               metadata: Mapping[str, Any] | None = None) -> str:
     """A run's card.
 
     Args:
@@ -23,22 +24,26 @@ def model_card(run_path: str, manifest: RunManifest, root: str, evaluations: Map
         manifest: the run's manifest.
         root: the run's root digest.
         evaluations: by the unit's name, its `summary` and `config`.
+        metadata: what the Hub should read of library, base, licence and data; None: what the manifest alone says.
     """
     # Sorted, because a verifier renders the card again and compares the bytes.
     cards = {name: card for name, card in sorted(evaluations.items()) if _overall(card) is not None}
     scorecards = "".join(_scorecard(name, card) for name, card in cards.items()) or NOT_EVALUATED
-    return (f"{_metadata(manifest, cards)}\n# {_code(manifest.name)}\n\n{_training(manifest)}"
+    return (f"{_metadata(manifest, cards, metadata)}\n# {_code(manifest.name)}\n\n{_training(manifest)}"
             f"{scorecards}\n## Check it\n\nThe record's root digest:\n\n    {root}\n\n"
             "With the record, check it offline and without any ML library:\n\n"
             f"    workings verify {run_path} --expect-root {root}\n")
 
 
-def _metadata(manifest: RunManifest, cards: Mapping[str, Mapping[str, Any]]) -> str:
+def _metadata(manifest: RunManifest, cards: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any] | None) -> str:
     """YAML; texts in JSON's quotes, which YAML reads too."""
-    text = "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n- workings\n- reasoning\n"
+    values = {"library_name": "transformers"} if given is None else dict(given)
+    text = (f"---\nlibrary_name: {values.pop('library_name')}\npipeline_tag: text-generation\n"
+            "tags:\n- workings\n- reasoning\n")
     # The Hub links this key to a model page; random weights have none.
-    if not _is_scratch(manifest):
-        text += f"base_model: {json.dumps(manifest.model_id)}\n"
+    if given is None and not _is_scratch(manifest):
+        values["base_model"] = manifest.model_id
+    text += "".join(f"{key}: {json.dumps(value)}\n" for key, value in values.items())
     if cards:
         text += f"model-index:\n- name: {json.dumps(manifest.name)}\n  results:\n"
     for name, card in cards.items():

@@ -13,10 +13,10 @@ from workings.config.load import LoadedRecipe
 from workings.config.recipe import MADE_BY_ENVIRONMENT
 from workings.data.generators import addition
 from workings.data.generators.base import ItemRecord, items_bytes
-from workings.data.importing.formats import PAIR_FORMATS, VERDICT_FORMATS
+from workings.data.importing.formats import PAIR_FORMATS, RAW_TEXT, VERDICT_FORMATS
 from workings.data.importing.hints import looks_like
 from workings.data.importing.run import ImportRequest, import_records
-from workings.data.importing.sources import open_file
+from workings.data.importing.sources import TEXT, open_file
 from workings.data.lazy_sequence import TraceFile
 from workings.data.named_sets import shipped_sets
 from workings.data.open import open_traces, shipped_items
@@ -245,7 +245,9 @@ def _traces(loaded: LoadedRecipe, name: str, generated: list[Trace], label: str,
         way_on = "algorithm.name=dpo, if the recipe is to learn from these pairs" if label == "traces" else (
             "evaluation.traces=none, or a file of traces: the evaluation loss is cross entropy on traces")
         raise RequestError(f"{path}, a file of preference pairs, in place of traces", "a file of traces", way_on)
-    if path.is_file() and not {"prompt", "answer"} <= set(first) and (form := looks_like(first, "traces")):
+    form = RAW_TEXT if path.suffix.lower() == TEXT and not first else looks_like(first, "traces")
+    # Texts in JSON lines are read as they are, as traces are.
+    if path.is_file() and not {"prompt", "answer"} <= set(first) and form and not (form == RAW_TEXT and first):
         if form in VERDICT_FORMATS:
             raise RequestError(f"{path}, a file of verdicts, in place of traces", "a file of traces",
                                "algorithm.name=kto, if the recipe is to learn from these verdicts"

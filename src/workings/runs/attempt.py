@@ -282,8 +282,9 @@ class Attempt:
         """Form of the completions that are learned, with the stop token; empty for sampled completions."""
         recipe = self.setup.recipe
         form = way_of(recipe).learned_form(recipe)
-        return form and (f"{json.dumps(form + self.setup.template.stop_text, ensure_ascii=False)} after the prompt "
-                f"(data.reasoning: {recipe.data.reasoning}, data.template: {recipe.data.template})")
+        from_start = ", of a raw text all of it" if recipe.data.template == "plain" else ""
+        return form and (f"{json.dumps(form + self.setup.template.stop_text, ensure_ascii=False)} after the prompt"
+                f"{from_start} (data.reasoning: {recipe.data.reasoning}, data.template: {recipe.data.template})")
 
     def _first_state(self, held_out_items: HeldOutItems | None, display: Display) -> State:
         state = self._made_or_restored(held_out_items)

@@ -28,6 +28,7 @@ from workings.data.checking.findings import DataFinding, excerpt
 from workings.data.checking.reading import Entry, earlier_texts, learned_texts
 from workings.data.importing.records import Unreadable
 from workings.data.importing.sources import open_file
+from workings.data.traces import Trace
 from workings.errors import RequestError
 
 T = TypeVar("T")
@@ -77,9 +78,14 @@ def numbers(text: list[str]) -> tuple[str, ...]:
     return tuple(sorted(word for word in text if word[0].isdigit()))
 
 
+def subject_of(entry: Entry) -> str:
+    """The question of an entry, or the raw text that it is."""
+    return entry.subject if isinstance(entry, Trace) else entry.prompt
+
+
 def question_words(entry: Entry) -> list[str]:
     """The words of a question with its earlier turns: "And then?" is another question in another conversation."""
-    return [word for said in (*(f"{turn.role} {turn.text}" for turn in entry.history), entry.prompt)
+    return [word for said in (*(f"{turn.role} {turn.text}" for turn in entry.history), subject_of(entry))
             for word in words(said)]
 
 
@@ -230,7 +236,7 @@ def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Questio
         elif passage := _passage(chain(spelled_here, map(words, other_texts)), id_of_passage):
             kind, text = "ngram_leak", f"{NGRAM} words of {id_of_passage[passage]}: {excerpt(' '.join(passage))}"
         elif name := within.first_contained(chain(entry_questions, other_texts)):
-            kind, text = "contained_leak", f"all of {name}: {excerpt(entry.prompt)}"
+            kind, text = "contained_leak", f"all of {name}: {excerpt(subject_of(entry))}"
         else:
             continue
         yield DataFinding(kind=kind, record=number, id=entry.id, text=text)

@@ -82,8 +82,8 @@ def _alone(trace: Trace) -> Iterator[tuple[str, str]]:
         yield "control_text", shown(forged)
     if not trace.steps:
         # Conversations and Alpaca's files have their chain of thought in the answer.
-        if not _is_chain(trace.answer):
-            yield "no_steps", excerpt(trace.prompt)
+        if not (trace.is_text or _is_chain(trace.answer)):
+            yield "no_steps", excerpt(trace.subject)
     elif (number := parse_number(final_answer(trace.answer))) is not None and not mentions(trace.steps, number.value):
         # Steps that end in another result lead elsewhere; others may only leave the last calculation out.
         kind = "answer_not_reached" if ends_elsewhere(trace.steps, number.value) else "answer_not_in_steps"
@@ -119,7 +119,7 @@ def _repeated_questions(traces: Sequence[tuple[int, Trace]]) -> list[DataFinding
         position, trace = traces[first[later]]
         other = traces[first[before]][1]
         findings.append(DataFinding(kind="near_duplicate", record=position, id=trace.id,
-                                    text=f"{similarity:.2f} like {other.id}: {excerpt(other.prompt)}"))
+                                    text=f"{similarity:.2f} like {other.id}: {excerpt(other.subject)}"))
     return findings
 
 
@@ -147,7 +147,7 @@ def _about_group(members: Sequence[tuple[int, Trace]]) -> list[DataFinding]:
     # The right one of several answers is unknown here, so all are named.
     if _contradict([final_answer(trace.answer) for _, trace in members], members[0][1].prompt):
         answers = shown([f"{trace.id} says {trace.answer}" for _, trace in members])
-        return [DataFinding(kind="conflict", record=position, id=trace.id, text=f"{excerpt(trace.prompt)}: {answers}")
+        return [DataFinding(kind="conflict", record=position, id=trace.id, text=f"{excerpt(trace.subject)}: {answers}")
                 for position, trace in members]
     findings = []
     is_open = _is_open([final_answer(trace.answer) for _, trace in members], members[0][1].prompt)
@@ -161,12 +161,12 @@ def _about_group(members: Sequence[tuple[int, Trace]]) -> list[DataFinding]:
         if like is None and DRAWN_FROM not in trace.metadata:
             like = next((other for other in written.values() if DRAWN_FROM not in other.metadata), None)
         if like is not None:
-            kind = "duplicate" if trace.prompt in prompts else "normalized_duplicate"
+            kind = "duplicate" if trace.subject in prompts else "normalized_duplicate"
             if kind == "duplicate" and same is None and is_open and answer not in answers_so_far:
                 kind = "another_answer"
             findings.append(DataFinding(kind=kind, record=position, id=trace.id,
-                                        text=f"like {like.id}: {excerpt(trace.prompt)}"))
-        prompts.add(trace.prompt)
+                                        text=f"like {like.id}: {excerpt(trace.subject)}"))
+        prompts.add(trace.subject)
         answers_so_far.add(answer)
         written.setdefault((trace.steps, trace.answer), trace)
     return findings

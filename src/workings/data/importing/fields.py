@@ -11,33 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from workings.answers.thinking import OTHER_THINKING
-from workings.data.columns import MARKS, SYSTEM, TOOLS, learned_mark
+from workings.data.columns import MARKS, SYSTEM, TOOLS, learned_mark, refuse_media
 from workings.data.importing.completion import lines_of, split_any
 from workings.data.row_fields import calls_text, kind_of, tools_text
 from workings.models.turns import Turn
-
-_KINDS = ("image", "audio", "video")
-MEDIA = {name: kind for kind in _KINDS for name in (kind, f"{kind}s", f"{kind}_url", f"input_{kind}")}
-"""Types of content parts, and keys of parts, turns and records -> what they hold."""
-_FOR_READERS = {"image": "an image", "audio": "audio", "video": "video"}
-
-
-def refuse_media(record: Mapping[str, Any], where: str, kind: object = "") -> None:
-    """Raise `ValueError` where a record, a turn or a part of its content holds an image, audio or video.
-
-    Args:
-        record: one of them.
-        where: the place of it, for the message.
-        kind: the `type` of a part; elsewhere a key of that name means something else.
-    """
-    # Columns of parquet and of the Hub have every key in every row, with nothing in those that are not meant.
-    keys = [key for key, value in record.items() if key in MEDIA and value]
-    if isinstance(kind, str) and kind in MEDIA:
-        keys.insert(0, kind)
-    if keys:
-        raise ValueError(f"{_FOR_READERS[MEDIA[keys[0]]]} (`{keys[0]}`) in {where}: only text can be learned from, "
-                         "and the text alone would say something else")
-
 
 _ROLES = {"system": "system", "user": "user", "human": "user", "assistant": "assistant", "gpt": "assistant",
           "model": "assistant", "bot": "assistant", "chatgpt": "assistant", "tool": "tool", "function": "tool",

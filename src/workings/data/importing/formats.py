@@ -19,11 +19,15 @@ _TAGGED = ("completion", "response", "output", "answer", "text")
 _ANSWERS = ("answer", "solution", "response", "output", "completion")
 
 
+RAW_TEXT = "text"
+"""The format of raw texts."""
+
+
 @dataclass(frozen=True)
 class Format:
     """A value of `--format`."""
 
-    gives: Literal["traces", "pairs", "verdicts"]
+    gives: Literal["traces", "pairs", "verdicts", "texts"]
     keys: str
     """The keys that a record needs, in words."""
     read: Callable[[Record], Parts]
@@ -58,6 +62,7 @@ FORMATS: dict[str, Format] = {
     "prompt-completion": Format("traces", "prompt, completion: texts or lists of turns", single.prompt_completion),
     "question-answer": Format("traces", "a question and an answer under any of their usual names",
                               partial(single.text, _QUESTIONS, _ANSWERS, split_any)),
+    RAW_TEXT: Format("texts", "text: a raw text, every token of which is learned", single.raw_text),
 }
 """The values of `--format`."""
 

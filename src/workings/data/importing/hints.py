@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
+from workings.data.columns import refuse_media
 from workings.data.importing.fields import keys_of
 from workings.data.importing.formats import FORMATS
 from workings.data.importing.key_map import KeyMap
@@ -30,6 +31,10 @@ def _reads(name: str, record: Mapping[str, Any]) -> bool:
 
 def advice(record: Mapping[str, Any], keys: KeyMap, requested_format: str) -> str:
     """The option to type instead, if the first record of a file is not of the requested format."""
+    try:
+        refuse_media(record, "the record")
+    except ValueError:
+        return SKIP
     if mended := keys.mended(record):
         return mended
     renamed = keys.renamed(record)

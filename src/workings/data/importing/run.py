@@ -10,9 +10,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Literal
 
-from workings.data.columns import OF_IMPORT, kept_columns
+from workings.data.columns import OF_IMPORT, kept_columns, refuse_media
 from workings.data.importing.convert import converted, metadata_of
-from workings.data.importing.fields import refuse_media, tools_of
+from workings.data.importing.fields import tools_of
 from workings.data.importing.formats import FORMATS
 from workings.data.importing.hints import SKIP, advice, format_of, looks_like
 from workings.data.importing.hold_out import HeldOut, item_path, left_out_path, split

@@ -1,4 +1,4 @@
-"""Sources of records: JSON lines, a JSON array, CSV, parquet, or a data set on the Hugging Face Hub.
+"""Sources of records: JSON lines, a JSON array, CSV, parquet, raw texts, or a data set on the Hugging Face Hub.
 
 Everything streams: memory holds one record, or one batch of parquet rows, for a file of any size.
 """
@@ -25,6 +25,9 @@ _PARQUET_MAGIC = b"PAR1"
 _PARQUET_ROWS = 256
 """Rows of parquet in memory at a time."""
 _TABLES = (".csv", ".tsv")
+TEXT = ".txt"
+END_OF_TEXT = "<|endoftext|>"
+"""A line of a file of raw texts that holds this alone is between two of them."""
 _DELIMITERS = ",;\t"
 _EXCEL = b"PK\x03\x04"
 _AS_LINES = "python -c \"import {0}; {0}.{1}.to_json('records.jsonl', orient='records', lines=True)\""
@@ -48,7 +51,7 @@ class RecordSource:
 
 
 def open_file(path: Path, columns: Sequence[str] = ()) -> RecordSource:
-    """A file of JSON lines, a JSON array or parquet, which its first bytes say; or CSV, by its name.
+    """A file of JSON lines, a JSON array or parquet, which its first bytes say; or CSV or raw text, by its name.
 
     Args:
         path: of the file.
@@ -77,6 +80,9 @@ def open_file(path: Path, columns: Sequence[str] = ()) -> RecordSource:
     # A table of text begins with the names of its columns, which nothing tells from other text.
     if read is _lines and path.suffix.lower() in _TABLES and not text.startswith(b"{"):
         read = _table
+    # Of a text nothing but its name says what it is.
+    if read is not _parquet and path.suffix.lower() == TEXT and not text.startswith(b"{"):
+        read = _documents
     if columns and read is not _table:
         raise RequestError(f"--columns {','.join(columns)} with {path}, which is no table",
                            "a file of CSV (.csv, .tsv)", "--map KEY=KEY names the keys of other files")
@@ -129,6 +135,27 @@ def _lines(path: Path, progress: Progress) -> Records:
                     yield Unreadable(number, f"not UTF-8 at byte {error.start + 1}", _readable(line), size)
                 except ValueError as error:
                     yield Unreadable(number, str(error), _readable(line), size)
+
+
+def _documents(path: Path, progress: Progress) -> Records:
+    """The texts of a file: one, or several with a line of `END_OF_TEXT` between them."""
+    with path.open("rb") as stream:
+        number, size, parts = 1, 0, list[bytes]()
+        for line, line_size in chain(_bounded_lines(stream, progress), [(END_OF_TEXT.encode(), 0)]):
+            if line.strip() != END_OF_TEXT.encode():
+                size += line_size
+                if size <= MAX_RECORD_BYTES:
+                    parts.append(line)
+                continue
+            if size > MAX_RECORD_BYTES:
+                yield Unreadable(number, f"a text of {size:,} bytes; the longest that is read has "
+                                         f"{MAX_RECORD_BYTES:,}", _readable(b"".join(parts)[:_EXCERPT_BYTES]), size)
+            elif written := b"".join(parts).removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").strip():
+                try:
+                    yield SourceRecord(number, {"text": written.decode("utf-8")})
+                except UnicodeDecodeError as error:
+                    yield Unreadable(number, f"not UTF-8 at byte {error.start + 1}", _readable(written), size)
+            number, size, parts = number + 1, 0, []
 
 
 def _bounded_lines(stream: BinaryIO, progress: Progress) -> Iterator[tuple[bytes, int]]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from workings.data.columns import SYSTEM
+from workings.data.columns import SYSTEM, refuse_beside_text
 from workings.data.importing import fields
 from workings.data.importing.completion import lines_of, split_any, split_hashes
 from workings.data.importing.fields import ALPACA, Said, said
@@ -39,6 +39,12 @@ def text(questions: tuple[str, ...], answers: tuple[str, ...], split: Split, rec
     question_key, answer_key = fields.one_of(record, questions), fields.one_of(record, answers)
     return _trace(record, *_asked_and_told(record, [said("user", fields.text(record, question_key))], {question_key},
                                            answer_key, any_form=split is split_any), split)
+
+
+def raw_text(record: Record) -> Parts:
+    """A text that is learned whole; nothing in the record may ask or answer."""
+    refuse_beside_text(record)
+    return Parts(values={"text": fields.text(record, "text")}, used=frozenset({"text"}))
 
 
 def _asked_and_told(record: Record, asked: list[Said], used: Keys, answer_key: str, *,

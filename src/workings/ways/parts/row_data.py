@@ -87,10 +87,11 @@ class TraceData:
 
     def sentence(self) -> str:
         """Rows, dropped ones, supervised tokens and, where a row learns several, turns of the assistant; padding."""
-        turns = self.rows.learned_turns
+        turns, texts = self.rows.learned_turns, self.rows.whole
         return (f"{len(self.rows.rows):,} rows, {len(self.rows.dropped):,} dropped, "
                 f"{self.rows.supervised_tokens:,} supervised tokens an epoch"
                 f"{f' in {turns:,} turns of the assistant' if turns > len(self.rows.rows) else ''}, "
+                f"{f'every token of {texts:,} rows learned, ' if texts else ''}"
                 f"{percent(self.batches.padding_share())} padding in epoch 0")
 
     def remarks(self) -> list[str]:
@@ -102,9 +103,10 @@ class TraceData:
         if any(row_id.startswith(NUMBERED) for row_id in ids):
             yield "no id      rows without an `id` are numbered by their lines"
         if len(ids) < FEW_ROWS:
+            held_out = ("held-out texts (`evaluation.traces`)" if self.rows.whole else
+                        "held-out questions (`workings data import --hold-out`)")
             yield (f"few rows   {len(ids)} rows: the model can learn them by heart. A few hundred and more are usual; "
-                   "with few, 1 to 3 epochs and held-out questions (`workings data import --hold-out`) show whether it "
-                   "learns more than these")
+                   f"with few, 1 to 3 epochs and {held_out} show whether it learns more than these")
 
     def _about_empty_rows(self) -> list[str]:
         empty, total = self.batches.empty_sequences()

@@ -72,7 +72,9 @@ def rows(unit: Unit) -> Iterator[CheckFinding]:
     if wrong_turns := [row["id"] for row in trained_rows if not _turns_agree(row, learns_every_turn(unit))]:
         problems.append("learned turns that do not add up to the row's supervised tokens, or that the recipe does "
                         f"not ask for: {join_first(wrong_turns)}")
-    yield finding_from(problems, f"{len(trained_rows):,} rows", unit)
+    whole = sum(row["supervised_tokens"] == row["tokens"] - 1 for row in trained_rows)
+    text = f", of {whole:,} of them every token is learned" if whole else ""
+    yield finding_from(problems, f"{len(trained_rows):,} rows{text}", unit)
 
 
 @check("consistency.rows", when=trains_on_rows, precondition=only_if_few_sequences)

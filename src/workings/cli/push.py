@@ -1,0 +1,57 @@
+"""`workings push`: a run's model with its card and its evidence on the Hugging Face Hub."""
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from workings.cli.output import JsonFlag, answer, say
+
+if TYPE_CHECKING:
+    from workings.publish.push import Push
+
+
+def push_command(
+    model: Annotated[Path, typer.Argument(help="A sealed run, or a folder that `workings export` wrote.")],
+    repo: Annotated[str, typer.Argument(help="OWNER/NAME on the Hub; made if it does not exist.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Upload; without, everything is only shown.")] = False,
+    run: Annotated[Path | None, typer.Option("--run", help="The run that an exported folder was made from.",
+                                             show_default="runs/ and the name in the folder")] = None,
+    licence: Annotated[str, typer.Option(
+        "--license", "--licence", help="The model's licence (apache-2.0, …), where its base names none.")] = "",
+    accept_terms: Annotated[bool, typer.Option(
+        "--accept-terms", help="You keep to the base's terms and pass them on: Gemma's, or others.")] = False,
+    private: Annotated[bool, typer.Option("--private", help="Only you and your organization see it.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Upload a run's model, its card and its evidence to the Hugging Face Hub; a dry run without --yes.
+
+    The card is made from the record, with the measured accuracy and its interval. A base that is not under a
+    permissive licence is refused without --accept-terms.
+    """
+    from workings.publish.push import PushRequest, prepare, upload
+
+    request = PushRequest(repo=repo, run=run, licence=licence, accept_terms=accept_terms, private=private)
+    # Next to the run or the model and not in the system's folder, which may be small or in memory.
+    with tempfile.TemporaryDirectory(prefix=".push-", dir=model.absolute().parent) as folder:
+        push = prepare(model, request, Path(folder))
+        _show(push)
+        address = upload(push) if yes else ""
+    answer({**push.to_json(), "uploaded": yes, "address": address}, as_json=as_json, text=(
+        f"{address}\nto check after a download: workings verify record.zip --expect-root {push.root}" if yes else
+        f"nothing uploaded; --yes uploads to https://huggingface.co/{repo}"))
+
+
+def _show(push: "Push") -> None:
+    """Shows what is about to be uploaded."""
+    sizes = push.sizes
+    say(f"for {push.request.repo}{' (private)' if push.request.private else ''}, replacing files of the same names:")
+    for name, size in sizes.items():
+        say(f"  {size:>14,}  {name}")
+    say(f"  {sum(sizes.values()):>14,}  bytes in {len(sizes)} files; licence: {push.licence or 'not named'}")
+    say("texts in record.zip, which anyone can read who sees the repository:" if push.texts else
+        "record.zip holds no question, answer or completion; training data are in it by their digests")
+    for name, size in push.texts:
+        say(f"  {size:>14,}  {name}")
+    say(f"README.md, the model card:\n{push.card}")

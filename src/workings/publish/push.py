@@ -1,0 +1,312 @@
+"""`push`: a run's exported model, its model card and its evidence pack as one commit on the Hugging Face Hub."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RequestError, first_line
+from workings.evidence.model_card import model_card
+from workings.evidence.pack.form import BY_DIGEST
+from workings.evidence.pack.licences import data_files, model_facts
+from workings.hints import pip_install
+from workings.inputs.object_store import STORED
+from workings.models.families.gemma import LICENCE as GEMMA_TERMS
+from workings.models.hub import is_local
+from workings.models.json_file import read_object
+from workings.publish.export import GGUF, ORIGIN_FILE, export_run
+from workings.publish.pack import Packed, pack
+from workings.record.canonical import loads
+from workings.record.digest import file_digest
+from workings.record.layout import (
+    EVALUATION_CONFIG,
+    GIVEN_ITEMS,
+    GIVEN_TRACES,
+    KEPT,
+    PAIRS,
+    PREDICTIONS,
+    PROMPTS,
+    README,
+    ROLLOUTS,
+    SAMPLES,
+    SEAL,
+)
+from workings.record.reader import RunRecord
+from workings.runs.open_model import starting_weights
+
+RECORD = "record.zip"
+"""The evidence pack in the repository: without checkpoints' tensors, which are there by their digests."""
+PERMISSIVE = ("apache-2.0", "mit", "bsd-2-clause", "bsd-3-clause", "isc", "cc0-1.0", "cc-by-4.0", "unlicense")
+"""Licences, by the Hub's names, that let anyone pass a changed model on."""
+GEMMA = "gemma"
+_HUB_NAMES = {"apache license 2.0": "apache-2.0", "mit license": "mit", GEMMA_TERMS.lower(): GEMMA}
+_ON_THE_HUB = re.compile(r"(llama[0-9.]+|gpl-[23]\.0|cc-by(-[a-z]+)+-4\.0|openrail(\+\+)?)")
+"""Further licences that the Hub has a name for; all others are ``other`` with a name."""
+_GEMMA_NOTICE = "Gemma is provided under and subject to the Gemma Terms of Use found at ai.google.dev/gemma/terms\n"
+_GEMMA_USE = ("The terms of Gemma hold for this model and for everything made of it: "
+              "<https://ai.google.dev/gemma/terms>, with the uses that they forbid: "
+              "<https://ai.google.dev/gemma/prohibited_use_policy>. The weights were changed by training.")
+_TEXTS = (PREDICTIONS, SAMPLES, KEPT, PAIRS, PROMPTS, GIVEN_TRACES, GIVEN_ITEMS)
+_HUB_SOURCE = re.compile(r"([\w.-]+/[\w.-]+)@\S+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PushRequest:
+    """A request to push."""
+
+    repo: str
+    """`OWNER/NAME` on the Hub."""
+    run: Path | None = None
+    """The run of an exported folder; None: the folder of its name below ``runs``."""
+    licence: str = ""
+    """The model's licence by its name on the Hub, where the base names none; empty: the base's."""
+    accept_terms: bool = False
+    """Whether the person keeps to terms that are no permissive licence, and passes them on."""
+    private: bool = False
+    """Whether no one else may see the repository."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Push:
+    """Everything that is about to be uploaded, in a folder that lasts as long as the command."""
+
+    request: PushRequest
+    run: str
+    """Name of the run."""
+    files: dict[str, Path | bytes]
+    """Name in the repository -> a file, or its contents."""
+    sizes: dict[str, int]
+    """Name in the repository -> bytes."""
+    card: str
+    licence: str
+    """By its name on the Hub; empty for a model from random weights without ``--license``."""
+    root: str
+    """Root digest of the evidence pack."""
+    texts: tuple[tuple[str, int], ...]
+    """Files of the evidence pack that hold questions, answers or completions, with their bytes."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Keys of `push --json`."""
+        return {"repo": self.request.repo, "private": self.request.private, "run": self.run, "files": self.sizes,
+                "licence": self.licence, "root": self.root, "card": self.card, "texts": dict(self.texts)}
+
+
+def prepare(path: Path, request: PushRequest, folder: Path) -> Push:
+    """Make everything that belongs on the Hub in a folder; nothing is uploaded.
+
+    Args:
+        path: a sealed and complete run, or a folder that `export` wrote from one.
+        request: where to, and on which terms.
+        folder: an empty one, for the exported model and the evidence pack.
+
+    Raises:
+        RequestError: no such run or folder, a changed folder, an incomplete run, a malformed name, or a licence that is
+            unknown or not permissive without the person's word.
+        RecordError: the run does not verify.
+    """
+    _check_name(request.repo)
+    is_export = (path / ORIGIN_FILE).is_file()
+    run = _run_of_export(path, request.run) if is_export else _run(path, request.run)
+    # Before a model is written: gigabytes for a model that may not be passed on.
+    licence = licence_of(run, request)
+    model = path if is_export else export_run(path, folder / "model").directory
+    packed = pack([run.path], folder / RECORD, weights=BY_DIGEST)
+    files: dict[str, Path | bytes] = {file.relative_to(model).as_posix(): file for file in sorted(model.rglob("*"))
+                                      if file.is_file()}
+    if licence == GEMMA:
+        files.setdefault("NOTICE", _GEMMA_NOTICE.encode())
+    library = "gguf" if str(read_object(model / ORIGIN_FILE).get("format")).startswith(GGUF) else "transformers"
+    card = _card(run, licence, library, packed.root)
+    files |= {README: card.encode(), RECORD: folder / RECORD}
+    sizes = {name: len(file) if isinstance(file, bytes) else file.stat().st_size
+             for name, file in sorted(files.items())}
+    return Push(request=request, run=run.manifest.name, files=files, sizes=sizes, card=card, licence=licence,
+                root=packed.root, texts=tuple(_texts(packed)))
+
+
+def upload(push: Push) -> str:
+    """Upload as one commit, which replaces files of the same names, and give its address.
+
+    Raises:
+        RequestError: no token, a token without the right, a public repository for ``private``, or no Hub there.
+    """
+    import httpx
+    from huggingface_hub import CommitOperationAdd, HfApi, get_token
+    from huggingface_hub.errors import HfHubHTTPError
+
+    request = push.request
+    if get_token() is None:
+        raise RequestError("no token of the Hugging Face Hub is on this machine", f"a token that may write to "
+                           f"{request.repo}", "hf auth login, or export HF_TOKEN=hf_…")
+    api = HfApi()
+    operations = [CommitOperationAdd(name, file if isinstance(file, bytes) else str(file))
+                  for name, file in sorted(push.files.items())]
+    try:
+        api.create_repo(request.repo, private=request.private or None, exist_ok=True)
+        if request.private and not api.model_info(request.repo).private:
+            raise RequestError(f"--private, and {request.repo} exists and is public", "a private repository or a new "
+                               "name", "make it private on its page, or leave --private out")
+        commit = api.create_commit(request.repo, operations, commit_message=f"{push.run}, with its record {push.root}")
+    except HfHubHTTPError as error:
+        status = error.response.status_code
+        refused = status in (401, 403, 404)
+        raise RequestError(f"the Hub refuses {request.repo}: {first_line(error)}",
+                           "a token that may write there" if refused else "a Hub that takes the upload",
+                           "hf auth whoami shows whose token it is" if refused else "the same command later") from None
+    # A card that the Hub does not take, and an upload that breaks off.
+    except (ValueError, RuntimeError, OSError, httpx.HTTPError) as error:
+        raise RequestError(f"the upload to {request.repo} failed: {first_line(error)}", "a Hub that can be reached and "
+                           "takes every file", "the same command later: what is there is not sent again") from None
+    return str(commit.commit_url)
+
+
+def _check_name(repo: str) -> None:
+    try:
+        from huggingface_hub.errors import HFValidationError
+        from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined] # documented, not re-exported
+    except ModuleNotFoundError:
+        raise RequestError("the package huggingface_hub is not installed", "the package that uploads to the Hub",
+                           pip_install("hub")) from None
+    reason = "" if repo.count("/") == 1 else "it must be OWNER/NAME"
+    try:
+        validate_repo_id(repo)
+    except HFValidationError as error:
+        reason = first_line(error)
+    if reason:
+        raise RequestError(f"{repo} is no name of a repository: {reason}", "OWNER/NAME, the owner being you or your "
+                           "organization", "workings push RUN OWNER/NAME")
+
+
+def _run(path: Path, named: Path | None) -> RunRecord:
+    """A sealed run that is complete. Raises `RequestError` for anything else."""
+    if named is not None:
+        raise RequestError(f"--run {named} with {path}, which is no exported folder", "--run with an exported folder, "
+                           "which it was made from", "leave --run out")
+    if not (path / SEAL).is_file():
+        raise RequestError(f"{path} is neither a sealed run nor an exported folder", "a run that has ended, or what "
+                           "`workings export` wrote", "workings runs lists runs; workings train RECIPE --out RUN "
+                           "--resume ends one")
+    return _complete(RunRecord.open(path))
+
+
+def _complete(run: RunRecord) -> RunRecord:
+    if run.status != "complete":
+        raise RequestError(f"{run.path} is {run.status}: {run.manifest.status_reason}", "a complete run",
+                           "workings train RECIPE --out RUN --resume")
+    return run
+
+
+def _run_of_export(folder: Path, named: Path | None) -> RunRecord:
+    """The run that an exported folder was made from; every file has to be as it was exported."""
+    origin = read_object(folder / ORIGIN_FILE)
+    name, root, digests = origin.get("run"), origin.get("made_from"), origin.get("files")
+    if not isinstance(name, str) or not isinstance(digests, dict):
+        raise RequestError(f"{folder / ORIGIN_FILE} is not what export writes", "a folder of `workings export`")
+    found = {file.relative_to(folder).as_posix(): file for file in sorted(folder.rglob("*")) if file.is_file()}
+    found.pop(ORIGIN_FILE)
+    for file in sorted(found.keys() | digests.keys()):
+        if file not in found or file_digest(found[file]) != digests.get(file):
+            what = "is missing" if file not in found else "was changed" if file in digests else "was not exported"
+            raise RequestError(f"{folder / file} {what}", "the files that were exported and no others",
+                               "workings export RUN --out FOLDER")
+    path = named or Path("runs") / name
+    if not (path / SEAL).is_file():
+        raise RequestError(f"the run that {folder} was made from is not at {path}", "the sealed run, from which card "
+                           "and evidence are made", "--run RUN")
+    run = _complete(RunRecord.open(path))
+    if run.root != root:
+        raise RequestError(f"{path} is not the run that {folder} was made from", f"the run of root {root}", "--run RUN")
+    return run
+
+
+def licence_of(run: RunRecord, request: PushRequest) -> str:
+    """The model's licence by its name on the Hub; empty for random weights without a given one.
+
+    Raises:
+        RequestError: the base's licence is unknown, or is not permissive and its terms were not accepted.
+    """
+    facts, given = model_facts(run), _hub_name(request.licence)
+    base = f"the base {facts['id']}"
+    if _is_scratch(run):
+        return given
+    named = {_hub_name(one) for one in [*_said(facts["licence"]), *_said_by_card(run)]}
+    if len(named) != 1:
+        what = f"names several licences: {', '.join(sorted(named))}" if named else "names no licence that is known here"
+        if given not in (named or {given}) or not given:
+            raise RequestError(f"{base} {what}", "its licence by name, as its page says it", "--license apache-2.0")
+        named = {given}
+    [licence] = named
+    if licence in PERMISSIVE:
+        return given or licence
+    if given not in ("", licence):
+        raise RequestError(f"--license {request.licence}, and {base} is under {licence}", "the base's own terms, which "
+                           "hold for what is made of it", f"--license {licence}")
+    if not request.accept_terms:
+        terms = GEMMA_TERMS if licence == GEMMA else f"the terms `{licence}`"
+        raise RequestError(f"{base} is under {terms}, which are no permissive licence", "your word that you have read "
+                           "them, keep to the uses that they allow and pass them on", "--accept-terms")
+    return licence
+
+
+def _is_scratch(run: RunRecord) -> bool:
+    return run.manifest.config.get("model", {}).get("source") == "scratch"
+
+
+def _said(licence: object) -> list[str]:
+    # Several names of one file are told behind each other; a record that knows none holds why.
+    return [one for one in licence.split(", ") if one != "not named in the file"] if isinstance(licence, str) else []
+
+
+def _said_by_card(run: RunRecord) -> list[str]:
+    """Licences that the model card next to the first weights names, if both are still there."""
+    from huggingface_hub import metadata_load
+
+    with suppress(RequestError):
+        card = starting_weights(run.path, tensors=False) / README
+        values = (metadata_load(card) or {}) if card.is_file() else {}
+        name = values.get("license_name") if values.get("license") == "other" else values.get("license")
+        return [str(one) for one in (name if isinstance(name, list) else [name] if name else [])]
+    return []
+
+
+def _hub_name(licence: str) -> str:
+    plain = licence.strip().lower()
+    return _HUB_NAMES.get(plain, plain)
+
+
+def _card(run: RunRecord, licence: str, library: str, root: str) -> str:
+    """The model card: that of the record, with the metadata that the Hub reads."""
+    metadata: dict[str, Any] = {"library_name": library}
+    if licence:
+        known = licence in PERMISSIVE or licence == GEMMA or _ON_THE_HUB.fullmatch(licence)
+        metadata |= {"license": licence} if known else {"license": "other", "license_name": licence}
+    revision = str(run.manifest.model_revision)
+    # A folder or a file of this machine is no name on the Hub.
+    if not (_is_scratch(run) or is_local(revision) or revision == STORED):
+        metadata["base_model"] = run.manifest.model_id
+    if datasets := sorted(_datasets(run)):
+        metadata["datasets"] = datasets
+    evaluations = {unit.name: {"summary": unit.summary, "config": loads((unit.path / EVALUATION_CONFIG).read_bytes())}
+                   for unit in run.evaluations()}
+    text = model_card(RECORD, run.manifest, root, evaluations, metadata)
+    return f"{text}\n## Terms\n\n{_GEMMA_USE}\n" if licence == GEMMA else text
+
+
+def _datasets(run: RunRecord) -> set[str]:
+    """Data sets of the Hub that rows of the run's data name as their source, as an import from there writes it."""
+    sources = set()
+    for path in data_files(run):
+        for row in path.read_bytes().splitlines() if path.suffix == ".jsonl" else []:
+            entry = json.loads(row)
+            sources.add(str(entry.get("source", "")) if isinstance(entry, dict) else "")
+    return {match[1] for source in sources if (match := _HUB_SOURCE.fullmatch(source))}
+
+
+def _texts(packed: Packed) -> Iterator[tuple[str, int]]:
+    """Files of a pack that hold questions, answers or completions."""
+    for name, size in packed.entries:
+        if name.endswith(_TEXTS) or f"/{ROLLOUTS}/" in name or (name.startswith("data/") and name.endswith(".jsonl")):
+            yield name, size

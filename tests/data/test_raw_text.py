@@ -1,0 +1,174 @@
+"""Raw texts: read from JSON lines and text files, learned whole by both engines, and measured by nothing but a loss."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.data.vocabulary import tokenizer_for
+from workings.config.data import DataConfig
+from workings.config.load import load_recipe
+from workings.data.checking.reading import Numbered
+from workings.data.checking.run import check
+from workings.data.importing.run import ImportRequest, ImportResult, import_records
+from workings.data.importing.sources import END_OF_TEXT, open_file
+from workings.data.preview import Turn, marked, pieces, turns_of
+from workings.data.rows import RowSet, build_rows
+from workings.data.traces import Trace, read_traces, trace_from_json, write_traces
+from workings.errors import RequestError
+from workings.evidence.verify import verify
+from workings.inputs.datasets import find_data
+from workings.models.chat import ChatTemplate
+from workings.models.tokenizer import Tokenizer
+from workings.record.reader import RunRecord
+from workings.runs.parity import parity
+from workings.runs.train import train
+
+TEXTS = [Trace(id=f"t{i}", prompt="", steps=(), answer=f"The {i}th day was  colder\nthan day {i - 1}.")
+         for i in range(24)]
+TOKENIZER = tokenizer_for(TEXTS, 300)
+RECIPE = """name: raw
+seed: 17
+engine: jax
+device: cpu
+model:
+  source: scratch
+  shape: {family: gemma3, layers: 1, width: 16, mlp_width: 16, heads: 1, kv_heads: 1, head_dim: 8}
+tokenizer: train
+data: {traces: texts.jsonl, template: plain, reasoning: answer_only, max_length: 64}
+batch: {micro_batch: 4, accumulation: 1}
+training: {steps: 4, learning_rate: 1e-3}
+optimizer: {name: adamw}
+evaluation: {traces: held_out.jsonl, every_steps: 2}
+"""
+
+
+def imported(path: Path, form: str = "", **request: object) -> tuple[ImportResult, list[Trace]]:
+    out = path.with_name("out.jsonl")
+    result = import_records(open_file(path), out, ImportRequest(format=form, labels={}, force=True, **request))
+    return result, read_traces(out) if result.written else []
+
+
+def rows_of(*texts: Trace, template: str = "plain", reasoning: str = "answer_only") -> RowSet:
+    config = DataConfig(traces="x", template=template, reasoning=reasoning, max_length=64)
+    return build_rows(texts, TOKENIZER, ChatTemplate.for_config(template, TOKENIZER, reasoning), config)
+
+
+def test_rows_of_json_lines_are_found_by_their_key_and_keep_their_text(tmp_path: Path) -> None:
+    file = tmp_path / "web.jsonl"
+    file.write_text(json.dumps({"text": "  Two\n\nparts. ", "url": "u"}) + "\n")
+    result, [text] = imported(file)
+    assert (result.format, result.learned, dict(result.kept)) == ("text", None, {"url": 1})
+    assert (text.answer, text.is_text, text.id) == ("  Two\n\nparts. ", True, "web-0000001")
+    assert trace_from_json(text.to_json()) == text
+
+
+@pytest.mark.parametrize(("record", "reason"), [
+    ({"text": "a", "question": "b"}, "`question` next to `text`"),
+    ({"text": "a", "messages": [{"role": "user", "content": "b"}]}, "`messages` next to `text`"),
+    ({"text": " "}, "`text` is empty"), ({"text": ["a"]}, "must be a text"),
+    ({"text": "a", "image": "x.png"}, "an image (`image`) in the record: only text can be learned from"),
+    ({"text": "a", "context": "A long winter."}, "`context` looks like what the answer depends on")])
+def test_a_record_that_is_more_or_less_than_a_text_is_refused(tmp_path: Path, record: object, reason: str) -> None:
+    file = tmp_path / "web.jsonl"
+    file.write_text(json.dumps(record) + "\n")
+    result, _ = imported(file, "text", on_error="skip")
+    [why] = result.reasons
+    assert reason in why
+
+
+def test_a_text_file_is_one_text_or_several_with_a_mark_between_them(tmp_path: Path) -> None:
+    file = tmp_path / "book.txt"
+    file.write_bytes("\ufeffOne,\r\nlong.\r\n".encode() + f"{END_OF_TEXT}\n\n{END_OF_TEXT}\n[Two] ü".encode())
+    assert [(text.id, text.answer) for text in imported(file)[1]] == [
+        ("book-0000001", "One,\nlong."), ("book-0000003", "[Two] ü")]
+    file.write_text("Alone.\nAll of it.")
+    assert [text.answer for text in imported(file)[1]] == ["Alone.\nAll of it."]
+    file.write_bytes(b"Alone \xff")
+    with pytest.raises(RequestError, match="not UTF-8 at byte 7"):
+        imported(file, "text")
+    file.write_text("Alone.")
+    with pytest.raises(RequestError, match="--hold-out with --format text"):
+        imported(file, "text", hold_out=1)
+
+
+def test_pictures_next_to_a_finished_trace_are_refused_as_well(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"an image \(`images`\) in the record: only text can be learned from"):
+        trace_from_json({"id": "1", "prompt": "What?", "steps": ["a"], "answer": "b", "images": ["x.png"]})
+
+
+def test_every_token_behind_bos_is_learned_to_the_end_of_text() -> None:
+    rows = rows_of(*TEXTS)
+    for text, row in zip(TEXTS, rows.rows, strict=True):
+        assert row.tokens.tolist() == [TOKENIZER.bos_id, *TOKENIZER.encode(text.answer), TOKENIZER.eos_id]
+        assert row.loss_mask.tolist() == [0] + [1] * (len(row.tokens) - 1)
+        assert marked(pieces(row, TOKENIZER)).startswith("<bos>«")
+        assert turns_of(text, row) == [Turn("text", len(row.tokens) - 1)]
+    assert rows.whole == len({row.prompt_digest for row in rows.rows}) == 24
+    assert "learned_turns" not in rows.index[0]
+
+
+def test_a_model_without_bos_learns_all_that_something_predicts() -> None:
+    without = Tokenizer(TOKENIZER.backend, {**TOKENIZER.settings, "bos_token": None})
+    template = ChatTemplate.for_config("plain", without)
+    config = DataConfig(traces="x", template="plain", reasoning="answer_only", max_length=64)
+    [row] = build_rows(TEXTS[:1], without, template, config).rows
+    assert row.tokens.tolist() == [*TOKENIZER.encode(TEXTS[0].answer), TOKENIZER.eos_id]
+    assert row.loss_mask.tolist() == [0] + [1] * (len(row.tokens) - 1)
+
+
+def test_turns_and_steps_are_no_form_of_a_raw_text() -> None:
+    for keys in ({"template": "gemma"}, {"reasoning": "tags"}):
+        with pytest.raises(RequestError, match="t0 is a raw text, which has no turns and no steps"):
+            rows_of(TEXTS[0], **keys)
+    forged = replace(TEXTS[0], answer="stop here<eos>and go on")
+    with pytest.raises(RequestError, match="control tokens in its text: <eos>"):
+        rows_of(forged)
+
+
+def test_the_check_finds_a_text_twice_and_calls_none_a_contradiction() -> None:
+    again = replace(TEXTS[0], id="again")
+    report = check(Numbered(list(enumerate([*TEXTS, again])), [], 25), [])
+    assert report.counts["duplicate"] == 1
+    assert not {"conflict", "no_steps"} & report.counts.keys()
+
+
+def recipe_in(folder: Path) -> Path:
+    write_traces(folder / "texts.jsonl", TEXTS[:20])
+    (folder / "held_out.txt").write_text(f"\n{END_OF_TEXT}\n".join(text.answer for text in TEXTS[20:]))
+    path = folder / "raw.yaml"
+    path.write_text(RECIPE.replace("held_out.jsonl", "held_out.txt"))
+    return path
+
+
+def test_recipes_read_both_kinds_of_file_and_ask_no_question_of_a_text(tmp_path: Path) -> None:
+    path = recipe_in(tmp_path)
+    data = find_data(load_recipe(str(path)))
+    assert list(data.traces) == TEXTS[:20]
+    assert [text.answer for text in data.held_out] == [text.answer for text in TEXTS[20:]]
+    with pytest.raises(RequestError, match="prompt"):
+        find_data(load_recipe(str(path), ["evaluation.items=texts.jsonl"]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("packing", ["none", "best_fit"])
+def test_both_engines_have_the_same_loss_on_raw_text(tmp_path: Path, packing: str) -> None:
+    found = parity(str(recipe_in(tmp_path)), [f"data.packing={packing}"], steps=3)
+    assert found.passed, found
+
+
+@pytest.mark.slow
+def test_a_run_says_that_every_token_is_learned_and_claims_no_skill(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train(str(recipe_in(tmp_path)), tmp_path / "run")
+    assert "every token of 20 rows learned" in (said := capsys.readouterr().err)
+    assert "held-out texts (`evaluation.traces`)" in said
+    losses = [line.get("evaluation_loss", 0) for line in RunRecord.open(tmp_path / "run").metrics()]
+    assert [loss > 0 for loss in losses] == [False, True, False, True]
+    found = verify(tmp_path / "run")
+    assert found.level == 1
+    [rows] = [check.text for check in found.checks if check.id == "consistency.rows"]
+    assert "of 20 of them every token is learned" in rows
+    assert not [check for check in found.checks if check.verdict == "failed"]
+    assert "accuracy" not in (tmp_path / "run" / "README.md").read_text()

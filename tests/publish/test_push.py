@@ -1,0 +1,293 @@
+"""`workings push`: nothing without consent, the very bytes with it, and a record that verifies after a download."""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import yaml
+
+from tests import kept_folders
+from tests.http_server import Handler, serving
+from tests.models.hub_server import COMMIT, oid
+from tests.record import synthetic
+from tests.runs.killed import write_recipe
+from workings.errors import RequestError
+from workings.evidence.verify import verify
+from workings.models.families.gemma import LICENCE as GEMMA_TERMS
+from workings.publish.export import export_run
+from workings.publish.push import PushRequest, prepare
+from workings.runs.evaluate import evaluate_run
+from workings.runs.train import train
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("huggingface_hub")
+TOKEN = "hf_standin"
+REPO = "someone/tiny-model"
+
+
+class Hub(Handler):
+    """Takes uploads as the Hub does: large files by Git LFS, small ones in the commit."""
+
+    files: ClassVar[dict[str, bytes]] = {}
+    stored: ClassVar[dict[str, bytes]] = {}
+    asked: ClassVar[list[str]] = []
+    private: ClassVar[list[bool]] = []
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        path = self.path.split("?")[0]
+        self.asked.append(path)
+        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            self.say(401, {"error": "Invalid username or password."})
+        elif path.endswith("/api/repos/create"):
+            self.private.append(json.loads(body).get("visibility") == "private")
+            self.say(200, {"url": f"{self.address}/{REPO}"})
+        elif path.endswith("/api/validate-yaml"):
+            self.say(200, {"errors": [], "warnings": []})
+        elif "/preupload/" in path:
+            self.say(200, {"files": [{"path": file["path"], "shouldIgnore": False, "uploadMode": "lfs" if
+                                      file["path"].endswith((".safetensors", ".zip")) else "regular"}
+                                     for file in json.loads(body)["files"]]})
+        elif path.endswith("/info/lfs/objects/batch"):
+            self.say(200, {"transfer": "basic", "objects": [
+                {**row, "actions": {"upload": {"href": f"{self.address}/lfs/{row['oid']}"}}}
+                for row in json.loads(body)["objects"]]})
+        else:
+            self.commit(body)
+
+    def commit(self, body: bytes) -> None:
+        for row in map(json.loads, body.splitlines()):
+            value = row["value"]
+            if row["key"] == "file":
+                self.files[value["path"]] = base64.b64decode(value["content"])
+            elif row["key"] == "lfsFile":
+                self.files[value["path"]] = self.stored[value["oid"]]
+        self.say(200, {"commitOid": COMMIT, "commitUrl": f"{self.address}/{REPO}/commit/{COMMIT}"})
+
+    def do_PUT(self) -> None:
+        data = self.rfile.read(int(self.headers["Content-Length"]))
+        if hashlib.sha256(data).hexdigest() == self.path.rpartition("/")[2]:
+            self.stored[self.path.rpartition("/")[2]] = data
+            self.say(200, {})
+        else:
+            self.say(400, {"error": "other bytes"})
+
+    def do_GET(self) -> None:
+        path = self.path.split("?")[0]
+        if "/tree/" in path:
+            self.say(200, [{"type": "file", "path": name, "size": len(data), "oid": oid(data)}
+                           for name, data in self.files.items()])
+        elif path.startswith("/api/"):
+            self.say(200, {"id": REPO, "sha": COMMIT, "private": any(self.private),
+                           "siblings": [{"rfilename": name} for name in self.files]})
+        else:
+            self.send(200, self.files[path.rpartition("/")[2]])
+
+    def do_HEAD(self) -> None:
+        self.send(200, self.files[self.path.rpartition("/")[2]], body=False)
+
+    @property
+    def address(self) -> str:
+        return f"http://{self.headers['Host']}"
+
+    def say(self, status: int, value: Any) -> None:
+        self.send(status, json.dumps(value).encode())
+
+    def send(self, status: int, data: bytes, body: bool = True) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("ETag", f'"{oid(data)}"')
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if body:
+            self.wfile.write(data)
+
+
+@contextmanager
+def hub() -> Iterator[tuple[str, type[Hub]]]:
+    kind = type("OneHub", (Hub,), {"files": {}, "stored": {}, "asked": [], "private": []})
+    with serving(kind) as address:
+        yield address, kind
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny Gemma 3 from random weights after six steps, with an evaluation."""
+    def make(folder: Path) -> None:
+        train(str(write_recipe(folder)), folder / "runs" / "tiny")
+        items = folder / "items.jsonl"
+        items.write_text("".join(json.dumps({"id": str(i), "prompt": f"What is {i}+1?", "expected_answer": str(i + 1)})
+                                 + "\n" for i in range(4)))
+        evaluate_run(folder / "runs" / "tiny", items, folder / "runs" / "tiny" / "eval" / "items")
+
+    return kept_folders.copy(make, tmp_path_factory.mktemp("pushed"), "pushed") / "runs" / "tiny"
+
+
+@pytest.fixture(scope="module")
+def tuned(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that went on from the exported one, as from any folder of Gemma's family."""
+    folder = tmp_path_factory.mktemp("tuned")
+    export_run(run, folder / "base")
+    recipe = write_recipe(folder)
+    recipe.write_text(re.sub(r"model:\n.*\n.*\ntokenizer: train", "model: {source: pretrained, id: base}\n"
+                             "tokenizer: model", recipe.read_text()))
+    train(str(recipe), folder / "runs" / "tuned")
+    return folder / "runs" / "tuned"
+
+
+@pytest.fixture
+def push(run_python: Any, tmp_path: Path) -> Any:
+    """Types the command in a child, because the Hub's address is read when its library is imported."""
+    def typed(*words: object, address: str = "http://127.0.0.1:1", token: str = TOKEN, check: bool = True) -> Any:
+        return run_python("-m", "workings", "push", *map(str, words), check=check, environment={
+            "HF_ENDPOINT": address, "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "HF_TOKEN": token,
+            "HF_TOKEN_PATH": str(tmp_path / "no-token"), "HF_HUB_CACHE": str(tmp_path / "cache"),
+            "HF_HUB_OFFLINE": "0"})
+    return typed
+
+
+def test_without_yes_everything_is_shown_and_nothing_is_asked_of_the_hub(run: Path, push: Any) -> None:
+    with hub() as (address, server):
+        done = push(run, REPO, "--json", address=address, token="")
+        assert server.asked == []
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert not said["uploaded"]
+    assert {"README.md", "model.safetensors", "record.zip", "export_info.json", "tokenizer.json"} <= set(said["files"])
+    assert list(said["texts"]) == ["runs/tiny/eval/items/predictions.jsonl", "runs/tiny/eval/items/samples.md"]
+    for name, size in said["files"].items():
+        assert f"{size:,}  {name}" in done.stderr
+    assert said["card"] in done.stderr
+    assert not list(run.parent.glob(".push-*"))
+
+
+def test_the_hub_gets_the_very_bytes_and_the_record_verifies_after_a_download(
+        run: Path, push: Any, run_python: Any, tmp_path: Path) -> None:
+    model = export_run(run, tmp_path / "model").directory
+    with hub() as (address, server):
+        said = json.loads(push(model, REPO, "--run", run, "--license", "MIT", "--private", "--yes", "--json",
+                               address=address).stdout.splitlines()[-1])
+        assert said["address"] == f"{address}/{REPO}/commit/{COMMIT}"
+        assert server.private == [True]
+        run_python("-c", f"from huggingface_hub import snapshot_download; snapshot_download({REPO!r}, "
+                   f"local_dir={str(tmp_path / 'got')!r})",
+                   environment={"HF_ENDPOINT": address, "HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0",
+                                "HF_HUB_CACHE": str(tmp_path / "cache")})
+    got = {path.relative_to(tmp_path / "got").as_posix(): path for path in (tmp_path / "got").rglob("*")
+           if path.is_file() and ".cache" not in path.parts}
+    assert {name: path.stat().st_size for name, path in got.items()} == said["files"]
+    for file in model.iterdir():
+        assert hashlib.sha256(got[file.name].read_bytes()).digest() == hashlib.sha256(file.read_bytes()).digest()
+    found = verify(got["record.zip"], expect_root=said["root"])
+    assert [check.id for check in found.checks if check.verdict == "failed"] == []
+    assert found.level == 2
+    card = got["README.md"].read_text()
+    metadata = yaml.safe_load(card.split("---")[1])
+    assert metadata["license"] == "mit"
+    assert metadata["library_name"] == "transformers"
+    assert "base_model" not in metadata
+    [result] = metadata["model-index"][0]["results"]
+    assert result["metrics"][0]["type"] == "accuracy"
+    assert re.search(r"\| all \| 4 \| \d \| [\d.]+ \| [\d.]+ \| [\d.]+ \|", card)
+    assert said["root"] in card
+
+
+@pytest.mark.parametrize(("change", "sentence"), [
+    (lambda model: (model / "config.json").write_text("{}"), "config.json was changed"),
+    (lambda model: (model / "notes.txt").write_text("mine"), "notes.txt was not exported"),
+    (lambda model: (model / "tokenizer.json").unlink(), "tokenizer.json is missing")])
+def test_a_folder_that_is_not_as_it_was_exported_is_refused(run: Path, tmp_path: Path, change: Any,
+                                                            sentence: str) -> None:
+    model = export_run(run, tmp_path / "model").directory
+    change(model)
+    with pytest.raises(RequestError, match=sentence):
+        prepare(model, PushRequest(repo=REPO, run=run), tmp_path)
+
+
+def test_what_cannot_be_pushed_is_said_with_exit_code_2(run: Path, push: Any, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    cases = [((run, "tiny", "--yes"), TOKEN, "tiny is no name of a repository"),
+             ((run, "a/b--c"), TOKEN, "Cannot have -- or .."),
+             ((tmp_path / "empty", REPO), TOKEN, "is neither a sealed run nor an exported folder"),
+             ((run, REPO, "--run", run), TOKEN, "which is no exported folder"),
+             ((run, REPO, "--yes"), "", "no token of the Hugging Face Hub"),
+             ((run, REPO, "--yes"), "hf_other", f"the Hub refuses {REPO}: ")]
+    with hub() as (address, server):
+        for words, token, sentence in cases:
+            done = push(*words, address=address, token=token, check=False)
+            assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
+        assert server.files == {}
+    done = push(run, REPO, "--yes", check=False)
+    assert (done.returncode, f"the upload to {REPO} failed" in done.stderr) == (2, True), done.stderr
+
+
+def test_a_missing_package_is_named(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub.errors", None)
+    with pytest.raises(RequestError, match="the package huggingface_hub is not installed"):
+        prepare(run, PushRequest(repo=REPO), tmp_path)
+
+
+def test_the_run_of_an_exported_folder_is_asked_for(run: Path, tmp_path: Path) -> None:
+    model = export_run(run, tmp_path / "model").directory
+    with pytest.raises(RequestError, match=r"the run that .* was made from is not at runs/tiny"):
+        prepare(model, PushRequest(repo=REPO), tmp_path)
+
+
+@pytest.mark.parametrize(("facts", "request_", "licence", "refused"), [
+    (GEMMA_TERMS, {}, "", "Gemma Terms of Use .* no permissive licence"),
+    (GEMMA_TERMS, {"licence": "mit", "accept_terms": True}, "", "--license mit, and the base m is under gemma"),
+    (GEMMA_TERMS, {"accept_terms": True}, "gemma", ""),
+    ("Apache License 2.0", {}, "apache-2.0", ""),
+    ("apache-2.0, Apache License 2.0", {}, "apache-2.0", ""),
+    ("Apache License 2.0", {"licence": "mit"}, "mit", ""),
+    ("apache-2.0, cc-by-nc-4.0", {}, "", "names several licences: apache-2.0, cc-by-nc-4.0"),
+    ("apache-2.0, cc-by-nc-4.0", {"licence": "mit"}, "", "names several licences"),
+    ("not named in the file", {}, "", "names no licence that is known here"),
+    ({"absent": "unknown"}, {}, "", "names no licence that is known here"),
+    ({"absent": "unknown"}, {"licence": "mit"}, "mit", ""),
+    ({"absent": "unknown"}, {"licence": "llama3.2"}, "", "the terms `llama3.2`, which are no permissive licence"),
+    ({"absent": "unknown"}, {"licence": "llama3.2", "accept_terms": True}, "llama3.2", "")])
+def test_what_a_licence_forbids_needs_a_word(tuned: Path, monkeypatch: pytest.MonkeyPatch, facts: Any,
+                                             request_: dict[str, Any], licence: str, refused: str) -> None:
+    from workings.publish import push
+    from workings.record.reader import RunRecord
+
+    monkeypatch.setattr(push, "model_facts", lambda run: {"id": "m", "licence": facts})
+    request = PushRequest(repo=REPO, **request_)
+    if refused:
+        with pytest.raises(RequestError, match=refused):
+            push.licence_of(RunRecord.open(tuned), request)
+    else:
+        assert push.licence_of(RunRecord.open(tuned), request) == licence
+
+
+def test_a_run_that_began_with_gemma_is_under_its_terms_whatever_a_card_says(tuned: Path, tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="is under Gemma Terms of Use"):
+        prepare(tuned, PushRequest(repo=REPO), tmp_path)
+    card = tuned.parent.parent / "base" / "README.md"
+    card.write_text("---\nlicense: mit\n---\n")
+    with pytest.raises(RequestError, match="names several licences: gemma, mit"):
+        prepare(tuned, PushRequest(repo=REPO), tmp_path)
+    card.unlink()
+
+
+def test_a_run_that_did_not_end_is_refused(tmp_path: Path) -> None:
+    run = synthetic.sealed_run(tmp_path / "cut", "interrupted", 4)
+    with pytest.raises(RequestError, match="cut is interrupted: "):
+        prepare(run, PushRequest(repo=REPO), tmp_path)
+
+
+def test_gemmas_terms_go_with_the_model(tuned: Path, tmp_path: Path) -> None:
+    made = prepare(tuned, PushRequest(repo=REPO, accept_terms=True), tmp_path)
+    assert b"ai.google.dev/gemma/terms" in made.files["NOTICE"]
+    assert yaml.safe_load(made.card.split("---")[1])["license"] == "gemma"
+    assert "prohibited_use_policy" in made.card
