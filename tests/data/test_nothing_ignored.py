@@ -178,14 +178,22 @@ def test_a_marked_turn_is_read_and_never_learned(tmp_path: Path, key: str, no: o
 
 @pytest.mark.parametrize(("record", "said"), [
     ({"messages": [ASKED, {**SAID, "weight": 0}]}, "every turn of the assistant is marked as not to be learned"),
-    ({"messages": [ASKED, {**SAID, "weight": 0.5}]}, "marked `weight: 0.5`; 0 and 1"),
+    ({"messages": [ASKED, {**SAID, "weight": 0.5}]}, "turn 2 of `messages` is marked `weight: 0.5`; only 0 and 1"),
     ({"messages": [ASKED, {**SAID, "weight": 0, "train": True}]}, "marks that contradict each other"),
     ({"messages": [{**ASKED, "train": True}, SAID]}, "turn 1 of `messages` (user) is marked as learned"),
     ({"messages": [ASKED, SAID], "weight": 0}, "the record is marked `weight: 0`"),
+    ({"messages": [ASKED, SAID], "loss_mask": [0, 1]}, "marked `loss_mask: [0, 1]`, a list; each turn needs its own"),
     ({"messages": [ASKED, {**SAID, "train_detail": [{"begin_offset": 0}]}]}, "marked `train_detail"),
 ])
 def test_marks_that_cannot_be_kept_are_refused(tmp_path: Path, record: dict[str, Any], said: str) -> None:
     assert said in reason(tmp_path, "messages", record)
+
+
+def test_keys_of_turns_that_are_not_read_are_named(tmp_path: Path) -> None:
+    result, _ = imported(tmp_path, "messages",
+                         {"messages": [{**ASKED, "name": "Bob"}, {**SAID, "prefix": True, "refusal": None}]},
+                         {"messages": [ASKED, {**SAID, "prefix": True}]})
+    assert list(result.notes()) == ["`prefix` of 2 turns is not read", "`name` of 1 turn is not read"]
 
 
 # --- reasoning and messages ---------------------------------------------------------------------------------------

@@ -146,8 +146,8 @@ def test_what_the_model_wrote_comes_back_with_its_channel_and_can_be_learned_aga
     assert [answered.text for answered in found] == texts
     assert [answered.control_tokens for answered in found] == [False, True]
     rows = [{"id": answered.item.id, "sample": 0, "prompt": "1+1?", "completion": answered.text, "score": 1.0,
-             "finish_reason": "stop", "completion_tokens": answered.tokens, "format_ok": True, "steps_checked": 1,
-             "steps_valid": 1, "control_tokens": answered.control_tokens} for answered in found]
+             "gold": "2", "finish_reason": "stop", "completion_tokens": answered.tokens, "format_ok": True,
+             "steps_checked": 1, "steps_valid": 1, "control_tokens": answered.control_tokens} for answered in found]
     kept, left_out = (sample_of(row, "channel") for row in rows)
     assert (kept.problem, kept.steps, kept.answer, left_out.problem) == ("", ("1+1=2",), "2", CONTROL)
 

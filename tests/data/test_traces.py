@@ -35,6 +35,7 @@ def test_what_is_written_is_read_again(tmp_path) -> None:
     ('{"id": "b", "prompt": "\\ud800", "steps": [], "answer": "2"}', "half a surrogate pair"),
     ('{"id": "b", "prompt": "x", "steps": ["\\ud800"], "answer": "2"}', "half a surrogate pair"),
     ('{"id": "b", "prompt": "x", "steps": [], "answer": "2", "note": "\\ud800"}', "half a surrogate pair"),
+    ('{"id": "b", "prompt": "x", "steps": ["\\u0000"], "answer": "2"}', "a NUL character"),
     ('{"id": "b", "prompt": "x", "prompt": "y", "steps": [], "answer": "2"}', "given twice"),
     (json.dumps({**GOOD, "id": "b", "history": [{"role": "narrator", "content": "x"}]}), "a turn of `history`"),
     ("[" * 100000, "nested"),

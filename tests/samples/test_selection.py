@@ -20,8 +20,8 @@ ORIGIN = SampleOrigin(form="tags", source="samples of a 0123", drawn_from="0123"
 def row(name: str, number: int, steps: str = "1+1=2", answer: str = "2", *, score: float = 1,
         **more: Any) -> dict[str, Any]:
     text = f"<reasoning>{steps}</reasoning><answer>{answer}</answer>"
-    return {"id": name, "sample": number, "prompt": f"q {name}", "completion": text, "score": score, "seed": 7 + number,
-            "finish_reason": "stop", "format_ok": True, "completion_tokens": len(steps), "steps_checked": 1,
+    return {"id": name, "sample": number, "prompt": f"q {name}", "gold": "2", "completion": text, "score": score,
+            "seed": 7 + number, "finish_reason": "stop", "format_ok": True, "completion_tokens": len(steps), "steps_checked": 1,
             "steps_valid": 1, "section": "unspecified",
             "category": "sums", "difficulty": "unspecified", **more}
 

@@ -105,14 +105,17 @@ def learned_mark(record: Mapping[str, Any], where: str) -> bool:
     for key in MARKS:
         value = record.get(key)
         if value is None or (where == "the record" and key not in ("weight", "train", "trainable", "is_trainable")
-                             and value not in (0, "false")):
+                             and value not in (0, "false") and not isinstance(value, list)):
             continue
+        if isinstance(value, list) and not key.endswith("_detail"):
+            raise ValueError(f"{where} is marked `{key}: {str(value)[:40]}`, a list; each turn needs its own mark, "
+                             "0 or 1")
         # 1 and 1.0 equal True, and 0 equals False; some tools write the words.
         learned = {"true": True, "false": False}.get(str(value).lower(), value)
         if learned not in (True, False) or isinstance(learned, str) or key in ("mask", "train_detail",
                                                                                "training_detail"):
-            raise ValueError(f"{where} is marked `{key}: {str(value)[:40]}`; 0 and 1 (or false and true) of `weight`, "
-                             "`train`, `trainable`, `loss` and `loss_mask` are read")
+            raise ValueError(f"{where} is marked `{key}: {str(value)[:40]}`; only 0 and 1 (or false and true) of "
+                             "`weight`, `train`, `trainable`, `loss` and `loss_mask` are read")
         found[bool(learned)] = key
     if len(found) > 1:
         raise ValueError(f"{where} has marks that contradict each other: `{found[True]}` and `{found[False]}`")

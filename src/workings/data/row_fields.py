@@ -1,6 +1,7 @@
 """Fields that files of traces and of preference pairs share: a JSON object a line, its id, labels, earlier turns."""
 
 import json
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -86,7 +87,7 @@ def object_of(record: object, *, escapes: bool) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise ValueError(f"a JSON object was expected, not {kind_of(record)}")
     if escapes:
-        refuse_half_surrogates(record)
+        refuse_broken_text(record)
     return record
 
 
@@ -161,13 +162,20 @@ def lines_bytes(records: Iterable[Mapping[str, Any]]) -> bytes:
     return b"".join(json.dumps(record, ensure_ascii=False).encode() + b"\n" for record in records)
 
 
-def refuse_half_surrogates(record: object) -> None:
-    """Raises `ValueError` if a text of a JSON value, however deep, is not valid Unicode."""
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+"""The escape of NUL in JSON; behind an odd number of backslashes the same letters are text."""
+
+
+def refuse_broken_text(record: object) -> None:
+    """Raises `ValueError` if a text of a JSON value, however deep, is not valid Unicode or holds a NUL character."""
+    # JSON reaches every nested text, keys and metadata included; half a surrogate pair has no UTF-8.
+    whole = json.dumps(record, ensure_ascii=False)
     try:
-        # Encoding reaches every nested text, keys and metadata included; half a surrogate pair has no UTF-8.
-        json.dumps(record, ensure_ascii=False).encode()
+        whole.encode()
     except UnicodeEncodeError:
         raise ValueError("half a surrogate pair, which is not text") from None
+    if _NUL.search(whole):
+        raise ValueError("a NUL character, which is not text")
 
 
 def text_of(record: Mapping[str, Any], key: str, *, may_be_empty: bool = False) -> str:

@@ -6,7 +6,7 @@ Every function raises `ValueError` with a reason that fits behind `file:line:`.
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,7 @@ OPENAI = ("role", "content")
 """Keys of role and text in most other formats."""
 REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 """Keys of reasoning next to a text."""
+_READ_KEYS = frozenset((*OPENAI, *SHAREGPT, *REASONING_KEYS, *MARKS, "tool_calls", "tool_call_id", "function_call"))
 _TEXT_PARTS, _TEXT_KEYS = ("text", "input_text", "output_text"), ("text", "value")
 _REASONING_PARTS = ("reasoning", "thinking")
 
@@ -107,6 +108,16 @@ def turns(record: Mapping[str, Any], key: str, names: tuple[str, str] = OPENAI) 
     return [turn_of(turn, names, f"turn {number} of `{key}`") for number, turn in enumerate(value, start=1)]
 
 
+def unread_turn_keys(record: Mapping[str, Any]) -> Iterator[str]:
+    """Keys of a record's turns that no reader looks at, once for each turn that has a value there."""
+    for value in record.values():
+        for turn in value if isinstance(value, list) else ():
+            if isinstance(turn, dict) and (written := turn.get("role", turn.get("from"))) is not None:
+                # The name of a tool is shown to a template.
+                read = _READ_KEYS | {"name"} if _ROLES.get(str(written)) == "tool" else _READ_KEYS
+                yield from (key for key, held in turn.items() if key not in read and held not in (None, "", [], {}))
+
+
 def turn_of(turn: object, names: tuple[str, str], where: str) -> Said:
     """One turn; ``where`` it is, for messages."""
     role_key, text_key = names
@@ -124,7 +135,7 @@ def turn_of(turn: object, names: tuple[str, str], where: str) -> Said:
             content = ""
         content_text, thought = _parts(content, where) if isinstance(content, list) else (
             content if content == "" else text({text_key: content, **turn} if text_key in turn else turn, text_key), "")
-        learned = learned_mark(turn, "the turn")
+        learned = learned_mark(turn, where)
     except ValueError as error:
         raise ValueError(str(error) if where in str(error) else f"{error} in {where}") from None
     # Of others nothing is ever learned.

@@ -8,7 +8,7 @@ from workings.data.columns import refuse_media
 from workings.data.importing.fields import keys_of
 from workings.data.importing.formats import FORMATS
 from workings.data.importing.key_map import KeyMap
-from workings.data.importing.records import SourceRecord
+from workings.data.importing.records import SourceRecord, Unreadable
 from workings.data.importing.sources import RecordSource
 from workings.errors import RequestError
 
@@ -53,10 +53,13 @@ def format_of(source: RecordSource, keys: KeyMap) -> str:
         RequestError: they look like none.
     """
     # A few, because the first may be a bad one; no more, because a source may be gigabytes.
-    values = [keys.renamed(record.value) for record in islice(source.records(lambda _: None), _LOOKED_AT)
+    first = [*islice(source.records(lambda _: None), _LOOKED_AT)]
+    values = [keys.renamed(record.value) for record in first
               if isinstance(record, SourceRecord) and isinstance(record.value, dict)]
     form = next((form for look in (looks_like, by_a_key) for value in values if (form := look(value))), "")
     if not form:
+        if first and not values and isinstance(first[0], Unreadable):
+            raise RequestError(f"{source.name}:{first[0].number}: {first[0].reason}", "a record that can be read")
         has = f"; the first record has {keys_of(values[0])}" if values else ""
         raise RequestError(f"no --format{has}", "one of those that `workings data list` names",
                            "workings data list; --map KEY=KEY where a format's keys have other names here, or "

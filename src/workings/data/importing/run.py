@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Literal
 
 from workings.data.columns import OF_IMPORT, kept_columns, refuse_media
 from workings.data.importing.convert import converted, metadata_of
-from workings.data.importing.fields import tools_of
+from workings.data.importing.fields import tools_of, unread_turn_keys
 from workings.data.importing.formats import FORMATS
 from workings.data.importing.hints import SKIP, advice, format_of, looks_like
 from workings.data.importing.hold_out import HeldOut, item_path, left_out_path, split
@@ -82,6 +82,8 @@ class ImportResult:
     """The format in which the records were read."""
     kept: Mapping[str, int]
     """Columns that are kept and not shown to a model -> records that have them."""
+    unread_turn_keys: Mapping[str, int]
+    """Keys of turns that are not read -> turns that have them."""
     not_learned: int
     """Turns that the data mark as not to be learned."""
     held_out: HeldOut | None = None
@@ -92,14 +94,16 @@ class ImportResult:
     def notes(self) -> Iterator[str]:
         """What a person would not expect of the file, a sentence each."""
         yield from kept_columns(self.kept)
+        yield from (f"`{key}` of {_turns(count)} is not read" for key, count in self.unread_turn_keys.items())
         if self.not_learned:
-            yield f"{self.not_learned:,} turns of the assistant are marked as not to be learned, and are only read"
+            yield f"marked as not to be learned, and only read: {_turns(self.not_learned)} of the assistant"
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `--json`."""
         record: dict[str, Any] = {"read": self.read, "written": self.written, "rejected": self.rejected,
                                   "reasons": dict(self.reasons), "out": str(self.out), "sha256": self.sha256,
-                                  "format": self.format, "kept": dict(self.kept), "not_learned": self.not_learned}
+                                  "format": self.format, "kept": dict(self.kept), "not_learned": self.not_learned,
+                                  "unread_turn_keys": dict(self.unread_turn_keys)}
         record |= {"learned": self.learned.to_json()} if self.learned else {}
         record |= {"held_out": self.held_out.to_json()} if self.held_out else {}
         record |= {"looks_like": self.looks_like} if self.looks_like else {}
@@ -141,6 +145,7 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest, prog
                         rejected=rejected, reasons=dict(importer.reasons.most_common()), out=out,
                         rejects=rejects if rejected else None, sha256=file_digest(out) if is_there else "",
                         held_out=held_out, format=request.format, kept=dict(importer.kept.most_common()),
+                        unread_turn_keys=dict(importer.unread_turn_keys.most_common()),
                         not_learned=importer.not_learned,
                         looks_like="" if importer.written else importer.looks_like,
                         learned=None if FORMATS[request.format].gives != "traces" else
@@ -183,6 +188,7 @@ class _Importer:
         self.learned = LearnedCounts()
         self.reasons: Counter[str] = Counter()
         self.kept: Counter[str] = Counter()
+        self.unread_turn_keys: Counter[str] = Counter()
         self.not_learned = 0
         self._unseen = set(request.ignore)
         self.looks_like = ""
@@ -248,6 +254,7 @@ class _Importer:
             self.learned.add(entry, parts.reasoning_left_out)
             self.not_learned += sum(not turn.learned for turn in (*entry.history, *entry.tool_turns,
                                                                   *parts.not_learned))
+        self.unread_turn_keys.update(unread_turn_keys(record.value))
         self.kept.update(key for key in entry.metadata if key not in OF_IMPORT)
         good.write(json.dumps(entry.to_json(), ensure_ascii=False).encode() + b"\n")
         self.written += 1
@@ -272,6 +279,10 @@ class _Importer:
         if short in self._ids:
             raise ValueError(f"id {trace_id[:80]!r} is in an earlier record already")
         self._ids.add(short)
+
+
+def _turns(count: int) -> str:
+    return f"{count:,} turn{'s' if count != 1 else ''}"
 
 
 def _unreadable(record: SourceRecord, reason: str) -> Unreadable:
