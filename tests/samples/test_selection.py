@@ -21,7 +21,8 @@ def row(name: str, number: int, steps: str = "1+1=2", answer: str = "2", *, scor
         **more: Any) -> dict[str, Any]:
     text = f"<reasoning>{steps}</reasoning><answer>{answer}</answer>"
     return {"id": name, "sample": number, "prompt": f"q {name}", "gold": "2", "completion": text, "score": score,
-            "seed": 7 + number, "finish_reason": "stop", "format_ok": True, "completion_tokens": len(steps), "steps_checked": 1,
+            "seed": 7 + number, "finish_reason": "stop", "format_ok": True,
+            "completion_tokens": len(steps), "steps_checked": 1,
             "steps_valid": 1, "section": "unspecified",
             "category": "sums", "difficulty": "unspecified", **more}
 
@@ -44,7 +45,7 @@ def test_earlier_turns_of_a_prompt_go_with_what_is_learned_from_it() -> None:
     assert select([rows], Selection(), ORIGIN).traces[0].history == (Turn("system", "Be brief."),)
     assert make_pairs([rows], PairRule(), ORIGIN)[0].history == (Turn("system", "Be brief."),)
     for wrong in ('{"history": "before"}', "[]"):
-        with pytest.raises(RecordError, match="sample 0 of 'a'"):
+        with pytest.raises(RecordError, match="prediction 'a' describes no item"):
             select([[row("a", 0, item_extra=wrong)]], Selection(), ORIGIN)
 
 
