@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,8 @@ from workings.data.checking.reading import Numbered
 from workings.data.checking.run import check
 from workings.data.importing.run import ImportRequest, ImportResult, import_records
 from workings.data.importing.sources import END_OF_TEXT, open_file
-from workings.data.preview import Turn, marked, pieces, turns_of
-from workings.data.rows import RowSet, build_rows
+from workings.data.preview import Turn, entries_by_row, marked, pieces, turns_of
+from workings.data.rows import RowSet, build_rows, example_id
 from workings.data.traces import Trace, read_traces, trace_from_json, write_traces
 from workings.errors import RequestError
 from workings.evidence.verify import verify
@@ -50,8 +51,10 @@ def imported(path: Path, form: str = "", **request: object) -> tuple[ImportResul
     return result, read_traces(out) if result.written else []
 
 
-def rows_of(*texts: Trace, template: str = "plain", reasoning: str = "answer_only") -> RowSet:
-    config = DataConfig(traces="x", template=template, reasoning=reasoning, max_length=64)
+def rows_of(*texts: Trace, template: str = "plain", reasoning: str = "answer_only", max_length: int = 64,
+            over_length: str = "error") -> RowSet:
+    config = DataConfig(traces="x", template=template, reasoning=reasoning, max_length=max_length,
+                        over_length=over_length)
     return build_rows(texts, TOKENIZER, ChatTemplate.for_config(template, TOKENIZER, reasoning), config)
 
 
@@ -118,6 +121,30 @@ def test_a_model_without_bos_learns_all_that_something_predicts() -> None:
     assert row.loss_mask.tolist() == [0] + [1] * (len(row.tokens) - 1)
 
 
+def test_a_long_text_is_split_so_that_each_token_is_learned_once() -> None:
+    long = replace(TEXTS[0], answer=" ".join(text.answer for text in TEXTS))
+    [whole] = rows_of(long, max_length=4096).rows
+    for limit in (8, 64, len(whole.tokens) - 1, len(whole.tokens)):
+        rows = rows_of(long, TEXTS[1], max_length=max(limit, 64), over_length="split") if limit == 64 else rows_of(
+            long, max_length=limit, over_length="split")
+        parts = [row for row in rows.rows if example_id(row.id) == "t0"]
+        assert max(len(row.tokens) for row in parts) <= limit
+        learned = [token for row in parts for token in row.tokens[row.loss_mask == 1].tolist()]
+        assert learned == whole.tokens[1:].tolist()
+        assert all(row.tokens[0] == before.tokens[-1] for before, row in pairwise(parts))
+        assert [row.id for row in parts] == (["t0"] if limit == len(whole.tokens) else [
+            f"t0/part-{number}" for number in range(1, len(parts) + 1)])
+        assert rows.whole == len(rows.rows)
+        assert all(entries_by_row([long, TEXTS[1]])[row.id].is_text for row in rows.rows)
+    with pytest.raises(KeyError):
+        entries_by_row([long])["t1/part-1"]
+    with pytest.raises(RequestError, match=r"for raw texts, data\.over_length=split"):
+        rows_of(long)
+    question = Trace(id="q", prompt="1+1?" * 40, steps=(), answer="2")
+    with pytest.raises(RequestError, match="trace q: "):
+        rows_of(question, over_length="split")
+
+
 def test_turns_and_steps_are_no_form_of_a_raw_text() -> None:
     for keys in ({"template": "gemma"}, {"reasoning": "tags"}):
         with pytest.raises(RequestError, match="t0 is a raw text, which has no turns and no steps"):
@@ -154,7 +181,8 @@ def test_recipes_read_both_kinds_of_file_and_ask_no_question_of_a_text(tmp_path:
 @pytest.mark.slow
 @pytest.mark.parametrize("packing", ["none", "best_fit"])
 def test_both_engines_have_the_same_loss_on_raw_text(tmp_path: Path, packing: str) -> None:
-    found = parity(str(recipe_in(tmp_path)), [f"data.packing={packing}"], steps=3)
+    split = ["data.max_length=12", "data.over_length=split"]
+    found = parity(str(recipe_in(tmp_path)), [f"data.packing={packing}", *split], steps=3)
     assert found.passed, found
 
 
@@ -169,6 +197,6 @@ def test_a_run_says_that_every_token_is_learned_and_claims_no_skill(
     found = verify(tmp_path / "run")
     assert found.level == 1
     [rows] = [check.text for check in found.checks if check.id == "consistency.rows"]
-    assert "of 20 of them every token is learned" in rows
+    assert "20 rows, 20 of them learned whole" in rows
     assert not [check for check in found.checks if check.verdict == "failed"]
     assert "accuracy" not in (tmp_path / "run" / "README.md").read_text()

@@ -29,8 +29,9 @@ class DataConfig(Section):
     and user are never trained on."""
     max_length: int = Field(ge=8)
     """Longest row, in tokens."""
-    over_length: Literal["error", "drop"] = "error"
-    """Action for a trace whose row is longer than `max_length`: refuse to start, or leave it out and list it."""
+    over_length: Literal["error", "drop", "split"] = "error"
+    """Action for a trace whose row is longer than `max_length`: refuse to start, leave it out and list it, or split
+    a raw text into several rows (any other trace is refused)."""
     # Not strict, because YAML and JSON give a list where a tuple is declared.
     buckets: Literal["auto"] | Annotated[tuple[int, ...], Field(strict=False)] = "auto"
     """Row lengths, in tokens, to which batches are padded: at most eight that suit the data (`auto`), so that rows of

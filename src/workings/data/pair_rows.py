@@ -117,7 +117,7 @@ def two_rows_each(ids: Sequence[str], examples: Iterable[Example], tokenizer: To
         # Never cut, and never one without the other: half a pair prefers nothing.
         too_long.append(Dropped(name, longest, reason))
         dropped += [Dropped(row.id, len(row.tokens), f"its {kind} has {reason}") for row in both]
-    if data_config.over_length == "error":
+    if data_config.over_length != "drop":
         refuse_long(too_long, kind, len(ids), "both completions inside the window")
     if not rows:
         raise RequestError(f"{len(ids)} {kind}s, and no {kind} gives rows", f"at least one {kind}",

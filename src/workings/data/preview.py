@@ -9,7 +9,7 @@ from workings.data.batches import Batches
 from workings.data.columns import kept_columns
 from workings.data.pair_rows import SIDES, row_id
 from workings.data.preferences import PreferencePair
-from workings.data.rows import Row, RowSet
+from workings.data.rows import Row, RowSet, example_id
 from workings.data.traces import Trace
 from workings.data.verdict_rows import MISMATCHED, RIGHT, WRONG
 from workings.data.verdicts import Verdict
@@ -173,7 +173,17 @@ def unread_columns(entries: Sequence[Entry]) -> list[str]:
 
 def entries_by_row(entries: Sequence[Entry]) -> dict[str, Entry]:
     """The entry of each row, by the row's id."""
-    return {name: entry for entry in entries for name in _row_names(entry)}
+    return _EntriesByRow((name, entry) for entry in entries for name in _row_names(entry))
+
+
+class _EntriesByRow(dict[str, Entry]):
+    """Knows the parts of a raw text as well, whose number follows from its tokens alone."""
+
+    def __missing__(self, row_id: str) -> Entry:
+        whole = example_id(row_id)
+        if whole not in self:
+            raise KeyError(row_id)
+        return self[whole]
 
 
 def _row_names(entry: Entry) -> list[str]:

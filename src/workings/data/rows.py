@@ -48,6 +48,11 @@ class Row:
         return list(zip(borders[::2], borders[1::2], strict=True))
 
     @property
+    def is_text(self) -> bool:
+        """Whether every token but the first is learned: a raw text."""
+        return self.supervised_tokens == len(self.tokens) - 1
+
+    @property
     def supervised_tokens(self) -> int:
         """Number of tokens that are learned."""
         return int(self.loss_mask.sum())
@@ -230,11 +235,15 @@ def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemp
         if len(row.tokens) <= limit:
             rows.append(row)
             continue
+        if data_config.over_length == "split" and row.is_text:
+            rows += _parts(row, limit)
+            continue
         reason = f"{len(row.tokens)} tokens, and data.max_length is {limit}"
         # Never cut: a shortened row would teach reasoning without its answer, and never the stop token.
         dropped.append(Dropped(row.id, len(row.tokens), reason))
-    if data_config.over_length == "error":
-        refuse_long(dropped, "trace", len(traces), "reasoning and answer inside the window")
+    if data_config.over_length != "drop":
+        refuse_long(dropped, "trace", len(traces), "reasoning and answer inside the window",
+                    " or, for raw texts, data.over_length=split" if data_config.template == "plain" else "")
     refuse_repeated_ids([row.id for row in rows], "trace")
     if not rows:
         raise RequestError(f"{len(dropped)} traces, and no trace gives a row", "at least one row",
@@ -242,7 +251,25 @@ def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemp
     return RowSet(tuple(rows), tuple(dropped), tokenizer.pad_id, limit)
 
 
-def refuse_long(dropped: Sequence[Dropped], kind: str, count: int, expected: str) -> None:
+PART = "/part-"
+"""Before the number of a row in the id of a part of a raw text."""
+
+
+def example_id(row_id: str) -> str:
+    """The id of the raw text that a row is a part of; any other id as it is."""
+    text, mark, number = row_id.rpartition(PART)
+    return text if mark and number.isdecimal() else row_id
+
+
+def _parts(row: Row, limit: int) -> Iterator[Row]:
+    """Rows of a raw text, which begin with the last token of the one before: so each token but the first is learned."""
+    for number, start in enumerate(range(0, len(row.tokens) - 1, limit - 1), start=1):
+        mask = row.loss_mask[start:start + limit].copy()
+        mask[0] = 0
+        yield Row(f"{row.id}{PART}{number}", row.tokens[start:start + limit], mask, row.prompt_digest)
+
+
+def refuse_long(dropped: Sequence[Dropped], kind: str, count: int, expected: str, more: str = "") -> None:
     """Raise `RequestError` where some are too long, and name the longest: its length is the limit that takes all.
 
     Args:
@@ -250,20 +277,22 @@ def refuse_long(dropped: Sequence[Dropped], kind: str, count: int, expected: str
         kind: `trace` or `pair`.
         count: how many there are in all.
         expected: what should be.
+        more: what else could be typed.
     """
     if not dropped:
         return
     longest = max(dropped, key=lambda row: row.tokens)
     others = f"; {len(dropped):,} of {count:,} are too long, and this is the longest" if len(dropped) > 1 else ""
     raise RequestError(f"{kind} {longest.id}: {longest.reason}{others}", expected,
-                       f"data.max_length={longest.tokens} or data.over_length=drop")
+                       f"data.max_length={longest.tokens} or data.over_length=drop{more}")
 
 
 def row_problems(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemplate,
                  data_config: DataConfig) -> Iterator[tuple[str, str]]:
     """(id, reason) of every trace that `build_rows` would refuse or drop; looks at each of them."""
     # So that a trace that is too long is told as well as one that is wrong.
-    strict = data_config.model_copy(update={"over_length": "error"})
+    strict = data_config if data_config.over_length == "split" else data_config.model_copy(
+        update={"over_length": "error"})
     for trace in traces:
         try:
             # One trace at a time, so that an error is about this trace and the next is still looked at. All at once

@@ -177,7 +177,8 @@ class Way(Algorithm):
 
     def ids_of_examples(self, row_ids: Sequence[str]) -> set[str]:
         """Ids of the examples that became these rows."""
-        return {*row_ids}
+        from workings.data.rows import example_id
+        return {*row_ids, *map(example_id, row_ids)}
 
     @abstractmethod
     def prepare(self, resolved: ResolvedRun, engine: Engine) -> TrainingData:

@@ -73,8 +73,8 @@ def rows(unit: Unit) -> Iterator[CheckFinding]:
         problems.append("learned turns that do not add up to the row's supervised tokens, or that the recipe does "
                         f"not ask for: {join_first(wrong_turns)}")
     whole = sum(row["supervised_tokens"] == row["tokens"] - 1 for row in trained_rows)
-    text = f", of {whole:,} of them every token is learned" if whole else ""
-    yield finding_from(problems, f"{len(trained_rows):,} rows{text}", unit)
+    learned_whole = f", {whole:,} of them learned whole" if whole else ""
+    yield finding_from(problems, f"{len(trained_rows):,} rows{learned_whole}", unit)
 
 
 @check("consistency.rows", when=trains_on_rows, precondition=only_if_few_sequences)
