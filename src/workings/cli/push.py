@@ -54,4 +54,6 @@ def _show(push: "Push") -> None:
         "record.zip holds no question, answer or completion; training data are in it by their digests")
     for name, size in push.texts:
         say(f"  {size:>14,}  {name}")
-    say(f"README.md, the model card:\n{push.card}")
+    say("README.md, the model card:")
+    # Not by `say`, which writes commands as they are typed here.
+    typer.echo(push.card, err=True)
