@@ -1,5 +1,7 @@
 """Asks a model one question, or evaluates it on a file of items; a sealed run's model or other weights."""
 
+import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -7,6 +9,8 @@ from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from workings.data.rows import learned_questions, prompt_digest
 from workings.engines.base import StreamingEngine
@@ -174,6 +178,7 @@ def open_task(name: str, request: TaskRequest) -> Task:
     if find_spec(library) is None:
         raise RequestError(f"--task {name} needs {library}, which is not installed", f"the package {library}",
                            pip_install(extra))
+    _go_offline_without_hub()
     if inspects:
         from workings.runs.inspect_task import InspectTask
 
@@ -181,6 +186,18 @@ def open_task(name: str, request: TaskRequest) -> Task:
     from workings.runs.lm_eval_task import LmEvalTask
 
     return LmEvalTask.open(request)
+
+
+def _go_offline_without_hub() -> None:
+    """Spares half a minute of retries where the Hub does not answer: what is in the cache is read all the same."""
+    # It is read when `huggingface_hub` is imported, which the libraries of tasks do; a proxy may know a way.
+    if "HF_HUB_OFFLINE" in os.environ or getproxies():
+        return
+    address = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
+    try:
+        socket.create_connection((address.hostname or "", address.port or 443), timeout=3).close()
+    except OSError:
+        os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 def evaluate_task(model: str, request: TaskRequest, out: Path, *, weights: WeightsRequest | None = None,

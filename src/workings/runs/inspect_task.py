@@ -22,6 +22,8 @@ from inspect_ai.model import (
     ModelAPI,
     ModelOutput,
     ModelUsage,
+    get_model,
+    modelapi,
 )
 from inspect_ai.scorer import value_to_float
 from inspect_ai.tool import ToolChoice, ToolInfo
@@ -51,11 +53,9 @@ _NO_EFFECT = {"max_retries", "timeout", "attempt_timeout", "stream_idle_timeout"
 class SessionAPI(ModelAPI):
     """A model of ours as inspect_ai asks one: by chat messages, one request at a time."""
 
-    def __init__(self, session: ModelSession, config: GenerateConfig) -> None:
-        super().__init__("session", config=config)
-        self._answerer = Answerer(session)
-        self.decodings: set[tuple[int, float]] = set()
-        """Limit on new tokens and temperature of what was asked."""
+    answerer: Answerer
+    decodings: set[tuple[int, float]]
+    """Limit on new tokens and temperature of what was asked."""
 
     async def generate(self, input: list[ChatMessage], tools: list[ToolInfo],  # noqa: A002 # its name there
                        tool_choice: ToolChoice, config: GenerateConfig) -> ModelOutput:
@@ -74,7 +74,7 @@ class SessionAPI(ModelAPI):
             raise RequestError(f"the task asks for {'.'.join(map(str, first['loc']))}: {first['msg']}",
                                "text without tools, greedy or at a temperature", "another task") from error
         self.decodings.add((request.longest, request.temperature))
-        answers = self._answerer.answers(request)
+        answers = self.answerer.answers(request)
         counts = answers[0].prompt_tokens, sum(len(answer.tokens) for answer in answers)
         return ModelOutput(
             model=self.model_name, usage=ModelUsage(input_tokens=counts[0], output_tokens=counts[1],
@@ -111,8 +111,14 @@ class InspectTask:
     def answer(self, session: ModelSession) -> AnsweredTask:
         """Ask all samples. Raises `RequestError` where the task cannot be opened or a sample fails."""
         config = GenerateConfig(max_tokens=self.request.max_new_tokens, max_connections=1)
-        api = SessionAPI(session, config)
-        log = self._log(Model(api, config))
+        decodings: set[tuple[int, float]] = set()
+
+        # A class of its own, because arguments of a model are written into inspect_ai's log.
+        @modelapi("workings")
+        def with_session() -> type[ModelAPI]:
+            return type("BoundAPI", (SessionAPI,), {"answerer": Answerer(session), "decodings": decodings})
+
+        log = self._log(get_model("workings/session", config=config, memoize=False))
         samples = sorted(log.samples or [], key=lambda sample: sample.epoch)
         if not samples or not all(sample.scores for sample in samples):
             raise RequestError(f"task {self.request.name} scores {'no sample' if samples else 'nothing'}",
@@ -121,11 +127,11 @@ class InspectTask:
         by_id: dict[str, list[ScoredAnswer]] = {}
         for sample in samples:
             by_id.setdefault(str(sample.id), []).append(_answer(sample, scorer))
-        decoding = next(iter(api.decodings)) if len(api.decodings) == 1 else None
+        decoding = next(iter(decodings)) if len(decodings) == 1 else None
         return AnsweredTask(
             answers=[answer for answers in by_id.values() for answer in answers], rule=f"inspect:{scorer}",
             scorer={"name": f"inspect_ai {scorer}", "version": self._version(log)},
-            source={"kind": "inspect_ai", "version": version("inspect_ai"), "task": log.eval.task,
+            source={"kind": "task", "program": "inspect_ai", "version": version("inspect_ai"), "task": log.eval.task,
                     "task_versions": {log.eval.task: str(log.eval.task_version)},
                     "scorer": scorer, "few_shot": {"absent": "the task's own solver decides it"},
                     "limit": self.request.limit or {"absent": "all samples were asked"}},

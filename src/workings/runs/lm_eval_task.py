@@ -3,6 +3,7 @@
 Imported only where a task is named: the library is an extra.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -10,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import lm_eval.tasks
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import TemplateLM
 from lm_eval.defaults import DEFAULT_OTHER_SEED
@@ -233,7 +235,8 @@ class LmEvalTask:
         return AnsweredTask(
             answers=answers, rule=f"harness:{self.filter}",
             scorer={"name": f"lm-evaluation-harness {self.metric}, filter {self.filter}", "version": self._version()},
-            source={"kind": "lm-evaluation-harness", "version": version("lm_eval"), "task": self._name(),
+            source={"kind": "task", "program": "lm-evaluation-harness", "version": version("lm_eval"),
+                    "task": Path(self.request.name).name,
                     "task_versions": {name: str(task.VERSION) for name, task in tasks.items()},
                     "few_shot": {name: task.get_config("num_fewshot") for name, task in tasks.items()},
                     "metric": self.metric, "filter": self.filter, "chat_turns": model.chats,
@@ -255,9 +258,6 @@ class LmEvalTask:
     def _prefix(self, name: str) -> str:
         return f"{name}/" if len(self.loaded["tasks"]) > 1 else ""
 
-    def _name(self) -> str:
-        return Path(self.request.name).name
-
     def _version(self) -> str:
         """Versions of harness and tasks, and the digest of a task's own file, which may change without a version."""
         path = Path(self.request.name)
@@ -274,8 +274,9 @@ def _load(name: str) -> dict[str, Any]:
         raise RequestError(f"no task file {name}", "a YAML file of lm-evaluation-harness, or the name of a task",
                            "--task FILE.yaml")
     with slow_operation("looking for the task"):
-        # Its own tasks are thousands of files, and one of ours may be read without them.
-        manager = TaskManager(include_defaults=not own)
+        manager = TaskManager(include_defaults=False, include_path=[] if own else _folders(name))
+        if not own and name not in manager.all_tasks:
+            manager = TaskManager()
     if not own and name not in manager.all_tasks:
         near = get_close_matches(name, manager.all_tasks, n=3)
         raise RequestError(f"lm-evaluation-harness {version('lm_eval')} has no task {name}",
@@ -283,18 +284,29 @@ def _load(name: str) -> dict[str, Any]:
                            f"--task {near[0]}" if near else "--task FILE.yaml")
     try:
         with slow_operation("reading the task's data"):
-            loaded: dict[str, Any] = manager.load([name])
+            try:
+                loaded: dict[str, Any] = manager.load([name])
+            # A group may name tasks of other folders.
+            except KeyError:
+                loaded = TaskManager().load([name])
     # What `datasets` raises where it finds nothing, offline or online.
-    except (OSError, ValueError) as error:
+    except OSError as error:
         told = " ".join(str(error).split())[:300]
         raise RequestError(f"the data of task {name} cannot be read: {told}",
                            "a data set that can be downloaded, or is in the cache (HF_DATASETS_CACHE), or a task file "
                            "that names a file of this machine (dataset_path: json, dataset_kwargs: {data_files: …})",
                            "--task FILE.yaml") from error
-    except (KeyError, TypeError, ImportError, AttributeError, YAMLError) as error:
+    except (ValueError, KeyError, TypeError, ImportError, AttributeError, YAMLError) as error:
         raise RequestError(f"task {name} cannot be opened: {type(error).__name__}: {str(error)[:300]}",
                            "a task that `lm_eval validate` accepts", "--task FILE.yaml") from error
     return loaded
+
+
+def _folders(name: str) -> list[Path]:
+    """Folders of the harness whose files define a task or group of this name, without parsing thousands of files."""
+    defines = re.compile(rf"^(task|group):\s*['\"]?{re.escape(name)}['\"]?\s*$", re.MULTILINE)
+    root = Path(lm_eval.tasks.__file__).parent
+    return sorted({path.parent for path in root.rglob("*.yaml") if defines.search(path.read_text("utf-8"))})
 
 
 def _prepare(task: Any, request: TaskRequest) -> None:
