@@ -48,7 +48,7 @@ INSPECT = '''"""Sums, asked by inspect_ai."""
 
 from inspect_ai import Task, task
 from inspect_ai.dataset import Sample
-from inspect_ai.scorer import includes
+from inspect_ai.scorer import pattern
 from inspect_ai.solver import generate
 
 
@@ -56,7 +56,7 @@ from inspect_ai.solver import generate
 def sums() -> Task:
     """Sums of two numbers."""
     return Task(dataset=[Sample(id=f"sum-{k}", input=f"What is {k}+7?", target=str(k + 7)) for k in range(1, 9)],
-                solver=generate(), scorer=includes())
+                solver=generate(), scorer=pattern(r"<answer>(\\d+)</answer>"))
 '''
 """A task file of inspect_ai."""
 

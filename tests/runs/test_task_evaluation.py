@@ -111,16 +111,17 @@ def test_questions_that_the_run_learned_are_named(made: Path, tmp_path: Path) ->
 def test_a_task_of_inspect_is_sealed_with_its_scores(made: Path, tmp_path: Path) -> None:
     file = inspect_file(tmp_path)
     words = ["eval", str(made / "model"), "--template", "gemma", "--device", "cpu", "--engine", "torch", "--task",
-             f"inspect:{file}@sums", "--limit", "6", "--max-new-tokens", "8", "--out", str(tmp_path / "out"), "--json"]
+             f"inspect:{file}@sums", "--limit", "6", "--max-new-tokens", "24", "--out", str(tmp_path / "out"), "--json"]
     said = CliRunner().invoke(app, words)
     assert said.exit_code == 0, said.output
     config = json.loads((tmp_path / "out" / "eval_config.json").read_text())
-    assert config["scorer"]["name"] == "inspect_ai includes"
+    assert config["scorer"]["name"] == "inspect_ai pattern"
     assert (config["source"]["task"], config["decoding"]) == (
-        "sums", {"max_new_tokens": 8, "temperature": 0.0, "samples": 1})
+        "sums", {"max_new_tokens": 24, "temperature": 0.0, "samples": 1})
     rows = lines(tmp_path / "out")
     assert [row["id"] for row in rows] == [f"sum-{k}" for k in range(1, 7)]
-    assert [row["score"] for row in rows] == [float(row["gold"] in row["completion"]) for row in rows]
+    assert [row["score"] for row in rows] == [float(f"<answer>{row['gold']}</answer>" in row["completion"])
+                                            for row in rows]
     assert [check.text for check in verify(tmp_path / "out", level=2).checks if check.verdict == "failed"] == []
 
 

@@ -11,6 +11,7 @@ import lm_eval
 import pytest
 from openai import OpenAI
 
+from tests.runs.tasks import inspect_file
 from tests.serving.serving_helpers import TOKEN, served
 from workings.errors import RequestError
 from workings.scoring.judge_endpoint import KEY, Endpoint
@@ -74,6 +75,19 @@ def test_lm_evaluation_harness_scores_it(url: str, tmp_path: Path, monkeypatch: 
         tasks=[task], apply_chat_template=True, bootstrap_iters=0)
     # The adder is wrong where the first number is a multiple of four.
     assert found["results"]["sums"]["acc,none"] == pytest.approx(2 / 3)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # inspect_ai leaves streams open and calls what tenacity deprecates
+def test_inspect_ai_scores_it(url: str, tmp_path: Path) -> None:
+    inspect_ai = pytest.importorskip("inspect_ai", reason="needs inspect_ai")
+    model = inspect_ai.model.get_model("openai-api/workings/adder", base_url=url, api_key=TOKEN, memoize=False)
+    [log] = inspect_ai.eval(f"{inspect_file(tmp_path)}@sums", model=model, log_dir=str(tmp_path), display="none",
+                            acp_server=False, ctl_server=False, temperature=0)
+    assert log.status == "success", log.error
+    # The adder is wrong where the first number is a multiple of four.
+    assert {sample.id: sample.scores["pattern"].value for sample in log.samples} == {
+        f"sum-{k}": "I" if k % 4 == 0 else "C" for k in range(1, 9)}
 
 
 @pytest.mark.parametrize(("change", "code", "told"), [
