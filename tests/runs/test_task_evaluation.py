@@ -1,5 +1,6 @@
 """`workings eval --task`: other people's harnesses ask and score, and the evaluation is sealed as any other."""
 
+import gc
 import json
 from importlib.util import find_spec
 from pathlib import Path
@@ -123,6 +124,7 @@ def test_a_task_of_inspect_is_sealed_with_its_scores(made: Path, tmp_path: Path)
     assert [row["score"] for row in rows] == [float(f"<answer>{row['gold']}</answer>" in row["completion"])
                                             for row in rows]
     assert [check.text for check in verify(tmp_path / "out", level=2).checks if check.verdict == "failed"] == []
+    gc.collect()  # its open streams are found here, and not in the next test
 
 
 @with_lm_eval
