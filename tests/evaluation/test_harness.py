@@ -86,7 +86,7 @@ def test_multiple_choice_and_odd_values(tmp_path: Path) -> None:
     first, _, third = records(tmp_path / "out")
     assert first["completion"] == {"absent": "no text: log likelihoods"}
     assert "error" not in first
-    assert third["error"] == "metric acc is nan, not a number from 0 to 1"
+    assert third["error"] == "its score is nan, not a number from 0 to 1"
     doubled = write_lines(tmp_path / "d.jsonl", [sample(0), sample(0)])
     with pytest.raises(RequestError, match="document 0 comes twice"):
         import_harness_log(doubled, tmp_path / "out2")

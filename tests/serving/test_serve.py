@@ -1,5 +1,6 @@
 """`workings serve`: other people's clients ask a model of this machine."""
 
+import gc
 import json
 import socket
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import lm_eval
 import pytest
 from openai import OpenAI
 
+from tests.runs.tasks import inspect_file
 from tests.serving.serving_helpers import TOKEN, served
 from workings.errors import RequestError
 from workings.scoring.judge_endpoint import KEY, Endpoint
@@ -74,6 +76,27 @@ def test_lm_evaluation_harness_scores_it(url: str, tmp_path: Path, monkeypatch: 
         tasks=[task], apply_chat_template=True, bootstrap_iters=0)
     # The adder is wrong where the first number is a multiple of four.
     assert found["results"]["sums"]["acc,none"] == pytest.approx(2 / 3)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # inspect_ai leaves streams open and calls what tenacity deprecates
+def test_inspect_ai_scores_it(url: str, tmp_path: Path) -> None:
+    pytest.importorskip("inspect_ai", reason="needs inspect_ai")
+    # The adder is wrong where the first number is a multiple of four.
+    assert inspected(url, tmp_path) == {f"sum-{k}": "I" if k % 4 == 0 else "C" for k in range(1, 9)}
+    gc.collect()  # its open streams are found here, and not in the next test
+
+
+def inspected(url: str, folder: Path) -> dict[str, str]:
+    """The scores that inspect_ai gives the served model."""
+    import inspect_ai
+    from inspect_ai.model import get_model
+
+    model = get_model("openai-api/workings/adder", base_url=url, api_key=TOKEN, memoize=False)
+    [log] = inspect_ai.eval(f"{inspect_file(folder)}@sums", model=model, log_dir=str(folder), display="none",
+                            acp_server=False, ctl_server=False, temperature=0)
+    assert log.status == "success", log.error
+    return {sample.id: sample.scores["pattern"].value for sample in log.samples}
 
 
 @pytest.mark.parametrize(("change", "code", "told"), [

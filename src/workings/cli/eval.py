@@ -27,6 +27,7 @@ from workings.errors import Interrupted, RequestError
 from workings.record.layout import MANIFEST, partial_unit_path
 
 if TYPE_CHECKING:
+    from workings.evaluation.harness import TaskRequest
     from workings.evaluation.scorecard import Scorecard
     from workings.evaluation.settings import EvaluationSettings
 
@@ -39,8 +40,16 @@ def eval_command(
         "--predictions", help="Completions from elsewhere: JSON lines with id and completion.")] = None,
     harness_log: Annotated[Path | None, typer.Option(
         "--harness-log", help="A sample log of lm-evaluation-harness, imported with its own scores.")] = None,
-    harness_filter: Annotated[str, typer.Option("--harness-filter", help="Which of its filters counts.")] = "",
-    harness_metric: Annotated[str, typer.Option("--harness-metric", help="Which of its metrics is the score.")] = "",
+    task: Annotated[str | None, typer.Option(
+        "--task", help="A task of lm-evaluation-harness (its name, or FILE.yaml), or of inspect_ai "
+        "(inspect:FILE.py@NAME, inspect:inspect_evals/NAME), in place of items.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Items of the task, from its beginning.")] = None,
+    few_shot: Annotated[int | None, typer.Option(
+        "--few-shot", min=0, help="Worked examples before each question of the task; by default the task's.")] = None,
+    harness_filter: Annotated[str, typer.Option(
+        "--harness-filter", help="Which filter of a log or task counts; by default a task's first.")] = "",
+    harness_metric: Annotated[str, typer.Option(
+        "--harness-metric", help="Which metric of a log or task is the score.")] = "",
     out: Annotated[Path | None, typer.Option(
         "--out", help="Directory to make for the sealed evaluation.",
         show_default="of a run, eval/NAME in it, by the name of the items")] = None,
@@ -69,17 +78,24 @@ def eval_command(
     """Score a run, other weights, or text from elsewhere, on items.
 
     Generates, extracts, scores, seals. Weights that are not a sealed run need --template. With --predictions no model
-    is needed.
+    is needed. With --task another program asks and scores.
     """
+    from workings.evaluation.harness import TaskRequest
     from workings.evaluation.settings import EvaluationSettings
 
-    _check_source(model, predictions, harness_log, items)
-    if harness_log is None:
-        refuse_unread("without --harness-log", "these with the log of a harness", harness_filter=bool(harness_filter),
+    _check_source(model, predictions, harness_log, items, task)
+    if harness_log is None and task is None:
+        refuse_unread("without --harness-log or --task", "these with a harness", harness_filter=bool(harness_filter),
                       harness_metric=bool(harness_metric))
     else:
-        refuse_unread("with --harness-log, which is scored already", "these with MODEL or --predictions",
+        refuse_unread("with --harness-log, which is scored already" if task is None else
+                      "with --task, which brings its own scoring", "these with MODEL and --items, or --predictions",
                       scorer=scorer is not None, rules=bool(rules), form=form is not None)
+    if task is None:
+        refuse_unread("without --task", "these with a task", limit=limit is not None, few_shot=few_shot is not None)
+    else:
+        refuse_unread("with --task, which says how it is answered", "these with --items", temperature=bool(temperature),
+                      samples=samples != 1, aggregate=aggregate != "mean", seed=bool(seed))
     if model is None:
         refuse_unread("without a model", "these with MODEL, which answers", device=device is not None,
                       temperature=bool(temperature), seed=bool(seed), batch_size=batch_size is not None,
@@ -91,18 +107,23 @@ def eval_command(
     # Read before the directory is named, because it refuses what cannot be opened.
     recorded = {} if model is None else as_recorded(
         model, opening, f"workings eval {quote(model)} --template tokenizer --items ITEMS.jsonl --out DIR")
-    out = _unit_in_run(model, items) if out is None else out
+    out = _unit_in_run(model, items, task) if out is None else out
     settings = EvaluationSettings(
         temperature=temperature, samples=samples, aggregate=aggregate, seed=seed,
         rules=tuple(rule for rule in rules.split(",") if rule),
         # What was typed goes over what the run recorded, which goes over this package's defaults.
         **recorded | typed(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form, scorer=scorer))
-    source = _Source(model=model, items=items, predictions=predictions, harness_log=harness_log,
+    asked = None if task is None else TaskRequest(
+        name=task, limit=limit, few_shot=few_shot, metric=harness_metric, filter=harness_filter,
+        max_new_tokens=max_new_tokens, batch_size=settings.batch_size)
+    source = _Source(model=model, items=items, predictions=predictions, harness_log=harness_log, task=asked,
                      harness_filter=harness_filter, harness_metric=harness_metric, opening=opening, device=device)
     try:
         scorecard, leaks = source.evaluate(out, settings)
     # What was scored is in the unfinished folder already, so stopping loses only what was in work.
     except KeyboardInterrupt:
+        if task is not None:
+            raise Interrupted("stopped; nothing was kept: a task is scored once all its items are answered") from None
         partial = partial_unit_path(out)
         raise Interrupted(f"stopped; what was scored is kept in {partial}: the same command goes on") from None
     _answer(scorecard, out, leaks, as_json=as_json)
@@ -110,7 +131,7 @@ def eval_command(
 
 @dataclass(frozen=True, kw_only=True)
 class _Source:
-    """Source of completions: a sealed run, other weights (with ``opening``), predictions, or a harness log."""
+    """Source of completions: a run or other weights (with ``opening``) on items or a task; predictions; a log."""
 
     model: str | None
     items: Path | None
@@ -118,6 +139,7 @@ class _Source:
     harness_log: Path | None
     harness_filter: str
     harness_metric: str
+    task: "TaskRequest | None"
     opening: dict[str, Any]
     """Options that say how weights are opened; empty for a run."""
     device: str | None
@@ -134,12 +156,13 @@ class _Source:
                                       filter_name=self.harness_filter), []
         if self.predictions is not None and self.items is not None:
             return evaluate_predictions(self.predictions, read_questions(self.items), out, settings=settings), []
-        if self.opening:
+        weights = weights_request(self.opening, self.device, settings.form) if self.opening else None
+        if weights is not None and self.task is None:
             from workings.runs.evaluate import evaluate_weights
 
             return evaluate_weights(str(self.model), Path(str(self.items)), out, settings=settings,
-                                    request=weights_request(self.opening, self.device, settings.form)), []
-        from workings.runs.evaluate import evaluate_run
+                                    request=weights), []
+        from workings.runs.evaluate import evaluate_run, evaluate_task
         from workings.runs.open_model import AS_RECORDED
 
         # Filled by the callback while the evaluation runs: its answer has no place for warnings.
@@ -150,6 +173,9 @@ class _Source:
                          "they show what it has learned by heart")
             say(f"leak       {leaks[0]}")
 
+        if self.task is not None:
+            return evaluate_task(str(self.model), self.task, out, weights=weights, device=self.device or AS_RECORDED,
+                                 on_trained_items=warn), leaks
         return evaluate_run(Path(str(self.model)), Path(str(self.items)), out, settings=settings,
                             device=self.device or AS_RECORDED, on_trained_items=warn), leaks
 
@@ -174,17 +200,20 @@ def _answer(scorecard: "Scorecard", out: Path, leaks: list[str], *, as_json: boo
            text=scorecard_text(scorecard, out, record.answer_counts.text(), warning, judge_text(record.config)) + note)
 
 
-def _unit_in_run(model: str | None, items: Path | None) -> Path:
-    """Directory of an evaluation without --out: in the run, named after the items."""
+def _unit_in_run(model: str | None, items: Path | None, task: str | None) -> Path:
+    """Directory of an evaluation without --out: in the run, named after the items or the task."""
     from workings.runs.evaluate import free_unit
 
-    if model is None or items is None or not Path(model, MANIFEST).is_file():
+    # The last part of a task's name: `sums` of `tasks/sums.yaml` and of `inspect:tasks.py@sums`.
+    named = items or (Path(task.rpartition("@")[2].rpartition(":")[2]) if task else None)
+    if model is None or named is None or not Path(model, MANIFEST).is_file():
         raise RequestError("no --out", "a directory to make for the evaluation", "--out DIR")
-    return free_unit(Path(model), items.stem)
+    return free_unit(Path(model), named.stem)
 
 
-def _check_source(model: str | None, predictions: Path | None, harness_log: Path | None, items: Path | None) -> None:
-    """Exactly one thing to score; items unless the log brings them."""
+def _check_source(model: str | None, predictions: Path | None, harness_log: Path | None, items: Path | None,
+                  task: str | None) -> None:
+    """Exactly one thing to score; items unless a log or a task brings them."""
     sources = [name for name, value in (("MODEL", model), ("--predictions", predictions), ("--harness-log",
                                                                                            harness_log))
              if value is not None]
@@ -192,7 +221,10 @@ def _check_source(model: str | None, predictions: Path | None, harness_log: Path
     if len(sources) != 1:
         raise RequestError(" and ".join(sources) or "nothing to score", "one of MODEL, --predictions and --harness-log",
                            example)
-    # A harness log holds its own items, and everything else needs some.
-    if (items is None) != (harness_log is not None):
+    if task is not None and (model is None or items is not None):
+        raise RequestError("--task with --items" if model else "--task without a model", "a model and a task, which "
+                           "brings its items", "workings eval RUN --task TASK")
+    # A harness log or a task holds its own items, and everything else needs some.
+    if task is None and (items is None) != (harness_log is not None):
         raise RequestError("--items with --harness-log" if items else "no --items",
                            "a harness log alone: it brings its items" if items else "the items to score", example)

@@ -1,27 +1,91 @@
-"""Sample logs of lm-evaluation-harness (``--log_samples``): imported with their scores, or scored again by ours."""
+"""Answers with the scores of another program's harness, sealed as evaluations; sample logs of lm-evaluation-harness."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from workings.errors import RequestError
-from workings.evaluation.predictions import UnscoredCompletion, prediction_line
+from workings.evaluation.predictions import UnscoredCompletion, prediction_line, sanitised
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.summary import EvaluationSummary
 from workings.evaluation.unit import EvaluationWriter
 from workings.record.digest import file_digest
 from workings.scoring.form import keeps_form, reasoning_text
-from workings.scoring.items import Item, items_digest
+from workings.scoring.items import UNSPECIFIED, Item, items_digest
 from workings.scoring.judge import Judgement
 from workings.scoring.lines import read_lines
 from workings.scoring.scorers import is_score
 from workings.scoring.steps import check_steps
 
-_USUAL_METRICS = ("exact_match", "acc")
+if TYPE_CHECKING:
+    from workings.engines.session import ModelSession
+
+USUAL_METRICS = ("exact_match", "acc")
 _CHUNK = 1024
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScoredAnswer:
+    """One completion of an item with the score that another program gave it."""
+
+    item: Item
+    text: str | None
+    """None where the task compares log likelihoods and the model writes nothing."""
+    extracted: str
+    """The answer that was scored; empty: none was found."""
+    score: Any
+    """As it was given; what is no number from 0 to 1 becomes an error."""
+    sample: int = 0
+    finish_reason: str = ""
+    tokens: int = -1
+    log_likelihoods: tuple[float, ...] = ()
+    """Of the item's choices, in their order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRequest:
+    """What is asked of another program's task."""
+
+    name: str
+    """The task, as that program names it, or its file."""
+    limit: int | None = None
+    """Items of each task, from its beginning; None: all."""
+    few_shot: int | None = None
+    """Worked examples before each question; None: as the task says."""
+    metric: str = ""
+    filter: str = ""
+    max_new_tokens: int | None = None
+    """Longest completion in tokens; None: as the task says."""
+    batch_size: int = 64
+    """Prompts that are answered at a time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnsweredTask:
+    """A task's answers and what the record says of how they were made."""
+
+    answers: Sequence[ScoredAnswer]
+    scorer: Mapping[str, Any]
+    """Name and version of what scored."""
+    source: Mapping[str, Any]
+    decoding: Mapping[str, Any]
+    rule: str
+    """Names what found the answers."""
+
+
+class Task(Protocol):
+    """A task of another program, with its items."""
+
+    def texts(self) -> Mapping[str, Sequence[str]]:
+        """All texts of each item that is asked, by its id; empty where they are known only once it was asked."""
+        ...
+
+    def answer(self, session: "ModelSession") -> AnsweredTask:
+        """Have a model answer all items, and the program score them."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,27 +114,27 @@ class HarnessLog:
             metrics.update(dict.fromkeys(map(str, record["metrics"]), 0))
         if not filters:
             raise RequestError(f"{path}: no samples", "at least one")
-        usual = [name for name in _USUAL_METRICS if name in metrics]
+        usual = [name for name in USUAL_METRICS if name in metrics]
         return cls(path=path, filter=_chosen(path, "filter", filter_name, list(filters), []),
                    metric=_chosen(path, "metric", metric, list(metrics), usual[:1]))
 
-    def samples(self) -> Iterator[tuple[Item, dict[str, Any]]]:
-        """Items and their records, in the file's order. Raises `RequestError` for an item that comes twice."""
+    def answers(self) -> Iterator[ScoredAnswer]:
+        """Items with answers and scores, in the file's order. Raises `RequestError` for an item that comes twice."""
         seen: set[str] = set()
         for number, record in _records(self.path):
             if str(record["filter"]) != self.filter:
                 continue
-            item = _item(record, self.path, number)
-            if item.id in seen:
+            answer = scored_answer(record, self.metric, f"{self.path}, line {number}")
+            if answer.item.id in seen:
                 raise RequestError(f"{self.path}, line {number}: document {record['doc_id']} comes twice",
                                    "one line a document and filter")
             # Ids alone are kept, because a log may hold long texts.
-            seen.add(item.id)
-            yield item, record
+            seen.add(answer.item.id)
+            yield answer
 
     def predictions(self) -> list[tuple[Item, str]]:
         """Items with the generated texts, to be scored by our own rules (all in memory)."""
-        return [(item, _completion(record) or "") for item, record in self.samples()]
+        return [(answer.item, answer.text or "") for answer in self.answers()]
 
 
 def import_harness_log(path: Path, out: Path, *, metric: str = "", filter_name: str = "") -> Scorecard:
@@ -90,72 +154,149 @@ def import_harness_log(path: Path, out: Path, *, metric: str = "", filter_name: 
     """
     log = HarnessLog.open(path, metric=metric, filter_name=filter_name)
     # A pass before anything is written, because the configuration has the digest of all items.
-    items = [item for item, _ in log.samples()]
-    config = _config(log, items)
+    items = [answer.item for answer in log.answers()]
+    unknown = {"absent": "not recorded in the harness's samples"}
+    config = harness_config(
+        items, scorer={"name": f"lm-evaluation-harness {log.metric}, filter {log.filter}", "version": unknown},
+        source={"kind": "lm-evaluation-harness", "file": log.path.name, "digest": file_digest(log.path)},
+        facts=dict.fromkeys(("decoding", "template", "tokenizer", "engine", "model"), unknown))
+    return seal_answers(log.answers(), len(items), out, config, rule=f"harness:{log.filter}")
+
+
+def harness_config(items: Sequence[Item], *, scorer: Mapping[str, Any], source: Mapping[str, Any],
+                   facts: Mapping[str, Any], made_from: str | None = None) -> dict[str, Any]:
+    """``eval_config.json`` of an evaluation that another program scored.
+
+    Args:
+        items: all items.
+        scorer: name and version of what scored.
+        source: where items and scores come from.
+        facts: what decided the answers: `decoding`, `template`, `tokenizer`, `engine` and `model`.
+        made_from: root digest of the run whose checkpoint answered; None where there is no such run.
+    """
+    return {
+        "schema": "eval_config/1", "items": {"count": len(items), "digest": items_digest(items)},
+        "scorer": dict(scorer), "extraction": {"absent": "another program found the answers"},
+        "steps": EvaluationSettings().steps(), "form": "any", "aggregate": "mean",
+        "limits": EvaluationSettings().limits(), "source": dict(source),
+        "made_from": made_from if made_from is not None else {"absent": "not made from a sealed run"},
+        "software": {"workings": version("workings")}, **facts}
+
+
+def seal_answers(answers: Iterable[ScoredAnswer], count: int, out: Path, config: dict[str, Any], *, rule: str,
+                 made_from: str | None = None) -> Scorecard:
+    """Record answers with the scores that they have, and seal them at ``out``.
+
+    Args:
+        answers: the samples of an item together.
+        count: how many answers there are.
+        out: where the unit will be; must not exist.
+        config: its ``eval_config.json``.
+        rule: names what found the answers.
+        made_from: as of `harness_config`.
+
+    Raises:
+        RequestError: ``out`` exists.
+    """
     with EvaluationWriter(out, config) as unit:
-        sizes = [len(items[start:start + _CHUNK]) for start in range(0, len(items), _CHUNK)]
+        sizes = [min(_CHUNK, count - start) for start in range(0, count, _CHUNK)]
         done = sum(sizes[:unit.finished_chunks(sizes)])
         lines: list[dict[str, Any]] = []
-        for index, (item, record) in enumerate(log.samples()):
+        for index, answer in enumerate(answers):
             if index >= done:
-                lines.append(_line(log, item, record))
+                lines.append(_line(answer, rule))
             # Chunks end where they would end without a break, because only whole ones survive one.
-            if len(lines) == _CHUNK or (index == len(items) - 1 and lines):
+            if len(lines) == _CHUNK or (index == count - 1 and lines):
                 unit.append(lines)
                 lines = []
         summary = EvaluationSummary(unit.predictions, "mean")
-        unit.seal(summary.to_json({}), summary.samples_text(), None)
+        unit.seal(summary.to_json({}), summary.samples_text(), made_from)
     return summary.scorecard
 
 
-def _line(log: HarnessLog, item: Item, record: dict[str, Any]) -> dict[str, Any]:
-    value, text = record.get(log.metric), _completion(record)
-    good = isinstance(value, bool) or is_score(value)
-    answered = UnscoredCompletion(item=item, text=text or "", problem="" if text is not None
-                                  else "no text: log likelihoods")
+def scored_answer(record: Mapping[str, Any], metric: str, where: str, prefix: str = "") -> ScoredAnswer:
+    """One sample of lm-evaluation-harness, in the form of its log.
+
+    Args:
+        record: the sample.
+        metric: which of its metrics is the score.
+        where: names the sample in an error.
+        prefix: comes before its id, as of documents of several tasks.
+    """
+    choices = _choices(record)
+    text = _completion(record)
     filtered = record.get("filtered_resps") or [""]
+    found = filtered[0] if isinstance(filtered[0], str) and text is not None else ""
+    if choices:
+        found = _chosen_continuation(choices, metric, record.get(metric))
+    return ScoredAnswer(item=_item(record, [text for text, _ in choices], where, prefix), text=text,
+                        extracted=found, score=record.get(metric),
+                        log_likelihoods=tuple(value for _, value in choices))
+
+
+def _choices(record: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """The continuations whose log likelihoods a task compares, and these; empty where it has the model write."""
+    arguments, values = record.get("arguments"), record.get("filtered_resps")
+    requests = list(arguments.values()) if isinstance(arguments, dict) else []
+    if not requests or not all(isinstance(request.get("arg_1"), str) for request in requests) or (
+            not isinstance(values, list) or len(values) != len(requests)):
+        return []
+    # Some metrics ask for each choice without the question as well.
+    return [(request["arg_1"], float(value[0])) for request, value in zip(requests, values, strict=True)
+            if request["arg_0"] == requests[0]["arg_0"]]
+
+
+def _chosen_continuation(choices: Sequence[tuple[str, float]], metric: str, score: Any) -> str:
+    """The continuation that is the model's answer."""
+    if len(choices) == 1:
+        # Such tasks ask whether greedy decoding would write it.
+        return choices[0][0].strip() if score == 1 else "another continuation"
+    weight = len if metric == "acc_norm" else (lambda text: 1)
+    return max(choices, key=lambda choice: choice[1] / max(1, weight(choice[0].strip())))[0].strip()
+
+
+def _line(answer: ScoredAnswer, rule: str) -> dict[str, Any]:
+    good = isinstance(answer.score, bool) or is_score(answer.score)
+    answered = UnscoredCompletion(
+        item=answer.item, sample=answer.sample, text=answer.text or "", finish_reason=answer.finish_reason,
+        tokens=answer.tokens, problem="" if answer.text is not None else "no text: log likelihoods")
+    answered = sanitised(answered, EvaluationSettings())
     steps = check_steps(reasoning_text(answered.text))
     judgement = Judgement(
-        extracted=filtered[0] if isinstance(filtered[0], str) else "", rule=f"harness:{log.filter}",
-        score=float(value) if good else 0.0,  # type: ignore[arg-type] # a score is a number
-        error="" if good else f"metric {log.metric} is {str(value)[:60]}, not a number from 0 to 1",
+        extracted=answer.extracted, rule=rule, score=float(answer.score) if good else 0.0,
+        error="" if good else f"its score is {str(answer.score)[:60]}, not a number from 0 to 1",
         format_ok=keeps_form(answered.text, "any"), reasoning_chars=len(reasoning_text(answered.text)),
         steps_checked=steps.checked, steps_valid=steps.valid, wrong_steps=steps.wrong)
     line = prediction_line(answered, judgement, "any")
-    if text is None and good:
+    if answer.log_likelihoods:
+        line["log_likelihoods"] = list(answer.log_likelihoods)
+    if answer.text is None and good:
         del line["error"]  # multiple choice has a score and no text
-    elif text is None:
+    elif answer.text is None:
         line["error"] = judgement.error
     return line
 
 
-def _config(log: HarnessLog, items: list[Item]) -> dict[str, Any]:
-    unknown = {"absent": "not recorded in the harness's samples"}
-    return {
-        "schema": "eval_config/1", "items": {"count": len(items), "digest": items_digest(items)},
-        "scorer": {"name": f"lm-evaluation-harness {log.metric}, filter {log.filter}", "version": unknown},
-        "extraction": unknown, "steps": EvaluationSettings().steps(), "form": "any", "aggregate": "mean",
-        "limits": EvaluationSettings().limits(),
-        "source": {"kind": "lm-evaluation-harness", "file": log.path.name, "digest": file_digest(log.path)},
-        "made_from": {"absent": "not made from a sealed run"}, "software": {"workings": version("workings")},
-        **dict.fromkeys(("decoding", "template", "tokenizer", "engine", "model"), unknown)}
-
-
-def _item(record: dict[str, Any], path: Path, number: int) -> Item:
+def _item(record: Mapping[str, Any], choices: Sequence[str], where: str, prefix: str) -> Item:
     target = str(record["target"])
     # GSM8K's target is the worked solution, with the answer after its last mark.
     answer = target.rsplit("####", 1)[1] if "####" in target else target
+    # Of several choices the target is the number of the right one.
+    if len(choices) > 1 and target.isdecimal() and int(target) < len(choices):
+        answer = choices[int(target)]
     arguments = record.get("arguments")
     prompt = arguments.get("gen_args_0", {}).get("arg_0", "") if isinstance(arguments, dict) else ""
     if not answer.strip():
-        raise RequestError(f"{path}, line {number}: the target is empty", "a document with an expected answer")
+        raise RequestError(f"{where}: the target is empty", "a document with an expected answer")
     names = ("doc_hash", "prompt_hash", "target_hash")
-    hashes: dict[str, Any] = {name: record[name] for name in names if name in record}
-    return Item(id=f"doc-{record['doc_id']}", prompt=str(prompt) or "(not recorded)", extra=hashes,
-                expected_answer=answer.strip())
+    extra: dict[str, Any] = {name: record[name] for name in names if name in record}
+    if len(choices) > 1:
+        extra["choices"] = list(choices)
+    return Item(id=f"{prefix}doc-{record['doc_id']}", prompt=str(prompt) or "(not recorded)", extra=extra,
+                section=str(record.get("section", UNSPECIFIED)), expected_answer=answer.strip())
 
 
-def _completion(record: dict[str, Any]) -> str | None:
+def _completion(record: Mapping[str, Any]) -> str | None:
     """The first generated text, or None where the task scored log likelihoods."""
     responses = record["resps"]
     # Nested there: a list for every request, and in it a text for every repeat.
@@ -165,7 +306,7 @@ def _completion(record: dict[str, Any]) -> str | None:
         record) else None
 
 
-def _generated(record: dict[str, Any]) -> bool:
+def _generated(record: Mapping[str, Any]) -> bool:
     """Generation requests carry their settings next to the prompt, log likelihoods the continuation."""
     return isinstance(record["arguments"]["gen_args_0"].get("arg_1"), dict)
 

@@ -83,21 +83,12 @@ def generation_job(session: "ModelSession", items: Sequence[Item], *, settings: 
                    | None,
               facts: Mapping[str, Any] | None = None) -> GenerationJob:
     """The job that generates a model's completions of all items. Arguments and errors are those of `evaluate`."""
-    engine, template = session.engine, session.template
     if settings.temperature > 0:
-        that_samples(session.sampler or engine, settings.temperature)  # refused before anything is written
+        that_samples(session.sampler or session.engine, settings.temperature)  # refused before anything is written
     _check_samples(settings.aggregate, settings.samples)
     config = _config(items, settings, source={"kind": "generated"}, made_from=made_from)
-    device = engine.describe()
     # What decides an answer is here: a killed evaluation is continued only by a request with equal values.
-    config |= {
-        "decoding": settings.decoding(),
-        "template": {"name": template.name, "digest": bytes_digest(template.source.encode())},
-        "tokenizer": {"digest": session.tokenizer.digest},
-        "engine": {"name": engine.name, "platform": device.platform, "device": device.kind, "devices": device.count,
-                   "versions": dict(device.versions)},
-        "model": dict(facts) if facts else {"absent": "not described by the caller"},
-    }
+    config |= {"decoding": settings.decoding(), **session_facts(session, facts)}
     size = items_at_a_time(settings, session.tokens_at_a_time)
     config[ITEMS_AT_A_TIME] = size
     batches = [items[start:start + size] for start in range(0, len(items), size)]
@@ -108,6 +99,18 @@ def generation_job(session: "ModelSession", items: Sequence[Item], *, settings: 
     return GenerationJob(config=config, sizes=[len(batch) for batch in batches], generate_chunk=generate_chunk,
                          settings=settings,
                      made_from=made_from, samples=settings.samples)
+
+
+def session_facts(session: "ModelSession", facts: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What an evaluation records of the model that answers; ``facts`` as of `evaluate`."""
+    engine, template, device = session.engine, session.template, session.engine.describe()
+    return {
+        "template": {"name": template.name, "digest": bytes_digest(template.source.encode())},
+        "tokenizer": {"digest": session.tokenizer.digest},
+        "engine": {"name": engine.name, "platform": device.platform, "device": device.kind, "devices": device.count,
+                   "versions": dict(device.versions)},
+        "model": dict(facts) if facts else {"absent": "not described by the caller"},
+    }
 
 
 def items_at_a_time(settings: EvaluationSettings, tokens: int = 0) -> int:

@@ -62,9 +62,9 @@ class Suspicions:
         self.completions += 1
         self.cut_off += bool(sample.get("truncated"))
         text = sample["completion"]
-        # An object in place of the text says why none exists.
+        # An object in place of the text says why none exists; a task that compares log likelihoods needs none.
         if not isinstance(text, str):
-            self.absent += 1
+            self.absent += "error" in sample
             return
         if not text.strip():
             self.empty += 1

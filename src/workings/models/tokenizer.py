@@ -60,9 +60,12 @@ class Tokenizer:
             raise RequestError(f"tokenizer: {file}: {error}", "a tokenizer.json of the tokenizers library") from error
         return cls(backend, _settings(file.parent, backend))
 
-    def encode(self, text: str) -> list[int]:
-        """Token ids of a text. Special tokens written in the text are taken as such; none are added."""
-        return list(self.backend.encode(text, add_special_tokens=False).ids)
+    def encode(self, text: str, *, add_special: bool = False) -> list[int]:
+        """Token ids of a text. Special tokens written in the text are taken as such.
+
+        With ``add_special`` those are added that `tokenizer.json` puts around every text, mostly BOS or none.
+        """
+        return list(self.backend.encode(text, add_special_tokens=add_special).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokens of many texts, computed on all cores."""

@@ -1,19 +1,27 @@
 """Asks a model one question, or evaluates it on a file of items; a sealed run's model or other weights."""
 
-from collections.abc import Callable, Sequence
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from workings.data.rows import learned_questions, prompt_digest
 from workings.engines.base import StreamingEngine
 from workings.engines.session import ModelSession
 from workings.errors import RequestError
-from workings.evaluation.run import evaluate
+from workings.evaluation.harness import Task, TaskRequest, harness_config, seal_answers
+from workings.evaluation.run import evaluate, session_facts
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
+from workings.evaluation.unit import refuse_existing
+from workings.hints import pip_install
 from workings.inputs.datasets import read_questions
 from workings.models.tokenizer import Tokenizer
 from workings.record import jsonl
@@ -22,6 +30,9 @@ from workings.record.progress import slow_operation
 from workings.runs.open_model import AS_RECORDED, WeightsRequest, open_run, open_untrained, open_weights
 from workings.runs.python_api.python_rows import Rows, items_file
 from workings.scoring.items import Item
+
+INSPECT = "inspect:"
+"""Begins the name of a task of inspect_ai."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,15 +167,96 @@ def evaluate_run(run: str | Path, items: Rows, out: str | Path, *, settings: Eva
                     facts={"run": opened.run.path.resolve().name, "step": opened.checkpoint.step})
 
 
+def open_task(name: str, request: TaskRequest) -> Task:
+    """A task of lm-evaluation-harness, or behind `inspect:` one of inspect_ai.
+
+    Raises:
+        RequestError: the library is not installed, or as of the task's own `open`.
+    """
+    inspects = name.startswith(INSPECT)
+    library, extra = ("inspect_ai", "inspect") if inspects else ("lm_eval", "lm-eval")
+    if find_spec(library) is None:
+        raise RequestError(f"--task {name} needs {library}, which is not installed", f"the package {library}",
+                           pip_install(extra))
+    _go_offline_without_hub()
+    if inspects:
+        from workings.runs.inspect_task import InspectTask
+
+        return InspectTask.open(replace(request, name=name.removeprefix(INSPECT)))
+    from workings.runs.lm_eval_task import LmEvalTask
+
+    return LmEvalTask.open(request)
+
+
+def _go_offline_without_hub() -> None:
+    """Spares half a minute of retries where the Hub does not answer: what is in the cache is read all the same."""
+    # It is read when `huggingface_hub` is imported, which the libraries of tasks do; a proxy may know a way.
+    if "HF_HUB_OFFLINE" in os.environ or getproxies():
+        return
+    address = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
+    try:
+        socket.create_connection((address.hostname or "", address.port or 443), timeout=3).close()
+    except OSError:
+        os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+def evaluate_task(model: str, request: TaskRequest, out: Path, *, weights: WeightsRequest | None = None,
+                  device: str = AS_RECORDED, on_trained_items: Callable[[list[str]], None] | None = None) -> Scorecard:
+    """Has a model answer the task of another program, which scores it, and seals the evaluation at ``out``.
+
+    Args:
+        model: a sealed run, or weights as of `evaluate_weights`.
+        request: the task.
+        out: directory to make for the evaluation.
+        weights: how weights are opened; None for a run.
+        device: where a run generates; by default the device of its recipe.
+        on_trained_items: called with the ids of items that hold a question which the run was trained on.
+
+    Raises:
+        RequestError: as `open_task`, `evaluate_run` and `evaluate_weights`, or the task needs what the engine does not
+            do.
+    """
+    refuse_existing(out)
+    task = open_task(request.name, request)
+    if weights is None and on_trained_items and (trained := _learned_texts(Path(model), task.texts())):
+        on_trained_items(trained)
+    with slow_operation("opening the model"):
+        if weights is None:
+            run = open_run(Path(model), device)
+            session, root = run.session, run.root
+            facts: dict[str, Any] = {"run": run.run.path.resolve().name, "step": run.checkpoint.step}
+        else:
+            opened = open_weights(model, weights)
+            session, root, facts = opened.session, None, opened.facts
+    found = task.answer(session)
+    items = list({answer.item.id: answer.item for answer in found.answers}.values())
+    if root is not None:
+        find_trained_items(Path(model), items, out)
+    config = harness_config(items, scorer=found.scorer, source=found.source, made_from=root,
+                            facts={"decoding": found.decoding, **session_facts(session, facts)})
+    return seal_answers(found.answers, len(found.answers), out, config, rule=found.rule, made_from=root)
+
+
+def _learned_texts(run: Path, texts: Mapping[str, Sequence[str]]) -> list[str]:
+    """Ids of the items one of whose texts is a question that a run was trained on."""
+    learned = _learned_digests(run)
+    return [name for name, each in texts.items() if any(prompt_digest(text) in learned for text in each)]
+
+
+def _learned_digests(run: Path) -> set[str | None]:
+    """Digests of the questions that a run was trained on."""
+    # A run from traces has an index of rows, one from rewards its prompts.
+    index = next((run / name for name in (ROWS, PROMPTS) if (run / name).is_file()), None)
+    return learned_questions(jsonl.read(index)[0]) if index is not None else set()
+
+
 def find_trained_items(run: Path, questions: Sequence[Item], out: Path) -> list[str]:
     """Ids of the items whose question a run was trained on.
 
     Raises:
         RequestError: there are such items and ``out`` is in the run, which would then no longer verify.
     """
-    # A run from traces has an index of rows, one from rewards its prompts.
-    index = next((run / name for name in (ROWS, PROMPTS) if (run / name).is_file()), None)
-    digests = learned_questions(jsonl.read(index)[0]) if index is not None else set()
+    digests = _learned_digests(run)
     trained = [item.id for item in questions if prompt_digest(item.prompt) in digests]
     # Verification refuses such an evaluation in a run; outside of it the numbers are the caller's own.
     if trained and run.resolve() in out.resolve().parents:

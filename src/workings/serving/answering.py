@@ -5,18 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Lock
 
-import numpy as np
-
-from workings.data.batches import make_batch
-from workings.data.rows import Row
-from workings.engines.base import Completion, LikelihoodEngine, StreamingEngine
+from workings.engines.base import Completion, StreamingEngine
 from workings.engines.session import ModelSession
-from workings.errors import RequestError
 from workings.evaluation.generate import sample_seed, that_samples
+from workings.evaluation.likelihoods import continuation_log_probs
 from workings.serving.requests import ChatRequest, TextRequest
-
-LENGTH_STEP = 128
-"""Rows whose log probabilities are computed have a multiple of this length, so that few programs are compiled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,24 +101,10 @@ class Answerer:
                           if decode(tokens[:count]).startswith(text))
         log_probs: tuple[float, ...] = ()
         if request.wants_log_probs:
-            log_probs = tuple(completion.log_probs[:len(tokens)]) or self._log_probs(prompt, tokens)
+            log_probs = (tuple(completion.log_probs[:len(tokens)])
+                         or continuation_log_probs(self._session, [(prompt, tokens)])[0])
         return Answer(text=text, finish_reason=reason, prompt_tokens=len(prompt), tokens=tuple(tokens),
                       log_probs=log_probs)
-
-    def _log_probs(self, prompt: list[int], tokens: list[int]) -> tuple[float, ...]:
-        """Log probabilities at temperature 1 of greedy tokens, which the engine computes in its own pass."""
-        engine = self._session.engine
-        if not isinstance(engine, LikelihoodEngine):
-            raise RequestError(f"engine {engine.name} computes no log probabilities", "engine jax or torch",
-                               "leave logprobs out")
-        row = Row(id="request", tokens=np.array([*prompt, *tokens], np.int32), prompt_digest="",
-                  loss_mask=np.array([0] * len(prompt) + [1] * len(tokens), np.uint8))
-        rows = engine.describe().mesh.get("fsdp", 1)
-        length = -(-len(row.tokens) // LENGTH_STEP) * LENGTH_STEP
-        batch = make_batch([[row], *[[]] * (rows - 1)], (1, rows), length, 0)
-        values = engine.log_probs(self._session.state, batch)[0, 0]
-        # A position's log probability is that of the next token.
-        return tuple(float(value) for value in values[len(prompt) - 1:len(row.tokens) - 1])
 
     def token_texts(self, tokens: Sequence[int]) -> list[str]:
         """The text of each token alone."""

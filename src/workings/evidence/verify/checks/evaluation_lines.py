@@ -13,6 +13,8 @@ from workings.record.values import is_absent
 BACKENDS = {"cpu": "cpu", "cuda": "gpu", "gpu": "gpu", "rocm": "gpu", "tpu": "tpu"}
 """First words of what a library calls its devices -> platform."""
 GENERATED = "generated"
+ANSWERED_HERE = (GENERATED, "task")
+"""Kinds of source whose answers are those of the model that the evaluation names."""
 _BASE = re.compile(r"/base-[A-Za-z0-9._-]{1,60}-([0-9a-f]{12})$")
 
 
@@ -33,6 +35,8 @@ def stated_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
             yield f"{EVALUATION_CONFIG}: generated, and source has {', '.join(sorted(source))[:80]}"
         yield from (f"{EVALUATION_CONFIG}: generated, and {name} is not told" for name in ("decoding", "engine")
                     if name in config and is_absent(config[name]))
+    elif source.get("kind") in ANSWERED_HERE and is_absent(config.get("engine")):
+        yield f"{EVALUATION_CONFIG}: a task that a model answered, and engine is not told"
     backend, platform = section_of(engine, "versions").get("backend"), engine.get("platform")
     if isinstance(backend, str) and isinstance(platform, str) and not backend_agrees(backend, platform):
         yield (f"{EVALUATION_CONFIG}: engine.versions.backend is {backend[:40]!r}, engine.platform {platform[:40]!r}")

@@ -1,0 +1,186 @@
+"""Tasks of inspect_ai as a library: it asks and scores, a model of ours answers.
+
+Imported only where such a task is named: the library is an extra.
+"""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import inspect_ai
+from inspect_ai._util.error import PrerequisiteError
+from inspect_ai.log import EvalLog, EvalSample
+from inspect_ai.model import (
+    ChatCompletionChoice,
+    ChatMessage,
+    ChatMessageAssistant,
+    GenerateConfig,
+    Model,
+    ModelAPI,
+    ModelOutput,
+    ModelUsage,
+    get_model,
+    modelapi,
+)
+from inspect_ai.scorer import value_to_float
+from inspect_ai.tool import ToolChoice, ToolInfo
+from pydantic import ValidationError
+
+from workings.engines.session import ModelSession
+from workings.errors import RequestError
+from workings.evaluation.harness import AnsweredTask, ScoredAnswer, TaskRequest
+from workings.record.digest import file_digest
+from workings.record.progress import slow_operation
+from workings.scoring.items import Item
+from workings.serving.answering import Answerer
+from workings.serving.requests import ChatRequest
+
+DEFAULT_TOKENS = 256
+"""Longest completion where neither the task nor the command says it."""
+_PASSED_ON = {"temperature": "temperature", "seed": "seed", "stop_seqs": "stop", "top_p": "top_p",
+              "frequency_penalty": "frequency_penalty", "presence_penalty": "presence_penalty",
+              "num_choices": "n", "max_tokens": "max_tokens", "logit_bias": "logit_bias"}
+"""Settings of inspect_ai and their names in a request; the request refuses values that no engine does."""
+_NO_EFFECT = {"max_retries", "timeout", "attempt_timeout", "stream_idle_timeout", "max_connections",
+              "adaptive_connections", "cache", "cache_prompt", "batch", "fail_on_refusal", "system_message",
+              "parallel_tool_calls", "max_tool_output", "internal_tools"}
+"""Settings of connections and tools, which a model in this process has none of; inspect_ai adds the system message."""
+
+
+class SessionAPI(ModelAPI):
+    """A model of ours as inspect_ai asks one: by chat messages, one request at a time."""
+
+    answerer: Answerer
+    decodings: set[tuple[int, float]]
+    """Limit on new tokens and temperature of what was asked."""
+
+    async def generate(self, input: list[ChatMessage], tools: list[ToolInfo],  # noqa: A002 # its name there
+                       tool_choice: ToolChoice, config: GenerateConfig) -> ModelOutput:
+        """Answer a conversation. Raises `RequestError` for what no engine here does."""
+        del tool_choice  # without tools there is nothing to choose
+        given = {name: value for name, value in config.model_dump(exclude_none=True).items() if name not in _NO_EFFECT}
+        if unread := given.keys() - _PASSED_ON.keys():
+            raise RequestError(f"the task sets {', '.join(sorted(unread))}", f"{', '.join(_PASSED_ON)}", "another task")
+        asked = {"temperature": 0.0, "max_tokens": DEFAULT_TOKENS,
+                 **{_PASSED_ON[name]: value for name, value in given.items()}}
+        turns = [{"role": message.role, "content": message.text} for message in input]
+        try:
+            request = ChatRequest.model_validate({"model": "session", "messages": turns, "tools": tools, **asked})
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise RequestError(f"the task asks for {'.'.join(map(str, first['loc']))}: {first['msg']}",
+                               "text without tools, greedy or at a temperature", "another task") from error
+        self.decodings.add((request.longest, request.temperature))
+        answers = self.answerer.answers(request)
+        counts = answers[0].prompt_tokens, sum(len(answer.tokens) for answer in answers)
+        return ModelOutput(
+            model=self.model_name, usage=ModelUsage(input_tokens=counts[0], output_tokens=counts[1],
+                                                    total_tokens=sum(counts)),
+            choices=[ChatCompletionChoice(message=ChatMessageAssistant(content=answer.text, source="generate"),
+                                          stop_reason="max_tokens" if answer.finish_reason == "length" else "stop")
+                     for answer in answers])
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectTask:
+    """One task of inspect_ai: `FILE.py@NAME`, or that of a package."""
+
+    request: TaskRequest
+
+    @classmethod
+    def open(cls, request: TaskRequest) -> "InspectTask":
+        """Take a task. Raises `RequestError`: its file is not there, or an option that it does not take."""
+        file = Path(request.name.partition("@")[0])
+        if file.suffix == ".py" and not file.is_file():
+            raise RequestError(f"no task file {file}", "a Python file with a function that @task marks",
+                               "--task inspect:FILE.py@NAME")
+        given = {"--few-shot": request.few_shot is not None, "--harness-metric": bool(request.metric),
+                 "--harness-filter": bool(request.filter)}
+        if unread := [name for name, was_given in given.items() if was_given]:
+            raise RequestError(f"{' and '.join(unread)} with a task of inspect_ai",
+                               "these with a task of lm-evaluation-harness", f"leave {' and '.join(unread)} out")
+        return cls(request=request)
+
+    def texts(self) -> dict[str, list[str]]:
+        """Nothing: inspect_ai reads a task's data where it asks them."""
+        return {}
+
+    def answer(self, session: ModelSession) -> AnsweredTask:
+        """Ask all samples. Raises `RequestError` where the task cannot be opened or a sample fails."""
+        config = GenerateConfig(max_tokens=self.request.max_new_tokens, max_connections=1)
+        decodings: set[tuple[int, float]] = set()
+
+        # A class of its own, because arguments of a model are written into inspect_ai's log.
+        @modelapi("workings")
+        def with_session() -> type[ModelAPI]:
+            return type("BoundAPI", (SessionAPI,), {"answerer": Answerer(session), "decodings": decodings})
+
+        log = self._log(get_model("workings/session", config=config, memoize=False))
+        samples = sorted(log.samples or [], key=lambda sample: sample.epoch)
+        if not samples or not all(sample.scores for sample in samples):
+            raise RequestError(f"task {self.request.name} scores {'no sample' if samples else 'nothing'}",
+                               "a task with samples and a scorer", "another --task")
+        scorer = next(iter(samples[0].scores or {}))
+        by_id: dict[str, list[ScoredAnswer]] = {}
+        for sample in samples:
+            by_id.setdefault(str(sample.id), []).append(_answer(sample, scorer))
+        decoding = next(iter(decodings)) if len(decodings) == 1 else None
+        return AnsweredTask(
+            answers=[answer for answers in by_id.values() for answer in answers], rule=f"inspect:{scorer}",
+            scorer={"name": f"inspect_ai {scorer}", "version": self._version(log)},
+            source={"kind": "task", "program": "inspect_ai", "version": version("inspect_ai"), "task": log.eval.task,
+                    "task_versions": {log.eval.task: str(log.eval.task_version)},
+                    "scorer": scorer, "few_shot": {"absent": "the task's own solver decides it"},
+                    "limit": self.request.limit or {"absent": "all samples were asked"}},
+            decoding={"absent": "the task asks in several ways"} if decoding is None else {
+                "max_new_tokens": decoding[0], "temperature": decoding[1], "samples": log.eval.config.epochs or 1})
+
+    def _log(self, model: Model) -> EvalLog:
+        name = self.request.name
+        with tempfile.TemporaryDirectory() as folder, slow_operation(f"asking the samples of {name}"):
+            try:
+                [log] = inspect_ai.eval(
+                    name, model=model, limit=self.request.limit, log_dir=folder, log_format="json", display="none",
+                    score_display=False, log_realtime=False, acp_server=False, ctl_server=False, max_samples=1)
+            except (PrerequisiteError, OSError, ValueError, ImportError, LookupError) as error:
+                raise RequestError(f"task {name} cannot be opened: {' '.join(str(error).split())[:300]}",
+                                   "a task of inspect_ai whose data are on this machine or can be downloaded",
+                                   "--task inspect:FILE.py@NAME") from error
+        if log.status != "success":
+            told = log.error.message if log.error else log.status
+            raise RequestError(f"task {name} failed: {' '.join(told.split())[:300]}", "a task that ends",
+                               f"inspect eval {name} --model mockllm/model shows where it fails")
+        return log
+
+    def _version(self, log: EvalLog) -> str:
+        """Versions of inspect_ai and the task, and the digest of a task's own file."""
+        file = Path(self.request.name.partition("@")[0])
+        task = f"{log.eval.task} {log.eval.task_version}"
+        return ", ".join([version("inspect_ai"), task, *([file_digest(file)] if file.suffix == ".py" else [])])
+
+
+def _answer(sample: EvalSample, scorer: str) -> ScoredAnswer:
+    targets = [sample.target] if isinstance(sample.target, str) else list(sample.target)
+    prompt = sample.input if isinstance(sample.input, str) else "\n\n".join(
+        f"{message.role}: {message.text}" for message in sample.input)
+    extra: Mapping[str, Any] = {"choices": list(sample.choices)} if sample.choices else {}
+    score = (sample.scores or {})[scorer]
+    return ScoredAnswer(
+        item=Item(id=str(sample.id), prompt=prompt or "(empty)", expected_answer=targets[0] if targets and targets[0]
+                  else "(none)", aliases=tuple(targets[1:]), extra=extra),
+        sample=sample.epoch - 1, text=sample.output.completion, extracted=score.answer or "",
+        score=_number(score.value), finish_reason={"max_tokens": "length"}.get(str(sample.output.stop_reason), "stop"),
+        tokens=_tokens(sample))
+
+
+def _number(value: Any) -> Any:
+    """A score as inspect_ai's own means count it; a list or an object stays what it is."""
+    return value if isinstance(value, Sequence | Mapping) and not isinstance(value, str) else value_to_float()(value)
+
+
+def _tokens(sample: EvalSample) -> int:
+    """Tokens of the last answer; -1 where they are not counted."""
+    return sample.output.usage.output_tokens if sample.output.usage else -1

@@ -1,0 +1,346 @@
+"""Tasks of lm-evaluation-harness as a library: it asks and scores, a model of ours answers.
+
+Imported only where a task is named: the library is an extra.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import lm_eval.tasks
+from lm_eval.api.instance import Instance
+from lm_eval.api.model import TemplateLM
+from lm_eval.defaults import DEFAULT_OTHER_SEED
+from lm_eval.evaluator import evaluate
+from lm_eval.models.utils import handle_stop_sequences, normalize_gen_kwargs, postprocess_generated_text
+from lm_eval.tasks import TaskManager
+from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
+from yaml import YAMLError
+
+from workings.engines.session import ModelSession
+from workings.errors import RequestError
+from workings.evaluation.generate import sample_seed, that_samples
+from workings.evaluation.harness import USUAL_METRICS, AnsweredTask, ScoredAnswer, TaskRequest, scored_answer
+from workings.evaluation.likelihoods import are_greedy, continuation_log_probs
+from workings.record.digest import file_digest
+from workings.record.progress import slow_operation
+
+WINDOW = 2048
+"""Tokens that `loglikelihood_rolling` shows the model at a time, as the harness's own models do where none is known."""
+_SUFFIXES = (".yaml", ".yml")
+_PERPLEXITIES = {"word_perplexity", "byte_perplexity", "bits_per_byte", "perplexity"}
+"""Metrics of all documents together, which give no score of one item."""
+_ONLY_SAMPLED = {"top_p", "top_k", "min_p", "typical_p"}
+"""Settings that change nothing where decoding is greedy."""
+_NEUTRAL: dict[str, Any] = {"top_p": 1, "top_k": 0, "num_beams": 1, "repetition_penalty": 1}
+
+
+class SessionModel(TemplateLM):
+    """A model of ours as the harness asks one: by texts, in all three ways."""
+
+    def __init__(self, session: ModelSession, *, batch_size: int, greedy: bool = True) -> None:
+        """Take a session.
+
+        Args:
+            session: answers.
+            batch_size: prompts that are completed at a time.
+            greedy: whether to find out if a continuation is what greedy decoding writes, which takes as long again.
+        """
+        super().__init__()
+        self._session, self._batch_size, self._greedy = session, batch_size, greedy
+        self.chats = session.template.name != "plain"
+        """Whether prompts are written in chat turns."""
+        self.endings: dict[tuple[str, str], tuple[str, int]] = {}
+        """Finish reason and tokens (-1: not known) of a completion, by its prompt and text."""
+
+    @property
+    def eot_token_id(self) -> int:
+        """The id that ends a text."""
+        return self._session.template.stop_ids[-1]
+
+    @property
+    def prefix_token_id(self) -> int:
+        """What stands before a text without a context."""
+        bos = self._session.tokenizer.bos_id
+        return self.eot_token_id if bos is None else bos
+
+    @property
+    def tokenizer_name(self) -> str:
+        """Names the chat template in the harness's cache, which is not used."""
+        return self._session.tokenizer.digest
+
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_unread: Any) -> list[int]:
+        """Token ids of a text; chat turns bring their own BOS, other texts have the tokenizer's."""
+        tokenizer, template = self._session.tokenizer, self._session.template
+        ids = tokenizer.encode(string)
+        if add_special_tokens is False or ids[:1] == [tokenizer.bos_id]:
+            return ids
+        return template.with_bos(ids) if self.chats else tokenizer.encode(string, add_special=True)
+
+    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+        """The text of turns up to the answer; without ``add_generation_prompt`` the last turn begins the answer."""
+        *history, last = [(turn["role"], turn["content"]) for turn in chat_history]
+        begun = ""
+        if not add_generation_prompt:
+            begun, (*history, last) = last[1], history
+        return self._session.template.prompt_text(last[1], history) + begun
+
+    def chat_template(self, chat_template: bool | str = False) -> str:
+        """The template's source."""
+        return self._session.template.source
+
+    def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
+        """Log likelihood of each continuation, and whether greedy decoding writes it."""
+        return super().loglikelihood(requests, disable_tqdm=disable_tqdm)
+
+    def _loglikelihood_tokens(self, requests: list[tuple[Any, list[int], list[int]]],
+                              **_unread: Any) -> list[tuple[float, bool]]:
+        pairs = [(context, continuation) for _, context, continuation in requests]
+        found: list[tuple[float, bool]] = []
+        with slow_operation(f"reading {len(pairs):,} continuations") as progress:
+            for start in range(0, len(pairs), size := 16 * self._batch_size):
+                chunk = pairs[start:start + size]
+                sums = map(sum, continuation_log_probs(self._session, chunk))
+                greedy = are_greedy(self._session, chunk) if self._greedy else [False] * len(chunk)
+                found += zip(sums, greedy, strict=True)
+                progress.reaches(len(found), len(pairs), "continuations")
+        return found
+
+    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> list[float]:
+        """Log likelihood of each whole text, in windows of `WINDOW` tokens."""
+        windows = [[make_disjoint_window(window) for window in get_rolling_token_windows(
+            token_list=self.tok_encode(request.args[0]), prefix_token=self.prefix_token_id, max_seq_len=WINDOW,
+            context_len=1)] for request in requests]
+        values = iter(self._loglikelihood_tokens([(None, *window) for text in windows for window in text]))
+        return [sum(next(values)[0] for _ in text) for text in windows]
+
+    def generate_until(self, requests: list[Instance], disable_tqdm: bool = True) -> list[str]:
+        """Completions up to the task's stop texts."""
+        kinds: dict[str, list[int]] = {}
+        for number, request in enumerate(requests):
+            kinds.setdefault(str(request.args[1]), []).append(number)
+        texts = [""] * len(requests)
+        with slow_operation(f"answering {len(requests):,} prompts") as progress:
+            for numbers in kinds.values():
+                decoding = decoding_of(requests[numbers[0]].args[1])
+                for start in range(0, len(numbers), self._batch_size):
+                    batch = numbers[start:start + self._batch_size]
+                    written = self._write([requests[number].args[0] for number in batch], batch, decoding)
+                    for number, text in zip(batch, written, strict=True):
+                        texts[number] = text
+                    progress.reaches(start + len(batch), len(numbers), "prompts")
+        return texts
+
+    def _write(self, prompts: Sequence[str], numbers: Sequence[int], decoding: "Decoding") -> Iterator[str]:
+        session = self._session
+        longest, stop_ids = decoding.max_new_tokens, session.template.stop_ids
+        sampler, tokens = session.sampler or session.engine, [self.tok_encode(prompt) for prompt in prompts]
+        if decoding.temperature:
+            completions = that_samples(sampler, decoding.temperature).sample(
+                session.state, tokens, max_new_tokens=longest, stop_ids=stop_ids, temperature=decoding.temperature,
+                seeds=[sample_seed(0, "request", number) for number in numbers])
+        else:
+            completions = sampler.generate(session.state, tokens, max_new_tokens=longest, stop_ids=stop_ids)
+        for prompt, completion in zip(prompts, completions, strict=True):
+            whole = session.tokenizer.decode(completion.tokens, skip_special=True)
+            text = postprocess_generated_text(whole, list(decoding.until), None)
+            ending = ("stop", -1) if text != whole else (str(completion.finish_reason), len(completion.tokens))
+            self.endings[prompt, text] = ending
+            yield text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoding:
+    """How a task wants its completions."""
+
+    max_new_tokens: int
+    temperature: float
+    until: tuple[str, ...]
+
+    def to_json(self, batch_size: int) -> dict[str, Any]:
+        """The record's `decoding`."""
+        return {"max_new_tokens": self.max_new_tokens, "temperature": self.temperature, "samples": 1, "seed": 0,
+                "batch_size": batch_size, "until": list(self.until)}
+
+
+def decoding_of(settings: Mapping[str, Any]) -> Decoding:
+    """A task's generation settings. Raises `RequestError` for those that would change completions and are not done."""
+    given = normalize_gen_kwargs(dict(settings))
+    sampled = bool(given.pop("do_sample", False))
+    until = handle_stop_sequences(given.pop("until", None), None)
+    decoding = Decoding(max_new_tokens=given.pop("max_gen_toks"), until=tuple(until),
+                        temperature=float(given.pop("temperature", 1.0)) if sampled else 0.0)
+    given.pop("temperature", None)
+    unread = {name: value for name, value in given.items()
+              if value not in (None, False) and value != _NEUTRAL.get(name) and (sampled or name not in _ONLY_SAMPLED)}
+    if unread:
+        raise RequestError(f"the task's generation settings {', '.join(unread)}",
+                           "do_sample, temperature, until and max_gen_toks, which the engines here do",
+                           "a task file without them")
+    return decoding
+
+
+@dataclass(frozen=True, kw_only=True)
+class LmEvalTask:
+    """One task of lm-evaluation-harness, or a group of them."""
+
+    request: TaskRequest
+    loaded: dict[str, Any]
+    """As `TaskManager.load` returns it."""
+    metric: str
+    filter: str
+
+    @classmethod
+    def open(cls, request: TaskRequest) -> "LmEvalTask":
+        """Find the task and its data, and decide what is measured, before a model is opened.
+
+        Raises:
+            RequestError: no such task, no data, or nothing to score an item by; or an option that it does not take.
+        """
+        loaded = _load(request.name)
+        tasks = list(loaded["tasks"].values())
+        for task in tasks:
+            _prepare(task, request)
+        metrics = _common(task.aggregation() for task in tasks)
+        filters = _common([str(each["name"]) for each in task.get_config("filter_list") or [{"name": "none"}]]
+                          for task in tasks)
+        usual = [name for name in USUAL_METRICS if name in metrics]
+        scores = [name for name in metrics if name not in _PERPLEXITIES]
+        return cls(request=request, loaded=loaded, filter=_chosen("filter", request.filter, filters, filters[:1]),
+                   metric=_chosen("metric", request.metric, scores, usual[:1] or scores[:len(scores) == 1]))
+
+    def texts(self) -> dict[str, list[str]]:
+        """The texts of each document that is asked."""
+        return {f"{self._prefix(name)}doc-{number}": [text for text in doc.values() if isinstance(text, str)]
+                for name, task in self.loaded["tasks"].items()
+                for number, doc in task.doc_iterator(limit=self.request.limit)}
+
+    def answer(self, session: ModelSession) -> AnsweredTask:
+        """Ask all documents. Raises `RequestError` where the engine does not do what the task needs."""
+        tasks = self.loaded["tasks"]
+        kinds = {task.OUTPUT_TYPE for task in tasks.values()}
+        # Multiple choice asks which continuation is likeliest, unless its metrics are other ones.
+        greedy = kinds - {"multiple_choice"} != set() or not self.metric.startswith("acc")
+        model = SessionModel(session, batch_size=self.request.batch_size, greedy=greedy)
+        found = evaluate(lm=model, task_dict=self.loaded, limit=self.request.limit, bootstrap_iters=0,
+                         apply_chat_template=model.chats, fewshot_as_multiturn=model.chats)
+        answers = [self._answer(name, sample, model) for name, samples in found["samples"].items()
+                   for sample in samples if sample["filter"] == self.filter]
+        decodings = {str(each): each for task in tasks.values() if task.OUTPUT_TYPE == "generate_until"
+                     for each in [decoding_of(task.config.generation_kwargs)]}
+        return AnsweredTask(
+            answers=answers, rule=f"harness:{self.filter}",
+            scorer={"name": f"lm-evaluation-harness {self.metric}, filter {self.filter}", "version": self._version()},
+            source={"kind": "task", "program": "lm-evaluation-harness", "version": version("lm_eval"),
+                    "task": Path(self.request.name).name,
+                    "task_versions": {name: str(task.VERSION) for name, task in tasks.items()},
+                    "few_shot": {name: task.get_config("num_fewshot") for name, task in tasks.items()},
+                    "metric": self.metric, "filter": self.filter, "chat_turns": model.chats,
+                    "limit": self.request.limit or {"absent": "all documents were asked"}},
+            decoding=next(iter(decodings.values())).to_json(self.request.batch_size) if len(decodings) == 1 else
+            {"absent": "differs between the tasks" if decodings else "log likelihoods: nothing is generated"})
+
+    def _answer(self, name: str, sample: Mapping[str, Any], model: SessionModel) -> ScoredAnswer:
+        # The form in which the harness logs a sample.
+        arguments = {f"gen_args_{number}": {f"arg_{place}": value for place, value in enumerate(values)}
+                     for number, values in enumerate(sample["arguments"])}
+        record = {**sample, "arguments": arguments}
+        if len(self.loaded["tasks"]) > 1:
+            record["section"] = name
+        answer = scored_answer(record, self.metric, f"task {name}, document {sample['doc_id']}", self._prefix(name))
+        reason, tokens = model.endings.get((answer.item.prompt, answer.text or ""), ("", -1))
+        return replace(answer, finish_reason=reason, tokens=tokens)
+
+    def _prefix(self, name: str) -> str:
+        return f"{name}/" if len(self.loaded["tasks"]) > 1 else ""
+
+    def _version(self) -> str:
+        """Versions of harness and tasks, and the digest of a task's own file, which may change without a version."""
+        path = Path(self.request.name)
+        own = [f"{path.name} {file_digest(path)}"] if path.suffix in _SUFFIXES else [
+            f"{name} {task.VERSION}" for name, task in self.loaded["tasks"].items()]
+        return ", ".join([version("lm_eval"), *own])
+
+
+def _load(name: str) -> dict[str, Any]:
+    """Tasks by name or from a file. Raises `RequestError` for a task, or its data, that cannot be found."""
+    path = Path(name)
+    own = path.suffix in _SUFFIXES
+    if own and not path.is_file():
+        raise RequestError(f"no task file {name}", "a YAML file of lm-evaluation-harness, or the name of a task",
+                           "--task FILE.yaml")
+    with slow_operation("looking for the task"):
+        manager = TaskManager(include_defaults=False, include_path=[] if own else _folders(name))
+        if not own and name not in manager.all_tasks:
+            manager = TaskManager()
+    if not own and name not in manager.all_tasks:
+        near = get_close_matches(name, manager.all_tasks, n=3)
+        raise RequestError(f"lm-evaluation-harness {version('lm_eval')} has no task {name}",
+                           "a name that `lm_eval ls tasks` prints, a YAML file, or inspect:FILE.py@NAME",
+                           f"--task {near[0]}" if near else "--task FILE.yaml")
+    try:
+        with slow_operation("reading the task's data"):
+            try:
+                loaded: dict[str, Any] = manager.load([name])
+            # A group may name tasks of other folders.
+            except KeyError:
+                loaded = TaskManager().load([name])
+    # What `datasets` raises where it finds nothing, offline or online.
+    except OSError as error:
+        told = " ".join(str(error).split())[:300]
+        raise RequestError(f"the data of task {name} cannot be read: {told}",
+                           "a data set that can be downloaded, or is in the cache (HF_DATASETS_CACHE), or a task file "
+                           "that names a file of this machine (dataset_path: json, dataset_kwargs: {data_files: …})",
+                           "--task FILE.yaml") from error
+    except (ValueError, KeyError, TypeError, ImportError, AttributeError, YAMLError) as error:
+        raise RequestError(f"task {name} cannot be opened: {type(error).__name__}: {str(error)[:300]}",
+                           "a task that `lm_eval validate` accepts", "--task FILE.yaml") from error
+    return loaded
+
+
+def _folders(name: str) -> list[Path]:
+    """Folders of the harness whose files define a task or group of this name, without parsing thousands of files."""
+    defines = re.compile(rf"^(task|group):\s*['\"]?{re.escape(name)}['\"]?\s*$", re.MULTILINE)
+    root = Path(lm_eval.tasks.__file__).parent
+    return sorted({path.parent for path in root.rglob("*.yaml") if defines.search(path.read_text("utf-8"))})
+
+
+def _prepare(task: Any, request: TaskRequest) -> None:
+    """Sets a task's examples and limits. Raises `RequestError` for what it does not do or is not asked of it."""
+    name = task.config.task
+    if getattr(task, "UNSAFE_CODE", False):
+        raise RequestError(f"task {name} runs code that the model writes", "a task that runs none",
+                           "lm_eval --confirm_run_unsafe_code, in a sandbox, and workings eval --harness-log")
+    shots = task.get_config("num_fewshot")
+    if request.few_shot is not None and shots == 0 != request.few_shot:
+        raise RequestError(f"--few-shot {request.few_shot} with task {name}, which takes no examples", "0",
+                           "leave --few-shot out")
+    task.set_config(key="num_fewshot", value=(shots or 0) if request.few_shot is None else request.few_shot)
+    task.set_fewshot_seed(seed=DEFAULT_OTHER_SEED)
+    generates = task.OUTPUT_TYPE == "generate_until"
+    if request.max_new_tokens is not None and not generates:
+        raise RequestError(f"--max-new-tokens with task {name}, which compares log likelihoods",
+                           "a task that has the model write", "leave --max-new-tokens out")
+    if generates:
+        if request.max_new_tokens is not None:
+            task.set_config(key="generation_kwargs", value={"max_gen_toks": request.max_new_tokens}, update=True)
+        decoding_of(task.config.generation_kwargs)
+
+
+def _common(names: Iterable[Iterable[str]]) -> list[str]:
+    """Names that all tasks have, in the first one's order."""
+    first, *others = map(list, names)
+    return [name for name in first if all(name in other for other in others)]
+
+
+def _chosen(kind: str, given: str, present: Sequence[str], usual: Sequence[str]) -> str:
+    """What is given, or else what is usual. Raises `RequestError` where neither is there."""
+    if given in present or (not given and usual):
+        return given or usual[0]
+    raise RequestError(f"{kind} {given or 'not chosen'}" if present else f"the task has no {kind} that scores an item",
+                       f"one of {', '.join(present)}" if present else "a score from 0 to 1 of each item",
+                       f"--harness-{kind} {present[0]}" if present else "another --task")
