@@ -63,6 +63,9 @@ WAYS: dict[str, str] = {
     "dpo": "algorithm: {name: dpo, beta: 0.5}\n",
     "dpo lora": "algorithm: {name: dpo, beta: 0.5}\n" + LORA,
     "ipo": "algorithm: {name: dpo, loss: ipo, beta: 0.2}\n",
+    "orpo": "algorithm: {name: orpo}\n",
+    "simpo": "algorithm: {name: simpo}\n",
+    "kto": "algorithm: {name: kto}\n",
     "grpo": "algorithm: {name: grpo, group: 4, max_new_tokens: 12}\n" + REWARDS,
     "grpo lora kl": "algorithm: {name: grpo, group: 4, max_new_tokens: 12, kl_beta: 0.1}\n" + REWARDS + LORA,
     "dapo two updates":
@@ -84,16 +87,19 @@ def workings(*words: str | Path, cwd: Path) -> dict[str, Any]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def write_pairs(path: Path) -> None:
-    """Twenty preference pairs: a correct sum and a wrong one."""
+def write_pairs(path: Path, *, verdicts: bool) -> None:
+    """Twenty preference pairs, a correct sum and a wrong one; or each of the two with a verdict."""
     chance = random.Random(17)  # noqa: S311
     with path.open("w", encoding="utf-8") as file:
         for number in range(20):
             left, right = chance.randint(10, 99), chance.randint(10, 99)
-            file.write(json.dumps({
-                "id": f"pair-{number:02}", "prompt": f"{left}+{right}",
-                "chosen": f"<reasoning>{left}+{right}</reasoning><answer>{left + right}</answer>",
-                "rejected": f"<answer>{left + right + 1}</answer>"}) + "\n")
+            chosen = f"<reasoning>{left}+{right}</reasoning><answer>{left + right}</answer>"
+            rejected = f"<answer>{left + right + 1}</answer>"
+            asked = {"id": f"pair-{number:02}", "prompt": f"{left}+{right}"}
+            rows = [asked | {"chosen": chosen, "rejected": rejected}] if not verdicts else [
+                asked | {"id": f"{asked['id']}-{label}", "completion": text, "label": label}
+                for text, label in ((chosen, True), (rejected, False))]
+            file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
 def tensor_digest(run: Path) -> str:
@@ -115,8 +121,8 @@ def train_case(folder: Path, name: str, engine: str) -> dict[str, Any]:
     place = folder / f"{name.replace(' ', '-')}-{engine}"
     place.mkdir()
     text = BASE + addition
-    if "name: dpo" in addition:
-        write_pairs(place / "pairs.jsonl")
+    if any(f"name: {name}" in addition for name in ("dpo", "orpo", "simpo", "kto")):
+        write_pairs(place / "pairs.jsonl", verdicts="kto" in addition)
         text = text.replace("traces: addition", "traces: pairs.jsonl").replace("64}", "96}")
     (place / "own.py").write_text(OWN_REWARD, encoding="utf-8")
     (place / "recipe.yaml").write_text(text, encoding="utf-8")

@@ -149,11 +149,11 @@ def test_every_key_is_documented():
 
 
 @pytest.mark.parametrize(("text", "overrides", "said"), [
-    ("training: {steps: 3, learning_rate: 1e-3, stepz: 4}", [], "training.stepz: 4  in {file}:6"),
+    ("training: {steps: 3, learning_rate: 1e-3, stepz: 4}", [], "training.stepz: 4, in {file}:6"),
     ("training: {steps: 3, learning_rate: 1e-3}", ["training.stepz=4"],
-     "training.stepz: 4  in the override training.stepz=4"),
+     "training.stepz: 4, in the override training.stepz=4"),
     ("training: {steps: 3, learning_rate: 1e-3}", ["optimizer.name=adamw8"],
-     "optimizer.name: adamw8  in the override optimizer.name=adamw8"),
+     "optimizer.name: adamw8, in the override optimizer.name=adamw8"),
     ("training: {steps: 3, learning_rate: 1e-3}", ["optimizer.name=adamw8"],
      "did you mean `optimizer.name: adamw8bit`?"),
     ("training: {steps: 3, learning_rate: 1e-3}", ["evaluation=none"], "a section with base, batch_size"),
@@ -175,7 +175,7 @@ def test_an_error_shows_the_line_with_a_caret_below_the_key(tmp_path: Path) -> N
     with pytest.raises(RequestError) as caught:
         load_recipe(path)
     said = caught.value.given.splitlines()
-    at = next(number for number, line in enumerate(said) if line.lstrip().startswith("training.stepz: 3  in "))
+    at = next(number for number, line in enumerate(said) if line.lstrip().startswith("training.stepz: 3, in "))
     assert said[at + 1] == " " * 14 + "training: {stepz: 3, learning_rate: 1e-3}"
     assert said[at + 2].index("^") == said[at + 1].index("stepz")
     path.write_text(MINIMAL.replace("training: {steps: 3,", f"training: {{stepz: {'3' * 100},"))

@@ -43,7 +43,7 @@ def test_a_key_that_decides_nothing_is_refused_with_a_way_on(recipe, words, give
     with pytest.raises(RequestError) as caught:
         load_recipe(recipe, words)
     assert caught.value.exit_code == 2
-    said, _, place = caught.value.given.partition("  in ")
+    said, _, place = caught.value.given.partition(", in ")
     assert said == given
     assert place.startswith((f"{recipe}:", "the override "))
     assert caught.value.expected
@@ -102,7 +102,7 @@ def test_a_rounding_without_meaning_is_refused_for_every_engine(changes, given, 
     with pytest.raises(RequestError) as caught:
         check_recipe(values(engine=engine, **changes), "recipe.yaml")
     assert (caught.value.given, caught.value.expected, caught.value.try_next, caught.value.exit_code) == (
-        f"{given}  in recipe.yaml", expected, "precision.rounding=nearest", 2)
+        f"{given}, in recipe.yaml", expected, "precision.rounding=nearest", 2)
 
 
 @pytest.mark.parametrize("method", ["full", "lora"])

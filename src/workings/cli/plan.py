@@ -104,6 +104,7 @@ def table(plan: "Plan", recipe: str) -> str:
         "",
         *[f"  {part.name:<44}{gib(part.size_bytes):>12}  {part.certainty}" for part in plan.parts
           if abs(part.size_bytes) >= MIN_PART_BYTES_SHOWN],
+        *[f"  {name:<44}{gib(size):>12}  estimated, in its own process" for name, size in plan.sampler_parts.items()],
         "",
         *[f"- {reason}" for reason in plan.reasons[1:]],
         *[f"- {line}" for line in time_lines(plan)],

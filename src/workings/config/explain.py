@@ -49,21 +49,21 @@ def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
         dotted = ".".join(location) or "the recipe"
         where = source(location)
         if error["type"] == REFUSED:
-            problems.append(f"{error['ctx']['given']}  in {where}")
+            problems.append(f"{error['ctx']['given']}, in {where}")
             expected.append(error["ctx"]["expected"])
             hints.append(error["ctx"]["try_next"])
         elif error["type"] == "extra_forbidden":
-            problems.append(f"{dotted}: {short_repr(error['input'])}  in {where}")
+            problems.append(f"{dotted}: {short_repr(error['input'])}, in {where}")
             expected.append(f"no key `{dotted}`")
             hints += [_did_you_mean(location), "" if where.startswith(OVERRIDE) else _whole_section(error, location)]
         elif error["type"] == "missing":
-            problems.append(f"no `{dotted}`  in {where}")
+            problems.append(f"no `{dotted}`, in {where}")
             expected.append(f"`{dotted}`" + _described(location))
             missing.append(_override_for(location))
         elif error["type"] in ("union_tag_invalid", "union_tag_not_found"):
             _explain_choice(error, location, source, (problems, expected, hints))
         else:
-            problems.append(f"{dotted}: {short_repr(error['input'])}  in {where}")
+            problems.append(f"{dotted}: {short_repr(error['input'])}, in {where}")
             expected.append(f"{dotted}: {_expected(error, location)}" + _described(location))
             hints.append(_near_choice(error, dotted) or _empty_section(error, location))
     if missing:
@@ -161,14 +161,14 @@ def _explain_choice(error: ErrorDetails, location: tuple[str, ...], source: KeyS
     dotted, where = ".".join(key), source(key)
     if error["type"] == "union_tag_not_found":
         names = [choice.partition(": ")[2] for section in section_at(location) for choice in choice_of(section)]
-        given.append(f"no `{dotted}`  in {where}")
+        given.append(f"no `{dotted}`, in {where}")
         fitting = [choice.partition(": ")[2] for section in section_at(location) for choice in choice_of(section)
                    if error["input"].keys() <= section.model_fields.keys()]
         hints.append(" or ".join(f"{dotted}={name}" for name in fitting) + f", with {', '.join(error['input'])}"
                      if error["input"] and fitting else "")
     else:
         names = _choices(context)
-        given.append(f"{dotted}: {context['tag']}  in {where}")
+        given.append(f"{dotted}: {context['tag']}, in {where}")
         # What was begun is meant rather than what is merely alike.
         near = [name for name in names if name.startswith(str(context["tag"]))] or difflib.get_close_matches(
             str(context["tag"]), names, n=1)

@@ -27,6 +27,7 @@ from workings.planning.memory_formulas import FORMULA_VERSIONS, forward_program_
 from workings.planning.planned_run import PlannedRun, longest_batch
 from workings.planning.reference_and_teacher import with_frozen_models
 from workings.planning.run_time import RunTime, step_seconds
+from workings.planning.sampler_memory import next_to_sampler, sampler_parts
 from workings.planning.saving import with_saving
 from workings.planning.step_memory import step_parts
 from workings.planning.tensors import host_parts
@@ -65,6 +66,8 @@ class Plan:
     """Peak bytes per device of every inspected program."""
     host_parts: Mapping[str, int] = field(default_factory=dict)
     """Bytes in the host's memory that are on no device, by part."""
+    sampler_parts: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of the device that a server of vLLM takes in its own process, by part."""
     time: RunTime | None = None
     nearest: "Nearest | None" = None
     meets_deadline: bool = False
@@ -91,6 +94,8 @@ class Plan:
             values["time"] = self.time.to_json()
         if self.host_parts:
             values["host_parts"] = dict(self.host_parts)
+        if self.sampler_parts:
+            values["sampler_parts"] = dict(self.sampler_parts)
         if self.nearest is not None:
             values["nearest"] = self.nearest.to_json()
         if self.deadline_overrides:
@@ -253,7 +258,8 @@ def plan_from_inspection(run: PlannedRun, inspection: Inspection, device: Device
         difference: parts of a refused step, found by two shallow models.
     """
     recipe, request, target, mesh = run.recipe, run.request, run.target, run.mesh
-    verdict = memory_verdict(inspection, device)
+    sampler = sampler_parts(recipe, request.shape, device)
+    verdict = memory_verdict(inspection, next_to_sampler(device, sampler))
     # The largest first, in any order of an engine or the cache.
     parts = tuple(sorted(split_parts(run, program, inspection, difference),
                          key=lambda part: (-part.size_bytes, part.name)))
@@ -280,4 +286,5 @@ def plan_from_inspection(run: PlannedRun, inspection: Inspection, device: Device
         remarks.append(unverified_sentence(request.shape.family))
     return Plan(recipe=recipe.name, target=target.name, verdict=verdict, parts=parts, largest_part=largest,
                 step_seconds=seconds, step_time=how if target.platform != "cpu" else "", remarks=tuple(remarks),
-                batch=step, mesh=mesh, inspection=inspection, program=program, peaks=peaks, host_parts=host)
+                batch=step, mesh=mesh, inspection=inspection, program=program, peaks=peaks, host_parts=host,
+                sampler_parts=sampler)

@@ -20,6 +20,7 @@ from workings.models.batch import Batch, BatchShape
 from workings.planning.planned_run import check_context
 from workings.planning.recipe_changes import with_counted_steps
 from workings.planning.reference_and_teacher import TEACHER, estimated_teacher, with_reference, with_teacher
+from workings.planning.sampler_memory import next_to_sampler, sampler_parts
 from workings.planning.verdict import Verdict, memory_verdict
 from workings.record.progress import slow_operation
 from workings.scoring.items import Item
@@ -134,16 +135,17 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
     program: ProgramName = "step"
     if limit := inspections["step"].limit_bytes:  # a compiler that refuses the step names its own limit
         device = replace(device, memory_limit_bytes=limit, memory_limit_source="the compiler")
+    left = next_to_sampler(device, sampler_parts(loaded.recipe, resolved.shape, device))
     # The teacher's memory is an estimate, so it decides only if it does not fit.
-    if (TEACHER in inspections and memory_verdict(inspections["step"], device).fits
-            and not memory_verdict(inspections[TEACHER], device).fits):
+    if (TEACHER in inspections and memory_verdict(inspections["step"], left).fits
+            and not memory_verdict(inspections[TEACHER], left).fits):
         program = TEACHER
     return TrainSetup(
         loaded=loaded, data=resolved.data, weights=resolved.weights, tokenizer=resolved.tokenizer,
         template=resolved.template, shape=resolved.shape, training_data=training_data, registered=registered,
         engine=engine, device=device, device_check=device_check, held_out=held_out, evaluation=evaluation,
         schedule=Schedule.from_config(loaded.recipe.training), request=request, longest_batch=longest, program=program,
-        inspection=inspections[program], verdict=memory_verdict(inspections[program], device))
+        inspection=inspections[program], verdict=memory_verdict(inspections[program], left))
 
 
 def _with_steps(loaded: LoadedRecipe, steps: int) -> LoadedRecipe:
