@@ -55,7 +55,7 @@ from workings.scoring.items import read_items
 RESULT = Path(__file__).with_suffix(".json")
 SEEDS = (17, 18, 19)
 FROM_STEPS = ["model.id=../steps-model"]
-LEARNING = ["training.schedule=constant", "training.final_share=0", "training.warmup_steps=2"]
+SHORT = "training={steps: 20, learning_rate: 1e-4, schedule: constant, warmup_steps: 2}"
 
 
 class Seed:
@@ -111,9 +111,8 @@ class Seed:
                 settings=replace(settings, temperature=1.0, samples=8),
                 pairs=PairRule(rule="right-wrong", most_per_prompt=4)))
         shutil.copy(unit / "pairs.jsonl", self.folder / "data" / "pairs.jsonl")
-        return self.train("dpo", [*FROM_STEPS, *LEARNING, "data.traces=../data/pairs.jsonl", "data.packing=none",
-                                  "algorithm={name: dpo, beta: 0.1}", "batch.micro_batch=32", "training.steps=20",
-                                  "training.learning_rate=1e-4"])
+        return self.train("dpo", [*FROM_STEPS, SHORT, "data.traces=../data/pairs.jsonl", "data.packing=none",
+                                  "algorithm={name: dpo, beta: 0.1}", "batch.micro_batch=32"])
 
     def grpo(self) -> Path:
         """Rewards for correct answers."""

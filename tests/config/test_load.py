@@ -241,3 +241,15 @@ def test_a_number_that_is_not_finite_is_refused():
 def test_a_recipe_s_file_that_does_not_exist_is_said():
     with pytest.raises(RequestError, match=r"there is no file .*nothing.yaml"):
         load_recipe("nothing.yaml")
+
+
+def test_null_removes_a_key_of_the_recipe_so_that_its_default_holds(tmp_path: Path) -> None:
+    words = ["training.schedule=constant", "training.final_share=null"]
+    constant = load_recipe("smollm2-135m-cpu", words)
+    assert constant.recipe.training.schedule == "constant"
+    assert load_recipe("smollm2-135m-cpu", {"optimizer.clip_norm": None}).recipe.optimizer.clip_norm == 0.0
+    # A key that is not there cannot be left out: it may be misspelt.
+    with pytest.raises(RequestError, match=r"training\.final_shar: None"):
+        load_recipe("smollm2-135m-cpu", ["training.final_shar=null"])
+    with pytest.raises(RequestError, match=r"no `training\.learning_rate`"):
+        load_recipe("smollm2-135m-cpu", ["training.learning_rate=null"])

@@ -17,9 +17,11 @@ from workings.errors import RequestError
 
 UNUSED = [
     (["training.schedule=constant", "training.final_share=0.1"],
-     "training.final_share: 0.1 with training.schedule: constant", "leave it out, or training.schedule=cosine"),
+     "training.final_share: 0.1 with training.schedule: constant",
+     "leave it out, or training.schedule=cosine; training.final_share=null leaves out that of a recipe"),
     (["training.schedule=constant", "training.final_share=0.0"],  # the default too, where someone wrote it
-     "training.final_share: 0.0 with training.schedule: constant", "leave it out, or training.schedule=cosine"),
+     "training.final_share: 0.0 with training.schedule: constant",
+     "leave it out, or training.schedule=cosine; training.final_share=null leaves out that of a recipe"),
     (["data.packing=best_fit", "data.buckets=[16, 32]"],
      "data.buckets: [16, 32] with data.packing: best_fit", "data.buckets=[], or data.packing=none"),
     (["evaluation={every_steps: 4, samples: 0}"],

@@ -86,7 +86,10 @@ def moved_override(override: str, change: Callable[[str], str]) -> str:
 
 
 def set_key(values: dict[str, Any], key: str, value: Any, given: str) -> None:
-    """Sets a dotted key in place. Raises `RequestError`, which begins with ``given``, if a part is not a section."""
+    """Sets a dotted key in place; null removes a key that is there, so that its default holds.
+
+    Raises `RequestError`, which begins with ``given``, if a part is not a section.
+    """
     *parents, last = key.split(".")
     here = values
     for parent in parents:
@@ -95,7 +98,10 @@ def set_key(values: dict[str, Any], key: str, value: Any, given: str) -> None:
         if not isinstance(inner, dict):
             raise RequestError(given, f"`{parent}` to be a section; it is {inner!r}", "leave out the part after it")
         here = inner
-    here[last] = value
+    if value is None and last in here:
+        del here[last]
+    else:
+        here[last] = value
 
 
 def no_value(value: Any) -> RequestError:

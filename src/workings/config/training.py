@@ -65,7 +65,8 @@ class TrainingConfig(Section):
         if given and self.schedule == "constant":
             raise refused(f"{given} with training.schedule: constant",
                           "no `training.final_share`: a constant learning rate has no end value",
-                          "leave it out, or training.schedule=cosine")
+                          "leave it out, or training.schedule=cosine; training.final_share=null leaves out that "
+                          "of a recipe")
         return self
 
 
