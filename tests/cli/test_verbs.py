@@ -1,6 +1,7 @@
 """The command line as a person and a script meet it."""
 
 import json
+import shutil
 import stat
 
 import pytest
@@ -120,6 +121,13 @@ def test_train_ask_verify_and_score_again(workings, tmp_path):
     reply = last_line(workings("ask", run, "What is 47+25?", "--max-new-tokens", "5", "--json"))
     assert reply["finish_reason"] in ("stop", "length")
     assert 0 <= reply["tokens"] <= 5
+    shutil.copytree(run, run.with_name("copy"))
+    both = workings("ask", run, "What is 47+25?", "--max-new-tokens", "5", "--also", run.with_name("copy"), "--json")
+    first, last = map(json.loads, both.stdout.splitlines()[-2:])
+    texts = {one["completion"] for one in (first, reply, last, *last["also"].values())}
+    assert (texts, [*last["also"]]) == ({reply["completion"]}, [str(run.with_name("copy"))])
+    twice = workings("ask", run, "1+1?", "--also", run, check=False)
+    assert (twice.returncode, f"{run} is named twice" in twice.stderr) == (2, True)
 
     checked = last_line(workings("verify", run, "--json"))
     assert (checked["failed"], checked["level"]) == (0, 2)

@@ -1,6 +1,7 @@
 """`workings ask`: put one question to a trained run, and to the model that it began with."""
 
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,14 +16,16 @@ def ask_command(
     question: Annotated[str, typer.Argument(help="The question, as a person would write it.")],
     max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=1, help="Longest answer, in tokens.")] = 256,
     base: Annotated[bool, typer.Option("--base", help="Ask the untrained model as well, afterwards.")] = False,
+    also: Annotated[list[Path] | None, typer.Option(
+        "--also", metavar="RUN", help="Another run to ask, one after the other; may be repeated.")] = None,
     pieces: Annotated[bool, typer.Option(
         "--pieces", help="With --json: before it, lines with what a model has just written.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Ask a trained run one question; the answer is shown as it is written.
 
-    With `--base --json`, the trained model's answer is its own line as soon as it is there; the last line has
-    both.
+    With `--json` and `--base` or `--also`, the first answer is its own line as soon as it is there; the last line has
+    all.
     """
     from workings.runs.evaluate import ask, ask_untrained
     from workings.scoring.steps import wrong_place
@@ -30,13 +33,18 @@ def ask_command(
     if not question.strip():
         raise RequestError("an empty question", "a question", 'workings ask RUN "What is 17+25?"')
 
-    def values_of(model: str) -> dict[str, Any]:
+    asked = [run, *(also or [])]
+    for path in asked:
+        if asked.count(path) > 1:
+            raise RequestError(f"{path} is named twice", "each run once", f"--also another run than {path}")
+
+    def values_of(path: Path, model: str) -> dict[str, Any]:
         """Keys of `--json` of one model's answer, which is shown meanwhile."""
-        put = ask if model == "trained" else ask_untrained
-        if base and not as_json:
-            show("trained:\n" if model == "trained" else "\nuntrained:\n")
+        put = ask_untrained if model == "untrained" else ask
+        if len(asked) + base > 1 and not as_json:
+            show(f"{model}:\n" if path == run and model != "untrained" else f"\n{model}:\n")
         tell = partial(_json_piece, model) if as_json and pieces else None if as_json else show
-        reply = put(run, question, max_new_tokens=max_new_tokens, show=tell)
+        reply = put(path, question, max_new_tokens=max_new_tokens, show=tell)
         wrong_step = wrong_place(reply.text)
         if not as_json:
             show("\n")
@@ -47,11 +55,14 @@ def ask_command(
             say(wrong_step.text())
         return reply.to_json() | ({"wrong_step": wrong_step.to_json()} if wrong_step else {})
 
-    values = values_of("trained")
-    if base:
-        # The trained model is let go first: two may not fit where one was planned for.
+    values = values_of(run, "trained" if len(asked) == 1 else str(run))
+    # Each model is let go before the next: two may not fit where one was planned for.
+    if base or also:
         answer(values, as_json=as_json, text="")
-        values |= {"base": values_of("untrained")}
+    if also:
+        values |= {"also": {str(path): values_of(path, str(path)) for path in also}}
+    if base:
+        values |= {"base": values_of(run, "untrained")}
     answer(values, as_json=as_json, text="")
 
 
