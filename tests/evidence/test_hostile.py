@@ -18,6 +18,7 @@ import pytest
 
 from tests.evidence import reseal
 from tests.evidence.denials import completion, zip_of_texts
+from tests.evidence.doors import DOORS, MEBIBYTES, SECONDS, VERIFY
 from workings.errors import RecordError
 from workings.evidence.verify import limits, verify, zip_limits
 from workings.evidence.verify import tree as trees
@@ -272,6 +273,21 @@ def test_yaml_is_text_and_never_loaded(run: Path, text: str) -> None:
     (run / "config/recipe.yaml").write_text(text)
     reseal.reseal(run)
     assert failures(run, level=1) == {}
+
+
+# The others are tried by `proof/verify_matrix.py`, and one by one here.
+@pytest.mark.parametrize("name", ["code as scorer", "template injection", "a regex bomb in a completion"])
+def test_a_door(run: Path, tmp_path: Path, run_python, name: str) -> None:
+    """In a child with bounded time and memory: nothing runs, nothing is written outside, no traceback."""
+    attack, expected = DOORS[name]
+    canary = tmp_path / "canary"
+    before = {path for path in tmp_path.rglob("*") if "runs" not in path.parts}
+    done = run_python("-c", VERIFY.format(memory=MEBIBYTES, seconds=SECONDS), attack(run, canary), cwd=run.parent)
+    failed, peak = json.loads(done.stdout.splitlines()[-1])
+    assert expected in failed if expected else "integrity.sums" not in failed
+    assert not os.path.lexists(canary)
+    assert {path for path in tmp_path.rglob("*") if "runs" not in path.parts} == before
+    assert peak < MEBIBYTES << 10
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------------

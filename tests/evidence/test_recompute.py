@@ -5,9 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.evidence import reseal
+from tests.evaluation.making import items
+from tests.evidence import reseal, walk
+from tests.evidence.fakes_elsewhere import KEPT, OF_SAMPLES, kept
+from tests.evidence.records import RecordOf, write_files
+from tests.evidence.verdicts import failed
+from tests.samples.making import drawing_model, samples_unit
+from workings.data.traces import trace_from_json
 from workings.evaluation.harness import import_harness_log
-from workings.evaluation.run import evaluate_predictions
+from workings.evaluation.run import evaluate, evaluate_predictions
 from workings.evaluation.settings import EvaluationSettings
 from workings.evidence.verify import verify
 from workings.evidence.verify.checks.evaluations import differences
@@ -124,3 +130,29 @@ def test_an_imported_log_keeps_its_own_scores(tmp_path: Path) -> None:
     assert {one.id: str(one.verdict) for one in found.checks if one.level == 2} == {
         "recompute.items": "passed", "recompute.scores": "not_checked", "recompute.scorecard": "passed"}
     assert found.level == 1
+
+
+# --- samples ------------------------------------------------------------------------------------------------------
+
+def test_the_form_of_kept_lines_is_not_what_is_caught(record_of: RecordOf) -> None:
+    files = dict(record_of("samples")[0])
+    before = files[KEPT]
+    kept(lambda rows: rows)(files)
+    assert files[KEPT] == before
+    assert all(trace_from_json(json.loads(line)) for line in before.splitlines())
+
+
+def test_samples_do_not_stand_among_the_evaluations_of_a_run(run: Path) -> None:
+    """There they could be of questions that the run was trained on, and no one would look."""
+    samples_unit(run / "eval" / "drawn")
+    assert "recompute.selection" in failed(run)
+
+
+def test_an_evaluation_names_its_seeds(tmp_path: Path) -> None:
+    evaluate(drawing_model(), items(4), tmp_path / "drawn", made_from=None, facts={"id": "adder"},
+             settings=EvaluationSettings(temperature=1.0, samples=2, form="tags"))
+    assert failed(tmp_path / "drawn") == set()
+    for name in ("no seeds", "another seed"):
+        files = walk.files_of(tmp_path)
+        OF_SAMPLES[name][0](files)
+        assert failed(write_files(walk.resealed(files), tmp_path / name) / "drawn") == {"consistency.answers"}
