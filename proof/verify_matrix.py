@@ -25,12 +25,12 @@ import pytest
 
 from tests.evidence import (
     doors,
+    fakes_about_runs,
     fakes_about_small_runs,
     fakes_elsewhere,
     records,
     reseal,
     test_notes,
-    test_replay,
     test_sign,
     walk,
 )
@@ -39,13 +39,12 @@ from tests.evidence.test_hostile import HOSTILE, places, put
 from tests.evidence.test_mutations import EXPECTED, expected, whole_record
 from tests.record import synthetic
 from tests.runs.pinned import pin_code_version
-from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
+from tests.runs.runs_helpers import OTHER_PACKAGE
 from tools.result_file import write_result
 from workings.evidence.verify import run_checks, verify
 from workings.evidence.verify.registry import CHECKS
 from workings.record.seal import seal_unit
 from workings.runs.replay.replay import ReplayRequest, replay_run
-from workings.runs.train_and_evaluate import train_and_evaluate
 
 RESULT = Path(__file__).parent / "verify_matrix.json"
 NOTHING = "nothing"
@@ -62,8 +61,7 @@ def main() -> int:
         synthetic.add_evaluation(synthetic.sealed_run(base / "tiny"))
         work = Path(folder, "work")
         whole, key = whole_record(base, Path(folder, "whole"))
-        mutations = {change.__name__: mutated(whole, key, work, change, listed, sealing)
-                     for change, listed, sealing in EXPECTED}
+        mutations = {name: mutated(whole, key, work, *row) for name, row in EXPECTED.items()}
         notes = {name: noted(whole, work, *row)
                  for name, row in test_notes.FORGED.items()}
         signatures = {name: {"expected": ["attestation.signed"], "caught_by": changed(whole, work, forge)}
@@ -73,7 +71,7 @@ def main() -> int:
             "small": fakes_about_small_runs.OF_A_SMALL_RUN,
             "rewarded_texts": fakes_about_small_runs.OF_REWARDED_TEXTS}.items()}
         packs, samples, forgeries, rollouts = told.values()
-        replays = replays_changed(Path(folder, "replays"), work)
+        replays = replays_changed(Path(folder, "replays"))
         attacks = {name: {"expected": expected, **attacked(base, work, attack)}
                    for name, (attack, expected) in doors.DOORS.items()}
         consistent = of_a_table("small", Path(folder, "consistent"), {
@@ -157,23 +155,18 @@ def changed(whole: Path, work: Path, change: Any) -> list[str]:
     return found
 
 
-def replays_changed(folder: Path, work: Path) -> dict[str, Any]:
+def replays_changed(folder: Path) -> dict[str, Any]:
     """A run, and inventions that only steps taken again find."""
     sys.path.insert(0, str(OTHER_PACKAGE))
     pin_code_version(pytest.MonkeyPatch())
-    recipe = write_recipe(folder / "asked")
-    train_and_evaluate(str(recipe), folder / "runs" / "a", ["evaluation.base=false"])
-    shutil.copytree(folder, work)
+    records.small_run(folder, "a", "evaluation.base=false")
     invented = {}
-    for forge, check in test_replay.INVENTIONS.items():
-        forge(work / "runs" / "a")
-        reseal.reseal(work / "runs" / "a")
-        found = verify(work / "runs" / "a", level=3, replay=lambda path, _: replay_run(path, ReplayRequest()).facts)
-        invented[f"{forge.__name__} (level 3)"] = {
+    for name, (fake, check) in fakes_about_runs.ONLY_A_REPLAY.items():
+        work = shutil.copytree(folder, folder.with_name(f"replays {name}"))
+        records.tell(work / "runs", fake)
+        found = verify(work / "runs/a", level=3, replay=lambda path, _: replay_run(path, ReplayRequest()).facts)
+        invented[f"{name} (level 3)"] = {
             "expected": [check], "caught_by": sorted({one.id for one in found.checks if one.verdict == "failed"})}
-        shutil.rmtree(work)
-        shutil.copytree(folder, work)
-    shutil.rmtree(work)
     return invented
 
 

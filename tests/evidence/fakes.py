@@ -16,7 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.evidence import walk
+from workings.errors import RecordError
 from workings.evaluation.summary import EvaluationSummary
+from workings.evidence.verify.load import load
+from workings.evidence.verify.run_checks import MALFORMED
+from workings.evidence.verify.views import views_of
 from workings.record.attempts import line_digest
 from workings.record.canonical import line
 from workings.record.digest import json_digest
@@ -220,6 +224,19 @@ def scored_again(unit: str, *, items: bool = False) -> Fake:
                 "id", "prompt", "section", "category", "difficulty")}}) for each in values_in(files, lines)}
             put(config, "items", {"count": len(asked), "digest": items_digest([*asked.values()])})(files)
     return fake
+
+
+def made_again(fake: Fake) -> Fake:
+    """A fake, and the views of each unit as its other files give them then."""
+    def made(files: Files) -> None:
+        fake(files)
+        for unit in load(walk.MemoryTree(files)).units:
+            for name, render in views_of(unit).items():
+                try:
+                    files[unit.tree_path(name)] = render().encode()
+                except (RecordError, *MALFORMED):
+                    continue  # its checks find that it cannot be read any more
+    return made
 
 
 # --- what finds them ----------------------------------------------------------------------------------------------

@@ -4,6 +4,9 @@ import re
 import struct
 from typing import Any
 
+import numpy as np
+from safetensors.numpy import load, save
+
 from tests.evidence import walk
 from tests.evidence.fakes import (
     NAMED,
@@ -15,6 +18,7 @@ from tests.evidence.fakes import (
     every,
     gone,
     header,
+    made_again,
     moved,
     put,
     recipe,
@@ -26,8 +30,8 @@ from tests.evidence.fakes import (
     values_in,
     write,
 )
+from workings.evidence.verify import load as loading
 from workings.evidence.verify.checks.data_order import batches_of, next_position, planned_steps
-from workings.evidence.verify.load import load
 from workings.record.attempts import line_digest
 from workings.record.pace import pace
 
@@ -201,7 +205,7 @@ def another_seed_told_everywhere(files: Files) -> None:
     events = values_in(files, EVENTS)
     events[0]["attempt"], events[1]["decoding"]["seed"] = line_digest(values_in(files, "attempts.jsonl")[0]), 6
     write(files, EVENTS, events)
-    unit = next(unit for unit in load(walk.MemoryTree(files)).runs)
+    unit = next(unit for unit in loading.load(walk.MemoryTree(files)).runs)
     steps = planned_steps(unit)
     lines = [row | planned.counts | {"batch_digest": planned.digest} for row, planned in steps]
     write(files, METRICS, lines)
@@ -220,8 +224,23 @@ def another_seed_told_everywhere(files: Files) -> None:
         write(files, folder + "state.json", state)
 
 
-ONLY_A_REPLAY: Table = {"another seed, told everywhere": (another_seed_told_everywhere, "replay.steps")}
-"""Consistent in themselves: what finds each when steps are taken again."""
+def better(*steps: int) -> Fake:
+    """Better losses of some steps, and the views that follow."""
+    return made_again(every(METRICS, lambda each: {"loss": each["loss"] * 0.999} if each["step"] in steps else {}))
+
+
+def other_weights(data: bytes) -> bytes:
+    return save({name: x * np.float64(1.001) for name, x in load(data).items()})
+
+
+ONLY_A_REPLAY: Table = {
+    "another seed, told everywhere": (another_seed_told_everywhere, "replay.steps"),
+    "better losses": (better(10, 11, 12), "replay.steps"),
+    "the start": (add(EARLIER + "model.safetensors", other_weights), "replay.steps"),
+    "the end": (add(MODEL, other_weights), "replay.steps"),
+    "completions": (together(every(PREDICTIONS, lambda each: {"completion": "z" + each["completion"][1:]}),
+                             scored_again(EVAL)), "replay.predictions")}
+"""Consistent in themselves: what finds each when steps and answers are taken again."""
 
 # --- a kept run of JAX, without its evaluation ---------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import numpy as np
 from tests.evidence import rewarded
 from tests.evidence.fakes import (
     FOUND,
+    NAMED,
     Fake,
     Files,
     Table,
@@ -20,6 +21,7 @@ from tests.evidence.fakes import (
     gone,
     moved,
     put,
+    recipe_everywhere,
     row,
     scored_again,
     together,
@@ -214,6 +216,28 @@ def trainer_agrees_more(value: Rollout) -> None:
     value["trainer_log_probs"] = rollout_json.pack_integers(np.zeros(count, np.int32))
 
 
+def agreeing(files: Files) -> None:
+    """The trainer agrees with the sampler to the bit: no mismatch, in the rollouts and in the log."""
+    for name in [name for name in files if "/rollouts/" in name]:
+        edit(name, trainer_agrees_more)(files)
+    every(METRICS, lambda each: {"mismatch": 0, "mismatch_most": 0, "mismatch_ratio": 1} if "mismatch" in each else {})(
+        files)
+
+
+def undrawn_answer(files: Files) -> None:
+    """Another expected answer of a question that was never drawn, or of the last one."""
+    drawn = {name for file in files if "/rollouts/" in file for name in values_in(files, file)["prompts"]}
+    prompts(lambda found: next((each for each in found if each["id"] not in drawn), found[-1])["item"].update(
+        expected_answer="42"))(files)
+
+
+def other_weight(files: Files) -> None:
+    """Another weight of the first reward, in the recipe, next to it and in the digests."""
+    together(put(REWARDS, "0.weight", 2.0), digest_says(RUN, "rewards", digest_of(REWARDS)))(files)
+    resolved = values_in(files, RECIPE)["rewards"]
+    recipe_everywhere(RUN, "rewards", [resolved[0] | {"weight": 2.0}, *resolved[1:]])(files)
+
+
 def no_stop_token(files: Files) -> None:
     """A completion that ended is said to have been cut off."""
     value = values_in(files, FIRST)
@@ -295,6 +319,15 @@ OF_REWARDED_TEXTS: Table = {
     "another weight of a reward": (parameters({"weight": 0.25}), "consistency.prompts"),
     "a question that is measured with as well, hidden": (row(PROMPTS, 0, prompt_digest="ab" * 32),
                                                          "consistency.prompts"),
+    "trainer and sampler agree to the bit": (agreeing, NAMED),
+    "the answer of a question that was never drawn": (undrawn_answer, NAMED),
+    "another weight of a reward, in the recipe as well": (other_weight, FOUND),
+    "a question fewer": (prompts(lambda found: found[:-1]), FOUND),
+    "a rollout of nothing more": (put(FIRST, "note", "best of all"), NAMED),
+    "a rollout twice": (copy(FIRST, f"{RUN}/train/rollouts/step_000099.json"), FOUND),
+    "no rollout of the last updates": (lambda files: files.pop(max(each for each in files if "/rollouts/" in each)),
+                                       FOUND),
+    "fewer cut off": (every(METRICS, lambda each: {"truncated": 0} if each.get("truncated") else {}), FOUND),
     "no rollouts": (gone(f"{RUN}/train/rollouts/"), "consistency.rollouts"),
     "a better reward in the log": (every(METRICS, lambda each: {"reward": 1.0} if "reward" in each else {}),
                                    "consistency.rollouts"),

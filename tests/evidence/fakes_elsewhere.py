@@ -3,12 +3,10 @@
 Each is told in every file that a careful forger would think of.
 """
 
-import base64
 import itertools
 import json
 import re
 import struct
-import zlib
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -46,7 +44,7 @@ from workings.data.rows import index_digest
 from workings.evidence.verify.checks import update_metrics
 from workings.record.layout import top_tokens_file
 from workings.rollouts import arithmetic, rollout_json
-from workings.rollouts.prompts import Prompt, read_recorded_prompts
+from workings.rollouts.prompts import Prompt
 from workings.rollouts.rollout import RolloutShape, batch_of
 from workings.rollouts.rollout import digest_of as batch_digest
 from workings.samples.pairs import PairRule
@@ -86,72 +84,8 @@ def later(run: str, hours: int) -> Fake:
                     attempts(run, lambda each: each | {"started_at": time.sub(moved, each["started_at"])}))
 
 
-def packed(values: list[int]) -> str:
-    """Numbers as a rollout holds them."""
-    planes = np.ascontiguousarray(np.array(values, "<i4").view(np.uint8).reshape(-1, 4).T)
-    return base64.b85encode(zlib.compress(planes.tobytes(), 6)).decode()
-
-
-# --- a run that learned from rewards of a real model --------------------------------------------------------------
-
 R = "a"
-METRICS, PROMPTS, REWARDS = f"{R}/train/metrics.jsonl", f"{R}/data/prompts.jsonl", f"{R}/config/rewards.json"
-ROLLOUT = f"{R}/train/rollouts/step_000001.json"
-
-
-def prompts_digest(files: Files) -> str:
-    seed = values_in(files, f"{R}/config/resolved.json")["seed"]
-    return read_recorded_prompts(values_in(files, PROMPTS), seed).digest
-
-
-def undrawn_answer(files: Files) -> None:
-    """Another expected answer of a question that was never drawn, or of the last one."""
-    drawn = {name for file in files if "/rollouts/" in file for name in values_in(files, file)["prompts"]}
-    found = values_in(files, PROMPTS)
-    next((each for each in found if each["id"] not in drawn), found[-1])["item"]["expected_answer"] = "42"
-    write(files, PROMPTS, found)
-    digest_says(R, "prompts", prompts_digest)(files)
-
-
-def agreeing(files: Files) -> None:
-    """The trainer agrees with the sampler to the bit: no mismatch, in the rollouts and in the log."""
-    steps = set()
-    for name in [each for each in files if "/rollouts/" in each]:
-        value = values_in(files, name)
-        kept = [number for number, keep in enumerate(value["kept"]) if keep]
-        size = len(value["lengths"]) // len(value["kept"])
-        count = sum(value["lengths"][at] + (value["stop_tokens"][at] >= 0)
-                    for group in kept for at in range(group * size, (group + 1) * size))
-        write(files, name, value | {"trainer_log_probs": packed([0] * count)})
-        steps.add(value["step"])
-    every(METRICS, lambda each: {"mismatch": 0, "mismatch_most": 0, "mismatch_ratio": 1}
-          if each["step"] in steps and "mismatch" in each else {})(files)
-
-
-def other_weight(files: Files) -> None:
-    """Another weight of the first reward, in the recipe, next to it and in the digests."""
-    put(REWARDS, "0.weight", 2.0)(files)
-    resolved = values_in(files, f"{R}/config/resolved.json")["rewards"]
-    recipe_everywhere(R, "rewards", [resolved[0] | {"weight": 2.0}, *resolved[1:]])(files)
-    digest_says(R, "rewards", digest_of(REWARDS))(files)
-
-
-OF_REWARDS: Table = {
-    "fewer cut off": (every(METRICS, lambda each: {"truncated": 0} if each.get("truncated") else
-                            {"completion_tokens": 1}), FOUND),
-    "a smaller divergence": (every(METRICS, lambda each: {"mismatch": 0.0} if "mismatch" in each else {}), FOUND),
-    "trainer and sampler agree to the bit": (agreeing, NAMED),
-    "the answer of a question that was never drawn": (undrawn_answer, NAMED),
-    "another weight of a reward": (other_weight, FOUND),
-    "no rollout of the last updates": (lambda files: files.pop(max(each for each in files if "/rollouts/" in each)),
-                                       FOUND),
-    "a rollout twice": (copy(ROLLOUT, f"{R}/train/rollouts/step_000099.json"), FOUND),
-    "a rollout of nothing more": (put(ROLLOUT, "note", "best of all"), NAMED),
-    "a question fewer": (together(edit(PROMPTS, lambda found: found[:-1]), digest_says(R, "prompts", prompts_digest)),
-                         FOUND),
-    "a README with a better end": (add(f"{R}/README.md", lambda data: re.sub(
-        rb"(mean reward [\d.-]+ at first, )[\d.-]+", rb"\g<1>0.999", data)), FOUND),
-}
+METRICS = f"{R}/train/metrics.jsonl"
 
 # --- preference pairs ---------------------------------------------------------------------------------------------
 
@@ -533,6 +467,6 @@ def better_last_look(found: Lines) -> None:
 
 OF_HELD_OUT_ITEMS: Table = {"another mark": (edit(METRICS, better_last_look), ANSWERS)}
 KINDS: dict[str, Table] = {
-    "rewards": OF_REWARDS, "pairs": OF_PAIRS, "teacher": OF_A_TEACHER, "top_tokens": OF_TOP_TOKENS,
+    "pairs": OF_PAIRS, "teacher": OF_A_TEACHER, "top_tokens": OF_TOP_TOKENS,
     "adapters": OF_ADAPTERS, "samples": OF_SAMPLES, "small_pack": OF_A_PACK, "quickstart": OF_A_REAL_ENGINE,
     "held_out": OF_HELD_OUT_ITEMS}

@@ -14,13 +14,21 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tests.evidence import walk
-from tests.evidence.fakes import Fake, Files, add, copy, edit, gone, put, recipe_everywhere, values_in, write
+from tests.evidence.fakes import (
+    Fake,
+    Files,
+    add,
+    copy,
+    edit,
+    gone,
+    made_again,
+    put,
+    recipe_everywhere,
+    values_in,
+    write,
+)
 from tests.evidence.walk import Place
-from workings.errors import RecordError
 from workings.evidence.verify.fields import row_of
-from workings.evidence.verify.load import load
-from workings.evidence.verify.run_checks import MALFORMED
-from workings.evidence.verify.views import views_of
 from workings.record.canonical import line
 
 Fakes = Iterator[tuple[str, Fake]]
@@ -185,19 +193,6 @@ def _value(key: Any, value: Any) -> Fake:
             elif text and name.endswith("training_log.txt"):
                 files[name] = files[name].replace(value.encode(), other.encode())
     return fake
-
-
-def made_again(fake: Fake) -> Fake:
-    """A fake, and the views of each unit as its other files give them then."""
-    def made(files: Files) -> None:
-        fake(files)
-        for unit in load(walk.MemoryTree(files)).units:
-            for name, render in views_of(unit).items():
-                try:
-                    files[unit.tree_path(name)] = render().encode()
-                except (RecordError, *MALFORMED):
-                    continue  # its checks find that it cannot be read any more
-    return made
 
 
 def _rows(files: Files, name: str) -> list[Any]:

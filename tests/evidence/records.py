@@ -16,7 +16,7 @@ from tests import kept_folders
 from tests.engines.tiny import request, tiny_shape
 from tests.evidence.packs import EXAMPLE, two_runs
 from tests.evidence.rewarded import EPISODES_OF, NEW_TOKENS, Guesses, rewarded_run
-from tests.evidence.walk import ScoringHere, Step, Verification, files_of, steps_of
+from tests.evidence.walk import ScoringHere, Step, Verification, files_of, resealed, steps_of
 from tests.record import synthetic
 from tests.runs import distilled, killed, rewarded, taught
 from tests.runs.pinned import pin_code_version
@@ -251,6 +251,13 @@ def write_files(files: Mapping[str, bytes], folder: Path) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
     return folder
+
+
+def tell(runs: Path, fake: Callable[[Files], object], *units: str) -> None:
+    """A fake about the units of a folder, or about those whose places begin so, sealed again."""
+    files = {name: data for name, data in below(runs).items() if name.startswith(units or "") or "/" not in name}
+    fake(files)
+    write_files(resealed(files), runs)
 
 
 def score_here(patch: Any) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests import kept_folders
-from tests.evidence import generated_fakes, records, walk
-from tests.evidence.fakes import Fake, Files
+from tests.evidence import records
+from tests.evidence.fakes import Fake, made_again
 from tests.evidence.fakes_elsewhere import another_log_prob_thoroughly, teacher, weights
 from tests.evidence.verdicts import failed, said
 from workings.evidence.verify import verify
@@ -27,9 +27,7 @@ def honest(tmp_path: Path) -> Path:
 
 def tell(run: Path, fake: Fake) -> None:
     """A fake about the run, sealed again."""
-    files: Files = {name: data for name, data in records.below(run.parent).items() if not name.startswith("teacher/")}
-    fake(files)
-    records.write_files(walk.resealed(files), run.parent)
+    records.tell(run.parent, fake, "student/")
 
 
 def test_an_honest_run_verifies_without_weights(honest: Path) -> None:
@@ -55,7 +53,7 @@ def test_what_is_said_of_a_teacher_is_what_the_run_of_its_root_says(honest: Path
 
 def test_a_thorough_fake_about_the_teacher_is_found_by_taking_the_step_again(honest: Path) -> None:
     """Without weights nothing contradicts it; drawn again, and the teacher asked again, another batch comes out."""
-    tell(honest, generated_fakes.made_again(another_log_prob_thoroughly))
+    tell(honest, made_again(another_log_prob_thoroughly))
     assert failed(honest) == set()
     assert failed(honest, level=3, replay=lambda path, _: replay_run(
         path, ReplayRequest(start=0, steps=1)).facts) == {"replay.steps"}

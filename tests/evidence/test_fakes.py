@@ -29,7 +29,7 @@ KINDS: dict[str, Table] = {**fakes_about_runs.KINDS, **fakes_about_small_runs.KI
                            **fakes_about_ends.KINDS}
 SLOW = {"pairs", "teacher", "top_tokens", "held_out", "small_pack", "samples"}
 """Records that train with JAX, and that take seconds to verify."""
-ONLY_PROOF = {"rewards", "adapters", "quickstart"}
+ONLY_PROOF = {"adapters", "quickstart"}
 """Records of which `proof/fakes.py` tells all."""
 ELSEWHERE = {
     "integrity.readable": "test_hostile", "integrity.names": "test_mutations", "integrity.files": "test_mutations",

@@ -9,16 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
 
 from proof import replay as proof
-from tests.evidence import reseal
+from tests.evidence import fakes_about_runs, records
 from tests.runs.pinned import pin_code_version
-from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
+from tests.runs.runs_helpers import OTHER_PACKAGE
 from workings.cli.main import app
 from workings.errors import RequestError
-from workings.evaluation.summary import EvaluationSummary
 from workings.evidence.replay.comparison import compare_replay, relative_difference, replay_sentence
 from workings.evidence.replay.steps import without_a_row
 from workings.evidence.replay.tolerance import BITWISE, TOLERANCES, tolerance_for
@@ -27,7 +25,6 @@ from workings.models.batch import Batch
 from workings.runs.replay import replay
 from workings.runs.replay.reopen_run import ReplayInputs
 from workings.runs.replay.replay import ReplayRequest, replay_run
-from workings.runs.train_and_evaluate import train_and_evaluate
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -44,7 +41,7 @@ def surroundings() -> Iterator[None]:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a recipe, its data, and a run of twelve steps with checkpoints 9 and 12; never changed."""
     folder = tmp_path_factory.mktemp("trained")
-    train_and_evaluate(str(write_recipe(folder / "asked")), folder / "runs" / "a", ["evaluation.base=false"])
+    records.small_run(folder, "a", "evaluation.base=false")
     return folder
 
 
@@ -147,16 +144,8 @@ def test_as_many_steps_as_a_confidence_needs(run: Path) -> None:
         "steps": 12, "replayed": 12, "drawn": 2, "not_replayed": [], "found": 1.0, "joint": 1.0}
 
 
-def invent_the_middle(run: Path) -> None:
-    """Better losses of steps 5 and 6, between what the earliest checkpoint and the end reach."""
-    reseal.edit_lines(run / "train/metrics.jsonl", lambda rows: [
-        row | {"loss": row["loss"] * (0.999 if row["step"] in (5, 6) else 1)} for row in rows])
-    reseal.tell_again(run)
-
-
 def test_a_splice_that_ten_steps_from_the_earliest_checkpoint_miss(run: Path) -> None:
-    invent_the_middle(run)
-    reseal.reseal(run)
+    records.tell(run.parent, fakes_about_runs.better(5, 6))
     assert level_3(run)["level"] == ("3", "0 failed")
     assert "step 5: loss" in level_3(run, confidence=0.95)["replay.steps"][1]
 
@@ -196,48 +185,11 @@ def test_a_zip_is_not_unpacked_for_it(run: Path, tmp_path: Path) -> None:
     assert found.level == 2
 
 
-def invent_losses(run: Path) -> None:
-    """Better losses from step 10 on."""
-    reseal.edit_lines(run / "train/metrics.jsonl", lambda rows: [
-        row | {"loss": row["loss"] * (0.999 if row["step"] > 9 else 1)} for row in rows])
-    reseal.tell_again(run)
-
-
-def change_weights(run: Path, step: int) -> None:
-    checkpoint = run / "checkpoints" / f"step_{step:06d}"
-    tensors = load_file(checkpoint / "model.safetensors")
-    save_file({name: x * np.float64(1.001) for name, x in tensors.items()}, checkpoint / "model.safetensors")
-    reseal.recommit(checkpoint)
-
-
-def invent_the_start(run: Path) -> None:
-    change_weights(run, 9)
-
-
-def invent_the_end(run: Path) -> None:
-    change_weights(run, 12)
-
-
-def invent_completions(run: Path) -> None:
-    unit = run / "eval" / "items"
-    reseal.edit_lines(unit / "predictions.jsonl", lambda rows: [
-        row | {"completion": "z" + row["completion"][1:]} for row in rows])
-    again = EvaluationSummary(unit / "predictions.jsonl", "mean")
-    reseal.edit_json(unit / "eval_summary.json", lambda value: again.to_json(value["problems"]))
-    (unit / "samples.md").write_text(again.samples_text())
-
-
-INVENTIONS = {invent_losses: "replay.steps", invent_the_start: "replay.steps", invent_the_end: "replay.steps",
-              invent_completions: "replay.predictions"}
-"""Consistent in themselves, and what finds each when steps are taken again."""
-
-
-@pytest.mark.parametrize(("forge", "caught"), INVENTIONS.items(), ids=lambda value: getattr(value, "__name__", ""))
-def test_inventions_that_levels_0_to_2_cannot_see(run: Path, forge: Any, caught: str) -> None:
-    forge(run)
-    reseal.reseal(run)
-    before = verify(run)
-    assert before.failed == 0, before
+@pytest.mark.parametrize("name", fakes_about_runs.ONLY_A_REPLAY)
+def test_inventions_that_levels_0_to_2_cannot_see(run: Path, name: str) -> None:
+    fake, caught = fakes_about_runs.ONLY_A_REPLAY[name]
+    records.tell(run.parent, fake)
+    assert verify(run).failed == 0
     checks = level_3(run)
     assert checks[caught][0] == "failed"
     assert checks["level"][0] == "2"
