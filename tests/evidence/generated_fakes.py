@@ -22,6 +22,7 @@ from tests.evidence.fakes import (
     edit,
     gone,
     made_again,
+    outcome,
     put,
     recipe_everywhere,
     values_in,
@@ -114,6 +115,18 @@ def _of_lines(name: str, rows: list[dict[str, Any]]) -> Fakes:
         yield f"{name}: no {key}", _without(name, (0,), key)
         yield f"{name}: every {key} that of the first line", edit(name, lambda found, key=key: [
             row | ({key: found[0][key]} if key in found[0] and key in row else {}) for row in found])
+
+
+# --- about one field ----------------------------------------------------------------------------------------------
+
+def witness_problem(record: tuple[Files, walk.Verification], step: walk.Step) -> str:
+    """What became of another value of a field: empty where its row's check found it, or where the answer names it."""
+    said = outcome(*record, put(step.name, step.place, lambda holder: walk.another(holder[step.place[-1]])))
+    _, kind, file = walk.unit_of(step.name, record[0])
+    row = row_of(kind, file, step.field)
+    if said.named or (row is not None and row.check in said.failed):
+        return ""
+    return f"{step}: {sorted(said.failed) or 'nothing fails'}, expected {row.check if row else 'a row'}"
 
 
 # --- about fields -------------------------------------------------------------------------------------------------

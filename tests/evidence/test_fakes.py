@@ -13,7 +13,6 @@ from tests.evidence import (
     fakes_about_small_runs,
     fakes_elsewhere,
     generated_fakes,
-    records,
     walk,
 )
 from tests.evidence.fakes import Fake, Table, add, gone, moved, outcome, put, together, without
@@ -108,19 +107,18 @@ def test_fakes_about_every_field(record: Record, kind: str) -> None:
 @pytest.mark.slow
 def test_each_row_of_the_table_finds_a_change_of_its_field(record: Record) -> None:
     """One field of each row that this record has; `proof/witnesses.py` changes all fields, of every kind of record."""
-    files = record[0]
-    steps = walk.steps_of(files)
+    steps = walk.steps_of(record[0])
     assert len(steps) > 600
     by_row = {row_of(kind, file, step.field): step for step in reversed(steps)
-              for _, kind, file in [walk.unit_of(step.name, files)]}
+              for _, kind, file in [walk.unit_of(step.name, record[0])]}
     assert len(by_row) > 170
-    assert [problem for step in by_row.values() if (problem := walk.outcome(files, step))] == []
+    assert [problem for step in by_row.values() if (problem := generated_fakes.witness_problem(record, step))] == []
 
 
 def test_fields_of_samples(record_of: RecordOf) -> None:
-    files, _ = record_of("samples")
-    chosen = random.Random(17).sample(records.steps_of_kind("samples", files), 12)
-    assert [problem for step in chosen if (problem := walk.outcome(files, step))] == []
+    record = record_of("samples")
+    chosen = random.Random(17).sample(walk.steps_of(record[0]), 12)
+    assert [problem for step in chosen if (problem := generated_fakes.witness_problem(record, step))] == []
 
 
 def test_every_check_has_a_fake_that_it_finds() -> None:

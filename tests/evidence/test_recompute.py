@@ -9,7 +9,7 @@ from tests.evaluation.making import items
 from tests.evidence import reseal, walk
 from tests.evidence.fakes_elsewhere import KEPT, OF_SAMPLES, kept
 from tests.evidence.records import RecordOf, write_files
-from tests.evidence.verdicts import failed
+from tests.evidence.verdicts import failed, said
 from tests.samples.making import drawing_model, samples_unit
 from workings.data.traces import trace_from_json
 from workings.evaluation.harness import import_harness_log
@@ -45,8 +45,7 @@ def unit(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 def test_completions_from_elsewhere_score_the_same_again(unit: Path) -> None:
     found = verify(unit)
-    assert [one.text for one in found.checks if one.verdict == "failed"] == []
-    assert found.level == 2
+    assert (found.failed, found.level) == (0, 2)
     assert "3 of 5 items right" in found.claims[0]
 
 
@@ -63,7 +62,7 @@ def test_completions_from_elsewhere_score_the_same_again(unit: Path) -> None:
 def test_changed_lines_are_caught(unit: Path, change, expected: str) -> None:
     reseal.edit_lines(unit / "predictions.jsonl", lambda rows: [change(row) for row in rows])
     reseal.reseal(unit)
-    assert expected in {one.id for one in verify(unit).checks if one.verdict == "failed"}
+    assert expected in failed(unit)
 
 
 @pytest.mark.parametrize(("key", "value", "expected"), [
@@ -73,10 +72,9 @@ def test_changed_lines_are_caught(unit: Path, change, expected: str) -> None:
 def test_what_cannot_be_scored_again_is_not_checked(unit: Path, key: str, value: object, expected: str) -> None:
     reseal.edit_json(unit / "eval_config.json", lambda config: config | {key: value})
     reseal.reseal(unit)
-    found = verify(unit)
-    scores = next(one for one in found.checks if one.id == "recompute.scores")
-    assert (scores.verdict, expected in scores.text) == ("not_checked", True)
-    assert found.level == 1
+    verdict, text = said(unit)["recompute.scores"]
+    assert (verdict, expected in text) == ("not_checked", True)
+    assert verify(unit).level == 1
 
 
 @pytest.mark.slow
@@ -91,11 +89,11 @@ def test_mathematics_is_scored_again_where_its_library_is_the_same(
     found = verify(unit)
     assert (found.level, found.failed) == (2, 0)
     assert "1 of 2 items right" in found.claims[0]
-    for library, said in (("no-such-library", "scorer: math needs math-verify, which is not installed here"),
+    for library, words in (("no-such-library", "scorer: math needs math-verify, which is not installed here"),
                           ("numpy", "'2 (math-verify")):
         monkeypatch.setattr(mathematics, "LIBRARIES", (library,))
-        scores = next(one for one in verify(unit).checks if one.id == "recompute.scores")
-        assert (scores.verdict, said in scores.text) == ("not_checked", True), scores.text
+        verdict, text = said(unit)["recompute.scores"]
+        assert (verdict, words in text) == ("not_checked", True), text
 
 
 def test_numbers_may_differ_in_their_last_bits_only() -> None:
@@ -117,8 +115,7 @@ def test_several_samples_an_item(tmp_path: Path, aggregate: str, right: int) -> 
     evaluate_predictions(tmp_path / "predictions.jsonl", read_items(tmp_path / "items.jsonl"), tmp_path / "out",
                          settings=EvaluationSettings(aggregate=aggregate))
     found = verify(tmp_path / "out")
-    assert [one.text for one in found.checks if one.verdict == "failed"] == []
-    assert found.level == 2
+    assert (found.failed, found.level) == (0, 2)
     assert f"{right} of 2 items right" in found.claims[0]
 
 

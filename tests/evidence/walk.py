@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from workings.evidence.verify import run_checks
-from workings.evidence.verify.fields import row_of
 from workings.evidence.verify.limits import ScoringTime
 from workings.evidence.verify.load import load
 from workings.evidence.verify.parse_cache import ParseCache
 from workings.evidence.verify.record import VerifierInputs
 from workings.evidence.verify.result import Verification
 from workings.evidence.verify.tree import Entry, open_tree, read
-from workings.record import canonical
 from workings.record.canonical import line
 from workings.scoring.judge import Judgement, judge
 from workings.scoring.scorers import load_scorer
@@ -160,23 +158,6 @@ def another(value: Any) -> Any:
     return value + "s"
 
 
-def changed(data: bytes, name: str, place: Place) -> bytes:
-    """The file with another value at a place."""
-    lines = name.endswith(".jsonl")
-    rows = [json.loads(text) for text in data.splitlines()] if lines else [json.loads(data)]
-    _put(rows, place if lines else (0, *place))
-    if name.endswith(("tokenizer.json", "tokenizer_config.json")):
-        return json.dumps(rows[0], indent=2, ensure_ascii=False).encode()
-    return b"".join(canonical.line(row) for row in rows)
-
-
-def _put(value: Any, place: Place) -> None:
-    *way, last = place
-    for part in way:
-        value = value[part]
-    value[last] = another(value[last])
-
-
 class ScoringHere:
     """The scoring process's work done in this one: the walk scores a record many times, and trusts its texts."""
 
@@ -228,19 +209,3 @@ def unit_of(name: str, files: dict[str, bytes]) -> tuple[str, str, str]:
     if unit is None:
         return "", "beside", name
     return unit.rstrip("/"), json.loads(files[unit + "SEAL.json"])["unit"], name.removeprefix(unit)
-
-
-def outcome(files: dict[str, bytes], step: Step) -> str:
-    """What became of a fake about one field: empty where its witness found it, or where the answer names it."""
-    data = changed(files[step.name], step.name, step.place)
-    found = verified(resealed(files | {step.name: data}))
-    failed = {check.id for check in found.checks if check.verdict == "failed"}
-    unit, kind, file = unit_of(step.name, files)
-    row = row_of(kind, file, step.field)
-    if row is not None and row.check in failed:
-        return ""
-    named = any(one.unit in (unit, unit or ".") and one.file.endswith(file)
-                and one.field in (step.field, f"{step.field}.*", "") for one in found.unchecked_fields)
-    if named:
-        return ""
-    return f"{step}: {sorted(failed) or 'nothing fails'}, expected {row.check if row else 'a row'}"
