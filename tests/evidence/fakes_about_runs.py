@@ -92,13 +92,9 @@ VIEWS = "consistency.views"
 OF_A_RUN: Table = {
     # --- texts
     "README: loss": (text(README, "5.8427 at", "5.1427 at"), VIEWS),
-    "README: tokens": (text(README, "- Trained on 2,652", "- Trained on 9,652"), VIEWS),
     "README: steps": (text(README, "12 of 12 steps", "12 of 13 steps"), VIEWS),
     "README: a command": (text(README, "--out ../a-again", "--out ../a-again training.steps=3"), VIEWS),
-    "README: another command": (text(README, "    workings verify .", "    workings verify . # not needed"), VIEWS),
     "README: praise": (text(README, "- Made by", "The best model that there is.\n- Made by"), VIEWS),
-    "README: a word less": (text(README, "Verify it, offline", "Verify it"), VIEWS),
-    "README: a line less": (text(README, "    sha256sum -c SHA256SUMS\n", ""), VIEWS),
     "log: loss": (text(LOG, "step 5/12  loss 5.6", "step 5/12  loss 1.6"), NAMED),
     "log: no step": (add(LOG, lambda data: data.split(b"step 1/")[0]), NAMED),
     "recipe: rate": (text(RECIPE, "learning_rate: 0.5", "learning_rate: 0.1"), "consistency.recipe"),
@@ -165,7 +161,6 @@ OF_A_RUN: Table = {
     "another scorer": (put(ASKED, "scorer.name", "exact"), "consistency.announced"),
     "a shorter limit": (put(ASKED, "limits.max_completion_chars", 3), "consistency.announced"),
     "another backend": (put(ASKED, "engine.versions", {"backend": "cuda"}), "consistency.answers"),
-    "another template": (put(ASKED, "template.name", "plain"), "consistency.announced"),
     "no decoding": (put(ASKED, "decoding", {"absent": "not recorded"}), "consistency.announced"),
     "generated from a file": (put(ASKED, "source", {"kind": "generated", "file": "predictions.jsonl"}),
                               "consistency.announced"),

@@ -125,7 +125,6 @@ OF_PAIRS: Table = {
         edit(REFERENCE, lambda found: found.pop(3) and None), f"{PREFERENCES} {IMPLIED}"),
     "a probability above one": (put(REFERENCE, "3.log_prob", 1.0), PREFERENCES),
     "no reference": (gone(REFERENCE), PREFERENCES),
-    "a better accuracy": (put(METRICS, "1.accuracy", 0.75), PREFERENCES),
     "a larger margin": (log(3, margin=0.2), PREFERENCES),
     "a lower loss": (log(3, loss=-0.2), PREFERENCES),
     "a chosen completion that did not become less likely": (log(3, chosen_log_prob=1.0), IMPLIED),
@@ -133,8 +132,6 @@ OF_PAIRS: Table = {
     "rewards before anything was learned": (log(1, chosen_reward=0.1, margin=0.1, chosen_log_prob=0.2), IMPLIED),
     "another loss, which begins elsewhere": (put(f"{R}/config/resolved.json", "algorithm.loss", "ipo"), IMPLIED),
     "another beta": (put(f"{R}/config/resolved.json", "algorithm.beta", 0.25), IMPLIED),
-    "ten times as many pairs": (put(f"{R}/run_manifest.json", "facts.pairs", lambda facts: 10 * facts["pairs"]),
-                                PREFERENCES),
     "a smaller gradient everywhere": (every(METRICS, lambda each: {"grad_norm": each["grad_norm"] / 10}), NAMED),
 }
 
@@ -323,11 +320,6 @@ def counts(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Fake:
     return put(SELECTION, "counts", lambda value: value["counts"] | change(value["counts"]))
 
 
-def left_out(change: Callable[[dict[str, int]], dict[str, int]]) -> Fake:
-    """Other counts of what was left out."""
-    return counts(lambda value: {"left_out": change(value["left_out"])})
-
-
 CHOSEN, ANSWERS = "recompute.selection", "consistency.answers"
 another_seed = put(DRAWS, "0.seed", lambda each: each["seed"] ^ 1)
 OF_SAMPLES: Table = {
@@ -345,14 +337,10 @@ OF_SAMPLES: Table = {
     "one row more": (kept(lambda found: [*found, found[0] | {"id": found[0]["id"] + "1"}]), CHOSEN),
     "another order": (kept(lambda found: found[::-1]), CHOSEN),
     "a better text": (kept(lambda found: [found[0] | {"steps": ["it is obvious"]}, *found[1:]]), CHOSEN),
-    "another model": (kept(lambda found: [each | {"source": "samples of a better one 0123456789abcdef"}
-                                          for each in found]), CHOSEN),
     "fewer never solved": (counts(lambda value: {"never": value["never"] + 1, "sometimes": value["sometimes"] - 1}),
                            CHOSEN),
-    "another reason": (left_out(lambda value: value | {"wrong": value["wrong"] - 1}), CHOSEN),
-    "reasons exchanged": (left_out(lambda value: value | {
-        "wrong": value["another form"], "another form": value["wrong"]}), CHOSEN),
-    "a looser rule": (put(SELECTION, "selection.most_per_prompt", 0), CHOSEN),
+    "reasons exchanged": (put(SELECTION, "counts.left_out", lambda value: value["left_out"] | {
+        "wrong": value["left_out"]["another form"], "another form": value["left_out"]["wrong"]}), CHOSEN),
     "a pair turned around": (kept(lambda found: [
         found[0] | {"chosen": found[0]["rejected"], "rejected": found[0]["chosen"]}, *found[1:]], PAIRS), CHOSEN),
     "one pair less": (kept(lambda found: found[1:], PAIRS), CHOSEN),
