@@ -125,6 +125,7 @@ OF_PAIRS: Table = {
         edit(REFERENCE, lambda found: found.pop(3) and None), f"{PREFERENCES} {IMPLIED}"),
     "a probability above one": (put(REFERENCE, "3.log_prob", 1.0), PREFERENCES),
     "no reference": (gone(REFERENCE), PREFERENCES),
+    "a better accuracy": (put(METRICS, "1.accuracy", 0.75), PREFERENCES),
     "a larger margin": (log(3, margin=0.2), PREFERENCES),
     "a lower loss": (log(3, loss=-0.2), PREFERENCES),
     "a chosen completion that did not become less likely": (log(3, chosen_log_prob=1.0), IMPLIED),
