@@ -29,7 +29,7 @@ from typing import Any
 import pytest
 
 from tests.evidence import reseal
-from tests.evidence.trained import score_here
+from tests.evidence.records import score_here
 from tests.runs.pinned import pin_code_version
 from tests.runs.runs_helpers import OTHER_PACKAGE, RECIPE, write_recipe
 from tools.result_file import write_result

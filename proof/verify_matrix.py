@@ -25,31 +25,29 @@ import pytest
 
 from tests.evidence import (
     doors,
+    fakes_about_runs,
+    fakes_about_small_runs,
+    fakes_elsewhere,
+    records,
     reseal,
-    rewarded,
-    test_doors,
     test_notes,
-    test_pack,
-    test_replay,
-    test_rewarded,
-    test_sampled,
     test_sign,
+    walk,
 )
-from tests.evidence.forgeries import CAUGHT, ONLY_ANCHOR_OR_REPLAY
+from tests.evidence.fakes import Table, outcome
 from tests.evidence.test_hostile import HOSTILE, places, put
 from tests.evidence.test_mutations import EXPECTED, expected, whole_record
 from tests.record import synthetic
 from tests.runs.pinned import pin_code_version
-from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
+from tests.runs.runs_helpers import OTHER_PACKAGE
 from tools.result_file import write_result
 from workings.evidence.verify import run_checks, verify
 from workings.evidence.verify.registry import CHECKS
-from workings.publish.pack import pack
 from workings.record.seal import seal_unit
 from workings.runs.replay.replay import ReplayRequest, replay_run
-from workings.runs.train_and_evaluate import train_and_evaluate
 
 RESULT = Path(__file__).parent / "verify_matrix.json"
+NOTHING = "nothing"
 FOREIGN = ("tokenizer.json", "tokenizer_config.json")
 
 
@@ -63,37 +61,38 @@ def main() -> int:
         synthetic.add_evaluation(synthetic.sealed_run(base / "tiny"))
         work = Path(folder, "work")
         whole, key = whole_record(base, Path(folder, "whole"))
-        mutations = {change.__name__: mutated(whole, key, work, change, listed, sealing)
-                     for change, listed, sealing in EXPECTED}
-        notes = {forge.__name__: {"expected": [check], "caught_by": noted(whole, work, forge)}
-                 for forge, check in test_notes.CAUGHT.items()}
+        mutations = {name: mutated(whole, key, work, *row) for name, row in EXPECTED.items()}
+        notes = {name: noted(whole, work, *row)
+                 for name, row in test_notes.FORGED.items()}
         signatures = {name: {"expected": ["attestation.signed"], "caught_by": changed(whole, work, forge)}
                       for name, forge in test_sign.CHANGES.items()}
-        packs = packs_changed(Path(folder, "packs"), work)
-        rollouts = rollouts_forged(Path(folder, "rollouts"), work)
-        samples = samples_forged(Path(folder, "samples"), work)
-        replays = replays_changed(Path(folder, "replays"), work)
-        attacks = {attack.__name__: {"expected": doors.DOORS[attack], **attacked(base, work, attack)}
-                   for attack in doors.DOORS}
-        forgeries = {forge.__name__: {"expected": CAUGHT[forge], "caught_by": forged(base, work, forge)}
-                     for forge in CAUGHT}
-        consistent = {forge.__name__: forged(base, work, forge) for forge in ONLY_ANCHOR_OR_REPLAY}
+        told = {kind: of_a_table(kind, Path(folder, kind), table) for kind, table in {
+            "small_pack": fakes_elsewhere.OF_A_PACK, "samples": fakes_elsewhere.OF_SAMPLES,
+            "small": fakes_about_small_runs.OF_A_SMALL_RUN,
+            "rewarded_texts": fakes_about_small_runs.OF_REWARDED_TEXTS}.items()}
+        packs, samples, forgeries, rollouts = told.values()
+        replays = replays_changed(Path(folder, "replays"))
+        attacks = {name: {"expected": expected, **attacked(base, work, attack)}
+                   for name, (attack, expected) in doors.DOORS.items()}
+        consistent = of_a_table("small", Path(folder, "consistent"), {
+            name: (fake, NOTHING) for name, fake in fakes_about_small_runs.CONSISTENT.items()})
         tried, tracebacks = fuzzed(base, work, asked.fuzz)
     missed = [name for name, found in mutations.items() if found["missed"]] + [
-        name for name, found in forgeries.items() if found["expected"] not in found["caught_by"]] + [
-        f"{name} (counted as consistent)" for name, ids in consistent.items() if ids] + [
-        name for group in (notes, signatures, packs, rollouts, samples, replays) for name, found in group.items()
+        f"{name} (counted as consistent)" for name, found in consistent.items() if found["caught_by"]] + [
+        name for group in (notes, signatures, replays) for name, found in group.items()
         if not set(found["expected"]) <= set(found["caught_by"]) or not found["caught_by"]] + [
+        name for group in told.values() for name, found in group.items() if found["problem"]] + [
         name for name, found in attacks.items() if found["ended"] != "a verdict" or found["canary"]
         or found["expected"] not in ["", *found["caught_by"]]]
     values = {
         "changes": {"kinds": len(mutations), "tried": sum(found["tried"] for found in mutations.values()),
                     "missed": sum(len(found["missed"]) for found in mutations.values()), "by_kind": mutations},
         "forgeries": {"tried": len(forgeries), "by_kind": forgeries,
-                      "levels": dict(sorted(Counter(f"level {CHECKS[found['expected']].level}"
+                      "levels": dict(sorted(Counter(f"level {CHECKS[found['expected'].partition(': ')[0]].level}"
                                                     for found in forgeries.values()).items()))},
-        "consistent_inventions": {"tried": len(consistent), "names": sorted(consistent),
-                                  "caught_without_an_anchor": sum(map(bool, consistent.values()))},
+        "consistent_inventions": {
+            "tried": len(consistent), "names": sorted(consistent),
+            "caught_without_an_anchor": sum(bool(each["caught_by"]) for each in consistent.values())},
         "notes": {"tried": len(notes), "by_kind": notes},
         "signatures": {"tried": len(signatures), "by_kind": signatures},
         "packs": {"tried": len(packs), "by_kind": packs},
@@ -104,7 +103,7 @@ def main() -> int:
                     "without_a_verdict": sum(found["ended"] != "a verdict" for found in attacks.values()),
                     "largest_processor_seconds": max(found["processor_seconds"] for found in attacks.values()),
                     "largest_mebibytes": max(found["mebibytes"] for found in attacks.values()),
-                    "limits": {"processor_seconds": test_doors.SECONDS, "mebibytes": test_doors.MEBIBYTES},
+                    "limits": {"processor_seconds": doors.SECONDS, "mebibytes": doors.MEBIBYTES},
                     "by_kind": attacks},
         "hostile_values": {"tried": tried, "tracebacks": len(tracebacks), "first": tracebacks[:5]},
         "missed": missed,
@@ -123,14 +122,28 @@ def failed(path: Path, level: int = 2, trusted: tuple[bytes, ...] = ()) -> set[s
     return {one.id for one in verify(path, level=level, trusted=trusted).checks if one.verdict == "failed"}
 
 
-def noted(whole: Path, work: Path, forge: Any) -> list[str]:
+def of_a_table(kind: str, folder: Path, table: Table) -> dict[str, Any]:
+    """Each fake of a table about a record of a kind, told in memory and sealed again."""
+    folder.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        records.score_here(patch)
+        files = records.ALL[kind](folder)
+        honest = walk.verified(files)
+        said = {name: (outcome(files, honest, fake), expected) for name, (fake, expected) in table.items()}
+    return {name: {"expected": expected, "caught_by": sorted(found.failed),
+                   "problem": "" if expected == NOTHING else found.problem(expected)}
+            for name, (found, expected) in said.items()}
+
+
+def noted(whole: Path, work: Path, key: str, value: Any, check: str) -> dict[str, Any]:
     """Ids that fail for a forged note that was sealed again."""
     shutil.copytree(whole, work)
-    forge(work / "tiny/notes/1")
-    reseal.reseal(work / "tiny/notes/1")
+    unit = work / "tiny/notes/1"
+    reseal.edit_json(unit / "note.json", lambda note: note | {key: value})
+    reseal.reseal(unit)
     found = sorted(failed(work / "tiny"))
     shutil.rmtree(work)
-    return found
+    return {"expected": [check], "caught_by": found}
 
 
 def changed(whole: Path, work: Path, change: Any) -> list[str]:
@@ -142,72 +155,18 @@ def changed(whole: Path, work: Path, change: Any) -> list[str]:
     return found
 
 
-def packs_changed(folder: Path, work: Path) -> dict[str, Any]:
-    """A pack of two runs, changed in each way of the tests and sealed again."""
-    runs = test_pack.two_runs(folder / "runs")
-    pack([runs / "a", runs / "b"], folder / "inside.zip")
-    pack([runs / "a", runs / "b"], folder / "thin.zip", weights="digest")
-    found = {}
-    for change, check in test_pack.RESEALED:
-        place = test_pack.unpacked(folder / "inside.zip", work)
-        change(place)
-        test_pack.seal_again(place)
-        found[change.__name__] = {"expected": [check], "caught_by": sorted(failed(place))}
-        shutil.rmtree(work)
-    for file in test_pack.NOT_ELSEWHERE:
-        place = test_pack.unpacked(folder / "thin.zip", work)
-        test_pack.list_as_elsewhere(place, file)
-        (place / "runs/a" / file).unlink()
-        test_pack.seal_again(place)
-        found[f"leave out {file}"] = {"expected": ["integrity.pack", "integrity.files"],
-                                      "caught_by": sorted(failed(place))}
-        shutil.rmtree(work)
-    return found
-
-
-def rollouts_forged(folder: Path, work: Path) -> dict[str, Any]:
-    """A run that learned from rewards, and each fake of the tests about what it drew and earned, sealed again."""
-    rewarded.rewarded_run(folder / "tiny")
-    found = {}
-    for name, (forge, caught) in test_rewarded.FORGERIES.items():
-        shutil.copytree(folder, work)
-        forge(work / "tiny")
-        reseal.reseal(work / "tiny")
-        found[name] = {"expected": sorted(caught), "caught_by": sorted(failed(work / "tiny"))}
-        shutil.rmtree(work)
-    return found
-
-
-def samples_forged(folder: Path, work: Path) -> dict[str, Any]:
-    """A unit of samples, and each fake of the tests about what was drawn and kept, sealed again."""
-    unit = test_sampled.samples_unit(folder / "unit")
-    found = {}
-    for forge, caught in test_sampled.FORGERIES.items():
-        shutil.copytree(unit, work)
-        forge(work)
-        reseal.reseal(work)
-        found[forge.__name__] = {"expected": sorted(caught), "caught_by": sorted(failed(work))}
-        shutil.rmtree(work)
-    return found
-
-
-def replays_changed(folder: Path, work: Path) -> dict[str, Any]:
+def replays_changed(folder: Path) -> dict[str, Any]:
     """A run, and inventions that only steps taken again find."""
     sys.path.insert(0, str(OTHER_PACKAGE))
     pin_code_version(pytest.MonkeyPatch())
-    recipe = write_recipe(folder / "asked")
-    train_and_evaluate(str(recipe), folder / "runs" / "a", ["evaluation.base=false"])
-    shutil.copytree(folder, work)
+    records.small_run(folder, "a", "evaluation.base=false")
     invented = {}
-    for forge, check in test_replay.INVENTIONS.items():
-        forge(work / "runs" / "a")
-        reseal.reseal(work / "runs" / "a")
-        found = verify(work / "runs" / "a", level=3, replay=lambda path, _: replay_run(path, ReplayRequest()).facts)
-        invented[f"{forge.__name__} (level 3)"] = {
+    for name, (fake, check) in fakes_about_runs.ONLY_A_REPLAY.items():
+        work = shutil.copytree(folder, folder.with_name(f"replays {name}"))
+        records.tell(work / "runs", fake)
+        found = verify(work / "runs/a", level=3, replay=lambda path, _: replay_run(path, ReplayRequest()).facts)
+        invented[f"{name} (level 3)"] = {
             "expected": [check], "caught_by": sorted({one.id for one in found.checks if one.verdict == "failed"})}
-        shutil.rmtree(work)
-        shutil.copytree(folder, work)
-    shutil.rmtree(work)
     return invented
 
 
@@ -217,7 +176,7 @@ def attacked(base: Path, work: Path, attack: Any) -> dict[str, Any]:
     canary = work / "canary"
     target = attack(work / "runs" / "tiny", canary)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    code = test_doors.VERIFY.format(memory=test_doors.MEBIBYTES, seconds=test_doors.SECONDS)
+    code = doors.VERIFY.format(memory=doors.MEBIBYTES, seconds=doors.SECONDS)
     done = subprocess.run([sys.executable, "-c", code, str(target)], capture_output=True, text=True, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     ended = "a verdict" if done.returncode == 0 else f"exit {done.returncode}: {done.stderr.strip()[-200:]}"
@@ -243,16 +202,6 @@ def mutated(base: Path, key: bytes, work: Path, change: Any, listed: set[str],
             missed.append(str(name))
         shutil.rmtree(work)
     return {"tried": len(files), "missed": missed, "ids": dict(sorted(ids.items()))}
-
-
-def forged(base: Path, work: Path, forge: Any) -> list[str]:
-    """Ids that fail for a forgery that was sealed again."""
-    shutil.copytree(base, work)
-    forge(work / "tiny")
-    reseal.reseal(work / "tiny")
-    found = sorted(failed(work / "tiny"))
-    shutil.rmtree(work)
-    return found
 
 
 def fuzzed(base: Path, work: Path, count: int) -> tuple[int, list[str]]:

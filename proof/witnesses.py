@@ -2,7 +2,7 @@
 
 The first record is a run of a small engine with its evaluation, that of its untrained model, a note and the list of
 attempts. The others are runs that learned from rewards, preference pairs and a teacher, a unit of samples, a sealed
-replay and a pack (`tests/evidence/other_records.py`). Everything happens in memory, and each change is sealed again
+replay and a pack (`tests/evidence/records.py`). Everything happens in memory, and each change is sealed again
 with all sums right (`tests/evidence/walk.py`). One counts as missed if the field's witness does not fail and the answer
 of `verify` does not name the field.
 """
@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.evidence import other_records, walk
-from tests.evidence.trained import score_here, trained_files
+from tests.evidence import generated_fakes, records, walk
 from tools.result_file import write_result
 from workings.evidence.verify import verify
 from workings.evidence.verify.fields import kinds, rows_of
@@ -28,14 +27,14 @@ EXAMPLE = Path("examples/runs/quickstart/runs.zip")
 def main() -> int:
     """Change everything, write the result file, print a line a record; 1 if anything was missed."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        score_here(patch)
-        record = trained_files(Path(folder, "trained"))
+        records.score_here(patch)
+        record = records.run(Path(folder, "trained"))
         found = {"a run": walked(record, walk.steps_of(record))}
-        for kind, make in other_records.KINDS.items():
+        for kind, make in records.OTHERS.items():
             place = Path(folder, kind.replace(" ", "-"))
             place.mkdir()
             files = make(place)
-            found[kind] = walked(files, other_records.steps_of(kind, files))
+            found[kind] = walked(files, records.steps_of_kind(kind, files))
     started = time.process_time()
     example = verify(EXAMPLE)
     seconds = time.process_time() - started
@@ -55,8 +54,10 @@ def main() -> int:
 
 def walked(files: dict[str, bytes], steps: list[walk.Step]) -> dict[str, Any]:
     """How many fields of a record were changed, and which changes no one noticed. It has to be a good one itself."""
-    failed = [f"{check.id}: {check.text}" for check in walk.verified(files).checks if check.verdict == "failed"]
-    missed = [*failed, *(problem for step in steps if (problem := walk.outcome(files, step)))]
+    honest = walk.verified(files)
+    failed = [f"{check.id}: {check.text}" for check in honest.checks if check.verdict == "failed"]
+    missed = [*failed, *(problem for step in steps
+                         if (problem := generated_fakes.witness_problem((files, honest), step)))]
     return {"tried": len(steps), "missed": len(missed), "names": missed}
 
 

@@ -1,12 +1,22 @@
-"""Made data sets: the same for the same name, written whole or not at all; tasks of another library."""
+"""Made data sets: every step is right, nothing is asked that was shown, the same data for the same name or seed."""
 
+import hashlib
+import json
+import re
+from collections import Counter
+from math import prod
 from pathlib import Path
 
 import pytest
 
 from workings.data import generate, named_sets
-from workings.data.generators import everyday
+from workings.data.generators import addition, everyday
+from workings.data.generators.base import items_bytes, write_items
+from workings.data.generators.everyday import UNITS, make_facts, make_units
+from workings.data.manifest import prompts_in_both, write_manifest
+from workings.data.traces import traces_bytes, write_traces
 from workings.errors import RecordError, RequestError
+from workings.record.digest import bytes_digest, file_digest
 
 
 @pytest.mark.parametrize("name", ["folder", "traces.jsonl"])
@@ -54,3 +64,128 @@ def test_tasks_of_reasoning_gym() -> None:
         named_sets.make_kind("coin_flip", 5000, 5, seed=1)
     with pytest.raises(RequestError, match="at least one"):
         named_sets.make_kind("chain_sum", 0, 0, seed=1)
+
+
+# --- questions of the quickstart ----------------------------------------------------------------------------------
+
+def test_steps_of_units_lead_to_the_answer():
+    traces, _ = make_units(600, 200, 17)
+    for trace in traces:
+        tens, ones, total = (step.split(" ")[0].split("=") for step in trace.steps)
+        products = [prod(map(int, each.split("*"))) for each in (tens[0], ones[0])]
+        assert [int(tens[1]), int(ones[1])] == products
+        assert f"{products[0]}+{products[1]}" == total[0]
+        assert trace.answer == total[1] == str(sum(products))
+        assert trace.steps[-1].endswith(f" {trace.category}")
+    assert {trace.category for trace in traces} == {unit for _, unit in UNITS.values()}
+
+
+def test_no_question_is_asked_that_was_shown():
+    for traces, items in (make_units(610, 200, 17), make_facts(50, 17)):
+        shown, asked = {trace.prompt for trace in traces}, {item.prompt for item in items}
+        assert len(shown) == len(traces)
+        assert len(asked) == len(items)
+        assert not shown & asked
+
+
+def test_a_seed_names_the_same_units_and_facts_for_good():
+    traces, items = make_units(300, 200, 17)
+    facts, asked = make_facts(50, 17)
+    assert bytes_digest(traces_bytes([*traces, *facts])) == (
+        "05280922e91cfc86c60687c68dfc2554e7401e9d7895331c9abce97b4e603e08")
+    assert bytes_digest(items_bytes([*items, *asked])) == (
+        "ebf02e36d77232dce8dd3ef19dea4b5be67223a5c281a28aeee630e74ee0c470")
+    assert make_units(300, 200, 18)[0] != traces
+
+
+# --- additions: right arithmetic, a split without leaks ------------------------------------------------------------
+
+def test_every_step_is_right_and_leads_to_the_answer() -> None:
+    traces, items = addition.make(6000, 512, seed=3)
+    assert (len(traces), len(items)) == (6000, 512)
+    for trace in traces:
+        a, b = map(int, re.fullmatch(r"What is (\d\d)\+(\d\d)\?", trace.prompt).groups())
+        ones, tens = trace.steps
+        x, y, total, digit, carry = map(int, re.fullmatch(r"(\d)\+(\d)=(\d+), write (\d) carry (\d)", ones).groups())
+        assert (x, y) == (a % 10, b % 10)
+        assert x + y == total == 10 * carry + digit
+        p, q, carried, upper = map(int, re.fullmatch(r"(\d)\+(\d)\+(\d)=(\d+)", tens).groups())
+        assert (p, q, carried) == (a // 10, b // 10, carry)
+        assert p + q + carried == upper
+        assert int(trace.answer) == a + b == 10 * upper + digit
+    for item in items:
+        assert eval(item.prompt[8:-1]) == int(item.expected_answer)
+
+
+def test_known_problem_by_hand() -> None:
+    assert addition.worked_steps(47, 25) == ("7+5=12, write 2 carry 1", "4+2+1=7")
+    assert addition.labels(47, 25) == {"section": "core", "category": "carry_from_ones", "difficulty": "medium"}
+    assert addition.labels(98, 87) == {"section": "trace_sensitive", "category": "two_carries", "difficulty": "hard"}
+    assert addition.labels(40, 25) == {"section": "edge_case", "category": "no_carry", "difficulty": "easy"}
+    assert addition.labels(62, 51) == {"section": "edge_case", "category": "carry_from_tens", "difficulty": "medium"}
+    assert addition.labels(21, 34)["section"] == "core"
+
+
+def test_no_item_was_trained_in_either_order() -> None:
+    traces, items = addition.make(7000, 512, seed=0)
+    pair = re.compile(r"(\d\d)\+(\d\d)")
+    trained = {frozenset(pair.search(trace.prompt).groups()) for trace in traces}
+    asked = [frozenset(pair.search(item.prompt).groups()) for item in items]
+    assert len(set(asked)) == len(asked) == 512
+    assert not trained & set(asked)
+    assert prompts_in_both([vars(trace) for trace in traces], [vars(item) for item in items]) == 0
+    assert prompts_in_both([{"prompt": "What IS  1+1?"}, {"prompt": "x"}], [{"prompt": "what is 1+1?"}]) == 1
+
+
+def test_all_sections_are_large_enough_to_report() -> None:
+    _, items = addition.make(6000, 512, seed=0)
+    for section in ("core", "trace_sensitive", "edge_case"):
+        assert sum(item.section == section for item in items) >= 100
+
+
+def test_the_seed_names_the_data_for_good() -> None:
+    traces, items = addition.make(50, 10, seed=0)
+    digest = hashlib.sha256(traces_bytes(traces) + items_bytes(items)).hexdigest()
+    assert digest == "d91f46baa9993b60a09c72b34f16a1c8fa6ad04490766ab3ebe86916ed909fde"
+    assert addition.make(50, 10, seed=1)[0] != traces
+
+
+@pytest.mark.parametrize(("n_train", "n_items"), [(8100, 500), (0, 10), (10, 0), (10, 4095)])
+def test_more_than_there_is_is_refused(n_train: int, n_items: int) -> None:
+    with pytest.raises(RequestError, match="8,100 additions"):
+        addition.make(n_train, n_items, seed=0)
+
+
+def test_held_out_traces_are_the_items_with_steps() -> None:
+    _, items = addition.make(10, 20, seed=5)
+    held_out = addition.held_out_traces(items, seed=5)
+    assert [(trace.id, trace.prompt, trace.answer) for trace in held_out] == [
+        (item.id, item.prompt, item.expected_answer) for item in items]
+    assert all(len(trace.steps) == 2 for trace in held_out)
+
+
+def test_manifest_holds_the_files_digests(tmp_path) -> None:
+    traces, items = addition.make(40, 20, seed=5)
+    (tmp_path / "new" / "tokenizer").mkdir(parents=True)
+    (tmp_path / "new" / "tokenizer" / "tokenizer.json").write_text("{}")
+    write_traces(tmp_path / "new" / "traces.jsonl", traces)
+    write_items(tmp_path / "new" / "items.jsonl", items)
+    manifest = write_manifest(tmp_path / "new", generator="addition", seed=5)
+    assert json.loads((tmp_path / "new" / "manifest.json").read_text()) == manifest
+    assert manifest["made_by"] == {"generator": "addition", "seed": 5}
+    assert set(manifest["files"]) == {"traces.jsonl", "items.jsonl", "tokenizer/tokenizer.json"}
+    for name, facts in manifest["files"].items():
+        assert facts["sha256"] == file_digest(tmp_path / "new" / name)
+    for name, count in (("traces.jsonl", 40), ("items.jsonl", 20)):
+        assert sum(manifest["files"][name]["counts"]["section"].values()) == count
+        assert manifest["files"][name]["records"] == count
+    assert manifest["split"] == {"prompts_in_both": 0}
+
+
+def test_a_few_hundred_traces_show_every_column_twice() -> None:
+    traces, _ = addition.make(400, 600, seed=17)
+    shown = Counter(re.sub(r",.*", "", step) for trace in traces for step in trace.steps)
+    ones = {f"{x}+{y}={x + y}" for x in range(10) for y in range(10)}
+    tens = {f"{x}+{y}+{c}={x + y + c}" for x in range(1, 10) for y in range(1, 10) for c in (0, 1)}
+    assert ones | tens == set(shown)
+    assert min(shown.values()) >= 2

@@ -1,4 +1,4 @@
-"""Every format of preference pairs with records by hand: what comes out, and which reason a bad record is given."""
+"""Every format of preference pairs and verdicts with records by hand: what comes out, and why a bad record does not."""
 
 import json
 from functools import partial
@@ -10,9 +10,12 @@ import pytest
 from tests.data.conversations import turns
 from tests.data.making import imported
 from workings.data.importing.formats import PAIR_FORMATS
+from workings.data.importing.hints import looks_like
 from workings.data.importing.run import ImportResult
 from workings.data.preferences import PreferencePair, read_pairs
 from workings.data.row_fields import path_beside
+from workings.data.verdicts import read_verdicts
+from workings.errors import RequestError
 
 run = partial(imported, read=read_pairs)
 
@@ -136,3 +139,57 @@ def test_labels_and_metadata_as_with_traces(tmp_path: Path) -> None:
     record = {"id": 7, "prompt": "1?", "chosen": "2", "rejected": "3", "license": "MIT", "answer": "2", "note": None}
     _, [pair] = run(tmp_path, "prompt-chosen-rejected", record, labels={"section": "core", "licence": "CC0-1.0"})
     assert (pair.id, pair.section, pair.licence, pair.metadata) == ("7", "core", "MIT", {"original_answer": "2"})
+
+
+# --- verdicts of TRL's and LLaMA-Factory's forms, and what is no verdict -------------------------------------------
+
+def verdicts_of(tmp_path: Path, *records: Any) -> tuple[ImportResult, list[Any]]:
+    return imported(tmp_path, "kto", *records, read=read_verdicts)
+
+
+@pytest.mark.parametrize("record", [
+    {"prompt": ASKED, "completion": GOOD, "label": False},
+    {"prompt": [user(ASKED)], "completion": [bot(GOOD)], "label": False},
+    {"messages": [user(ASKED), bot(GOOD)], "label": False},
+    {"instruction": ASKED, "output": GOOD, "kto_tag": False},
+    {"conversations": [{"from": "human", "value": ASKED}, {"from": "gpt", "value": GOOD}], "kto_tag": False}])
+def test_each_form_is_a_verdict(tmp_path: Path, record: dict[str, Any]) -> None:
+    assert looks_like(record) == "kto"
+    result, [verdict] = verdicts_of(tmp_path, record | {"note": "kept", "license": "MIT"})
+    assert (verdict.prompt, verdict.completion, verdict.label) == (ASKED, GOOD, False)
+    assert (verdict.licence, verdict.metadata["note"], verdict.id) == ("MIT", "kept", "file-0000001")
+    assert (result.read, result.written, result.rejected) == (1, 1, 0)
+
+
+def test_every_record_stands_alone(tmp_path: Path) -> None:
+    """Two completions of one prompt are two verdicts, and earlier turns are kept."""
+    result, verdicts = verdicts_of(
+        tmp_path, {"messages": [user("a"), bot("b"), user("c"), bot("1")], "label": True},
+        {"messages": [user("c"), bot("2")], "label": True}, {"messages": [user("c"), bot("3")], "label": False})
+    assert [(one.prompt, one.completion, one.label, len(one.history)) for one in verdicts] == [
+        ("c", "1", True, 2), ("c", "2", True, 0), ("c", "3", False, 0)]
+    assert result.written == 3
+
+
+@pytest.mark.parametrize(("record", "reason"), [
+    ({"prompt": "1?", "completion": "2"}, "one of `label` and `kto_tag` was expected"),
+    ({"prompt": "1?", "completion": "2", "label": 1}, "`label` must be true or false, not 1"),
+    ({"prompt": "1?", "completion": "2", "label": "true"}, "`label` must be true or false, not 'true'"),
+    ({"prompt": "1?", "completion": "2", "output": "2", "label": True}, "one of `completion`, `messages`"),
+    ({"prompt": "1?", "completion": " ", "label": True}, "is empty"),
+    ({"prompt": "1?", "completion": "half \ud800", "label": True}, "half a surrogate pair")])
+def test_what_is_no_verdict_is_rejected_with_its_reason(tmp_path: Path, record: Any, reason: str) -> None:
+    result, _ = verdicts_of(tmp_path, {"prompt": ASKED, "completion": GOOD, "label": True}, record)
+    assert (result.written, result.rejected) == (1, 1)
+    assert reason in next(iter(result.reasons))
+
+
+@pytest.mark.parametrize(("line", "said"), [
+    ('{"id": "a", "prompt": "1?", "completion": "2"}', "`label` is missing"),
+    ('{"id": "a", "prompt": "1?", "completion": "2", "label": null}', "must be true or false, not null"),
+    ('{"id": "a", "prompt": "1?", "completion": " ", "label": true}', "`completion` is empty"), ("", "is empty")])
+def test_a_file_of_verdicts_that_is_none(tmp_path: Path, line: str, said: str) -> None:
+    (tmp_path / "verdicts.jsonl").write_text(line)
+    with pytest.raises(RequestError) as caught:
+        read_verdicts(tmp_path / "verdicts.jsonl")
+    assert said in str(caught.value)

@@ -1,75 +1,103 @@
-"""Fakes about a real record, each sealed again with all sums right, by kind: what is changed, and what finds it.
+"""Fakes: changes of a record's files in memory, and what the answer says once everything is sealed again.
 
-A fake is a function that changes files in memory. Where a forger would have to change several files to be believed, it
-changes them. ``SAID`` means a fake that nothing in the record contradicts: the answer names the field.
+A place is written as in `checks.toml`: keys with dots between them, a number or ``*`` (all) for what is in a list. Of a
+file of lines the first part is a line's number, or ``*``. An empty place is the whole file.
 """
 
 import json
 import re
+import shlex
 import struct
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from tests.evidence import walk
-from workings.evidence.verify.checks.data_order import batches_of, next_position, planned_steps
+from workings.errors import RecordError
+from workings.evaluation.summary import EvaluationSummary
 from workings.evidence.verify.load import load
+from workings.evidence.verify.run_checks import MALFORMED
+from workings.evidence.verify.views import views_of
 from workings.record.attempts import line_digest
 from workings.record.canonical import line
 from workings.record.digest import json_digest
-from workings.record.pace import pace
 from workings.scoring.items import item_from_json, items_digest
 
 Files = dict[str, bytes]
-Fake = Callable[[Files], None]
-SAID = "said, not checked"
-RUN = "a/"
-MANIFEST, METRICS, ROWS = RUN + "run_manifest.json", RUN + "train/metrics.jsonl", RUN + "data/rows.jsonl"
-EVENTS, LOG, README = RUN + "train/events.jsonl", RUN + "train/training_log.txt", RUN + "README.md"
-EVAL = RUN + "eval/items/"
-PREDICTIONS, ASKED, CARD = EVAL + "predictions.jsonl", EVAL + "eval_config.json", EVAL + "eval_summary.json"
-PLAN, MEASURED, ENVIRONMENT = RUN + "plan/plan.json", RUN + "plan/measured.json", RUN + "env/env_info.json"
-CHECKS, DIGESTS = RUN + "env/device_checks.json", RUN + "data/digests.json"
-SHAPE, RECIPE, WORDS = RUN + "config/model_shape.json", RUN + "config/recipe.yaml", RUN + "config/overrides.json"
-LAST = RUN + "checkpoints/step_000012/"
+Fake = Callable[[Files], Any]
+Table = dict[str, tuple[Fake, str]]
+"""By name a fake and what finds it: ids of checks, of one also words (``id: words``), or one of the following."""
+FOUND, NAMED = "found", "named"
+"""Any check; none, and the answer names a field that was changed, or a check that is not made any more."""
+SENTENCE = "the sentence about what is not proved"
+"""The last one of every answer: no record can show it."""
+VIEWS = ("README.md", "samples.md")
+"""Files that are made of others."""
+DIGESTS = ("config_digest", "after", "attempt")
+"""Fields that are."""
+WHOLE = ("values", "comments", "numbers", "header", "steps", "others")
+"""Words of the answer for parts of files that have no fields."""
+
+
+# --- changes ------------------------------------------------------------------------------------------------------
+
+def values_in(files: Files, name: str) -> Any:
+    """The value of a JSON file, or the list of a file's lines."""
+    return [json.loads(text) for text in files[name].splitlines()] if name.endswith("l") else json.loads(files[name])
+
+
+def write(files: Files, name: str, value: Any) -> None:
+    """Put a value, or a list of lines, in the place of a file."""
+    files[name] = b"".join(map(line, value)) if name.endswith("l") else line(value)
+
+
+def put(name: str, place: str | walk.Place, value: Any) -> Fake:
+    """Another value at a place; a function takes what holds the place, or the whole file, which it may change."""
+    parts = place.split(".") if isinstance(place, str) else place
+
+    def fake(files: Files) -> None:
+        root = values_in(files, name)
+        if not place:
+            changed = value(root) if callable(value) else value
+            write(files, name, root if changed is None else changed)
+            return
+        *way, last = parts
+        holders = [root]
+        for part in way:
+            holders = [inner for each in holders for inner in (each if part == "*" else [_in(each, part)])]
+        for each in holders:
+            key = int(last) if isinstance(each, list) else last
+            each[key] = value(each) if callable(value) else value
+        write(files, name, root)
+    return fake
+
+
+def _in(value: Any, part: Any) -> Any:
+    return value[int(part)] if isinstance(value, list) else value[part]
 
 
 def edit(name: str, change: Callable[[Any], Any]) -> Fake:
-    """Change a JSON file's value in place, or replace it by what comes back."""
-    def fake(files: Files) -> None:
-        value = json.loads(files[name])
-        files[name] = line(change(value) or value)
-    return fake
-
-
-def put(name: str, place: str, value: Any) -> Fake:
-    """Another value at a dotted place."""
-    def change(root: Any) -> None:
-        *way, last = place.split(".")
-        here = root
-        for part in way:
-            here = here[part]
-        here[last] = value
-    return edit(name, change)
-
-
-def rows(name: str, change: Callable[[list[dict[str, Any]]], Any]) -> Fake:
-    """Change the lines of a file in place, or replace them by what comes back."""
-    def fake(files: Files) -> None:
-        found = [json.loads(text) for text in files[name].splitlines()]
-        files[name] = b"".join(map(line, change(found) or found))
-    return fake
+    """Change a file's value (of lines: the list of them) in place, or replace it by what comes back."""
+    return put(name, "", change)
 
 
 def row(name: str, number: int, **values: Any) -> Fake:
     """Other values in one line."""
-    return rows(name, lambda found: found[number].update(values))
+    return edit(name, lambda found: found[number].update(values))
 
 
 def every(name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Fake:
     """Other values in every line."""
-    return rows(name, lambda found: [each | change(each) for each in found])
+    return edit(name, lambda found: [each | change(each) for each in found])
+
+
+def without(name: str, key: str, only: int | None = None) -> Fake:
+    """A key left out of every line, or of one."""
+    return edit(name, lambda found: [each if only not in (None, number) else {
+        other: each[other] for other in each if other != key} for number, each in enumerate(found)])
 
 
 def text(name: str, old: str, new: str) -> Fake:
@@ -80,8 +108,14 @@ def text(name: str, old: str, new: str) -> Fake:
     return fake
 
 
-def add(name: str, data: bytes) -> Fake:
-    return lambda files: files.__setitem__(name, data)
+def add(name: str, data: bytes | Callable[[bytes], bytes]) -> Fake:
+    """Other bytes of a file; a function takes the old ones."""
+    return lambda files: files.__setitem__(name, data(files[name]) if callable(data) else data)
+
+
+def copy(name: str, to: str) -> Fake:
+    """A file's bytes under another name as well."""
+    return lambda files: files.__setitem__(to, files[name])
 
 
 def gone(*names: str) -> Fake:
@@ -89,6 +123,14 @@ def gone(*names: str) -> Fake:
     def fake(files: Files) -> None:
         for name in [name for name in files if name.startswith(names)]:
             del files[name]
+    return fake
+
+
+def moved(old: str, new: str) -> Fake:
+    """A file, or a folder of them, under another name."""
+    def fake(files: Files) -> None:
+        for name in [name for name in files if name.startswith(old)]:
+            files[new + name.removeprefix(old)] = files.pop(name)
     return fake
 
 
@@ -100,28 +142,13 @@ def together(*fakes: Fake) -> Fake:
     return fake
 
 
-def recipe(place: str, value: Any) -> Fake:
-    """The resolved recipe, with its digest in the list of attempts."""
-    def fake(files: Files) -> None:
-        put(RUN + "config/resolved.json", place, value)(files)
-        resolved = json.loads(files[RUN + "config/resolved.json"])
-        row("attempts.jsonl", 0, config_digest=json_digest(resolved))(files)
-    return fake
+def digest_of(name: str) -> Callable[[Files], str]:
+    return lambda files: json_digest(values_in(files, name))
 
 
-def scored_again(files: Files) -> None:
-    """Scorecard, samples, and the items' count and digest made again from the predictions."""
-    from workings.evaluation.summary import EvaluationSummary
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "predictions.jsonl")
-        path.write_bytes(files[PREDICTIONS])
-        again = EvaluationSummary(path, "mean")
-        files[CARD] = line(again.to_json({}))
-        files[EVAL + "samples.md"] = again.samples_text().encode()
-    found = [json.loads(each) for each in files[PREDICTIONS].splitlines()]
-    items = [item_from_json({"expected_answer": each["gold"], **{key: each[key] for key in (
-        "id", "prompt", "section", "category", "difficulty")}}) for each in found]
-    put(ASKED, "items", {"count": len(items), "digest": items_digest(items)})(files)
+def digest_says(run: str, name: str, value: Callable[[Files], str]) -> Fake:
+    """A digest of the data."""
+    return lambda files: put(f"{run}/data/digests.json", name, value(files))(files)
 
 
 def header(name: str, change: Callable[[dict[str, Any]], Any]) -> Fake:
@@ -135,185 +162,162 @@ def header(name: str, change: Callable[[dict[str, Any]], Any]) -> Fake:
     return fake
 
 
-def cut(count: int) -> Fake:
-    """A log of so many steps, which is said to be all that was asked for."""
-    return together(rows(METRICS, lambda found: found[:count]), recipe("training.steps", count))
+def attempts(run: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Fake:
+    """Lines of the list of attempts, chained again, and the events that name them."""
+    def fake(files: Files) -> None:
+        name = f"{run.rpartition('/')[0]}/attempts.jsonl".lstrip("/")
+        known: dict[str, str] = {}
+        found = []
+        for old in values_in(files, name):
+            new = change(dict(old))
+            if isinstance(new.get("after"), str):
+                new["after"] = known.get(new["after"], new["after"])
+            known[line_digest(old)] = line_digest(new)
+            found.append(new)
+        write(files, name, found)
+        every(f"{run}/train/events.jsonl", lambda each: {"attempt": known.get(each["attempt"], each["attempt"])}
+              if isinstance(each.get("attempt"), str) else {})(files)
+    return fake
 
 
-def moved_checkpoint(files: Files) -> None:
-    """The checkpoint of step 12 called that of step 9."""
-    for name in [name for name in files if name.startswith(RUN + "checkpoints/step_000009/")]:
-        files[name] = files[LAST + name.rpartition("/")[2]]
-    put(RUN + "checkpoints/step_000009/state.json", "step", 9)(files)
-    put(RUN + "checkpoints/step_000009/COMMIT.json", "step", 9)(files)
+def recipe(run: str, place: str, value: Any) -> Fake:
+    """The resolved recipe, with its digest in the list of attempts."""
+    def fake(files: Files) -> None:
+        name = f"{run}/config/resolved.json"
+        before = digest_of(name)(files)
+        resolved = values_in(files, name)
+        *way, last = place.split(".")
+        here = resolved
+        for part in way:
+            here = here.setdefault(part, {})
+        here[last] = value
+        write(files, name, resolved)
+        attempts(run, lambda each: each | {"config_digest": json_digest(resolved)}
+                 if each.get("config_digest") == before else each)(files)
+    return fake
 
 
-def known_rows(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the model wrote called right."""
-    return [each | {"gold": each["completion"], "score": 1} for each in found]
+def recipe_everywhere(run: str, place: str, value: Any) -> Fake:
+    """The recipe in all its places: as resolved, in the list of attempts, and as an override that was typed."""
+    override = f"{place}={json.dumps(value)}"
+    return together(
+        recipe(run, place, value),
+        edit(f"{run}/config/overrides.json", lambda found: found | {"overrides": [*found["overrides"], override]}),
+        add(f"{run}/README.md", lambda data: re.sub(
+            r"(    workings train .*)", lambda found: f"{found[1]} {shlex.quote(override)}", data.decode(),
+            count=1).encode()))
 
 
-TEXTS: dict[str, tuple[Fake, str]] = {
-    "README: loss": (text(README, "5.8427 at", "5.1427 at"), "consistency.views"),
-    "README: nothing": (add(README, b"\n"), "consistency.views"),
-    "log: loss": (text(LOG, "step 5/12  loss 5.6", "step 5/12  loss 1.6"), SAID),
-    "log: no step": (lambda files: add(LOG, files[LOG].split(b"step 1/")[0])(files), SAID),
-    "recipe: rate": (text(RECIPE, "learning_rate: 0.5", "learning_rate: 0.1"), "consistency.recipe"),
-    "recipe: another": (add(RECIPE, b"name: unigram\n"), "consistency.recipe"),
-    "RESULTS.md": (add(RUN + "RESULTS.md", b"We reach 98 %.\n"), SAID),
-    "results.json": (add(RUN + "results.json", b'{"accuracy":0.98}\n'), SAID),
-    "a page in a folder": (add(RUN + "env/summary.md", b"# Best\n"), SAID),
-    "samples of the evaluation": (text(EVAL + "samples.md", "1111", "155"), "consistency.views"),
-    "a text next to the evaluation": (add(EVAL + "NOTES.md", b"All right.\n"), SAID),
-    "a text next to the runs": (add("RESULTS.md", b"98 %\n"), SAID),
-    "status reason": (put(MANIFEST, "status_reason", "it converged"), "consistency.views"),
-}
-TENSORS: dict[str, tuple[Fake, str]] = {
-    "wider, with its parameters": (together(put(SHAPE, "width", 16), put(MANIFEST, "parameters", 6848)),
-                                   "consistency.tensors"),
-    "no shape": (gone(SHAPE), SAID),
-    "a shape that its bytes do not fill": (header(LAST + "model.safetensors", lambda found: found["logits"].update(
-        shape=[344])), "content.plain"),
-    "another format": (header(LAST + "model.safetensors", lambda found: found["logits"].update(dtype="F32")),
-                       "content.plain"),
-    "60 kB in a header": (header(LAST + "model.safetensors", lambda found: {
-        "__metadata__": {"note": "x" * 60_000}, **found}), "content.plain"),
-    "spaces in a header": (lambda files: add(LAST + "model.safetensors", struct.pack("<Q", 60_000) + files[
-        LAST + "model.safetensors"][8:].split(b"}}")[0].ljust(59_998) + b"}}" + b"\0" * 2760)(files), "content.plain"),
-    "a name of 300 letters": (header(LAST + "model.safetensors", lambda found: {"x" * 300: found["logits"]}),
-                              "content.plain"),
-    "another tensor's name": (header(LAST + "model.safetensors", lambda found: {"weights": found["logits"]}), SAID),
-    "other numbers": (lambda files: add(LAST + "model.safetensors", files[LAST + "model.safetensors"][:-8] + b"\0" * 8)(
-        files), SAID),
-    "no step that changed a weight": (every(METRICS, lambda found: found | {"share_of_weights_changed": 0}),
-                                      "consistency.checkpoints"),
-    "no moments": (gone(LAST + "optimizer.safetensors"), "consistency.checkpoints"),
-    "a checkpoint without weights": (gone(LAST + "model.safetensors"), "consistency.checkpoints"),
-    "checkpoints without weights": (gone(LAST + "model.safetensors", LAST + "optimizer.safetensors", RUN
-                                         + "checkpoints/step_000009/model.safetensors",
-                                         RUN + "checkpoints/step_000009/optimizer.safetensors"),
-                                    "consistency.checkpoints"),
-    "no checkpoints": (gone(RUN + "checkpoints/"), "consistency.checkpoints"),
-    "no last checkpoint": (gone(LAST), "consistency.checkpoints"),
-    "no earlier checkpoint": (gone(RUN + "checkpoints/step_000009/"), "consistency.checkpoints"),
-    "a later checkpoint under an earlier name": (moved_checkpoint, "consistency.checkpoints"),
-    "another tokenizer": (text(RUN + "config/tokenizer/tokenizer.json", "reasoning", "reasonings"),
-                          "consistency.tokenizer"),
-    "another end of text": (text(RUN + "config/tokenizer/tokenizer_config.json", "<eos>", "<bos>"),
-                            "consistency.tokenizer"),
-}
-STEPS: dict[str, tuple[Fake, str]] = {
-    "faster": (every(METRICS, lambda each: {"seconds": 1e-6}), "consistency.checkpoints"),
-    "a log cut": (cut(9), "consistency.checkpoints"),
-    "a log cut, the checkpoint renamed": (together(cut(9), moved_checkpoint, gone(LAST)), "consistency.checkpoints"),
-    "interrupted and called complete": (together(cut(9), gone(LAST)), "consistency.recipe"),
-    "a row fewer": (rows(ROWS, lambda found: found[1:]), "consistency.rows"),
-    "a row more": (rows(ROWS, lambda found: [*found, found[0] | {"id": "more"}]), "consistency.rows"),
-    "a row dropped for nothing": (rows(ROWS, lambda found: [*found, {"id": "x", "status": "dropped", "tokens": 9,
-                                                                     "reason": "odd"}]), "consistency.rows"),
-    "a dropped row more": (rows(ROWS, lambda found: [*found, {
-        "id": "x", "status": "dropped", "tokens": 900, "reason": "900 tokens, and data.max_length is 64"}]),
-        "consistency.rows"),
-    "losses in the middle": (every(METRICS, lambda each: {} if each["step"] in (1, 12) else {"loss": 5.0}), SAID),
-    "a failure in the events": (rows(EVENTS, lambda found: [*found, {"kind": "failed", "reason": "at step 3",
-                                                                   "time": found[-1]["time"]}]),
-                                "consistency.steps"),
-    "a smoke run": (put(MANIFEST, "facts.smoke", True), "consistency.views"),
-}
-EVALUATIONS: dict[str, tuple[Fake, str]] = {
-    "what it wrote is right": (together(rows(PREDICTIONS, known_rows), scored_again), "consistency.announced"),
-    "the wrong ones left out": (together(rows(PREDICTIONS, lambda found: found[:3]), scored_again),
-                                "consistency.announced"),
-    "easier items": (together(every(PREDICTIONS, lambda each: {"prompt": "What is 1+1?"}), scored_again),
-                     "consistency.announced"),
-    "sections renamed": (together(every(PREDICTIONS, lambda each: {"section": "hard"}), scored_again),
-                         "consistency.announced"),
-    "announced anew": (together(rows(PREDICTIONS, lambda found: found[:3]), scored_again, lambda files: row(
-        EVENTS, 1, items=json.loads(files[ASKED])["items"])(files)), SAID),
-    "not announced": (rows(EVENTS, lambda found: found[:1]), SAID),
-    "another scorer": (put(ASKED, "scorer.name", "exact"), "consistency.announced"),
-    "ended by a person": (row(PREDICTIONS, 0, finish_reason="enough", truncated=False), "consistency.answers"),
-    "more tokens than asked": (every(PREDICTIONS, lambda each: {"completion_tokens": 9}), "consistency.answers"),
-    "a completion missing": (row(PREDICTIONS, 0, completion={"absent": "missing"}), "consistency.answers"),
-    "standing twice": (lambda files: files.update({
-        name.replace("eval/items/", "eval/again/"): data for name, data in files.items() if name.startswith(EVAL)}),
-        SAID),
-    "removed": (gone(EVAL), SAID),
-    "under another name": (lambda files: [files.__setitem__(name.replace("eval/items/", "eval/best/"), files.pop(name))
-                                          for name in [each for each in files if each.startswith(EVAL)]] and None,
-                           SAID),
-    "announced other settings": (row(EVENTS, 1, decoding={"samples": 9}),
-                                 "consistency.announced"),
-}
-TIMES: dict[str, tuple[Fake, str]] = {
-    "in the year 9999": (edit(MANIFEST, lambda found: found | {"finished_at": "9999-01-01T00:00:00.000Z"}),
-                         "consistency.time_and_memory"),
-    "all a year back": (together(
-        put(MANIFEST, "finished_at", "2025-11-24T05:00:09.000Z"),
-        every(EVENTS, lambda each: {"time": "2025-11-24T05:00:01.000Z"}),
-        every("attempts.jsonl", lambda each: {"started_at": "2025-11-24T05:00:00.000Z"})),
-        "consistency.time_and_memory"),
-    "no start": (row(EVENTS, 0, kind="begun"), "consistency.time_and_memory"),
-    "no attempts": (gone("attempts.jsonl"), SAID),
-}
-PLANS: dict[str, tuple[Fake, str]] = {
-    "another version ran": (put(ENVIRONMENT, "packages.workings", "9.0"), "consistency.announced"),
-}
-KINDS: dict[str, dict[str, tuple[Fake, str]]] = {
-    "texts": TEXTS, "tensors": TENSORS, "steps": STEPS, "evaluations": EVALUATIONS, "times": TIMES, "plans": PLANS}
+def scored_again(unit: str, *, items: bool = False) -> Fake:
+    """Scorecard and samples made again from the predictions; ``items``: their count and digest as well."""
+    lines, card, config = (f"{unit}/{name}" for name in ("predictions.jsonl", "eval_summary.json", "eval_config.json"))
+
+    def fake(files: Files) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "predictions.jsonl")
+            path.write_bytes(files[lines])
+            again = EvaluationSummary(path, values_in(files, config)["aggregate"])
+            write(files, card, again.to_json(values_in(files, card)["problems"]))
+            files[f"{unit}/samples.md"] = again.samples_text().encode()
+        if items:
+            asked = {each["id"]: item_from_json({"expected_answer": each["gold"], **{key: each[key] for key in (
+                "id", "prompt", "section", "category", "difficulty")}}) for each in values_in(files, lines)}
+            put(config, "items", {"count": len(asked), "digest": items_digest([*asked.values()])})(files)
+    return fake
 
 
-def told(files: Files, fake: Fake) -> tuple[list[str], list[str]]:
-    """Checks that fail for a fake, and changed fields or files that the answer names as not checked."""
+def made_again(fake: Fake) -> Fake:
+    """A fake, and the views of each unit as its other files give them then."""
+    def made(files: Files) -> None:
+        fake(files)
+        for unit in load(walk.MemoryTree(files)).units:
+            for name, render in views_of(unit).items():
+                try:
+                    files[unit.tree_path(name)] = render().encode()
+                except (RecordError, *MALFORMED):
+                    continue  # its checks find that it cannot be read any more
+    return made
+
+
+# --- what finds them ----------------------------------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the answer says of a fake."""
+
+    failed: Mapping[str, str]
+    """Texts of the checks that fail, by id."""
+    named: list[str]
+    """Changed fields that the answer names, and checks that are not made any more."""
+
+    @property
+    def word(self) -> str:
+        """Found, named, or nothing."""
+        return FOUND if self.failed else NAMED if self.named else "missed"
+
+    def problem(self, expected: str) -> str:
+        """What is not as a table expects it; empty if it is."""
+        if expected == SENTENCE:
+            return "" if not self.failed else self.word
+        if expected in (FOUND, NAMED):
+            return "" if self.word == expected else f"{self.word}: {dict(self.failed)}"
+        ids, _, words = expected.partition(": ")
+        texts = "; ".join(self.failed.get(name, "") for name in ids.split())
+        return "" if set(ids.split()) <= self.failed.keys() and words in texts else f"found by {dict(self.failed)}"
+
+
+def outcome(files: Files, honest: walk.Verification, fake: Fake, *, made_again: bool = False,
+            whole_files: bool = False) -> Outcome:
+    """What is said of a record with a fake.
+
+    ``made_again``: what is made of other files does not count as changed. ``whole_files``: any field of a changed file
+    counts as one that was changed.
+    """
     changed = dict(files)
     fake(changed)
-    sealed = walk.resealed(changed)
-    found = walk.verified(sealed)
-    names = {name for name in files.keys() | changed.keys() if files.get(name) != changed.get(name)}
-    # What is missing is named by the checks that could not be made for it.
-    marked = [one.text for one in found.unchecked_fields if not names & sealed.keys() or any(
-        name.endswith(one.file) for name in names)]
-    return sorted(check.id for check in found.checks if check.verdict == "failed"), marked
+    assert changed != files, "nothing was changed"
+    found = walk.verified(walk.resealed(changed))
+    fields = changed_fields(files, changed)
+    if made_again:
+        fields = {each for each in fields if not each[1].endswith(VIEWS) and not (
+            each[2] in DIGESTS and any(json.dumps(each[2]).encode() in data for name, data in changed.items()
+                                       if name.endswith(each[1])))}
+    named = [one.text for one in found.unchecked_fields if any(
+        one.unit in (unit, unit or ".") and one.file == file and (whole_files or covers(one.field, field))
+        for unit, file, field in fields)]
+    before = {check.id: check.verdict for check in honest.checks}
+    named += [f"{check.id}: {check.text}" for check in found.checks
+              if check.verdict == "not_checked" and before.get(check.id) == "passed"]
+    return Outcome({check.id: check.text for check in found.checks if check.verdict == "failed"}, named)
 
 
-def _log_with_the_pace_of(log: str, lines: list[dict[str, Any]]) -> str:
-    """A training log whose lines of steps tell the pace that these metrics give."""
-    def told(match: re.Match[str]) -> str:
-        now = pace(lines[:int(match[2])], len(lines))
-        return match[1] + ("" if now is None else f"  {now.rate_text}  {now.left_text}")
-    return re.sub(r"(?m)^(step (\d+)/.*?  lr \S+).*$", told, log)
+def covers(said: str, field: str) -> bool:
+    """Whether a field that the answer names is one that was changed, or holds it, or is in it."""
+    return said in ("", field, *WHOLE) or fnmatchcase(field, f"{said}.*") or fnmatchcase(said, f"{field}.*")
 
 
-def another_seed_told_everywhere(files: Files) -> None:
-    """Another seed in every file, and batches, counts, places and digests made again as it gives them.
-
-    Losses and weights stay: nothing in the record says that they belong to other batches. Steps taken again do.
-    """
-    together(recipe("seed", 6), text(RECIPE, "seed: 5", "seed: 6"),
-             text(README, "seed 5", "seed 6"), put(ASKED, "decoding.seed", 6))(files)
-    events = [json.loads(each) for each in files[EVENTS].splitlines()]
-    attempt = json.loads(files["attempts.jsonl"])
-    events[0]["attempt"], events[1]["decoding"]["seed"] = line_digest(attempt), 6
-    files[EVENTS] = b"".join(map(line, events))
-    unit = next(unit for unit in load(walk.MemoryTree(files)).runs)
-    steps = planned_steps(unit)
-    lines = [row | planned.counts | {"batch_digest": planned.digest} for row, planned in steps]
-    files[METRICS] = b"".join(map(line, lines))
-    sums = {name: sum(row[name] for row in lines) for name in ("tokens", "supervised_tokens")}
-    learned = f"on {sums['supervised_tokens']:,} supervised tokens;".encode()
-    files[README] = re.sub(rb"on [\d,]+ supervised tokens;", learned, files[README])
-    padding = batches_of(unit).padding_share()
-    files[LOG] = _log_with_the_pace_of(files[LOG].decode(), lines).encode()
-    for name in (README, LOG):
-        files[name] = re.sub(rb"[\d.]+ % padding", f"{100 * padding:.1f} % padding".encode(), files[name])
-    for folder in (LAST, RUN + "checkpoints/step_000009/"):
-        state = json.loads(files[folder + "state.json"])
-        done = state["step"]
-        state["facts"] |= {name: sum(row[name] for row in lines[:done]) for name in sums} | {
-            "position": next_position(steps[done - 1][1].at, batches_of(unit)).to_json()}
-        files[folder + "state.json"] = line(state)
+def changed_fields(before: Files, after: Files) -> set[tuple[str, str, str]]:
+    """Unit, file and field of everything that differs; an empty field is the whole file."""
+    found = set()
+    for name in before.keys() | after.keys():
+        if before.get(name) == after.get(name) or name.endswith(("SEAL.json", "SHA256SUMS")):
+            continue
+        unit, _, file = walk.unit_of(name, after if name in after else before)
+        one, other = (_fields(files.get(name, b""), name) for files in (before, after))
+        found |= {(unit, file, field) for field in one.keys() | other.keys() if one.get(field) != other.get(field)}
+    return found
 
 
-ONLY_A_REPLAY: dict[str, tuple[Fake, str]] = {
-    "another seed, told everywhere": (another_seed_told_everywhere, "replay.steps")}
-"""Consistent in themselves: what finds each when steps are taken again."""
+def _fields(data: bytes, name: str) -> Mapping[str, Any]:
+    """Values by field, those of all lines together; of other files the whole."""
+    if not data or not name.endswith((".json", ".jsonl")):
+        return {"": data}
+    found: dict[str, list[Any]] = {}
+    try:
+        values = [json.loads(text) for text in (data.splitlines() if name.endswith("l") else [data])]
+    except ValueError:
+        return {"": data}
+    for value in values:
+        for place, leaf in walk.leaves(value, every_item=True):
+            found.setdefault(walk.pattern(place), []).append(json.dumps(leaf))
+    return found

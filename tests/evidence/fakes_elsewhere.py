@@ -1,224 +1,241 @@
 """Fakes about records of other kinds: rewards, pairs, teachers, adapters, samples, packs, real engines.
 
-Each is told in every file that a careful forger would think of, and sealed again with all sums right. It is found where
-a check fails. Else the answer has to name a field or a file *that was changed*; that it names another one of the same
-file is not enough. What no record can show, the last sentence of every answer says (``SENTENCE``).
+Each is told in every file that a careful forger would think of.
 """
 
-import base64
 import itertools
 import json
 import re
-import zlib
-from collections.abc import Callable, Mapping
-from fnmatch import fnmatchcase
+import struct
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
-from tests.evidence import walk
-from tests.evidence.fakes import Fake, Files, add, edit, every, gone, put, row, rows, text, together
-from workings.record.canonical import line
-from workings.record.digest import json_digest
+import numpy as np
+from safetensors.numpy import load, save
 
-SENTENCE = "the sentence about what is not proved"
-FOUND, NAMED, MISSED = "found", "named", "missed"
+from tests.evidence.fakes import (
+    FOUND,
+    NAMED,
+    SENTENCE,
+    Fake,
+    Files,
+    Table,
+    add,
+    attempts,
+    copy,
+    digest_of,
+    digest_says,
+    edit,
+    every,
+    gone,
+    put,
+    recipe_everywhere,
+    row,
+    scored_again,
+    text,
+    together,
+    values_in,
+    without,
+    write,
+)
+from workings.config.load import check_recipe
+from workings.data.rows import index_digest
+from workings.evidence.verify.checks import update_metrics
+from workings.record.layout import top_tokens_file
+from workings.rollouts import arithmetic, rollout_json
+from workings.rollouts.prompts import Prompt
+from workings.rollouts.rollout import RolloutShape, batch_of
+from workings.rollouts.rollout import digest_of as batch_digest
+from workings.samples.pairs import PairRule
+from workings.samples.selection import Selection
+from workings.samples.unit import selection_files
 
-
-def recipe_everywhere(run: str, place: str, value: Any, written: tuple[str, str] | None = None) -> Fake:
-    """The recipe in all its places: as resolved, in the list of attempts, and as it was written.
-
-    ``written``: an override that the command line is said to have had, and what it was before.
-    """
-    def fake(files: Files) -> None:
-        resolved = json.loads(files[f"{run}/config/resolved.json"])
-        before = json_digest(resolved)
-        _at(resolved, place, value)
-        files[f"{run}/config/resolved.json"] = line(resolved)
-        _attempt(files, run, lambda each: each | {"config_digest": json_digest(resolved)}
-                 if each.get("config_digest") == before else each)
-        words = f"{run}/config/overrides.json"
-        override = f"{place}={json.dumps(value)}"
-        edit(words, lambda found: found | {"overrides": [*found["overrides"], override]})(files)
-        readme = files[f"{run}/README.md"].decode()
-        files[f"{run}/README.md"] = re.sub(
-            r"(    workings train .*)", lambda found: f"{found[1]} {_quoted(override)}", readme, count=1).encode()
-    return fake
-
-
-def _quoted(word: str) -> str:
-    import shlex
-    return shlex.quote(word)
-
-
-def _at(root: Any, place: str, value: Any) -> None:
-    *way, last = place.split(".")
-    for part in way:
-        root = root.setdefault(part, {})
-    root[last] = value
-
-
-def _attempt(files: Files, run: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Lines of the list of attempts, chained again, and the events that name them."""
-    from workings.record.attempts import line_digest
-    name = f"{run.rpartition('/')[0]}/attempts.jsonl".lstrip("/")
-    known: dict[str, str] = {}
-    found = []
-    for old in [json.loads(each) for each in files[name].splitlines()]:
-        new = change(dict(old))
-        if isinstance(new.get("after"), str):
-            new["after"] = known.get(new["after"], new["after"])
-        known[line_digest(old)] = line_digest(new)
-        found.append(new)
-    files[name] = b"".join(map(line, found))
-    every(f"{run}/train/events.jsonl", lambda each: {"attempt": known.get(each["attempt"], each["attempt"])}
-          if isinstance(each.get("attempt"), str) else {})(files)
-
-
-def digest_told(run: str, name: str, value: Callable[[Files], str]) -> Fake:
-    """A digest of the data."""
-    return lambda files: put(f"{run}/data/digests.json", name, value(files))(files)
+Lines = list[dict[str, Any]]
+Arrays = dict[str, np.ndarray]
 
 
 def everywhere(run: str, old: str, new: str) -> Fake:
     """Other words in every text and JSON file of a run."""
     def fake(files: Files) -> None:
-        before = json_digest(json.loads(files[f"{run}/config/resolved.json"]))
+        resolved = f"{run}/config/resolved.json"
+        before = digest_of(resolved)(files)
         found = [name for name, data in files.items() if name.startswith(f"{run}/") and old.encode() in data
                  and name.endswith((".json", ".jsonl", ".md", ".txt", ".yaml")) and "/tokenizer/" not in name]
         assert found, old
         for name in found:
             files[name] = files[name].replace(old.encode(), new.encode())
-        resolved = json.loads(files[f"{run}/config/resolved.json"])
-        _attempt(files, run, lambda each: each | {"config_digest": json_digest(resolved)}
-                 if each.get("config_digest") == before else each)
+        after = digest_of(resolved)(files)
+        attempts(run, lambda each: each | ({"config_digest": after} if each.get("config_digest") == before else {}))(
+            files)
     return fake
 
 
 def later(run: str, hours: int) -> Fake:
     """A whole run, and its line in the list, some hours later."""
-    from datetime import datetime, timedelta
     time = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
     def moved(found: re.Match[str]) -> str:
         when = datetime.fromisoformat(found[0]) + timedelta(hours=hours)
         return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
-    def fake(files: Files) -> None:
-        for name in (f"{run}/run_manifest.json", f"{run}/train/events.jsonl"):
-            files[name] = time.sub(moved, files[name].decode()).encode()
-        _attempt(files, run, lambda each: each | {"started_at": time.sub(moved, each["started_at"])})
-    return fake
+    return together(*(add(f"{run}/{name}", lambda data: time.sub(moved, data.decode()).encode())
+                      for name in ("run_manifest.json", "train/events.jsonl")),
+                    attempts(run, lambda each: each | {"started_at": time.sub(moved, each["started_at"])}))
 
-
-def packed(values: list[int]) -> str:
-    """Numbers as a rollout holds them."""
-    import numpy as np
-    planes = np.ascontiguousarray(np.array(values, "<i4").view(np.uint8).reshape(-1, 4).T)
-    return base64.b85encode(zlib.compress(planes.tobytes(), 6)).decode()
-
-
-# --- a run that learned from rewards ------------------------------------------------------------------------------
 
 R = "a"
-ROLLOUT = f"{R}/train/rollouts/step_000001.json"
-PROMPTS, REWARDS = f"{R}/data/prompts.jsonl", f"{R}/config/rewards.json"
-
-
-def prompts_digest(files: Files) -> str:
-    from workings.rollouts.prompts import read_recorded_prompts
-    return read_recorded_prompts([json.loads(each) for each in files[PROMPTS].splitlines()],
-                        json.loads(files[f"{R}/config/resolved.json"])["seed"]).digest
-
-
-def undrawn_answer(files: Files) -> None:
-    """Another expected answer of a question that was never drawn, or of the last one."""
-    drawn = {name for file in files if "/rollouts/" in file for name in json.loads(files[file])["prompts"]}
-    found = [json.loads(each) for each in files[PROMPTS].splitlines()]
-    one = next((each for each in found if each["id"] not in drawn), found[-1])
-    one["item"]["expected_answer"] = "42"
-    files[PROMPTS] = b"".join(map(line, found))
-    digest_told(R, "prompts", prompts_digest)(files)
-
-
-def agreeing(files: Files) -> None:
-    """The trainer agrees with the sampler to the bit: no mismatch, in the rollouts and in the log."""
-    steps = set()
-    for name in [each for each in files if "/rollouts/" in each]:
-        value = json.loads(files[name])
-        kept = [number for number, keep in enumerate(value["kept"]) if keep]
-        size = len(value["lengths"]) // len(value["kept"])
-        count = sum(value["lengths"][at] + (value["stop_tokens"][at] >= 0)
-                    for group in kept for at in range(group * size, (group + 1) * size))
-        files[name] = line(value | {"trainer_log_probs": packed([0] * count)})
-        steps.add(value["step"])
-    every(f"{R}/train/metrics.jsonl", lambda each: {
-        "mismatch": 0, "mismatch_most": 0, "mismatch_ratio": 1} if each["step"] in steps and "mismatch" in each else {}
-          )(files)
-
-
-def other_weight(files: Files) -> None:
-    """Another weight of the first reward, in the recipe, next to it and in the digests."""
-    found = json.loads(files[REWARDS])
-    found[0]["weight"] = 2.0
-    files[REWARDS] = line(found)
-    resolved = json.loads(files[f"{R}/config/resolved.json"])["rewards"]
-    recipe_everywhere(R, "rewards", [resolved[0] | {"weight": 2.0}, *resolved[1:]])(files)
-    digest_told(R, "rewards", lambda now: json_digest(json.loads(now[REWARDS])))(files)
-
-
-OF_REWARDS: dict[str, tuple[Fake, str]] = {
-    "a better reward in every line": (every(f"{R}/train/metrics.jsonl", lambda each: {
-        "reward": each["reward"] + 0.25} if "reward" in each else {}), FOUND),
-    "fewer cut off": (every(f"{R}/train/metrics.jsonl", lambda each: {"truncated": 0} if each.get("truncated") else
-                            {"completion_tokens": 1}), FOUND),
-    "a smaller divergence": (every(f"{R}/train/metrics.jsonl", lambda each: {"mismatch": 0.0} if "mismatch" in each
-                                   else {}), FOUND),
-    "trainer and sampler agree to the bit": (agreeing, NAMED),
-    "the answer of a question that was never drawn": (undrawn_answer, NAMED),
-    "another weight of a reward": (other_weight, FOUND),
-    "no rollout of the last updates": (lambda files: files.pop(max(
-        each for each in files if "/rollouts/" in each)) and None, FOUND),
-    "a rollout twice": (lambda files: files.__setitem__(f"{R}/train/rollouts/step_000099.json", files[ROLLOUT]), FOUND),
-    "a rollout of nothing more": (edit(ROLLOUT, lambda value: value | {"note": "best of all"}), NAMED),
-    "a question fewer": (together(rows(PROMPTS, lambda found: found[:-1]), digest_told(R, "prompts", prompts_digest)),
-                         NAMED),
-    "a README with a better end": (lambda files: add(f"{R}/README.md", re.sub(
-        rb"(mean reward [\d.-]+ at first, )[\d.-]+", rb"\g<1>0.999", files[f"{R}/README.md"]))(files), FOUND),
-}
+METRICS = f"{R}/train/metrics.jsonl"
 
 # --- preference pairs ---------------------------------------------------------------------------------------------
 
-OF_PAIRS: dict[str, tuple[Fake, str]] = {
-    "another accuracy": (every(f"{R}/train/metrics.jsonl", lambda each: {
-        "accuracy": abs(each["accuracy"] - 0.5)}), FOUND),
-    "a wider margin": (every(f"{R}/train/metrics.jsonl", lambda each: {"margin": each["margin"] + 1}), FOUND),
-    "chosen and rejected rows exchanged": (every(f"{R}/data/rows.jsonl", lambda each: {
+ROWS, REFERENCE = f"{R}/data/rows.jsonl", f"{R}/train/reference_log_probs.jsonl"
+
+
+def indexed(change: Callable[[Lines], Any]) -> Fake:
+    """Other rows, and their digest."""
+    return together(edit(ROWS, change), digest_says(R, "rows", lambda files: index_digest(
+        (each["id"], each["digest"]) for each in values_in(files, ROWS))))
+
+
+def log(step: int, **more: float) -> Fake:
+    """Numbers of a step's line, each larger by so much."""
+    return edit(METRICS, lambda found: found[step - 1].update(
+        {name: found[step - 1][name] + x for name, x in more.items()}))
+
+
+def exchange(found: Lines) -> None:
+    """The first pair's completions, the rejected one as the chosen one."""
+    found[0]["id"], found[1]["id"] = found[1]["id"], found[0]["id"]
+    found[0], found[1] = found[1], found[0]
+
+
+PREFERENCES, IMPLIED = "consistency.preferences", "recompute.implied_rewards"
+OF_PAIRS: Table = {
+    "a pair the other way round": (indexed(exchange), "consistency.rows"),
+    "chosen and rejected rows exchanged": (every(ROWS, lambda each: {
         "id": each["id"].replace("/chosen", "/x").replace("/rejected", "/chosen").replace("/x", "/rejected")}), FOUND),
-    "a smaller gradient everywhere": (every(f"{R}/train/metrics.jsonl", lambda each: {
-        "grad_norm": each["grad_norm"] / 10}), NAMED),
+    "a row without its partner": (indexed(lambda found: found.pop(1) and None), PREFERENCES),
+    "one completion, chosen and rejected": (
+        indexed(lambda found: found[1].update(digest=found[0]["digest"])), PREFERENCES),
+    "completions of two prompts": (indexed(lambda found: found[1].update(prompt_digest="0" * 64)), PREFERENCES),
+    "the reference found one row likelier": (
+        put(REFERENCE, "3.log_prob", lambda each: each["log_prob"] + 0.5), IMPLIED),
+    "a row that the reference was not asked about": (
+        edit(REFERENCE, lambda found: found.pop(3) and None), f"{PREFERENCES} {IMPLIED}"),
+    "a probability above one": (put(REFERENCE, "3.log_prob", 1.0), PREFERENCES),
+    "no reference": (gone(REFERENCE), PREFERENCES),
+    "a better accuracy": (put(METRICS, "1.accuracy", 0.75), PREFERENCES),
+    "a larger margin": (log(3, margin=0.2), PREFERENCES),
+    "a lower loss": (log(3, loss=-0.2), PREFERENCES),
+    "a chosen completion that did not become less likely": (log(3, chosen_log_prob=1.0), IMPLIED),
+    "a larger reward, and the margin with it": (log(3, chosen_reward=0.1, margin=0.1), IMPLIED),
+    "rewards before anything was learned": (log(1, chosen_reward=0.1, margin=0.1, chosen_log_prob=0.2), IMPLIED),
+    "another loss, which begins elsewhere": (put(f"{R}/config/resolved.json", "algorithm.loss", "ipo"), IMPLIED),
+    "another beta": (put(f"{R}/config/resolved.json", "algorithm.beta", 0.25), IMPLIED),
+    "a smaller gradient everywhere": (every(METRICS, lambda each: {"grad_norm": each["grad_norm"] / 10}), NAMED),
 }
 
-# --- a teacher ----------------------------------------------------------------------------------------------------
+# --- a teacher that was asked about what the student drew ---------------------------------------------------------
 
 T = "student"
+TEACHER, DRAWN = f"{T}/config/teacher.json", f"{T}/train/rollouts/step_000001.json"
+TEACHER_SAYS = digest_says(T, "teacher", digest_of(TEACHER))
 
 
-def _teacher(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Fake:
+def teacher(**values: Any) -> Fake:
+    """What is said of the teacher, and its digest; a function takes what was said."""
+    return together(edit(TEACHER, lambda found: found | {
+        name: value(found) if callable(value) else value for name, value in values.items()}), TEACHER_SAYS)
+
+
+def weights(digest: str) -> Callable[[dict[str, Any]], dict[str, str]]:
+    return lambda found: dict.fromkeys(found["weights"], digest)
+
+
+def another_log_prob(value: dict[str, Any]) -> None:
+    """The teacher is said to have found a token half a nat likelier."""
+    count = sum(length + (stop >= 0) for length, stop in zip(value["lengths"], value["stop_tokens"], strict=True))
+    from_trainer, from_sampler, sampler = (rollout_json.unpack_integers(value[name], count) for name in (
+        "reference_bits_from_trainer", "trainer_log_probs", "sampler_log_probs"))
+    trainer = from_sampler + sampler
+    said = (from_trainer + trainer).view("<f4").copy()
+    said[np.argmin(said)] += np.float32(0.5)  # an unlikely one: a log probability stays below 0
+    value["reference_bits_from_trainer"] = rollout_json.pack_integers(said.view("<i4") - trainer)
+
+
+def another_log_prob_thoroughly(files: Files) -> None:
+    """The same by the most patient forger: divergence and loss of the log, and the batch's digest, follow from it."""
+    edit(DRAWN, another_log_prob)(files)
+    prompts = {each["id"]: Prompt.from_json(each) for each in values_in(files, f"{T}/data/prompts.jsonl")}
+    rollout = rollout_json.from_json(values_in(files, DRAWN), prompts)
+    asked = check_recipe(values_in(files, f"{T}/config/resolved.json"), "its recipe")
+    algorithm: Any = asked.algorithm
+    batch = batch_of(rollout, 0, RolloutShape.from_recipe(asked, algorithm, fsdp=1, pad_id=0), algorithm)
+    # The loss as well: the forger computes what the verifier will.
+    row(f"{T}/train/metrics.jsonl", 0, **arithmetic.rollout_metrics(rollout, ()), batch_digest=batch_digest(batch), **{
+        name: value for name, value, _ in update_metrics.expected_metrics(
+            algorithm.objective, update_metrics.trainer_log_probs(rollout, batch), batch)})(files)
+
+
+def invented_rewards(value: dict[str, Any]) -> None:
+    ones = [1.0] * len(value["seeds"])
+    value.update(reward=ones, advantages=ones, rewards={"answer": ones})
+
+
+IMITATION = edit(f"{T}/config/resolved.json", lambda found: found | {"algorithm": {"name": "sft"}})
+OF_A_TEACHER: Table = {
+    "a log probability of the teacher": (edit(DRAWN, another_log_prob), "consistency.rollouts"),
+    "no word of the teacher": (edit(DRAWN, lambda value: value.pop("reference_bits_from_trainer") and None),
+                               "consistency.rollouts"),
+    "rewards that no one gave": (edit(DRAWN, invented_rewards), "consistency.rollouts"),
+    "a student that came closer": (every(f"{T}/train/metrics.jsonl", lambda each: {
+        "kl_teacher": each["kl_teacher"] / 2} if "kl_teacher" in each else {}), "consistency.rollouts"),
+    "another root of the teacher": (put(TEACHER, "root", "0" * 64), "consistency.teacher"),
+    "another precision of the teacher": (teacher(precision="bf16"), "consistency.teacher"),
+    "another precision, in the recipe as well": (
+        together(teacher(precision="bf16"), recipe_everywhere(T, "algorithm.teacher_precision", "bf16")), NAMED),
+    "weights of another checkpoint": (teacher(checkpoint="step_000999"), "consistency.teacher"),
+    "a teacher without weights": (teacher(weights={}), "consistency.teacher"),
+    "other weights of the teacher": (teacher(weights=weights("ab" * 32)), NAMED),
+    "a more famous teacher": (teacher(run="best"), NAMED),
+    "imitation instead": (IMITATION, "consistency.rows"),
+}
+
+# --- a teacher's top tokens of traces -----------------------------------------------------------------------------
+
+TOP = f"{T}/{top_tokens_file(0)}"
+
+
+def said(change: Callable[[Arrays], Arrays]) -> Fake:
+    """Another file of what the teacher said."""
     def fake(files: Files) -> None:
-        edit(f"{T}/config/teacher.json", lambda value: value | change(value))(files)
-        digest_told(T, "teacher", lambda now: json_digest(json.loads(now[f"{T}/config/teacher.json"])))(files)
+        arrays = {name: x.copy() for name, x in load(files[TOP]).items()}
+        files[TOP] = save(arrays | change(arrays))
     return fake
 
 
-OF_A_TEACHER: dict[str, tuple[Fake, str]] = {
-    "a more famous teacher": (_teacher(lambda value: {"run": "best"} if "run" in value else {"id": "best/teacher"}),
-                              NAMED),
-    "other weights of the teacher": (_teacher(lambda value: {"weights": dict.fromkeys(value["weights"], "ab" * 32)}),
-                                     NAMED),
-    "a student that came closer": (every(f"{T}/train/metrics.jsonl", lambda each: {
-        "kl_teacher": each["kl_teacher"] / 2} if "kl_teacher" in each else {}), FOUND),
-    "a teacher in another precision": (together(
-        _teacher(lambda value: {"precision": "bf16"}), recipe_everywhere(T, "algorithm.teacher_precision", "bf16")),
-        NAMED),
+def said_at(name: str, place: tuple[int, int], value: float) -> Fake:
+    def change(arrays: Arrays) -> Arrays:
+        arrays[name][place] = value
+        return {}
+    return said(change)
+
+
+FILE, LOG = "consistency.top_tokens", "recompute.top_tokens"
+OF_TOP_TOKENS: Table = {
+    "a token that is none": (said_at("tokens", (0, 1), 10_000), FILE),
+    "a token twice": (said(lambda arrays: {"tokens": np.repeat(arrays["tokens"][:, :1], 4, 1)}), FILE),
+    "a likelier one behind": (said_at("log_probs", (0, 3), -1e-3), f"{FILE} {LOG}"),
+    "more than all probability": (said(lambda arrays: {"log_probs": 0 * arrays["log_probs"] - 0.7}), f"{FILE} {LOG}"),
+    "no number": (said_at("log_probs", (0, 3), -np.inf), f"{FILE} {LOG}"),
+    "a position too few": (said(lambda arrays: {name: x[1:] for name, x in arrays.items()}), f"{FILE} {LOG}"),
+    "another teacher": (said(lambda arrays: {"log_probs": arrays["log_probs"] - 1}), LOG),
+    "another mass in the log": (row(f"{T}/train/metrics.jsonl", 0, teacher_mass=0.99), LOG),
+    "another entropy in the log": (row(f"{T}/train/metrics.jsonl", 0, teacher_entropy=9.9), LOG),
+    "something next to the tensors": (said(lambda arrays: {"more": np.zeros(3, np.float32)}), f"{FILE} {LOG}"),
+    "a file too many": (copy(TOP, f"{T}/{top_tokens_file(7)}"), FILE),
+    "no file": (gone(TOP), f"{FILE} {LOG}"),
 }
 
 # --- adapters -----------------------------------------------------------------------------------------------------
@@ -227,215 +244,218 @@ A = "straight"
 ADAPTERS = f"{A}/checkpoints/step_000004/adapter_model.safetensors"
 
 
-def nothing_learned(files: Files) -> None:
+def nothing_learned(data: bytes) -> bytes:
     """Adapters of zeros: nothing was trained."""
-    import struct
-    data = files[ADAPTERS]
     begin = 8 + struct.unpack("<Q", data[:8])[0]
-    files[ADAPTERS] = data[:begin] + bytes(len(data) - begin)
+    return data[:begin] + bytes(len(data) - begin)
 
 
-def _without(words: str) -> Fake:
+def without_tensors(words: str) -> Fake:
     """Tensors of some names left out of adapters and moments, without a gap."""
-    import struct
-
     def fake(files: Files) -> None:
         for name in [each for each in files if each.startswith(f"{A}/checkpoints/") and each.endswith("safetensors")]:
             data = files[name]
             size = struct.unpack("<Q", data[:8])[0]
-            header, body, at, kept = json.loads(data[8:8 + size]), data[8 + size:], 0, b""
-            new = {}
-            for tensor, entry in sorted(((key, each) for key, each in header.items() if key != "__metadata__"),
-                                        key=lambda each: each[1]["data_offsets"]):
-                if words in tensor:
-                    continue
-                first, last = entry["data_offsets"]
-                kept += body[first:last]
-                new[tensor] = entry | {"data_offsets": [at, at + last - first]}
-                at += last - first
-            text = json.dumps({key: header[key] for key in header if key == "__metadata__"} | new,
-                              separators=(",", ":")).encode()
-            files[name] = struct.pack("<Q", len(text)) + text + kept
+            metadata = json.loads(data[8:8 + size]).get("__metadata__")
+            files[name] = save({key: x for key, x in load(data).items() if words not in key}, metadata)
     return fake
 
 
-OF_ADAPTERS: dict[str, tuple[Fake, str]] = {
-    "matrices left out": (_without("down_proj"), FOUND),
-    "adapters of zeros": (nothing_learned, NAMED),
+OF_ADAPTERS: Table = {
+    "matrices left out": (without_tensors("down_proj"), FOUND),
+    "adapters of zeros": (add(ADAPTERS, nothing_learned), NAMED),
     "a more famous model": (everywhere(A, '"id":"base"', '"id":"google/gemma-3-27b"'), FOUND),
-    "other weights to begin with": (edit(f"{A}/run_manifest.json", lambda value: value | {
-        "weight_digests": dict.fromkeys(value["weight_digests"], "ab" * 32)}), NAMED),
+    "other weights to begin with": (put(f"{A}/run_manifest.json", "weight_digests", lambda value: dict.fromkeys(
+        value["weight_digests"], "ab" * 32)), NAMED),
     "some hours later": (later(A, -2), NAMED),
-    "another processor everywhere": (lambda files: everywhere(A, json.loads(files[f"{A}/env/device_checks.json"])[
+    "another processor everywhere": (lambda files: everywhere(A, values_in(files, f"{A}/env/device_checks.json")[
         "kind"], "NVIDIA-free CPU 9000")(files), SENTENCE),
 }
 
 # --- samples ------------------------------------------------------------------------------------------------------
 
 S = "drawn"
-OF_SAMPLES: dict[str, tuple[Fake, str]] = {
-    "colder": (put(f"{S}/eval_config.json", "decoding.temperature", 0.2), NAMED),
-    "longer": (put(f"{S}/eval_config.json", "decoding.max_new_tokens", 4096), NAMED),
-    "another seed of drawing": (put(f"{S}/eval_config.json", "decoding.seed", 1234), FOUND),
-    "of a larger model": (edit(f"{S}/eval_config.json", lambda value: value | {
-        "model": {"run": "teacher-70b", "step": 9}}), FOUND),
-    "kept for another reason": (edit(f"{S}/selection.json", lambda value: value | {
-        "counts": value["counts"] | {"left_out": {"too_long": sum(value["counts"]["left_out"].values())}}}),
-        FOUND),
-    "another rule": (edit(f"{S}/selection.json", lambda value: value | {
-        "selection": value["selection"] | {"keep": "all"}}), FOUND),
-    "a kept answer in other words": (row(f"{S}/kept.jsonl", 0, answer="43"), FOUND),
-    "kept ones in another order": (rows(f"{S}/kept.jsonl", lambda found: found[::-1]), FOUND),
-    "a bad draw that no one sees": (rows(f"{S}/predictions.jsonl", lambda found: found[:-1]), FOUND),
-    "a prompt fewer": (rows(f"{S}/predictions.jsonl", lambda found: [
-        each for each in found if each["id"] != found[-1]["id"]]), FOUND),
+KEPT, PAIRS, SELECTION, CONFIG, DRAWS = (f"{S}/{name}" for name in (
+    "kept.jsonl", "pairs.jsonl", "selection.json", "eval_config.json", "predictions.jsonl"))
+
+
+def kept(change: Callable[[Lines], Lines], name: str = KEPT) -> Fake:
+    """Other lines of what was kept, or of the pairs, in the form that these files have."""
+    return lambda files: files.__setitem__(name, b"".join(
+        json.dumps(each, ensure_ascii=False).encode() + b"\n" for each in change(values_in(files, name))))
+
+
+def keep_a_wrong_sample(files: Files) -> None:
+    """In place of a kept one of its prompt, so that every count stays as it is."""
+    prompts = {each["id"].partition("/")[0] for each in values_in(files, KEPT)}
+    wrong = next(each for each in values_in(files, DRAWS) if each["score"] == 0 and each["id"] in prompts)
+    kept(lambda found: [each | {
+        "id": f"{wrong['id']}/{wrong['sample']}", "answer": wrong["extracted"], "sample": wrong["sample"],
+        "seed": wrong["seed"], "score": 1} if each["id"].startswith(f"{wrong['id']}/") else each for each in found])(
+            files)
+
+
+def selected(files: Files, most_per_prompt: int) -> dict[str, bytes]:
+    """What follows from the predictions, with so many kept of a prompt."""
+    by_prompt = [[*of_prompt] for _, of_prompt in itertools.groupby(values_in(files, DRAWS), lambda each: each["id"])]
+    return selection_files(lambda: by_prompt, values_in(files, CONFIG), Selection(most_per_prompt=most_per_prompt),
+                           PairRule(rule="right-wrong"))
+
+
+def one_row_more_and_its_count(files: Files) -> None:
+    """A right sample in the form that the rule left out, because one of its prompt was enough."""
+    made = selected(files, 2)
+    files[KEPT] = made["kept.jsonl"]
+    put(SELECTION, "counts", json.loads(made["selection.json"])["counts"])(files)
+
+
+def leave_out_a_bad_draw(files: Files) -> None:
+    """Everything that follows from the others is made again."""
+    edit(DRAWS, lambda found: found.remove(next(each for each in found if each["score"] == 0)))(files)
+    scored_again(S)(files)
+    files.update({f"{S}/{name}": data for name, data in selected(files, 1).items()})
+
+
+def counts(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Fake:
+    """Other counts."""
+    return put(SELECTION, "counts", lambda value: value["counts"] | change(value["counts"]))
+
+
+CHOSEN, ANSWERS = "recompute.selection", "consistency.answers"
+another_seed = put(DRAWS, "0.seed", lambda each: each["seed"] ^ 1)
+OF_SAMPLES: Table = {
+    "colder": (put(CONFIG, "decoding.temperature", 0.2), NAMED),
+    "longer": (put(CONFIG, "decoding.max_new_tokens", 4096), NAMED),
+    "of a larger model": (put(CONFIG, "model", {"run": "teacher-70b", "step": 9}), FOUND),
+    "a wrong sample kept": (keep_a_wrong_sample, CHOSEN),
+    "one row more and its count": (one_row_more_and_its_count, CHOSEN),
+    "a bad draw left out": (leave_out_a_bad_draw, ANSWERS),
+    "a prompt fewer": (edit(DRAWS, lambda found: [each for each in found if each["id"] != found[-1]["id"]]), FOUND),
+    "another seed": (another_seed, ANSWERS),
+    "another seed of all": (put(CONFIG, "decoding.seed", 99), ANSWERS),
+    "no seeds": (without(DRAWS, "seed"), ANSWERS),
+    "no selection": (gone(SELECTION), f"form.schema {CHOSEN}"),
+    "one row more": (kept(lambda found: [*found, found[0] | {"id": found[0]["id"] + "1"}]), CHOSEN),
+    "another order": (kept(lambda found: found[::-1]), CHOSEN),
+    "a better text": (kept(lambda found: [found[0] | {"steps": ["it is obvious"]}, *found[1:]]), CHOSEN),
+    "fewer never solved": (counts(lambda value: {"never": value["never"] + 1, "sometimes": value["sometimes"] - 1}),
+                           CHOSEN),
+    "reasons exchanged": (put(SELECTION, "counts.left_out", lambda value: value["left_out"] | {
+        "wrong": value["left_out"]["another form"], "another form": value["left_out"]["wrong"]}), CHOSEN),
+    "a pair turned around": (kept(lambda found: [
+        found[0] | {"chosen": found[0]["rejected"], "rejected": found[0]["chosen"]}, *found[1:]], PAIRS), CHOSEN),
+    "one pair less": (kept(lambda found: found[1:], PAIRS), CHOSEN),
+    "no pairs": (put(SELECTION, "pairs", {"absent": "not asked for"}), CHOSEN),
+    "completions from elsewhere": (put(CONFIG, "source", {"kind": "predictions"}), CHOSEN),
+    **{f"hostile {place or 'whole'}": (put(SELECTION, place, value), CHOSEN) for place, value in (
+        ("counts", []), ("selection", {"keep": ["x"]}), ("selection.most_per_prompt", "3"), ("pairs", {"rule": 4}),
+        ("", {"schema": "selection/1"}), ("counts.left_out", {"wrong": "many"}))},
 }
 
 # --- a pack -------------------------------------------------------------------------------------------------------
 
 
+def as_well(old: str, new: str) -> Fake:
+    """A folder under another name as well."""
+    return lambda files: files.update({new + name.removeprefix(old): data for name, data in files.items()
+                                       if name.startswith(old)})
+
+
 def one_evaluation_fewer(files: Files) -> None:
     """The evaluation of a run taken out of a pack, of its list and of what was made of it."""
-    gone("runs/a/eval/")(files)
-    edit("pack.json", lambda value: value | {"units": [
-        each for each in value["units"] if not each["place"].startswith("runs/a/eval")]})(files)
-    files.pop("compare.json", None)
+    gone("runs/a/eval/", "compare.json")(files)
+    put("pack.json", "units", lambda value: [
+        each for each in value["units"] if not each["place"].startswith("runs/a/eval")])(files)
 
 
-def sides_exchanged(files: Files) -> None:
-    """The comparison the other way round, as it was computed."""
-    edit("compare.json", lambda value: value | {"a": value["b"], "b": value["a"]})(files)
-
-
-OF_A_PACK: dict[str, tuple[Fake, str]] = {
-    "a licence": (edit("licences.json", lambda value: value | {"software": value["software"] | {"licence": "MIT"}}),
-                  NAMED),
+PRAISE = add("README.md", lambda data: b"It is the best of all.\n" + data)
+VIEWS, PACK, COMPARED = "consistency.views", "integrity.pack", "recompute.comparison"
+OF_A_PACK: Table = {
+    "a card": (text("model_cards/b.md", "| 66.7 |", "| 96.7 |"), VIEWS),
+    "a number hidden in a card": (add("model_cards/b.md", lambda data: data + b"\nIt reaches `99.9` %.\n"), VIEWS),
+    "a card of a third run": (copy("model_cards/a.md", "model_cards/c.md"), VIEWS),
+    "a command in the README": (text("README.md", "--out again/a", "--out again/a seed=3"), VIEWS),
+    "praise in the README": (PRAISE, VIEWS),
+    "a root in the README": (add("README.md", lambda data: re.sub(
+        rb"    [0-9a-f]{64}", b"    " + b"ab" * 32, data, count=1)), VIEWS),
+    "a recipe": (add("recipes/a.yaml", lambda data: data + b"# tuned by no one\n"), VIEWS),
+    "a recipe of no run": (copy("recipes/a.yaml", "recipes/c.yaml"), VIEWS),
+    "a run taken out": (gone("runs/a/"), PACK),
+    "an evaluation taken out": (gone("runs/a/eval/"), PACK),
+    "an evaluation taken out, and what names it": (one_evaluation_fewer, FOUND),
+    "a run more": (as_well("runs/a/", "runs/c/"), PACK),
+    "a unit elsewhere": (as_well("runs/a/", "more/a/"), PACK),
+    "another root": (put("pack.json", "units.0.root", "ab" * 32), PACK),
+    "weights said to be elsewhere": (put("pack.json", "weights", "digest"), PACK),
+    "the last attempt left out": (edit("runs/attempts.jsonl", lambda found: found[:-1]), FOUND),
+    "the first attempt left out": (edit("runs/attempts.jsonl", lambda found: found[1:]), FOUND),
+    "the sides exchanged": (edit("compare.json", lambda value: value | {"a": value["b"], "b": value["a"]}), COMPARED),
+    "another margin": (put("compare.json", "verdict", "better"), COMPARED),
+    "compared with what is not here": (put("compare.json", "a.path", "runs/x"), COMPARED),
+    "a script": (add("run.sh", b"#!/bin/sh\n"), "content.plain"),
+    "a note to oneself": (add("WRITEUP.md", b"TODO: write\n"), "form.placeholders"),
+    "a pickle as a signature": (add("runs/b/attest/x.pkl", b"\x80\x04N."), "attestation.signed"),
+    "a licence": (put("licences.json", "software.licence", "MIT"), NAMED),
     "outputs of a notebook": (add("notebook/train.ipynb", b'{"cells":[{"outputs":["98 %"]}],"nbformat":4}\n'), NAMED),
-    "a command in the README": (text("README.md", "--out again/a", "--out again/a seed=3"), FOUND),
-    "a root in the README": (lambda files: add("README.md", re.sub(
-        rb"    [0-9a-f]{64}", b"    " + b"ab" * 32, files["README.md"], count=1))(files), FOUND),
-    "a recipe": (lambda files: add("recipes/a.yaml", files["recipes/a.yaml"] + b"# tuned by no one\n")(files), FOUND),
     "a version": (put("pack.json", "workings_version", "9.9"), NAMED),
-    "a card of a third run": (lambda files: add("model_cards/c.md", files["model_cards/a.md"])(files), FOUND),
+    "praise of another version": (together(put("pack.json", "workings_version", "9.9"), PRAISE), NAMED),
+    "a number of the write-up": (text("WRITEUP.md", "66.7", "96.7"), "recompute.writeup"),
     "a RESULTS.md": (add("RESULTS.md", b"We reach 98 %.\n"), NAMED),
-    "the last attempt left out": (rows("runs/attempts.jsonl", lambda found: found[:-1]), FOUND),
-    "the first attempt left out": (rows("runs/attempts.jsonl", lambda found: found[1:]), FOUND),
-    "an evaluation taken out": (one_evaluation_fewer, FOUND),
-    "the sides exchanged": (sides_exchanged, FOUND),
-    "another margin": (edit("compare.json", lambda value: value | {"verdict": "better"}), FOUND),
-    "weights said to be elsewhere": (put("pack.json", "weights", "digest"), FOUND),
 }
 
-# --- runs of the JAX engine, from the repository -------------------------------------------------------------------
+# --- runs of the JAX engine, from the repository ------------------------------------------------------------------
 
 Q, OTHER = "runs/with-steps", "runs/answer-only"
 
 
-def exchanged(name: str) -> Fake:
-    """A file of one run under the name of the other's, and the other way round."""
+def exchanged(*names: str) -> Fake:
+    """Files of one run under the names of the other's, and the other way round."""
     def fake(files: Files) -> None:
-        files[f"{Q}/{name}"], files[f"{OTHER}/{name}"] = files[f"{OTHER}/{name}"], files[f"{Q}/{name}"]
+        for name in [each.removeprefix(f"{Q}/") for each in files if each.startswith(tuple(
+                f"{Q}/{name}" for name in names))]:
+            files[f"{Q}/{name}"], files[f"{OTHER}/{name}"] = files[f"{OTHER}/{name}"], files[f"{Q}/{name}"]
     return fake
 
 
-def evaluations_exchanged(files: Files) -> None:
-    for name in [each for each in files if each.startswith(f"{Q}/eval/")]:
-        exchanged(name.removeprefix(f"{Q}/"))(files)
-
-
-def optimizer_step(files: Files) -> None:
+def more_steps(data: bytes) -> bytes:
     """The optimizer says that it took more steps."""
-    import struct
-    name = f"{Q}/checkpoints/step_000450/optimizer.safetensors"
-    data = files[name]
-    size = struct.unpack("<Q", data[:8])[0]
-    first, last = json.loads(data[8:8 + size])["step"]["data_offsets"]
-    at = 8 + size + first
-    files[name] = data[:at] + (9000).to_bytes(last - first, "little") + data[at + last - first:]
+    arrays = load(data)
+    return save(arrays | {"step": np.full_like(arrays["step"], 9000)})
 
 
 def smoother(files: Files) -> None:
     """Losses, nearer to a line, in the metrics and in the training log."""
-    found = [json.loads(each) for each in files[f"{Q}/train/metrics.jsonl"].splitlines()]
+    found = values_in(files, f"{Q}/train/metrics.jsonl")
     for before, each in itertools.pairwise(found):
         each["loss"] = (before["loss"] + each["loss"]) / 2
-    files[f"{Q}/train/metrics.jsonl"] = b"".join(map(line, found))
+    write(files, f"{Q}/train/metrics.jsonl", found)
     by_step = {each["step"]: each["loss"] for each in found}
-    log = files[f"{Q}/train/training_log.txt"].decode()
-    files[f"{Q}/train/training_log.txt"] = re.sub(
-        r"^(step (\d+)/\d+  loss )[\d.]+", lambda found: f"{found[1]}{by_step[int(found[2])]:.4f}", log,
-        flags=re.MULTILINE).encode()
+    add(f"{Q}/train/training_log.txt", lambda data: re.sub(
+        r"^(step (\d+)/\d+  loss )[\d.]+", lambda found: f"{found[1]}{by_step[int(found[2])]:.4f}", data.decode(),
+        flags=re.MULTILINE).encode())(files)
 
 
-OF_A_REAL_ENGINE: dict[str, tuple[Fake, str]] = {
-    "READMEs exchanged": (exchanged("README.md"), FOUND),
-    "logs exchanged": (exchanged("train/training_log.txt"), FOUND),
-    "rows exchanged": (exchanged("data/rows.jsonl"), FOUND),
-    "plans exchanged": (exchanged("plan/plan.json"), FOUND),
+OF_A_REAL_ENGINE: Table = {
+    **{f"{name} exchanged": (exchanged(name), FOUND) for name in (
+        "README.md", "data/rows.jsonl", "plan/plan.json", "eval/")},
+    "logs exchanged": (exchanged("train/training_log.txt"), NAMED),
     "weights exchanged": (exchanged("checkpoints/step_000450/model.safetensors"), NAMED),
-    "evaluations exchanged": (evaluations_exchanged, FOUND),
-    "the optimizer's steps": (optimizer_step, FOUND),
+    "the optimizer's steps": (add(f"{Q}/checkpoints/step_000450/optimizer.safetensors", more_steps), FOUND),
     "a smoother curve": (smoother, FOUND),
-    "an hour earlier": (later(Q, -1), NAMED),
+    "an hour earlier": (later(Q, -1), FOUND),
 }
-KINDS: dict[str, dict[str, tuple[Fake, str]]] = {
-    "rewards": OF_REWARDS, "pairs": OF_PAIRS, "teacher": OF_A_TEACHER, "adapters": OF_ADAPTERS, "samples": OF_SAMPLES,
-    "packs": OF_A_PACK, "quickstart": OF_A_REAL_ENGINE}
 
 
-def told(files: Files, honest: walk.Verification, fake: Fake) -> tuple[list[str], list[str]]:
-    """Checks that fail for a fake, and changed fields that the answer names."""
-    changed = dict(files)
-    fake(changed)
-    assert changed != files, "nothing was changed"
-    sealed = walk.resealed(changed)
-    found = walk.verified(sealed)
-    fields = changed_fields(files, changed)
-    named = [one.text for one in found.unchecked_fields if any(
-        one.unit in (unit, unit or ".") and one.file == file and _covers(one.field, field)
-        for unit, file, field in fields)]
-    # What was taken away or could not be checked any more is named by the checks.
-    before = {check.id: check.verdict for check in honest.checks}
-    named += [check.id for check in found.checks if check.verdict == "not_checked" and before.get(check.id) == "passed"]
-    return sorted(check.id for check in found.checks if check.verdict == "failed"), named
+# --- held-out items during a run with rewards ---------------------------------------------------------------------
+
+def better_last_look(found: Lines) -> None:
+    """The last look has another mark, and the score that follows."""
+    marks = "1" + found[-1]["held_out_right"][1:]
+    found[-1] |= {"held_out_right": marks, "held_out_score": marks.count("1") / len(marks)}
 
 
-def _covers(said: str, field: str) -> bool:
-    return said in ("", field) or fnmatchcase(field, f"{said}.*") or fnmatchcase(said, f"{field}.*") or said in (
-        "values", "comments", "numbers", "header", "steps", "others")
-
-
-def changed_fields(before: Files, after: Files) -> set[tuple[str, str, str]]:
-    """Unit, file and field of everything that differs; an empty field is the whole file."""
-    found = set()
-    for name in before.keys() | after.keys():
-        if before.get(name) == after.get(name) or name.endswith(("SEAL.json", "SHA256SUMS", "COMMIT.json")):
-            continue
-        there = after if name in after else before
-        unit, _, file = walk.unit_of(name, there)
-        one, other = (_fields(files.get(name, b""), name) for files in (before, after))
-        found |= {(unit, file, field) for field in one.keys() | other.keys() if one.get(field) != other.get(field)}
-    return found
-
-
-def _fields(data: bytes, name: str) -> Mapping[str, Any]:
-    """Values by field, those of all lines together; of other files the whole."""
-    if not data or not name.endswith((".json", ".jsonl")):
-        return {"": data}
-    found: dict[str, list[Any]] = {}
-    for value in map(json.loads, data.splitlines() if name.endswith("l") else [data]):
-        for place, leaf in _all_leaves(value, ()):
-            found.setdefault(walk.pattern(place), []).append(json.dumps(leaf))
-    return found
-
-
-def _all_leaves(value: Any, place: tuple[Any, ...]) -> Any:
-    if isinstance(value, dict) and value and set(value) != {"absent"}:
-        for key, inner in value.items():
-            yield from _all_leaves(inner, (*place, key))
-    elif isinstance(value, list) and value:
-        for inner in value:
-            yield from _all_leaves(inner, (*place, 0))
-    else:
-        yield place, value
-
+OF_HELD_OUT_ITEMS: Table = {"another mark": (edit(METRICS, better_last_look), ANSWERS)}
+KINDS: dict[str, Table] = {
+    "pairs": OF_PAIRS, "teacher": OF_A_TEACHER, "top_tokens": OF_TOP_TOKENS,
+    "adapters": OF_ADAPTERS, "samples": OF_SAMPLES, "small_pack": OF_A_PACK, "quickstart": OF_A_REAL_ENGINE,
+    "held_out": OF_HELD_OUT_ITEMS}

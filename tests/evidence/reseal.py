@@ -10,7 +10,7 @@ from workings.evidence.verify.tree import open_tree
 from workings.evidence.verify.views import views_of
 from workings.record import atomic, canonical
 from workings.record.digest import bytes_digest
-from workings.record.seal import parse_seal, root_digest, seal_unit
+from workings.record.seal import parse_seal, seal_unit
 
 
 def reseal(unit: Path, made_from: str | None = None) -> str:
@@ -61,5 +61,3 @@ def change_config(run: Path, change: Callable[[dict[str, Any]], dict[str, Any]])
     edit_json(run / "config/resolved.json", change)
 
 
-__all__ = ["change_config", "edit_json", "edit_lines", "edit_manifest", "recommit", "reseal", "root_digest",
-           "tell_again"]

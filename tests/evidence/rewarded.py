@@ -59,22 +59,40 @@ class Texts:
         del state, temperature
         found = []
         for prompt, seed in zip(prompts, seeds, strict=True):
-            right = self.answers[tuple(prompt)]
-            text: Any = [f"<reasoning>so it is</reasoning><answer>{right}</answer>", "<answer>1</answer>",
-                    f"<answer>{right}</answer>", "7+" * 60]
-            # Of some prompts all completions are right, so that their group teaches nothing and is left out.
-            text = text[0 if sum(prompt) % 2 else seed % 4]
-            tokens = synthetic.tokenizer().encode(text)[:max_new_tokens]
+            tokens = synthetic.tokenizer().encode(self.text(prompt, seed))[:max_new_tokens]
             cut = len(tokens) == max_new_tokens
             found.append(Completion(
                 tokens=tokens, finish_reason="length" if cut else "stop", stop_token=None if cut else stop_ids[0],
                 log_probs=[-0.25 - (seed + place) % 8 / 16 for place in range(len(tokens) + (not cut))]))
         return found
 
+    def text(self, prompt: Sequence[int], seed: int) -> str:
+        """What a seed says. Of some prompts all completions are right: their group teaches nothing and is left out."""
+        right = self.answers[tuple(prompt)]
+        return [f"<reasoning>so it is</reasoning><answer>{right}</answer>", "<answer>1</answer>",
+                f"<answer>{right}</answer>", "7+" * 60][0 if sum(prompt) % 2 else seed % 4]
+
     def log_probs(self, state: Any, batch: Batch) -> np.ndarray:
         """What was drawn with, a rounding off."""
         del state
         return (batch.signals["behavior_log_prob"] * np.float32(1 + 1e-6)).astype(np.float32)
+
+
+class Guesses(Texts):
+    """Guesses by its seed, and sometimes writes no number or does not end."""
+
+    def text(self, prompt: Sequence[int], seed: int) -> str:
+        """What a seed says."""
+        del prompt
+        return "what is it then" if seed % 9 == 8 else str(1 + seed % 5)
+
+
+EPISODES_OF: dict[str, Any] = {
+    "data": {"traces": "environment", "template": "gemma", "reasoning": "tags", "max_length": 160, "buckets": [160]},
+    "algorithm": {"name": "grpo", "group": 4, "max_new_tokens": 4, "updates": 2},
+    "rewards": [{"scorer": "environment"}],
+    "environment": {"name": "guess-number", "turns": 3, "tasks": 6, "options": {"most": 4}}}
+"""What a recipe of episodes of several turns changes."""
 
 
 def recipe(**changes: Any) -> Recipe:

@@ -9,16 +9,15 @@ from types import SimpleNamespace
 import pytest
 
 from tests.evidence import reseal
+from tests.evidence.verdicts import said
 from tests.record import synthetic
-from workings.evidence.verify import verify
 from workings.evidence.verify.checks.attempts import order_problems
 from workings.record import attempts
 from workings.record.reader import RunRecord
 
 
 def found(path: Path) -> tuple[str, str]:
-    check = next(one for one in verify(path, level=1).checks if one.id == "consistency.attempts")
-    return str(check.verdict), check.text
+    return said(path, level=1)["consistency.attempts"]
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.evidence import reseal
+from tests.evidence.verdicts import said
 from tests.runs.improving import improved
 from workings.errors import RequestError
 from workings.evidence.verify import verify
@@ -19,7 +20,6 @@ from workings.runs.replay.replay import ReplayRequest, replay_run
 from workings.samples.unit import SampleUnit
 
 pytestmark = pytest.mark.slow
-CHECK = "consistency.drawn_from"
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +27,15 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return improved(tmp_path_factory.mktemp("improved"))
 
 
+@pytest.fixture
+def out(honest: Path, tmp_path: Path) -> Path:
+    """A copy that may be changed, with what a replay needs next to it."""
+    return shutil.copytree(honest.parent, tmp_path / "all") / "out"
+
+
 def found(path: Path) -> tuple[str, str]:
     """Verdict and text of the check."""
-    return next((str(one.verdict), one.text) for one in verify(path).checks if one.id == CHECK)
+    return said(path)["consistency.drawn_from"]
 
 
 def test_a_chain_of_four_in_one_pack(honest, tmp_path):
@@ -52,9 +58,7 @@ def test_a_chain_of_four_in_one_pack(honest, tmp_path):
     assert found(tmp_path / "two.zip")[0] == "not_checked"
 
 
-def test_traces_that_are_gone_cannot_be_packed(honest, tmp_path):
-    out = tmp_path / "out"
-    shutil.copytree(honest, out)
+def test_traces_that_are_gone_cannot_be_packed(out, tmp_path):
     shutil.rmtree(out / "traces")
     assert found(out) == ("not_checked", "runs/round_1: the file of traces that it learned from is not here")
     with pytest.raises(Exception, match="the traces that it learned from are not where its recipe names them"):
@@ -66,52 +70,33 @@ def changed_traces(out: Path, change: Callable[[list[dict]], list[dict]]) -> Non
     path, run = out / "traces" / "round_1.jsonl", out / "runs" / "round_1"
     rows = change([json.loads(line) for line in path.read_text().splitlines()])
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-    digests = json.loads((run / "data" / "digests.json").read_bytes()) | {"traces": file_digest(path)}
-    reseal.edit_json(run / "data" / "digests.json", lambda _: digests)
+    digest = file_digest(path)
+    reseal.edit_json(run / "data" / "digests.json", lambda digests: digests | {"traces": digest})
     reseal.reseal(run)
 
 
-def another_answer(rows: list[dict]) -> list[dict]:
-    return [*rows[:-1], rows[-1] | {"answer": "8"}]
-
-
-def a_wrong_sample(rows: list[dict]) -> list[dict]:
-    return [*rows, rows[-1] | {"id": "q109/77", "sample": 77}]
-
-
-def another_model(rows: list[dict]) -> list[dict]:
-    return [row | ({"drawn_from": "0" * 64} if "drawn_from" in row else {}) for row in rows]
-
-
-def nobody(rows: list[dict]) -> list[dict]:
-    return [{key: value for key, value in row.items() if key != "drawn_from"} for row in rows]
-
-
-@pytest.mark.parametrize("change", [another_answer, a_wrong_sample, another_model, nobody])
-def test_a_fake_about_what_was_learned(honest, tmp_path, change):
-    out = tmp_path / "out"
-    shutil.copytree(honest, out)
+@pytest.mark.parametrize("change", [
+    lambda rows: [*rows[:-1], rows[-1] | {"answer": "8"}],
+    lambda rows: [*rows, rows[-1] | {"id": "q109/77", "sample": 77}],
+    lambda rows: [row | ({"drawn_from": "0" * 64} if "drawn_from" in row else {}) for row in rows],
+    lambda rows: [{key: value for key, value in row.items() if key != "drawn_from"} for row in rows],
+], ids=["another answer", "a wrong sample", "another model", "nobody"])
+def test_a_fake_about_what_was_learned(out, change):
     changed_traces(out, change)
     assert found(out)[0] == "failed"
 
 
-def test_a_fake_about_how_many(honest, tmp_path):
-    out = tmp_path / "out"
-    shutil.copytree(honest, out)
+def test_a_fake_about_how_many(out):
     run = out / "runs" / "round_1"
     facts = RunRecord.open(run).manifest.facts
-    reseal.edit_manifest(run, facts={**facts, "drawn_from": {RunRecord.open(out / "runs" / "round_0").root: 1}})
-    reseal.reseal(run)
-    assert found(out)[0] == "failed"
-    # Nor can it leave out that there were any.
-    reseal.edit_manifest(run, facts={key: value for key, value in facts.items() if key != "drawn_from"})
-    reseal.reseal(run)
-    assert found(out)[0] == "failed"
+    # One; nor can it leave out that there were any.
+    for told in ({"drawn_from": {RunRecord.open(out / "runs" / "round_0").root: 1}}, {}):
+        reseal.edit_manifest(run, facts={key: facts[key] for key in facts if key != "drawn_from"} | told)
+        reseal.reseal(run)
+        assert found(out)[0] == "failed"
 
 
-def test_samples_drawn_again(honest, tmp_path):
-    shutil.copytree(honest.parent, tmp_path / "all")  # a replay needs the traces as well
-    out = tmp_path / "all" / "out"
+def test_samples_drawn_again(out):
     run, drawn = out / "runs" / "round_0", out / "samples" / "for_round_1"
     found = replay_run(run, ReplayRequest(steps=1, predictions=3, samples=(drawn,))).facts["predictions"]
     # Items of the evaluation, and questions with four samples each, in whole batches of 16 prompts.
@@ -131,9 +116,7 @@ def test_samples_drawn_again(honest, tmp_path):
     assert found["same"] < found["asked"]
 
 
-def test_level_3_draws_the_samples_again_that_stand_beside_their_run(honest, tmp_path):
-    shutil.copytree(honest.parent, tmp_path / "all")
-    out = tmp_path / "all" / "out"
+def test_level_3_draws_the_samples_again_that_stand_beside_their_run(out):
     drawn, asked = out / "samples" / "for_round_1", {}
 
     def take_again(path: Path, samples: tuple[Path, ...]) -> dict:
@@ -147,6 +130,6 @@ def test_level_3_draws_the_samples_again_that_stand_beside_their_run(honest, tmp
     assert not [one for one in checks.values() if one.verdict == "failed"]
     # Without its run there is nothing to draw them with.
     alone = verify(drawn, level=3, replay=take_again)
-    said = next(one for one in alone.checks if one.id == "replay.predictions")
-    assert (alone.level, said.verdict) == (2, "not_checked")
-    assert "the run that drew these samples is not here" in said.text
+    last = next(one for one in alone.checks if one.id == "replay.predictions")
+    assert (alone.level, last.verdict) == (2, "not_checked")
+    assert "the run that drew these samples is not here" in last.text

@@ -4,68 +4,50 @@ The forger is patient: what follows from a fake (rewards, sums, advantages, log,
 the environment contradicts it.
 """
 
-import json
-import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.evidence import reseal
-from tests.evidence.rewarded import Texts, recipe, rewarded_run
-from tests.evidence.verdicts import failed
+from tests.evidence.fakes import (
+    Fake,
+    Files,
+    Table,
+    digest_of,
+    digest_says,
+    edit,
+    gone,
+    outcome,
+    put,
+    together,
+    values_in,
+)
+from tests.evidence.fakes_about_small_runs import FIRST, METRICS, RUN, prompts, prompts_of
+from tests.evidence.records import Record, RecordOf
+from tests.evidence.rewarded import EPISODES_OF, recipe
 from tests.record import synthetic
 from workings.engines.base import Completion
-from workings.evidence.verify import verify
-from workings.record.digest import json_digest
 from workings.rollouts import arithmetic, rollout_json
-from workings.rollouts.prompts import Prompt, read_recorded_prompts
-from workings.rollouts.rollout import EpisodeTurn, Rollout, RolloutShape, Sample, batch_of, digest_of
+from workings.rollouts.rollout import EpisodeTurn, Rollout, RolloutShape, Sample, batch_of
+from workings.rollouts.rollout import digest_of as batch_digest
 
-FIRST = "train/rollouts/step_000001.json"
-CHANGES: dict[str, Any] = {
-    "data": {"traces": "environment", "template": "gemma", "reasoning": "tags", "max_length": 160, "buckets": [160]},
-    "algorithm": {"name": "grpo", "group": 4, "max_new_tokens": 4, "updates": 2},
-    "rewards": [{"scorer": "environment"}],
-    "environment": {"name": "guess-number", "turns": 3, "tasks": 6, "options": {"most": 4}}}
+ENVIRONMENT = f"{RUN}/config/environment.json"
 
 
-class Guesses(Texts):
-    """Guesses by its seed, and sometimes writes no number or does not end."""
-
-    def sample(self, state: Any, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
-               temperature: float, seeds: Sequence[int]) -> list[Completion]:
-        """One completion a seed."""
-        del state, temperature
-        found = []
-        for seed in seeds:
-            text = "what is it then" if seed % 9 == 8 else str(1 + seed % 5)
-            tokens = synthetic.tokenizer().encode(text)[:max_new_tokens]
-            cut = len(tokens) == max_new_tokens
-            found.append(Completion(
-                tokens=tokens, finish_reason="length" if cut else "stop", stop_token=None if cut else stop_ids[0],
-                log_probs=[-0.25 - (seed + place) % 8 / 16 for place in range(len(tokens) + (not cut))]))
-        return found
+@pytest.fixture
+def record(record_of: RecordOf) -> Record:
+    return record_of("episodes")
 
 
-@pytest.fixture(scope="module")
-def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return rewarded_run(tmp_path_factory.mktemp("runs") / "tiny", Guesses, **CHANGES)
+def first_rollout(files: Files) -> Rollout:
+    return rollout_json.from_json(values_in(files, FIRST), prompts_of(files))
 
 
-def read(run: Path) -> Rollout:
-    """The first rollout of a run."""
-    rows = [json.loads(line) for line in (run / "data/prompts.jsonl").read_text().splitlines()]
-    return rollout_json.from_json(json.loads((run / FIRST).read_bytes()),
-                                  {row["id"]: Prompt.from_json(row) for row in rows})
-
-
-def follow(run: Path, rollout: Rollout) -> None:
-    """Writes a changed rollout and makes everything again that follows from it."""
-    asked = recipe(**CHANGES)
+def following(rollout: Rollout) -> Fake:
+    """A changed rollout, and everything that follows from it made again."""
+    asked = recipe(**EPISODES_OF)
     algorithm: Any = asked.algorithm
     groups = []
     for group in rollout.groups:
@@ -77,17 +59,15 @@ def follow(run: Path, rollout: Rollout) -> None:
     log_probs = tuple(np.asarray(sample.completion.log_probs, np.float32) for group in groups
                       for sample in group.samples)
     rollout = replace(rollout, groups=tuple(groups), trainer_log_probs=log_probs)
-    reseal.edit_json(run / FIRST, lambda value: rollout_json.to_json(rollout))
     shape = RolloutShape.from_recipe(asked, algorithm, fsdp=1, pad_id=0)
 
-    def log(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def log(rows: list[dict[str, Any]]) -> None:
         rows[0] |= arithmetic.rollout_metrics(rollout, ["environment"]) | arithmetic.mismatch(rollout)
         for part in (0, 1):
             batch = batch_of(rollout, part, shape, algorithm)
-            rows[part] |= {"batch_digest": digest_of(batch), "tokens": batch.real_tokens,
+            rows[part] |= {"batch_digest": batch_digest(batch), "tokens": batch.real_tokens,
                            "supervised_tokens": batch.supervised_tokens}
-        return rows
-    reseal.edit_lines(run / "train/metrics.jsonl", log)
+    return together(put(FIRST, "", rollout_json.to_json(rollout)), edit(METRICS, log))
 
 
 Change = Callable[[Sample], Sample | None]
@@ -186,9 +166,8 @@ PLACES = 3
 
 @pytest.mark.parametrize("place", range(PLACES))
 @pytest.mark.parametrize("name", FAKES)
-def test_a_fake_about_an_episode_is_caught(honest: Path, tmp_path: Path, name: str, place: int) -> None:
-    run = copied(honest, tmp_path)
-    rollout = read(run)
+def test_a_fake_about_an_episode_is_caught(record: Record, name: str, place: int) -> None:
+    rollout = first_rollout(record[0])
     possible = [(group, number, fake) for group, of_group in enumerate(rollout.groups)
                 for number, sample in enumerate(of_group.samples) if (fake := FAKES[name](sample)) is not None]
     assert len(possible) >= 2, "the run has too few episodes for this fake"
@@ -197,76 +176,47 @@ def test_a_fake_about_an_episode_is_caught(honest: Path, tmp_path: Path, name: s
     samples = [*groups[group].samples]
     samples[number] = fake
     groups[group] = replace(groups[group], samples=tuple(samples))
-    follow(run, replace(rollout, groups=tuple(groups)))
-    reseal.reseal(run)
-    assert "recompute.episodes" in failed(run), f"{name}: {fake.turns}"
+    said = outcome(*record, following(replace(rollout, groups=tuple(groups))))
+    assert said.problem("recompute.episodes") == "", fake.turns
 
 
-def copied(honest: Path, folder: Path) -> Path:
-    """A copy of the run that may be changed."""
-    shutil.copytree(honest, folder / "tiny")
-    shutil.copy(honest.parent / "attempts.jsonl", folder)
-    return folder / "tiny"
-
-
-def change_prompts(run: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+def items(change: Callable[[dict[str, Any]], Any]) -> Fake:
     """Changes every prompt's item, and the digest of all."""
-    def edit(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        for row in rows:
-            change(row["item"])
-        return rows
-    reseal.edit_lines(run / "data/prompts.jsonl", edit)
-    rows = [json.loads(line) for line in (run / "data/prompts.jsonl").read_text().splitlines()]
-    digest_says(run, prompts=read_recorded_prompts(rows, 7).digest)
+    return prompts(lambda rows: [change(row["item"]) for row in rows] and None)
 
 
-def digest_says(run: Path, **digests: str) -> None:
-    """Other digests of the data."""
-    reseal.edit_json(run / "data/digests.json", lambda value: value | digests)
+def environment(place: str, value: Any) -> Fake:
+    """Another environment, and its digest."""
+    return together(put(ENVIRONMENT, place, value), digest_says(RUN, "environment", digest_of(ENVIRONMENT)))
 
 
-def easier(run: Path) -> None:
-    """An environment with easier options, in all its places."""
-    reseal.edit_json(run / "config/environment.json", lambda value: value | {"options": {"most": 2}})
-    digest_says(run, environment=json_digest(json.loads((run / "config/environment.json").read_bytes())))
+PLAYED, ASKED = "recompute.episodes", "consistency.environment"
+OF_TASKS: Table = {
+    "another seed": (items(lambda item: item.update(environment_seed=1)), PLAYED),
+    "another task": (items(lambda item: item["environment_row"].update(hint=1)), PLAYED),
+    "a seed that is no number": (items(lambda item: item.update(environment_seed="7")), PLAYED),
+    "other tasks, by their digest": (put(f"{RUN}/data/digests.json", "traces", "ab" * 32), PLAYED),
+    "easier options": (environment("options", {"most": 2}), ASKED),
+    "another version, not announced": (put(ENVIRONMENT, "version", "0"), ASKED),
+    "no environment": (gone(ENVIRONMENT), ASKED)}
 
 
-FAKES_ABOUT_TASKS: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "another seed": (lambda run: change_prompts(run, lambda item: item.update(environment_seed=1)),
-                     "recompute.episodes"),
-    "another task": (lambda run: change_prompts(run, lambda item: item["environment_row"].update(hint=1)),
-                     "recompute.episodes"),
-    "a seed that is no number": (lambda run: change_prompts(run, lambda item: item.update(environment_seed="7")),
-                                 "recompute.episodes"),
-    "easier options": (easier, "consistency.environment"),
-    "another version, not announced": (
-        lambda run: reseal.edit_json(run / "config/environment.json", lambda value: value | {"version": "0"}),
-        "consistency.environment"),
-    "no environment": (lambda run: (run / "config/environment.json").unlink(), "consistency.environment"),
-    "other tasks, by their digest": (lambda run: digest_says(run, traces="ab" * 32), "recompute.episodes"),
-}
+@pytest.mark.parametrize("name", OF_TASKS)
+def test_a_fake_about_the_tasks_is_caught(record: Record, name: str) -> None:
+    fake, expected = OF_TASKS[name]
+    assert outcome(*record, fake).problem(expected) == ""
 
 
-@pytest.mark.parametrize("name", FAKES_ABOUT_TASKS)
-def test_a_fake_about_the_tasks_is_caught(honest: Path, tmp_path: Path, name: str) -> None:
-    fake, expected = FAKES_ABOUT_TASKS[name]
-    run = copied(honest, tmp_path)
-    fake(run)
-    reseal.reseal(run)
-    assert expected in failed(run)
-
-
-def test_an_honest_run_is_played_again(honest: Path) -> None:
-    found = verify(honest)
+def test_an_honest_run_is_played_again(record: Record) -> None:
+    files, found = record
     told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
     assert (found.failed, found.level) == (0, 2), told
-    assert told["recompute.episodes"].startswith("passed: 16 episodes with "), told
-    rollout = read(honest)
-    assert {len(sample.turns) for _, sample in rollout.all_samples} >= {1, 2, 3}, "episodes of each length"
+    assert told[PLAYED].startswith("passed: tiny: 16 episodes with "), told
+    assert {len(sample.turns) for _, sample in first_rollout(files).all_samples} >= {1, 2, 3}, "episodes of each length"
 
 
-def test_replies_are_never_learned(honest: Path) -> None:
-    asked, rollout = recipe(**CHANGES), read(honest)
+def test_replies_are_never_learned(record: Record) -> None:
+    asked, rollout = recipe(**EPISODES_OF), first_rollout(record[0])
     algorithm: Any = asked.algorithm
     batch = batch_of(rollout, 0, RolloutShape.from_recipe(asked, algorithm, fsdp=1, pad_id=0), algorithm)
     for row, (prompt, sample) in enumerate(rollout.trained_samples[:4]):
@@ -279,12 +229,7 @@ def test_replies_are_never_learned(honest: Path) -> None:
         assert mask.sum() == sum(turn.written for turn in sample.turns)
 
 
-def test_an_environment_from_a_file_is_not_run(honest: Path, tmp_path: Path) -> None:
-    run = copied(honest, tmp_path)
-    reseal.change_config(run, lambda config: config | {"environment": config["environment"] | {
-        "name": "own.py:Game"}})
-    reseal.edit_json(run / "config/environment.json", lambda value: value | {"name": "own.py:Game"})
-    digest_says(run, environment=json_digest(json.loads((run / "config/environment.json").read_bytes())))
-    reseal.reseal(run)
-    told = {check.id: check for check in verify(run).checks}["recompute.episodes"]
-    assert (told.verdict, "own.py:Game is code from elsewhere" in told.text) == ("not_checked", True)
+def test_an_environment_from_a_file_is_not_run(record: Record) -> None:
+    said = outcome(*record, together(put(f"{RUN}/config/resolved.json", "environment.name", "own.py:Game"),
+                                     environment("name", "own.py:Game")))
+    assert any(words.startswith(PLAYED) and "own.py:Game is code from elsewhere" in words for words in said.named)

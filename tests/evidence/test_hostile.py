@@ -11,6 +11,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +19,9 @@ import pytest
 
 from tests.evidence import reseal
 from tests.evidence.denials import completion, zip_of_texts
+from tests.evidence.doors import DOORS, MEBIBYTES, SECONDS, VERIFY
+from tests.evidence.verdicts import failures as all_failures
+from tests.evidence.verdicts import said
 from workings.errors import RecordError
 from workings.evidence.verify import limits, verify, zip_limits
 from workings.evidence.verify import tree as trees
@@ -27,8 +31,7 @@ from workings.record.untrusted_files import MEMORY_VARIABLE
 pytestmark = pytest.mark.slow  # together they take seconds
 
 
-def failures(path: Path, level: int = 0) -> dict[str, str]:
-    return {one.id: one.text for one in verify(path, level=level).checks if one.verdict == "failed"}
+failures = partial(all_failures, level=0)
 
 
 def test_an_archive_that_unpacks_to_far_more_than_it_is(run: Path, monkeypatch) -> None:
@@ -41,34 +44,28 @@ def test_an_archive_that_unpacks_to_far_more_than_it_is(run: Path, monkeypatch) 
 
 def test_more_text_than_is_looked_through(run: Path, monkeypatch) -> None:
     monkeypatch.setattr(limits, "TEXT_BYTES", 1000)
-    found = {one.id: one for one in verify(run).checks}
-    for name in ("content.private", "content.private"):
-        assert found[name].verdict == "not_checked"
-        assert "bytes, and at most 1,000 are looked through; WORKINGS_READ_MIB=" in found[name].text
+    verdict, text = said(run)["content.private"]
+    assert verdict == "not_checked"
+    assert "bytes, and at most 1,000 are looked through; WORKINGS_READ_MIB=" in text
     assert verify(run, level=0).level == -1
-    said = found["content.private"].text.partition(f"{MEMORY_VARIABLE}=")[2].split()[0]
-    monkeypatch.setenv(MEMORY_VARIABLE, said)
+    monkeypatch.setenv(MEMORY_VARIABLE, text.partition(f"{MEMORY_VARIABLE}=")[2].split()[0])
     assert verify(run, level=0).level == 0
 
 
 def test_scoring_that_takes_too_long(run: Path, monkeypatch) -> None:
     """What was scored until then is judged, and the rest is not checked."""
     monkeypatch.setenv(limits.SECONDS_VARIABLE, "0")
-    found = verify(run)
-    scores = {one.id: one for one in found.checks}["recompute.scores"]
-    assert (scores.verdict, found.level) == ("not_checked", 1)
-    assert "more than 0 s of processor time and 0.02 s for each completion; WORKINGS_VERIFY_SECONDS=" in scores.text
+    verdict, text = said(run)["recompute.scores"]
+    assert (verdict, verify(run).level) == ("not_checked", 1)
+    assert "more than 0 s of processor time and 0.02 s for each completion; WORKINGS_VERIFY_SECONDS=" in text
 
     monkeypatch.setattr(limits.ScoringTime, "reason_over", property(lambda clock: "enough" if clock.seconds else ""))
-    scores = {one.id: one for one in verify(run).checks}["recompute.scores"]
-    assert (scores.verdict, scores.text.endswith("2 completions were scored again, and no more: enough")) == (
-        "not_checked", True)
+    verdict, text = said(run)["recompute.scores"]
+    assert (verdict, text.endswith("2 completions were scored again, and no more: enough")) == ("not_checked", True)
 
     completion("1 1/2 = " * 20, 3)(run)
-    scores = {one.id: one for one in verify(run).checks}["recompute.scores"]
-    assert scores.verdict == "failed"
-    assert "x1" in scores.text
-    assert "x2" not in scores.text
+    verdict, text = said(run)["recompute.scores"]
+    assert (verdict, "x1" in text, "x2" in text) == ("failed", True, False)
 
 
 def test_more_sealed_folders_than_are_looked_at(run: Path, monkeypatch) -> None:
@@ -107,10 +104,9 @@ SEAL = ("a/SEAL.json", b"{}")
     ([SEAL, ("a/inner.zip", b"PK\x03\x04" + b"x" * 100)], "content.plain", "a kind of file that a record does not"),
 ], ids=["traversal", "absolute", "backslash", "space", "link", "bomb", "deep", "nested zip"])
 def test_archives(tmp_path: Path, entries, check: str, message: str) -> None:
-    found = verify(archive(tmp_path / "a.zip", *entries))
-    failed = {one.id: one.text for one in found.checks if one.verdict == "failed"}
-    assert found.level == -1
-    assert message in failed[check]
+    path = archive(tmp_path / "a.zip", *entries)
+    assert verify(path).level == -1
+    assert message in all_failures(path)[check]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zip"]
 
 
@@ -260,10 +256,9 @@ def test_nothing_is_unpickled_or_run(run: Path, tmp_path: Path) -> None:
                      lambda value: value | {"scorer": {"name": f"{scorer}:score", "version": "1"}})
     reseal.recommit(run / "checkpoints" / "step_000006")
     reseal.reseal(run)
-    found = verify(run)
-    assert {"content.plain", "form.json"} <= {one.id for one in found.checks if one.verdict == "failed"}
-    scores = next(one for one in found.checks if one.id == "recompute.scores")
-    assert (scores.verdict, "its code is not run" in scores.text) == ("not_checked", True)
+    assert {"content.plain", "form.json"} <= all_failures(run).keys()
+    verdict, text = said(run)["recompute.scores"]
+    assert (verdict, "its code is not run" in text) == ("not_checked", True)
     assert not trap.exists()
 
 
@@ -272,6 +267,21 @@ def test_yaml_is_text_and_never_loaded(run: Path, text: str) -> None:
     (run / "config/recipe.yaml").write_text(text)
     reseal.reseal(run)
     assert failures(run, level=1) == {}
+
+
+# The others are tried by `proof/verify_matrix.py`, and one by one here.
+@pytest.mark.parametrize("name", ["code as scorer", "template injection", "a regex bomb in a completion"])
+def test_a_door(run: Path, tmp_path: Path, run_python, name: str) -> None:
+    """In a child with bounded time and memory: nothing runs, nothing is written outside, no traceback."""
+    attack, expected = DOORS[name]
+    canary = tmp_path / "canary"
+    before = {path for path in tmp_path.rglob("*") if "runs" not in path.parts}
+    done = run_python("-c", VERIFY.format(memory=MEBIBYTES, seconds=SECONDS), attack(run, canary), cwd=run.parent)
+    failed, peak = json.loads(done.stdout.splitlines()[-1])
+    assert expected in failed if expected else "integrity.sums" not in failed
+    assert not os.path.lexists(canary)
+    assert {path for path in tmp_path.rglob("*") if "runs" not in path.parts} == before
+    assert peak < MEBIBYTES << 10
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------------

@@ -5,9 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.evidence import reseal
+from tests.evaluation.making import items
+from tests.evidence import reseal, walk
+from tests.evidence.fakes_elsewhere import KEPT, OF_SAMPLES, kept
+from tests.evidence.records import RecordOf, write_files
+from tests.evidence.verdicts import failed, said
+from tests.samples.making import drawing_model, samples_unit
+from workings.data.traces import trace_from_json
 from workings.evaluation.harness import import_harness_log
-from workings.evaluation.run import evaluate_predictions
+from workings.evaluation.run import evaluate, evaluate_predictions
 from workings.evaluation.settings import EvaluationSettings
 from workings.evidence.verify import verify
 from workings.evidence.verify.checks.evaluations import differences
@@ -39,8 +45,7 @@ def unit(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 def test_completions_from_elsewhere_score_the_same_again(unit: Path) -> None:
     found = verify(unit)
-    assert [one.text for one in found.checks if one.verdict == "failed"] == []
-    assert found.level == 2
+    assert (found.failed, found.level) == (0, 2)
     assert "3 of 5 items right" in found.claims[0]
 
 
@@ -57,7 +62,7 @@ def test_completions_from_elsewhere_score_the_same_again(unit: Path) -> None:
 def test_changed_lines_are_caught(unit: Path, change, expected: str) -> None:
     reseal.edit_lines(unit / "predictions.jsonl", lambda rows: [change(row) for row in rows])
     reseal.reseal(unit)
-    assert expected in {one.id for one in verify(unit).checks if one.verdict == "failed"}
+    assert expected in failed(unit)
 
 
 @pytest.mark.parametrize(("key", "value", "expected"), [
@@ -67,10 +72,9 @@ def test_changed_lines_are_caught(unit: Path, change, expected: str) -> None:
 def test_what_cannot_be_scored_again_is_not_checked(unit: Path, key: str, value: object, expected: str) -> None:
     reseal.edit_json(unit / "eval_config.json", lambda config: config | {key: value})
     reseal.reseal(unit)
-    found = verify(unit)
-    scores = next(one for one in found.checks if one.id == "recompute.scores")
-    assert (scores.verdict, expected in scores.text) == ("not_checked", True)
-    assert found.level == 1
+    verdict, text = said(unit)["recompute.scores"]
+    assert (verdict, expected in text) == ("not_checked", True)
+    assert verify(unit).level == 1
 
 
 @pytest.mark.slow
@@ -85,11 +89,11 @@ def test_mathematics_is_scored_again_where_its_library_is_the_same(
     found = verify(unit)
     assert (found.level, found.failed) == (2, 0)
     assert "1 of 2 items right" in found.claims[0]
-    for library, said in (("no-such-library", "scorer: math needs math-verify, which is not installed here"),
+    for library, words in (("no-such-library", "scorer: math needs math-verify, which is not installed here"),
                           ("numpy", "'2 (math-verify")):
         monkeypatch.setattr(mathematics, "LIBRARIES", (library,))
-        scores = next(one for one in verify(unit).checks if one.id == "recompute.scores")
-        assert (scores.verdict, said in scores.text) == ("not_checked", True), scores.text
+        verdict, text = said(unit)["recompute.scores"]
+        assert (verdict, words in text) == ("not_checked", True), text
 
 
 def test_numbers_may_differ_in_their_last_bits_only() -> None:
@@ -111,8 +115,7 @@ def test_several_samples_an_item(tmp_path: Path, aggregate: str, right: int) -> 
     evaluate_predictions(tmp_path / "predictions.jsonl", read_items(tmp_path / "items.jsonl"), tmp_path / "out",
                          settings=EvaluationSettings(aggregate=aggregate))
     found = verify(tmp_path / "out")
-    assert [one.text for one in found.checks if one.verdict == "failed"] == []
-    assert found.level == 2
+    assert (found.failed, found.level) == (0, 2)
     assert f"{right} of 2 items right" in found.claims[0]
 
 
@@ -124,3 +127,29 @@ def test_an_imported_log_keeps_its_own_scores(tmp_path: Path) -> None:
     assert {one.id: str(one.verdict) for one in found.checks if one.level == 2} == {
         "recompute.items": "passed", "recompute.scores": "not_checked", "recompute.scorecard": "passed"}
     assert found.level == 1
+
+
+# --- samples ------------------------------------------------------------------------------------------------------
+
+def test_the_form_of_kept_lines_is_not_what_is_caught(record_of: RecordOf) -> None:
+    files = dict(record_of("samples")[0])
+    before = files[KEPT]
+    kept(lambda rows: rows)(files)
+    assert files[KEPT] == before
+    assert all(trace_from_json(json.loads(line)) for line in before.splitlines())
+
+
+def test_samples_do_not_stand_among_the_evaluations_of_a_run(run: Path) -> None:
+    """There they could be of questions that the run was trained on, and no one would look."""
+    samples_unit(run / "eval" / "drawn")
+    assert "recompute.selection" in failed(run)
+
+
+def test_an_evaluation_names_its_seeds(tmp_path: Path) -> None:
+    evaluate(drawing_model(), items(4), tmp_path / "drawn", made_from=None, facts={"id": "adder"},
+             settings=EvaluationSettings(temperature=1.0, samples=2, form="tags"))
+    assert failed(tmp_path / "drawn") == set()
+    for name in ("no seeds", "another seed"):
+        files = walk.files_of(tmp_path)
+        OF_SAMPLES[name][0](files)
+        assert failed(write_files(walk.resealed(files), tmp_path / name) / "drawn") == {"consistency.answers"}

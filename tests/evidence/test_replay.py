@@ -4,25 +4,28 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator
+from fractions import Fraction
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
 
 from proof import replay as proof
-from tests.evidence import reseal
+from tests.evidence import fakes_about_runs, records
 from tests.runs.pinned import pin_code_version
-from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
+from tests.runs.runs_helpers import OTHER_PACKAGE
 from workings.cli.main import app
 from workings.errors import RequestError
 from workings.evaluation.predictions import read_predictions
-from workings.evaluation.summary import EvaluationSummary
 from workings.evaluation.unit import EvaluationRecord
 from workings.evidence.replay import outcomes
+from workings.evidence.replay.answer_selection import AnswerPopulation, AnswerSelection
 from workings.evidence.replay.comparison import compare_replay, relative_difference, replay_sentence
+from workings.evidence.replay.coverage import choose_numbers, is_enough, probability_above, sentences, share_of
+from workings.evidence.replay.step_selection import StepRange, StepSelection
 from workings.evidence.replay.steps import without_a_row
 from workings.evidence.replay.tolerance import BITWISE, TOLERANCES, tolerance_for
 from workings.evidence.verify import verify
@@ -30,7 +33,6 @@ from workings.models.batch import Batch
 from workings.runs.replay import replay
 from workings.runs.replay.reopen_run import ReplayInputs
 from workings.runs.replay.replay import ReplayRequest, replay_run
-from workings.runs.train_and_evaluate import train_and_evaluate
 from workings.scoring.items import Item
 
 
@@ -48,7 +50,7 @@ def surroundings() -> Iterator[None]:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a recipe, its data, and a run of twelve steps with checkpoints 9 and 12; never changed."""
     folder = tmp_path_factory.mktemp("trained")
-    train_and_evaluate(str(write_recipe(folder / "asked")), folder / "runs" / "a", ["evaluation.base=false"])
+    records.small_run(folder, "a", "evaluation.base=false")
     return folder
 
 
@@ -162,16 +164,8 @@ def test_as_many_steps_as_a_confidence_needs(run: Path) -> None:
         "steps": 12, "replayed": 12, "drawn": 2, "not_replayed": [], "found": 1.0, "joint": 1.0}
 
 
-def invent_the_middle(run: Path) -> None:
-    """Better losses of steps 5 and 6, between what the earliest checkpoint and the end reach."""
-    reseal.edit_lines(run / "train/metrics.jsonl", lambda rows: [
-        row | {"loss": row["loss"] * (0.999 if row["step"] in (5, 6) else 1)} for row in rows])
-    reseal.tell_again(run)
-
-
 def test_a_splice_that_ten_steps_from_the_earliest_checkpoint_miss(run: Path) -> None:
-    invent_the_middle(run)
-    reseal.reseal(run)
+    records.tell(run.parent, fakes_about_runs.better(5, 6))
     assert level_3(run)["level"] == ("3", "0 failed")
     assert "step 5: loss" in level_3(run, confidence=0.95)["replay.steps"][1]
 
@@ -211,48 +205,11 @@ def test_a_zip_is_not_unpacked_for_it(run: Path, tmp_path: Path) -> None:
     assert found.level == 2
 
 
-def invent_losses(run: Path) -> None:
-    """Better losses from step 10 on."""
-    reseal.edit_lines(run / "train/metrics.jsonl", lambda rows: [
-        row | {"loss": row["loss"] * (0.999 if row["step"] > 9 else 1)} for row in rows])
-    reseal.tell_again(run)
-
-
-def change_weights(run: Path, step: int) -> None:
-    checkpoint = run / "checkpoints" / f"step_{step:06d}"
-    tensors = load_file(checkpoint / "model.safetensors")
-    save_file({name: x * np.float64(1.001) for name, x in tensors.items()}, checkpoint / "model.safetensors")
-    reseal.recommit(checkpoint)
-
-
-def invent_the_start(run: Path) -> None:
-    change_weights(run, 9)
-
-
-def invent_the_end(run: Path) -> None:
-    change_weights(run, 12)
-
-
-def invent_completions(run: Path) -> None:
-    unit = run / "eval" / "items"
-    reseal.edit_lines(unit / "predictions.jsonl", lambda rows: [
-        row | {"completion": "z" + row["completion"][1:]} for row in rows])
-    again = EvaluationSummary(unit / "predictions.jsonl", "mean")
-    reseal.edit_json(unit / "eval_summary.json", lambda value: again.to_json(value["problems"]))
-    (unit / "samples.md").write_text(again.samples_text())
-
-
-INVENTIONS = {invent_losses: "replay.steps", invent_the_start: "replay.steps", invent_the_end: "replay.steps",
-              invent_completions: "replay.predictions"}
-"""Consistent in themselves, and what finds each when steps are taken again."""
-
-
-@pytest.mark.parametrize(("forge", "caught"), INVENTIONS.items(), ids=lambda value: getattr(value, "__name__", ""))
-def test_inventions_that_levels_0_to_2_cannot_see(run: Path, forge: Any, caught: str) -> None:
-    forge(run)
-    reseal.reseal(run)
-    before = verify(run)
-    assert before.failed == 0, before
+@pytest.mark.parametrize("name", fakes_about_runs.ONLY_A_REPLAY)
+def test_inventions_that_levels_0_to_2_cannot_see(run: Path, name: str) -> None:
+    fake, caught = fakes_about_runs.ONLY_A_REPLAY[name]
+    records.tell(run.parent, fake)
+    assert verify(run).failed == 0
     checks = level_3(run)
     assert checks[caught][0] == "failed"
     assert checks["level"][0] == "2"
@@ -344,3 +301,137 @@ def test_a_row_left_out_is_neither_seen_nor_learned() -> None:
     assert left.segment_ids.tolist() == [[[0, 0, 2, 2], [1, 1, 1, 0]]]
     assert left.loss_mask.tolist() == [[[0, 0, 1, 1], [1, 1, 1, 1]]]
     assert batch.loss_mask.sum() == 8, "the batch itself stays"
+
+
+# --- which splices a draw finds: by hand, and by counting every draw and every place -------------------------------
+
+def test_hypergeometric_by_hand() -> None:
+    # Of 5 two are wrong, two are drawn: 10 pairs, of which 3 have no wrong one and 1 has both.
+    assert probability_above(0, population=5, wrong=2, drawn=2) == 7 / 10
+    assert probability_above(1, population=5, wrong=2, drawn=2) == 1 / 10
+    assert probability_above(0, population=5, wrong=0, drawn=2) == 0.0
+    assert probability_above(2, population=5, wrong=5, drawn=2) == 0.0
+    assert probability_above(0, population=5, wrong=4, drawn=2) == 1.0
+    assert probability_above(0, population=5, wrong=1, drawn=5) == 1.0
+
+
+def test_a_seed_draws_the_same_everywhere_and_evenly() -> None:
+    assert choose_numbers(17, "steps", 10, 3) == [4, 5, 7]
+    assert choose_numbers(17, "answers", 10, 3) != choose_numbers(18, "answers", 10, 3)
+    assert choose_numbers(0, "steps", 4, 4) == [0, 1, 2, 3]
+    times = [sum(number in choose_numbers(seed, "steps", 5, 2) for seed in range(2000)) for number in range(5)]
+    assert all(abs(each - 800) < 4 * (2000 * 0.4 * 0.6) ** 0.5 for each in times), "within four deviations"
+
+
+def test_equal_stretches_by_hand() -> None:
+    # Five stretches of ten steps; the last is always taken, and two of the other four: six draws.
+    draw = StepSelection.for_confidence([0, 10, 20, 30, 40], 50, longest=None, tampered_steps=10, confidence=0.5,
+                                        seed=1)
+    assert (len(draw.selected), draw.selected[-1], draw.ends_at_states) == (3, StepRange(start=40, end=50), True)
+    assert draw.replayed == 30
+    assert draw.detection_probability(1) == draw.detection_probability(10) == 0.5, "one stretch is met"
+    assert draw.detection_probability(11) == draw.detection_probability(20) == pytest.approx(5 / 6), \
+        "two are met: one draw of six misses both"
+    assert draw.detection_probability(21) == 1.0
+    # One step at each of 50 places: 40 with a half, 10 in the last stretch with certainty.
+    assert draw.mean_detection_probability(1) == pytest.approx(0.6)
+    assert draw.joint == 0.5
+    assert [draw.shortest(level) for level in (0.5, 0.8, 0.99)] == [1, 11, 21]
+    assert sum(last - first + 1 for first, last in draw.not_replayed()) == 20
+
+
+def counted(draw: StepSelection, length: int) -> tuple[float, float]:
+    """Worst and mean chance over all places, from all draws."""
+    always, last = draw.required, draw.step_count
+    free = [each for each in draw.ranges if each != always]
+    count = len(draw.selected) - (always is not None)
+    draws = [[*some, *([always] if always else [])] for some in combinations(free, count)]
+    taken = [{step for each in draw for step in range(each.start + 1, each.end + 1)} for draw in draws]
+    chances = [Fraction(sum(not steps.isdisjoint(range(place, place + length)) for steps in taken), len(draws))
+               for place in range(1, last - length + 2)]
+    return float(min(chances)), float(sum(chances) / len(chances))
+
+
+@pytest.mark.parametrize(("states", "last", "longest"), [
+    ([0, 7, 9, 20], 31, None), ([0, 5, 10, 15, 20], 24, None), ([0, 7, 9, 20], 31, 4), ([0, 30], 31, 10),
+    ([0], 9, None)])
+def test_unequal_stretches_against_every_draw_and_place(states: list[int], last: int, longest: int | None) -> None:
+    for confidence in (0.01, 0.4, 0.7, 0.999):
+        draw = StepSelection.for_confidence(states, last, longest=longest, tampered_steps=6, confidence=confidence,
+                                            seed=3)
+        for length in range(1, last + 1):
+            worst, mean = counted(draw, length)
+            assert draw.detection_probability(length) == pytest.approx(worst)
+            assert draw.mean_detection_probability(length) == pytest.approx(mean)
+        assert draw.detection_probability(6) >= confidence or len(draw.selected) == len(states), \
+            "all, where that is not enough"
+
+
+@pytest.mark.parametrize("steps", [1, 3, 10])
+def test_a_few_steps_behind_one_state(steps: int) -> None:
+    states, last = [0, 12, 15, 40], 41
+    draw = StepSelection.for_step_count(states, last, steps, seed=5)
+    assert [each.start for each in draw.ranges] == [0, 12, 15], "one step alone is not drawn"
+    assert draw.replayed == min(steps, last - draw.selected[0].start)
+    for length in range(1, last + 1):
+        worst, mean = counted(draw, length)
+        assert draw.detection_probability(length) == pytest.approx(worst)
+        assert draw.mean_detection_probability(length) == pytest.approx(mean)
+    assert (draw.joint, draw.shortest(0.99)) == (0.0, draw.shortest(0.999))
+    assert StepSelection.for_step_count([0], 1, 10, seed=5).replayed == 1
+
+
+def test_answers_by_hand() -> None:
+    ten = AnswerPopulation(unit="eval/items", items=10, samples=1, batch=1)
+    draw = AnswerSelection(evaluations=(ten,), batch_counts=(4,), required_share=1.0)
+    assert draw.detection_probability(0, 1) == 0.4
+    assert draw.detection_probability(0, 2) == pytest.approx(1 - 70 / 210), "C(8,4) of C(10,4) miss both"
+    # At least nine tenths have to be the same: of ten one may differ, of four none.
+    assert AnswerSelection(evaluations=(ten,), batch_counts=(4,), required_share=0.9).detection_probability(0, 1) == 0.4
+    assert AnswerSelection(evaluations=(ten,), batch_counts=(10,), required_share=0.9).detection_probability(0,
+                                                                                                             1) == 0.0
+    assert AnswerSelection(evaluations=(ten,), batch_counts=(10,), required_share=0.9).detection_probability(0,
+                                                                                                             2) == 1.0
+    # In batches of four, of which the last has two, a forger fills as few as possible.
+    batches = AnswerPopulation(unit="eval/items", items=10, samples=1, batch=4)
+    one_batch = AnswerSelection(evaluations=(batches,), batch_counts=(1,), required_share=1.0)
+    assert one_batch.detection_probability(0, 4) == pytest.approx(1 / 3)
+    assert one_batch.detection_probability(0, 5) == pytest.approx(2 / 3)
+    assert [batches.batches_for(items) for items in (1, 2, 3, 6, 7, 99)] == [1, 1, 2, 2, 3, 3]
+
+
+def test_as_many_answers_as_a_confidence_needs() -> None:
+    asked = AnswerPopulation(unit="eval/items", items=100, samples=1, batch=1)
+    draw = AnswerSelection.for_confidence([asked], 1.0, tampered_share=0.1, confidence=0.95)
+    # By hand: 90!/(90-d)! over 100!/(100-d)! falls below 0.05 at d = 25 (0.0476; 24: 0.0552).
+    assert draw.batch_counts == (25,)
+    # A tenth may differ by itself, so what is to be found is above it: 20 invented ones.
+    loose = AnswerSelection.for_confidence([asked], 0.9, tampered_share=0.1, confidence=0.95)
+    assert loose.to_json(0.1)[0]["invented"] == 20
+    assert loose.to_json(0.1)[0]["found"] >= 0.95
+    assert 25 < loose.batch_counts[0] < 100
+    several = AnswerSelection.for_confidence([asked, AnswerPopulation(unit="eval/more", items=3, samples=4, batch=1)],
+                                             1.0, 0.1, 0.95)
+    assert several.batch_counts == (25, 3)
+    assert AnswerSelection.for_confidence([], 1.0, 0.1, 0.95).to_json(0.1) == []
+
+
+def test_a_share_is_rounded_up() -> None:
+    assert [share_of(count, 0.1) for count in (1, 10, 11, 30, 450)] == [1, 1, 2, 3, 45]
+
+
+def test_what_is_said() -> None:
+    draw = StepSelection.for_confidence([0, 10, 20, 30, 40], 50, longest=None, tampered_steps=10, confidence=0.5,
+                                        seed=1)
+    answers = AnswerSelection.for_item_count([AnswerPopulation(unit="eval/items", items=10, samples=1, batch=1)], 1.0,
+                                             4)
+    facts = {"seed": 1, "steps": draw.to_json(10), "answers": answers.to_json(0.1)}
+    told = sentences(facts)
+    assert told[0] == "seed 1: 30 of 50 steps taken again, 3 of 5 stretches behind kept states"
+    # Places 1, 11, 21 and 31 meet one of four stretches, ten meet the last one, the other 27 meet two.
+    assert told[1] == ("10 wrong steps in a row: found with probability 0.500 wherever they are (0.841 on average); "
+                       "1 or more with 0.5, 21 or more with 0.95, 21 or more with 0.99")
+    assert told[-1] == ("eval/items: 4 of 10 items asked again; invented answers to 1 of them: found with probability "
+                        "0.400")
+    assert is_enough(facts, 0.4)
+    assert not is_enough(facts, 0.5)

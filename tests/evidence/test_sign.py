@@ -4,13 +4,14 @@ import base64
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from in_toto_attestation.v1 import statement_pb2
 from in_toto_attestation.v1.statement import Statement
 
-from tests.evidence import reseal
+from tests.evidence import reseal, verdicts
 from tests.record import synthetic
 from workings.errors import RecordError, RequestError
 from workings.evidence.attest import keys
@@ -20,6 +21,7 @@ from workings.evidence.verify import verify
 from workings.record.seal import root_digest
 
 OTHER_KEY = "another key"
+found, failed = (partial(each, level=0) for each in (verdicts.said, verdicts.failed))
 
 
 @pytest.fixture
@@ -27,13 +29,11 @@ def key(tmp_path: Path) -> Path:
     return keys.new_key(tmp_path / "keys" / "signing.key").private
 
 
-def found(path: Path, **options: object) -> dict[str, tuple[str, str]]:
-    return {one.id: (str(one.verdict), one.text) for one in verify(path, level=0, **options).checks
-            if one.id.startswith("attestation")}
-
-
-def failed(path: Path, **options: object) -> set[str]:
-    return {one.id for one in verify(path, level=0, **options).checks if one.verdict == "failed"}
+@pytest.fixture
+def signed(run: Path, key: Path) -> Path:
+    """A run that is signed."""
+    sign_run(run, key)
+    return run
 
 
 def public(key: Path) -> tuple[bytes]:
@@ -103,7 +103,8 @@ def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_unsigned_run_is_said_to_be_unsigned_and_does_not_fail(run: Path) -> None:
-    assert found(run) == {"attestation.signed": ("not_checked", "not signed")}
+    assert found(run)["attestation.signed"] == ("not_checked", "not signed")
+    assert "attestation.trust" not in found(run)
     assert verify(run, level=0).level == 0
 
 
@@ -113,8 +114,7 @@ def test_a_signed_run(run: Path, key: Path) -> None:
     assert signed.subjects == ("tiny", "tiny/eval/test")
     assert root_digest(run) == before
     checks = found(run)
-    assert {name: verdict for name, (verdict, _) in checks.items()} == {
-        "attestation.signed": "passed", "attestation.trust": "not_checked"}
+    assert (checks["attestation.signed"][0], checks["attestation.trust"][0]) == ("passed", "not_checked")
     assert signed.key_id in checks["attestation.signed"][1]
     assert found(run, trusted=public(key))["attestation.trust"][0] == "passed"
     result = verify(run)
@@ -132,15 +132,14 @@ def test_the_statement_is_one_that_the_reference_library_reads(run: Path, key: P
         "tiny": root_digest(run), "tiny/eval/test": root_digest(run / "eval/test")}
 
 
-def test_signing_twice_writes_nothing_and_later_units_need_another_signature(run: Path, key: Path) -> None:
-    sign_run(run, key)
-    assert sign_run(run, key).existed
-    write_note(run, {"kaggle_notebook_version": "7"})
-    assert found(run)["attestation.signed"] == ("not_checked", "in no signed statement: tiny/notes/1")
-    assert "attestation.trust" in failed(run, trusted=public(key))
-    assert sign_run(run, key).path.name == "002.dsse.json"
-    assert failed(run, trusted=public(key)) == set()
-    assert len(list((run / "attest").iterdir())) == 3
+def test_signing_twice_writes_nothing_and_later_units_need_another_signature(signed: Path, key: Path) -> None:
+    assert sign_run(signed, key).existed
+    write_note(signed, {"kaggle_notebook_version": "7"})
+    assert found(signed)["attestation.signed"] == ("not_checked", "in no signed statement: tiny/notes/1")
+    assert "attestation.trust" in failed(signed, trusted=public(key))
+    assert sign_run(signed, key).path.name == "002.dsse.json"
+    assert failed(signed, trusted=public(key)) == set()
+    assert len(list((signed / "attest").iterdir())) == 3
 
 
 def test_two_people_sign(run: Path, key: Path, tmp_path: Path) -> None:
@@ -212,45 +211,40 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_changed_attestation_is_caught(run: Path, key: Path, name: str) -> None:
-    sign_run(run, key)
-    CHANGES[name](run)
-    assert failed(run) == {"attestation.signed"}
+def test_a_changed_attestation_is_caught(signed: Path, key: Path, name: str) -> None:
+    CHANGES[name](signed)
+    assert failed(signed) == {"attestation.signed"}
     if name == OTHER_KEY:
-        assert "is not next to it" in found(run)["attestation.signed"][1]
-        assert failed(run, trusted=public(key)) == {"attestation.signed", "attestation.trust"}
+        assert "is not next to it" in found(signed)["attestation.signed"][1]
+        assert failed(signed, trusted=public(key)) == {"attestation.signed", "attestation.trust"}
 
 
-def test_a_signature_does_not_move_to_another_record(run: Path, key: Path, tmp_path: Path) -> None:
-    sign_run(run, key)
+def test_a_signature_does_not_move_to_another_record(signed: Path, key: Path, tmp_path: Path) -> None:
     other = synthetic.sealed_run(tmp_path / "other" / "tiny", "interrupted", 4)
-    shutil.copytree(run / "attest", other / "attest")
+    shutil.copytree(signed / "attest", other / "attest")
     assert failed(other, trusted=public(key)) == {"attestation.signed", "attestation.trust"}
 
 
-def test_a_record_that_is_sealed_again_loses_its_signature(run: Path, key: Path) -> None:
-    sign_run(run, key)
-    reseal.edit_manifest(run, model_id="best/model")
-    reseal.reseal(run)
-    assert failed(run, trusted=public(key)) == {"attestation.signed", "attestation.trust"}
+def test_a_record_that_is_sealed_again_loses_its_signature(signed: Path, key: Path) -> None:
+    reseal.edit_manifest(signed, model_id="best/model")
+    reseal.reseal(signed)
+    assert failed(signed, trusted=public(key)) == {"attestation.signed", "attestation.trust"}
 
 
-def test_an_evaluation_that_was_taken_away_is_missed(run: Path, key: Path) -> None:
-    sign_run(run, key)
-    shutil.rmtree(run / "eval")
-    assert "attestation.signed" in failed(run)
-    assert failed(run, trusted=public(key)) == {"attestation.signed", "attestation.trust"}
+def test_an_evaluation_that_was_taken_away_is_missed(signed: Path, key: Path) -> None:
+    shutil.rmtree(signed / "eval")
+    assert "attestation.signed" in failed(signed)
+    assert failed(signed, trusted=public(key)) == {"attestation.signed", "attestation.trust"}
 
 
-def test_without_the_library_a_signature_is_not_checked(run: Path, key: Path, monkeypatch) -> None:
-    sign_run(run, key)
+def test_without_the_library_a_signature_is_not_checked(signed: Path, key: Path, monkeypatch) -> None:
     monkeypatch.setattr(keys, "is_available", lambda: False)
-    checks = found(run)
+    checks = found(signed)
     assert checks["attestation.signed"][0] == "not_checked"
     assert "pip install" in checks["attestation.signed"][1]
-    assert found(run, trusted=(b"x",))["attestation.trust"][0] == "not_checked"
+    assert found(signed, trusted=(b"x",))["attestation.trust"][0] == "not_checked"
     with pytest.raises(RequestError, match="the extra `sign`"):
-        sign_run(run, key)
+        sign_run(signed, key)
 
 
 def test_every_unit_has_a_root(run: Path) -> None:

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from workings.evidence.verify import run_checks
-from workings.evidence.verify.fields import row_of
 from workings.evidence.verify.limits import ScoringTime
 from workings.evidence.verify.load import load
 from workings.evidence.verify.parse_cache import ParseCache
+from workings.evidence.verify.record import VerifierInputs
 from workings.evidence.verify.result import Verification
 from workings.evidence.verify.tree import Entry, open_tree, read
-from workings.record import canonical
 from workings.record.canonical import line
 from workings.scoring.judge import Judgement, judge
 from workings.scoring.scorers import load_scorer
@@ -60,9 +59,9 @@ def files_of(path: Path) -> dict[str, bytes]:
     return {entry.name: read(tree, entry.name) for entry in tree.entries if entry.kind == "file"}
 
 
-def verified(files: dict[str, bytes], level: int = 2) -> Verification:
+def verified(files: dict[str, bytes], level: int = 2, **options: Any) -> Verification:
     """`verify` of files in memory."""
-    return run_checks.verify_record(load(MemoryTree(files)), level)
+    return run_checks.verify_record(load(MemoryTree(files), VerifierInputs(**options)), level)
 
 
 def resealed(files: dict[str, bytes]) -> dict[str, bytes]:
@@ -113,10 +112,10 @@ def _with_roots(data: bytes, changed: dict[str, str]) -> bytes:
 def fields(data: bytes, name: str) -> list[tuple[Place, Any]]:
     """Every value of a JSON file (of lines: of the first line, and of the others what the first does not have)."""
     if name.endswith(".json"):
-        return list(_leaves(json.loads(data), ()))
+        return list(leaves(json.loads(data), ()))
     found: dict[str, tuple[Place, Any]] = {}
     for number, text in enumerate(data.splitlines()):
-        for place, value in _leaves(json.loads(text), (number,)):
+        for place, value in leaves(json.loads(text), (number,)):
             found.setdefault(pattern(place[1:]), (place, value))
     return list(found.values())
 
@@ -126,12 +125,14 @@ def pattern(place: Place) -> str:
     return ".".join("*" if isinstance(part, int) else str(part) for part in place)
 
 
-def _leaves(value: Any, place: Place) -> Iterator[tuple[Place, Any]]:
+def leaves(value: Any, place: Place = (), *, every_item: bool = False) -> Iterator[tuple[Place, Any]]:
+    """Places of all values and the values, of lists those of the first item, or of all as if each were the first."""
     if isinstance(value, dict) and set(value) != {"absent"} and value:
         for key, inner in value.items():
-            yield from _leaves(inner, (*place, key))
+            yield from leaves(inner, (*place, key), every_item=every_item)
     elif isinstance(value, list) and value:
-        yield from _leaves(value[0], (*place, 0))
+        for inner in value if every_item else value[:1]:
+            yield from leaves(inner, (*place, 0), every_item=every_item)
     else:
         yield place, value
 
@@ -155,23 +156,6 @@ def another(value: Any) -> Any:
     if _NUMBER.search(value):
         return _NUMBER.sub(lambda number: str(int(number.group(0)) + 1), value, count=1)
     return value + "s"
-
-
-def changed(data: bytes, name: str, place: Place) -> bytes:
-    """The file with another value at a place."""
-    lines = name.endswith(".jsonl")
-    rows = [json.loads(text) for text in data.splitlines()] if lines else [json.loads(data)]
-    _put(rows, place if lines else (0, *place))
-    if name.endswith(("tokenizer.json", "tokenizer_config.json")):
-        return json.dumps(rows[0], indent=2, ensure_ascii=False).encode()
-    return b"".join(canonical.line(row) for row in rows)
-
-
-def _put(value: Any, place: Place) -> None:
-    *way, last = place
-    for part in way:
-        value = value[part]
-    value[last] = another(value[last])
 
 
 class ScoringHere:
@@ -217,25 +201,11 @@ def steps_of(files: dict[str, bytes]) -> list[Step]:
 
 
 def unit_of(name: str, files: dict[str, bytes]) -> tuple[str, str, str]:
-    """Place and kind of the unit that a file is in, and its name there; `beside` for lists of attempts."""
+    """Place and kind of the unit that a file is in, and its name there; `beside` for what is in none."""
     if name.rpartition("/")[2] == "attempts.jsonl":
         return "", "beside", "attempts.jsonl"
     units = [seal.removesuffix("SEAL.json") for seal in files if seal.endswith("SEAL.json")]
-    unit = max((unit for unit in units if name.startswith(unit)), key=len)
+    unit = max((unit for unit in units if name.startswith(unit)), key=len, default=None)
+    if unit is None:
+        return "", "beside", name
     return unit.rstrip("/"), json.loads(files[unit + "SEAL.json"])["unit"], name.removeprefix(unit)
-
-
-def outcome(files: dict[str, bytes], step: Step) -> str:
-    """What became of a fake about one field: empty where its witness found it, or where the answer names it."""
-    data = changed(files[step.name], step.name, step.place)
-    found = verified(resealed(files | {step.name: data}))
-    failed = {check.id for check in found.checks if check.verdict == "failed"}
-    unit, kind, file = unit_of(step.name, files)
-    row = row_of(kind, file, step.field)
-    if row is not None and row.check in failed:
-        return ""
-    named = any(one.unit in (unit, unit or ".") and one.file.endswith(file)
-                and one.field in (step.field, f"{step.field}.*", "") for one in found.unchecked_fields)
-    if named:
-        return ""
-    return f"{step}: {sorted(failed) or 'nothing fails'}, expected {row.check if row else 'a row'}"

@@ -33,7 +33,6 @@ def save(store: CheckpointStore, step: int) -> Path:
 def test_saved_and_loaded(tmp_path) -> None:
     store = store_with(tmp_path / "checkpoints", 100)
     checkpoint, skipped = store.latest_valid()
-    assert checkpoint is not None
     assert (checkpoint.step, checkpoint.path.name, skipped) == (100, "step_000100", [])
     assert checkpoint.facts == {"position": {"epoch": 0, "batch": 100}}
     commit = json.loads((checkpoint.path / "COMMIT.json").read_text())
@@ -63,9 +62,7 @@ def test_a_damaged_one_is_skipped_and_named(tmp_path, damage, message: str) -> N
     store = store_with(tmp_path, 10, 20, 30)
     damage(tmp_path / "step_000030")
     checkpoint, skipped = store.latest_valid()
-    assert checkpoint is not None
-    assert checkpoint.step == 20
-    assert len(skipped) == 1
+    assert (checkpoint.step, len(skipped)) == (20, 1)
     assert message in skipped[0]
     assert skipped[0].startswith("step_000030")
 
@@ -77,6 +74,19 @@ def test_a_link_instead_of_a_file_is_damage(tmp_path) -> None:
     model.symlink_to(tmp_path / "elsewhere")
     checkpoint, skipped = store.latest_valid()
     assert (checkpoint, skipped) == (None, ["step_000010/model.safetensors: not a regular file"])
+
+
+def test_a_link_is_no_checkpoint_and_what_it_leads_to_stays(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "checkpoints", keep_last=1)
+    saved = save(store, 1)
+    elsewhere = saved.rename(tmp_path / "elsewhere")
+    saved.symlink_to(elsewhere)
+    with pytest.raises(RecordError, match="step_000001: a link"):
+        store.load(saved)
+    assert store.latest_valid()[0] is None
+    save(store, 2)
+    assert not saved.is_symlink()
+    assert (elsewhere / "model.safetensors").is_file()
 
 
 def test_a_failing_engine_leaves_earlier_ones_and_no_trace(tmp_path) -> None:
@@ -96,7 +106,6 @@ def test_leftovers_of_a_killed_save_are_not_checkpoints(tmp_path) -> None:
     (tmp_path / ".step_000020.tmp").mkdir()
     (tmp_path / ".step_000020.tmp" / "model.safetensors").write_bytes(b"half")
     checkpoint, skipped = store.latest_valid()
-    assert checkpoint is not None
     assert (checkpoint.step, skipped) == (10, [])
     assert store.clean() == [".step_000020.tmp"]
 

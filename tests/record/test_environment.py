@@ -28,12 +28,12 @@ def test_only_what_is_allowed_is_collected(monkeypatch) -> None:
     assert facts["machine"]["usable_cores"] >= 1
 
 
-SECRETS = ["hf_" + "A1" * 17, "ghp_" + "a" * 36, "github_pat_" + "a" * 40, "KGAT_" + "f" * 32, "sk-" + "Zz9" * 10,
-           "AKIA" + "A" * 16, "AIza" + "b" * 35, "eyJhbGciOiJub25l.eyJzdWIiOiIxMjM0.c2lnbmF0dXJl",
-           "-----BEGIN RSA PRIVATE KEY-----"]
-
-
-@pytest.mark.parametrize("secret", SECRETS, ids=lambda secret: secret[:8])
+@pytest.mark.parametrize("secret", [
+    "hf_" + "a" * 34, "hf_" + "A1" * 17, "api_org_" + "a" * 34, "ghp_" + "a" * 36, "gho_" + "a" * 36, "ghu_" + "a" * 36,
+    "ghs_" + "a" * 36, "ghr_" + "a" * 36, "github_pat_" + "a" * 40, "KGAT_" + "a" * 32, "sk-" + "Zz9" * 10,
+    "AKIA" + "A" * 16, "AIza" + "a" * 35, "ya29." + "a" * 40, "-----BEGIN PRIVATE KEY-----",
+    "-----BEGIN RSA PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRIVATE KEY-----",
+    "eyJhbGciOiJub25l.eyJzdWIiOiIxMjM0.c2lnbmF0dXJl"], ids=lambda secret: secret[:16])
 def test_secrets_are_found_and_taken_out(secret: str) -> None:
     assert redact(f"before {secret} after") == "before [redacted] after"
     assert find_secrets(f"x={secret};") == [secret[:8] + "…"]
@@ -60,16 +60,6 @@ def test_values_are_cleaned_in_depth() -> None:
     home = str(Path.home())
     value = {"a": [f"{home}/x", 1, True], "b": {"c": f"{home}user", "d": ("hf_" + "a" * 30,)}}
     assert cleaned(value) == {"a": ["~/x", 1, True], "b": {"c": f"{home}user", "d": ["[redacted]"]}}
-
-
-
-@pytest.mark.parametrize("secret", [
-    "hf_" + "a" * 34, "api_org_" + "a" * 34, "ghp_" + "a" * 36, "gho_" + "a" * 36, "ghu_" + "a" * 36, "ghs_" + "a" * 36,
-    "ghr_" + "a" * 36, "github_pat_" + "a" * 40, "KGAT_" + "a" * 32, "sk-" + "a" * 40, "AKIA" + "A" * 16,
-    "AIza" + "a" * 35, "ya29." + "a" * 40, "-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRIVATE KEY-----",
-    "eyJ" + "a" * 20 + ".eyJ" + "a" * 20 + "." + "a" * 20], ids=lambda secret: secret[:12])
-def test_each_form_of_a_secret_is_found(secret: str) -> None:
-    assert find_secrets(f"a text with {secret} in it") == [secret[:8] + "…"]
 
 
 def test_packed_numbers_of_a_rollout_hold_no_token_however_they_look():

@@ -13,12 +13,11 @@ import pytest
 
 from tests.record import synthetic
 from workings.errors import RecordError, RequestError, StorageError
-from workings.record import attempts, jsonl
+from workings.record import attempts, jsonl, recovery
 from workings.record.layout import EVENTS, MACHINE, MANIFEST, METRICS, partial_path, rollout_file, rollout_step
 from workings.record.lock import DirectoryLock
 from workings.record.manifest import read_manifest
 from workings.record.reader import RunRecord
-from workings.record.recovery import remove_rollouts
 from workings.record.run_files import RunFolder
 from workings.record.values import Absent, absent, is_absent
 from workings.record.writer import RunWriter
@@ -156,7 +155,6 @@ def test_a_run_survives_a_full_disk(small_disk: Path) -> None:
     ballast.unlink()
     writer = RunWriter.resume(small_disk / "tiny")
     checkpoint, skipped = writer.checkpoints.latest_valid()
-    assert checkpoint is not None
     assert (checkpoint.step, skipped) == (2, [])
     writer.truncate_metrics(2)
     for step in range(3, 7):
@@ -227,7 +225,6 @@ def test_torn_lines_are_cut_and_become_events(tmp_path) -> None:
     kinds = [(row["kind"], row.get("file"), row.get("names")) for row in jsonl.read(partial / EVENTS)[0]][-2:]
     assert kinds == [("torn_line", METRICS, None), ("leftovers_removed", None, ["train/.half.json.tmp"])]
     checkpoint, skipped = writer.checkpoints.latest_valid()
-    assert checkpoint is not None
     assert (checkpoint.step, skipped) == (2, [])
     assert writer.truncate_metrics(2) == {"kept_steps": 2, "dropped_steps": 1}
     for step in range(3, 7):
@@ -245,10 +242,33 @@ def test_a_truncated_checkpoint_gives_way_to_the_one_before(tmp_path) -> None:
     os.truncate(partial_path(tmp_path / "run") / "checkpoints/step_000004/model.safetensors", 50)
     writer = RunWriter.reopen(tmp_path / "run")
     checkpoint, skipped = writer.checkpoints.latest_valid()
-    assert checkpoint is not None
     assert checkpoint.step == 2
     assert skipped[0].startswith("step_000004/model.safetensors: 50 bytes")
     writer.close()
+
+
+def stopped(place: Path, metrics: str) -> Path:
+    """A run that stopped with these lines of metrics."""
+    RunWriter.create(place).close()
+    (partial_path(place) / METRICS).write_text(metrics)
+    return place
+
+
+def test_a_damaged_line_is_named_and_the_lock_is_free(tmp_path: Path) -> None:
+    out = stopped(tmp_path / "run", '{"step": 1}\n{"step":\n{"step": 3}\n')
+    for _ in range(2):  # the first attempt holds nothing
+        with pytest.raises(RecordError) as caught:
+            RunWriter.resume(out)
+        assert "line 2" in str(caught.value)
+        assert str(partial_path(out) / METRICS) in str(caught.value)
+        assert "another --out" in str(caught.value)
+
+
+def test_lines_that_are_gone_are_named(tmp_path: Path) -> None:
+    out = stopped(tmp_path / "run", '{"step": 1}\n')
+    with pytest.raises(RecordError, match="lines of steps 1 to 4") as caught:
+        recovery.keep_metrics(partial_path(out) / METRICS, 4)
+    assert "another --out" in str(caught.value)
 
 
 def test_metrics_that_are_missing_are_not_passed_over(tmp_path) -> None:
@@ -265,7 +285,6 @@ def test_an_interrupted_run_is_continued_by_another_that_names_it(tmp_path) -> N
     writer = RunWriter.resume(path)
     assert writer.resumed_from == {"name": "tiny.interrupted-1", "root": root}
     checkpoint, _ = writer.checkpoints.latest_valid()
-    assert checkpoint is not None
     assert checkpoint.step == 3
     writer.truncate_metrics(3)
     synthetic.take_step(writer, 4)
@@ -284,9 +303,9 @@ def test_rollouts_of_more_digits_than_are_padded_to_go_by_their_number(tmp_path)
     for step in (999_999, 1_000_000, 1_000_001):
         (tmp_path / rollout_file(step)).write_text("{}")
     (tmp_path / "train/rollouts/step_1.json").write_text("{}")
-    remove_rollouts(tmp_path, 999_999)
+    recovery.remove_rollouts(tmp_path, 999_999)
     assert sorted(path.name for path in (tmp_path / "train/rollouts").iterdir()) == ["step_1.json", "step_999999.json"]
-    remove_rollouts(tmp_path, 0)
+    recovery.remove_rollouts(tmp_path, 0)
     assert [path.name for path in (tmp_path / "train/rollouts").iterdir()] == ["step_1.json"]
     assert [rollout_step(name) for name in ("train/rollouts/step_000007.json", "step_1000000.json", "step_7.json",
                                             "step_0000007.json")] == [7, 1_000_000, None, None]

@@ -1,20 +1,24 @@
-"""Real records of the other ways of learning, and of what is made of runs: each as files in memory, to be walked over.
+"""Records of every kind, each as files in memory, to be walked over and falsified.
 
-Of a way of learning the recipe is that of `tests/runs/killed.py`: as small as a transformer can be. They train, so
-`proof/witnesses.py` makes all of them and the tests one.
+Of a way of learning the recipe is that of `tests/runs/killed.py`: as small as a transformer can be.
 """
 
 import json
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests import kept_folders
 from tests.engines.tiny import request, tiny_shape
-from tests.evidence import walk
-from tests.evidence.walk import Step, files_of
-from tests.runs import distilled, killed
+from tests.evidence.packs import EXAMPLE, two_runs
+from tests.evidence.rewarded import EPISODES_OF, NEW_TOKENS, Guesses, rewarded_run
+from tests.evidence.walk import ScoringHere, Step, Verification, files_of, resealed, steps_of
+from tests.record import synthetic
+from tests.runs import distilled, killed, rewarded, taught
 from tests.runs.pinned import pin_code_version
 from tests.runs.runs_helpers import OTHER_PACKAGE, forty_additions, write_recipe
 from tests.samples.making import samples_unit
@@ -25,6 +29,7 @@ from workings.evaluation.run import evaluate_predictions
 from workings.evaluation.settings import EvaluationSettings
 from workings.evidence.attest import keys
 from workings.evidence.attest.sign import sign_run
+from workings.evidence.notes import write_note
 from workings.models.tokenizer_training import train_tokenizer
 from workings.publish.pack import pack
 from workings.runs.train import train
@@ -32,6 +37,10 @@ from workings.runs.train_and_evaluate import train_and_evaluate
 from workings.scoring.items import read_items
 
 Files = dict[str, bytes]
+Record = tuple[Files, Verification]
+"""Files, and what is said of them."""
+RecordOf = Callable[[str], Record]
+ONE_UPDATE = {"group": 4, "max_new_tokens": NEW_TOKENS, "updates": 1}
 LORA = """name: lora
 seed: 5
 engine: jax
@@ -53,6 +62,22 @@ def below(folder: Path) -> Files:
     return {name: data for name, data in files_of(folder).items() if not name.startswith("tensorboard")}
 
 
+def small_run(folder: Path, name: str = "a", *words: str) -> Path:
+    """A run of the small engine with its evaluation."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(OTHER_PACKAGE))
+        pin_code_version(patch)
+        run = train_and_evaluate(str(write_recipe(folder / "asked")), folder / "runs" / name, words).training.run
+    sys.modules.pop("other_engine", None)
+    return run
+
+
+def run(folder: Path) -> Files:
+    """A run of the small engine with its evaluation, that of its untrained model, a note, and its list."""
+    write_note(small_run(folder), {"kaggle_notebook_version": "7"})
+    return below(folder / "runs")
+
+
 def rewards(folder: Path) -> Files:
     """A run that learned from two rewards, with two updates a rollout."""
     train(str(killed.write_rewarded(folder)), folder / "runs" / "a",
@@ -69,6 +94,18 @@ def pairs(folder: Path) -> Files:
 def teacher(folder: Path) -> Files:
     """A run that learned from a teacher."""
     train(str(distilled.write(folder, ["training.steps=2"])), folder / "runs" / "student", ["training.steps=2"])
+    return below(folder / "runs")
+
+
+def top_tokens(folder: Path) -> Files:
+    """A run that learned from a teacher's top tokens of traces."""
+    train(str(taught.write(folder, ["training.steps=2"])), folder / "runs" / "student", ["training.steps=2"])
+    return below(folder / "runs")
+
+
+def held_out(folder: Path) -> Files:
+    """A run with rewards whose held-out items are scored by `exact`."""
+    train_and_evaluate(str(rewarded.write(folder / "asked")), folder / "runs" / "a", ["evaluation.scorer=exact"])
     return below(folder / "runs")
 
 
@@ -94,34 +131,32 @@ def samples(folder: Path) -> Files:
     return {f"drawn/{name}": data for name, data in files_of(samples_unit(folder / "drawn")).items()}
 
 
-def small_run(folder: Path, patch: pytest.MonkeyPatch, name: str) -> Path:
-    """A run of the small engine with its evaluation."""
-    patch.syspath_prepend(str(OTHER_PACKAGE))
-    pin_code_version(patch)
-    run = train_and_evaluate(str(write_recipe(folder / "asked")), folder / "runs" / name,
-                             ["evaluation.base=false"]).training.run
-    sys.modules.pop("other_engine", None)
-    return run
-
-
 def packs(folder: Path) -> Files:
     """A pack of two runs, one of them signed."""
-    with pytest.MonkeyPatch.context() as patch:
-        runs = [small_run(folder, patch, name) for name in ("a", "b")]
+    runs = [small_run(folder, name, "evaluation.base=false") for name in ("a", "b")]
     sign_run(runs[1], keys.new_key(folder / "key").private)
     pack(runs, folder / "pack.zip")
     return files_of(folder / "pack.zip")
 
 
-def steps_of(kind: str, files: Files) -> list[Step]:
+def small_pack(folder: Path) -> Files:
+    """A pack of two runs without an engine, one of them with a note and a signature, and a write-up."""
+    runs = two_runs(folder / "runs")
+    (folder / "text.md").write_text(
+        "Right: 66.7<!-- from runs/b/eval/items/eval_summary.json: scorecard.overall.mean as percent --> %.\n")
+    pack([runs / "a", runs / "b"], folder / "pack.zip", writeup=folder / "text.md")
+    return files_of(folder / "pack.zip")
+
+
+def steps_of_kind(kind: str, files: Files) -> list[Step]:
     """Fields to change: all, but of runs next to what the record is about, which are walked over by themselves."""
-    steps = walk.steps_of(files)
+    steps = steps_of(files)
     if kind == "packs":
         return [step for step in steps if not step.name.startswith("runs/") or step.name == "runs/attempts.jsonl"]
     return steps
 
 
-def _small_engine(folder: Path, *, resume: bool) -> Files:
+def _that_fails(folder: Path, *, resume: bool) -> Files:
     """A run of the small engine whose eighth step fails; with ``resume`` it goes on from the sealed record."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(OTHER_PACKAGE))
@@ -138,12 +173,12 @@ def _small_engine(folder: Path, *, resume: bool) -> Files:
 
 def failed(folder: Path) -> Files:
     """A run that failed."""
-    return _small_engine(folder, resume=False)
+    return _that_fails(folder, resume=False)
 
 
 def resumed(folder: Path) -> Files:
     """A run that failed, and the one that goes on from it."""
-    return _small_engine(folder, resume=True)
+    return _that_fails(folder, resume=True)
 
 
 def predictions(folder: Path) -> Files:
@@ -159,5 +194,72 @@ def predictions(folder: Path) -> Files:
     return {f"elsewhere/{name}": data for name, data in files_of(folder / "unit").items()}
 
 
-KINDS: dict[str, Callable[[Path], Files]] = {each.__name__: each for each in (
+def small(folder: Path) -> Files:
+    """A run without an engine, with an evaluation."""
+    synthetic.add_evaluation(synthetic.sealed_run(folder / "tiny"))
+    return files_of(folder)
+
+
+def rewarded_texts(folder: Path) -> Files:
+    """A run that learned from rewards of invented texts."""
+    rewarded_run(folder / "tiny")
+    return files_of(folder)
+
+
+def one_update(folder: Path) -> Files:
+    """The same with one update a rollout."""
+    rewarded_run(folder / "tiny", algorithm={"name": "grpo", **ONE_UPDATE})
+    return files_of(folder)
+
+
+def episodes(folder: Path) -> Files:
+    """A run that learned from episodes of several turns."""
+    rewarded_run(folder / "tiny", Guesses, **EPISODES_OF)
+    return files_of(folder)
+
+
+def quickstart(folder: Path) -> Files:
+    """The runs of this repository, of the JAX engine."""
+    del folder
+    return files_of(EXAMPLE)
+
+
+def kept(folder: Path) -> Files:
+    """One of them, without its evaluation."""
+    return {name.removeprefix("runs/"): data for name, data in quickstart(folder).items()
+            if name.startswith("runs/with-steps/") and "/eval/" not in name}
+
+
+OTHERS: dict[str, Callable[[Path], Files]] = {each.__name__: each for each in (
     rewards, pairs, teacher, adapters, samples, packs, failed, resumed, predictions)}
+"""Real records of the other ways of learning, and of what is made of runs."""
+ALL = OTHERS | {each.__name__: each for each in (
+    run, top_tokens, held_out, small_pack, small, rewarded_texts, one_update, episodes, quickstart, kept)}
+
+
+def record(kind: str, place: Path) -> Files:
+    """The files of a record, which is made once for all workers of a session."""
+    def make(folder: Path) -> None:
+        with tempfile.TemporaryDirectory() as scratch:
+            write_files(ALL[kind](Path(scratch)), folder)
+    return files_of(kept_folders.copy(make, place, f"record-{kind}"))
+
+
+def write_files(files: Mapping[str, bytes], folder: Path) -> Path:
+    """The files in a folder."""
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return folder
+
+
+def tell(runs: Path, fake: Callable[[Files], object], *units: str) -> None:
+    """A fake about the units of a folder, or about those whose places begin so, sealed again."""
+    files = {name: data for name, data in below(runs).items() if name.startswith(units or "") or "/" not in name}
+    fake(files)
+    write_files(resealed(files), runs)
+
+
+def score_here(patch: Any) -> None:
+    """Score without its own process: a walk verifies a record hundreds of times."""
+    patch.setattr("workings.scoring.worker_pool.ScoringProcess", ScoringHere)
