@@ -60,7 +60,7 @@ class LearnedCounts:
             return []
         turns, characters = self.traces + self.earlier_turns, self.last_characters + self.earlier_characters
         share = percent(self.last_characters / characters)
-        lines = [f"{self.conversations:,} conversations with several turns of the assistant",
+        lines = [f"conversations with several turns of the assistant: {self.conversations:,}",
                  f"data.learn: last (the default) learns {self.traces:,} of {turns:,} turns of the assistant: "
                  f"{self.last_characters:,} of {characters:,} characters ({share})",
                  f"data.learn: all learns all {turns:,}"]
