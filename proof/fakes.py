@@ -139,8 +139,9 @@ def replayed(folder: Path) -> dict[str, Any]:
 def _taken_again(folder: Path, record: Mapping[str, bytes], fake: Fake, expected: str) -> str:
     changed = dict(record)
     fake(changed)
-    runs = records.write_files(walk.resealed(changed), folder / "told" / "runs")
-    shutil.copytree(folder / "short" / "asked", folder / "told" / "asked")
+    told = Path(tempfile.mkdtemp(dir=folder))
+    runs = records.write_files(walk.resealed(changed), told / "runs")
+    shutil.copytree(folder / "short" / "asked", told / "asked")
     found = verify(runs / "a", level=3, replay=lambda path, _: replay_run(path, ReplayRequest(confidence=SURE)).facts)
     failed = {check.id for check in found.checks if check.verdict == "failed"}
     return "level_3" if expected in failed and all(CHECKS[name].level == 3 for name in failed) else MISSED

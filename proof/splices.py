@@ -191,7 +191,6 @@ def invented(run: Path, other: Path, chance: random.Random) -> Fake:
     steps = range(first, first + length)
     reseal.edit_lines(run / "train/metrics.jsonl", lambda rows: [
         row | ({"loss": row["loss"] * 0.999} if row["step"] in steps else {}) for row in rows])
-    manifest_again(run)
     return Fake("invented", length, frozenset((step - 1) // EVERY for step in steps))
 
 
@@ -240,13 +239,6 @@ def replace_steps(run: Path, other: Path, steps: range) -> None:
             for file in checkpoint.glob("*.safetensors"):
                 shutil.copy(other / "checkpoints" / checkpoint.name / file.name, file)
             reseal.recommit(checkpoint)
-    manifest_again(run)
-
-
-def manifest_again(run: Path) -> None:
-    """First and last loss of the manifest as the metrics have them now."""
-    lines = [json.loads(line) for line in (run / "train/metrics.jsonl").read_bytes().splitlines()]
-    reseal.edit_manifest(run, first_loss=lines[0]["loss"], final_loss=lines[-1]["loss"])
 
 
 if __name__ == "__main__":
