@@ -29,7 +29,7 @@ from tests.evidence.fakes import (
     write,
 )
 from tests.evidence.walk import Place
-from workings.evidence.verify.fields import row_of
+from workings.evidence.verify.fields import row_of, rows_of_field
 from workings.record.canonical import line
 
 Fakes = Iterator[tuple[str, Fake]]
@@ -123,10 +123,10 @@ def witness_problem(record: tuple[Files, walk.Verification], step: walk.Step) ->
     """What became of another value of a field: empty where its row's check found it, or where the answer names it."""
     said = outcome(*record, put(step.name, step.place, lambda holder: walk.another(holder[step.place[-1]])))
     _, kind, file = walk.unit_of(step.name, record[0])
-    row = row_of(kind, file, step.field)
-    if said.named or (row is not None and row.check in said.failed):
+    checks = [row.check for row in rows_of_field(kind, file, step.field)]
+    if said.named or any(check in said.failed for check in checks):
         return ""
-    return f"{step}: {sorted(said.failed) or 'nothing fails'}, expected {row.check if row else 'a row'}"
+    return f"{step}: {sorted(said.failed) or 'nothing fails'}, expected {' or '.join(checks) or 'a row'}"
 
 
 # --- about fields -------------------------------------------------------------------------------------------------

@@ -402,3 +402,10 @@ def test_a_value_of_the_wrong_kind_fails_a_check_and_never_the_checker(run: Path
         (unit / "SHA256SUMS").unlink(missing_ok=True)
         seal_unit(unit, "eval" if unit is not run else "run", "complete", None)
         assert verify(run, level=1).to_json()["checks"], (place, hostile)
+
+
+@pytest.mark.parametrize("root", [[], {"a": 1}, None, 4])
+def test_a_root_that_is_no_text_is_not_that_of_the_sums(run: Path, monkeypatch, root: object) -> None:
+    monkeypatch.setattr("workings.evidence.verify.run_checks.MALFORMED", ())
+    reseal.edit_json(run / "SEAL.json", lambda seal: seal | {"root": root})
+    assert "integrity.sealed" in failures(run)

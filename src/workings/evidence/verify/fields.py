@@ -48,11 +48,15 @@ def kinds() -> tuple[str, ...]:
 
 @cache
 def rows_of(kind: str) -> tuple[FieldRow, ...]:
-    """Rows of a kind of unit, the most specific patterns first: the first that fits counts."""
+    """Rows of a kind of unit, the most specific patterns first: the first that fits counts.
+
+    Of two checks of one field that which compares it in full is first.
+    """
     rows = [row for name, table in TABLE.items() for key, kinds in KINDS.items() if kind in kinds and key in table
             for text in re.sub(r"\n  +", " ", table[key]).strip().splitlines()
             for row in _rows("" if name == SAID else name, text)]
-    return tuple(sorted(rows, key=lambda row: (*_specific(row.file), row.file, *_specific(row.field))))
+    return tuple(sorted(rows, key=lambda row: (*_specific(row.file), row.file, *_specific(row.field), row.field,
+                                               row.partly)))
 
 
 def _specific(pattern: str) -> tuple[bool, int]:
@@ -79,6 +83,12 @@ def rows_of_file(kind: str, file: str) -> tuple[FieldRow, ...]:
 
 
 @lru_cache(maxsize=MAX_REMEMBERED)
+def rows_of_field(kind: str, file: str, field: str) -> tuple[FieldRow, ...]:
+    """The rows of a field: the first that fits, and those of other checks with the same patterns."""
+    rows = [row for row in rows_of_file(kind, file) if fnmatchcase(field, row.field)]
+    return tuple(row for row in rows if (row.file, row.field) == (rows[0].file, rows[0].field))
+
+
 def row_of(kind: str, file: str, field: str) -> FieldRow | None:
-    """The row of a field; None without one."""
-    return next((row for row in rows_of_file(kind, file) if fnmatchcase(field, row.field)), None)
+    """The first row of a field; None without one."""
+    return next(iter(rows_of_field(kind, file, field)), None)

@@ -28,7 +28,7 @@ def attempts(record: Record) -> Iterator[CheckFinding]:
     lists: dict[str, list[dict[str, Any]] | None] = {}
 
     def find(unit: Unit) -> Iterator[CheckFinding]:
-        same_run = record.runs_by_root.get(unit.seal["root"], unit)
+        same_run = record.runs_by_root.get(str(unit.seal["root"]), unit)
         if same_run is not unit:
             yield not_checked(f"the same run as {same_run.title}, under another name: one start and not two", unit,
                               blocking=False)
