@@ -143,7 +143,7 @@ def test_a_check_that_was_not_made_stands_for_nothing(record: Record) -> None:
     assert len(walk.verified(record[0], 0).unchecked_fields) > len(record[1].unchecked_fields)
     opened = walk.load(walk.MemoryTree(record[0]))
     assert {one.why for one in unchecked_fields(opened, {}) if one.file == "data/rows.jsonl"
-            and one.field == "tokens"} == {"consistency.rows was not made"}
+            and one.field == "status"} == {"consistency.rows was not made"}
 
 
 def test_what_nobody_knows_or_what_is_gone_is_named(record: Record) -> None:
