@@ -18,9 +18,9 @@ ASKED = frozenset((
     "system", "system_prompt", "system_message", "developer", "tool", "tool_def", "tool_description", "available_tool",
     "tools_schema", "function", "function_definition"))
 """Names of such columns, in lower case and without a plural's `s`."""
-BESIDE_TEXT = ("prompt", "question", "instruction", "problem", "query", "answer", "solution", "response", "output",
+NOT_WITH_TEXT = ("prompt", "question", "instruction", "problem", "query", "answer", "solution", "response", "output",
                "completion", "steps", "messages", "conversations", "history", "chosen", "rejected")
-"""Columns that a raw text has none of: with one of them, the text alone would leave out what it belongs to."""
+"""Columns that a raw text must not have: with one of them, the text alone would leave out what it belongs to."""
 SYSTEM = ("system", "system_prompt", "system_message", "developer")
 """Names of the text of the first turn, where it is a column."""
 TOOLS = ("tools", "tool_defs", "functions", "available_tools", "tool_definitions")
@@ -76,10 +76,10 @@ def refuse_media(record: Mapping[str, Any], where: str, kind: object = "") -> No
                          "and the text alone would say something else")
 
 
-def refuse_beside_text(record: Mapping[str, Any]) -> None:
+def refuse_keys_with_text(record: Mapping[str, Any]) -> None:
     """Raise `ValueError` where a raw text has a question, an answer or a conversation next to it."""
-    if beside := [key for key in BESIDE_TEXT if record.get(key) not in (None, "", [])]:
-        raise ValueError(f"`{beside[0]}` next to `text`: a raw text is learned whole and alone")
+    if others := [key for key in NOT_WITH_TEXT if record.get(key) not in (None, "", [])]:
+        raise ValueError(f"`{others[0]}` next to `text`: a raw text is learned whole and alone")
 
 
 def kept_columns(counts: Mapping[str, int]) -> Iterator[str]:

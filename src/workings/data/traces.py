@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workings.data.columns import refuse_beside_text
+from workings.data.columns import refuse_keys_with_text
 from workings.data.row_fields import (
     Labelled,
     calls_text,
@@ -86,7 +86,7 @@ def trace_from_json(record: object, *, escapes: bool = True) -> Trace:
 
 
 def _text_from_json(line: dict[str, Any]) -> Trace:
-    refuse_beside_text(line)
+    refuse_keys_with_text(line)
     texts = texts_of(line, ("id", "text"))
     if not texts["text"].strip():
         raise ValueError("`text` is empty")

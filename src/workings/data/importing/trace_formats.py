@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from workings.data.columns import SYSTEM, refuse_beside_text
+from workings.data.columns import SYSTEM, refuse_keys_with_text
 from workings.data.importing import fields
 from workings.data.importing.completion import lines_of, split_any, split_hashes
 from workings.data.importing.fields import ALPACA, Said, said
@@ -43,7 +43,7 @@ def text(questions: tuple[str, ...], answers: tuple[str, ...], split: Split, rec
 
 def raw_text(record: Record) -> Parts:
     """A text that is learned whole; nothing in the record may ask or answer."""
-    refuse_beside_text(record)
+    refuse_keys_with_text(record)
     return Parts(values={"text": fields.text(record, "text")}, used=frozenset({"text"}))
 
 
