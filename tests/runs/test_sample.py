@@ -126,7 +126,9 @@ def test_what_was_asked_for_wrongly_is_named(made: Path, tmp_path: Path, working
     for more, text in ((("--keep", "good"), "keep: good"), (("--balance", "difficulty"), "item 0+0 names none"),
                        (("--pairs", "all"), "pairs: all"), (("--temperature", "0"), "greedy samples are all the same"),
                        (("--template", "gemma"), "--template with a sealed run"), (("--form", "any"), "the form any"),
-                       (("--prompts", "nothing.jsonl"), "prompts: nothing.jsonl")):
+                       (("--prompts", "nothing.jsonl"), "prompts: nothing.jsonl"),
+                       (("--prompts-out", made / "traces.jsonl"), "traces.jsonl exists"),
+                       (("--prompts-out", tmp_path / "no" / "p.jsonl"), "there is no folder")):
         done = workings(*asked, *more, check=False)
         assert (done.returncode, text in done.stderr) == (2, True), done.stderr
         assert "Traceback" not in done.stderr

@@ -1,5 +1,6 @@
 """`workings ask`: put one question to a trained run, and to the model that it began with."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,7 +28,7 @@ def ask_command(
     With `--json` and `--base` or `--also`, the first answer is its own line as soon as it is there; the last line has
     all.
     """
-    from workings.runs.evaluate import ask, ask_untrained
+    from workings.runs.evaluate import Reply, ask, ask_untrained
     from workings.scoring.steps import wrong_place
 
     if not question.strip():
@@ -38,11 +39,10 @@ def ask_command(
         if asked.count(path) > 1:
             raise RequestError(f"{path} is named twice", "each run once", f"--also another run than {path}")
 
-    def values_of(path: Path, model: str) -> dict[str, Any]:
+    def values_of(path: Path, model: str, put: Callable[..., Reply] = ask) -> dict[str, Any]:
         """Keys of `--json` of one model's answer, which is shown meanwhile."""
-        put = ask_untrained if model == "untrained" else ask
         if len(asked) + base > 1 and not as_json:
-            show(f"{model}:\n" if path == run and model != "untrained" else f"\n{model}:\n")
+            show(f"{model}:\n" if path == run and put is ask else f"\n{model}:\n")
         tell = partial(_json_piece, model) if as_json and pieces else None if as_json else show
         reply = put(path, question, max_new_tokens=max_new_tokens, show=tell)
         wrong_step = wrong_place(reply.text)
@@ -62,7 +62,7 @@ def ask_command(
     if also:
         values |= {"also": {str(path): values_of(path, str(path)) for path in also}}
     if base:
-        values |= {"base": values_of(run, "untrained")}
+        values |= {"base": values_of(run, "untrained", ask_untrained)}
     answer(values, as_json=as_json, text="")
 
 

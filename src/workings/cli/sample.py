@@ -125,11 +125,14 @@ def sample_command(
 
 
 def refuse_written(prompts_out: Path | None) -> None:
-    """Raise `RequestError` if the file exists."""
+    """Raise `RequestError` if the file exists or its folder does not: before sampling, which may take hours."""
     from workings.errors import RequestError
     if prompts_out is not None and prompts_out.exists():
         raise RequestError(f"--prompts-out {prompts_out} exists", "a file that does not exist yet",
                            f"--prompts-out {prompts_out.with_stem(prompts_out.stem + '-2')}")
+    if prompts_out is not None and not prompts_out.absolute().parent.is_dir():
+        raise RequestError(f"--prompts-out {prompts_out}: there is no folder {prompts_out.parent}",
+                           "a file in a folder that exists", f"mkdir -p {prompts_out.parent}")
 
 
 def answer_with(unit: "SampleUnit", with_pairs: bool, prompts_out: Path | None, *, as_json: bool) -> None:
