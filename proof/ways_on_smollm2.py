@@ -13,7 +13,8 @@ SmolLM2-135M-Instruct answers 200 held-out questions about units (`workings quic
 - `grpo`: rewards for correct answers to those questions;
 - `teacher`: distillation on its own samples, from a model that imitated the steps of all 340 questions.
 
-All runs and evaluations stay in FOLDER, and a second call makes only what is missing. With `--at-once 12` so many arms
+All runs and evaluations stay in FOLDER, and a second call makes only what is missing. The result file keeps the seeds
+and arms of earlier calls with the same settings, each with its day and commit. With `--at-once 12` so many arms
 run at the same time, each in its own process; on an accelerator that has the memory. Words like `device=gpu` override
 every recipe. Writes `proof.ways_on_smollm2.json` whenever an arm is complete.
 """
@@ -33,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from tools.result_file import ROOT, load_average, write_result
+from tools.result_file import ROOT, earlier, load_average, measured, write_result
 from workings.config.load import load_recipe
 from workings.evaluation.comparison.compare import compare
 from workings.evaluation.settings import settings_of
@@ -141,18 +142,25 @@ FIRST = {"prompt", "answers", "steps"}
 SMALL = replace(FULL_SIZE, traces=16, prompts=16, items=16)
 
 
-def arm_values(runs: dict[int, Path], steps: dict[int, Path]) -> dict[str, Any]:
-    """Accuracy of each seed with the verdict against `steps`; the mean with its interval over seeds."""
-    accuracies = {seed: read_scorecard(run)["overall"]["mean"] for seed, run in runs.items()}
-    values: dict[str, Any] = {
-        "accuracies": {str(seed): accuracy for seed, accuracy in accuracies.items()},
-        "accuracy": float(np.mean(list(accuracies.values()))),
-        "against_steps": {str(seed): compare(steps[seed], run).verdict
+def arm_values(runs: dict[int, Path], steps: dict[int, Path], kept: dict[str, Any]) -> dict[str, Any]:
+    """Accuracy of each seed with the verdict against `steps`; the mean with its interval over seeds.
+
+    Seeds that this call did not run keep what the result file says of them.
+    """
+    by_seed = {
+        "accuracies": {seed: read_scorecard(run)["overall"]["mean"] for seed, run in runs.items()},
+        "against_steps": {seed: compare(steps[seed], run).verdict
                           for seed, run in runs.items() if seed in steps and run != steps[seed]},
-        "training_seconds": {str(seed): round(RunRecord.open(run).manifest.training_seconds, 1)
-                             for seed, run in runs.items() if (run / "run_manifest.json").is_file()}}
+        "training_seconds": {seed: round(RunRecord.open(run).manifest.training_seconds, 1)
+                             for seed, run in runs.items() if (run / "run_manifest.json").is_file()},
+        "measured": {seed: measured() for seed in runs}}
+    values: dict[str, Any] = {
+        name: dict(sorted((kept.get(name, {}) | {str(seed): value for seed, value in values.items()}).items()))
+        for name, values in by_seed.items()}
+    accuracies = list(values["accuracies"].values())
+    values["accuracy"] = float(np.mean(accuracies))
     if len(accuracies) > 2:  # two say nothing of how far a third might be
-        interval = t_mean(list(accuracies.values())).interval
+        interval = t_mean(accuracies).interval
         values |= {"ci_low": interval.low, "ci_high": interval.high}
     return values
 
@@ -170,9 +178,14 @@ def in_process(asked: argparse.Namespace, seed: int, arm: str) -> Path:
 
 def write(asked: argparse.Namespace, found: dict[str, dict[int, Path]], before: float) -> None:
     """Write the result file, or in a trial show it."""
-    values = asdict(asked.size) | {
-        "words": asked.words,
-        "arms": {name: arm_values(found[name], found.get("steps", {})) for name in ARMS if found.get(name)}}
+    settings = asdict(asked.size) | {"words": asked.words}
+    before_this = earlier(RESULT)
+    kept = before_this.pop("arms", {})
+    if before_this != settings:
+        kept = {}
+    values = settings | {"arms": {
+        name: arm_values(found.get(name, {}), found.get("steps", {}), kept.get(name, {}))
+        for name in ARMS if found.get(name) or kept.get(name)}}
     if asked.small:
         print(json.dumps(values))
         return
