@@ -104,8 +104,10 @@ class Site:
                     self.verified.keep(run, job.answer)
 
     def typed(self, *names: str) -> str:
-        """Places below the folder as words of a command that can be typed anywhere."""
-        return " ".join(quote(str(self.folder.root / name)) for name in names)
+        """Places below the folder as words of a command, to be typed where the page was started."""
+        here, root = Path.cwd(), self.folder.root
+        start = root.relative_to(here) if root.is_relative_to(here) else root
+        return " ".join(quote(str(start / name)) for name in names)
 
     def html(self, template: str, status: int = 200, **values: Any) -> HTMLResponse:
         """A rendered page."""
