@@ -74,9 +74,14 @@ def test_an_empty_folder_shows_how_to_begin(tmp_path: Path, monkeypatch: pytest.
         assert text in page.text
 
 
-def test_commands_on_the_page_can_be_typed_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("started_in", ["the folder", "elsewhere"])
+def test_commands_on_the_page_can_be_typed_where_it_was_started(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started_in: str) -> None:
     two_runs(tmp_path)
     page, runs = client(tmp_path, monkeypatch), tmp_path.resolve() / "runs"
+    if started_in == "the folder":
+        monkeypatch.chdir(tmp_path)
+        runs = Path("runs")
     for address, words in (("/run/runs/steps?tab=checks", f"verify {runs}/steps"),
                            ("/run/runs/steps?tab=checks", f"runs replay {runs}/steps"),
                            ("/run/runs/steps?tab=scorecard", f"eval {runs}/steps --items eval --out {runs}/steps/eval"),
