@@ -1,15 +1,19 @@
 """`workings ask`: put one question to a trained run, and to the model that it began with."""
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from workings.cli.options import RunArgument
 from workings.cli.output import JsonFlag, answer, say, show
 from workings.errors import RequestError
+
+if TYPE_CHECKING:
+    from workings.models.turns import Turn
 
 
 def ask_command(
@@ -19,6 +23,12 @@ def ask_command(
     base: Annotated[bool, typer.Option("--base", help="Ask the untrained model as well, afterwards.")] = False,
     also: Annotated[list[Path] | None, typer.Option(
         "--also", metavar="RUN", help="Another run to ask, one after the other; may be repeated.")] = None,
+    temperature: Annotated[float, typer.Option(
+        "--temperature", min=0, help="0: the most likely token each time. Above 0: sampled.")] = 0.0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of a sampled answer.")] = 0,
+    history: Annotated[str, typer.Option(
+        "--history", metavar="JSON", help="Earlier turns: a JSON list of objects with `role` and `content`, or a file "
+        "with one.")] = "",
     pieces: Annotated[bool, typer.Option(
         "--pieces", help="With --json: before it, lines with what a model has just written.")] = False,
     as_json: JsonFlag = False,
@@ -28,23 +38,20 @@ def ask_command(
     With `--json` and `--base` or `--also`, the first answer is its own line as soon as it is there; the last line has
     all.
     """
-    from workings.runs.evaluate import Reply, ask, ask_untrained
+    from workings.runs.evaluate import Question, Reply, ask, ask_untrained
     from workings.scoring.steps import wrong_place
 
-    if not question.strip():
-        raise RequestError("an empty question", "a question", 'workings ask RUN "What is 17+25?"')
-
     asked = [run, *(also or [])]
-    for path in asked:
-        if asked.count(path) > 1:
-            raise RequestError(f"{path} is named twice", "each run once", f"--also another run than {path}")
+    _refuse(question, asked, seed=seed, temperature=temperature)
+    put_question = Question(text=question, history=_turns(history), max_new_tokens=max_new_tokens,
+                            temperature=temperature, seed=seed)
 
     def values_of(path: Path, model: str, put: Callable[..., Reply] = ask) -> dict[str, Any]:
         """Keys of `--json` of one model's answer, which is shown meanwhile."""
         if len(asked) + base > 1 and not as_json:
             show(f"{model}:\n" if path == run and put is ask else f"\n{model}:\n")
         tell = partial(_json_piece, model) if as_json and pieces else None if as_json else show
-        reply = put(path, question, max_new_tokens=max_new_tokens, show=tell)
+        reply = put(path, put_question, show=tell)
         wrong_step = wrong_place(reply.text)
         if not as_json:
             show("\n")
@@ -64,6 +71,30 @@ def ask_command(
     if base:
         values |= {"base": values_of(run, "untrained", ask_untrained)}
     answer(values, as_json=as_json, text="")
+
+
+def _refuse(question: str, asked: list[Path], *, seed: int, temperature: float) -> None:
+    """Raise `RequestError` for a request that makes no sense."""
+    if not question.strip():
+        raise RequestError("an empty question", "a question", 'workings ask RUN "What is 17+25?"')
+    if seed and not temperature:
+        raise RequestError(f"--seed {seed} without --temperature", "a seed for a sampled answer", "--temperature 0.7")
+    for path in asked:
+        if asked.count(path) > 1:
+            raise RequestError(f"{path} is named twice", "each run once", f"--also another run than {path}")
+
+
+def _turns(history: str) -> "tuple[Turn, ...]":
+    """Earlier turns from a JSON text or the file that it names."""
+    from workings.data.row_fields import history_of
+
+    if not history:
+        return ()
+    try:
+        return history_of(json.loads(history if history.lstrip().startswith("[") else Path(history).read_text("utf-8")))
+    except (OSError, ValueError) as error:
+        raise RequestError(f"--history {history[:60]}: {error}", "a JSON list of turns with `role` and `content`",
+                           '--history \'[{"role": "user", "content": "Hi"}, …]\'') from None
 
 
 def _json_piece(model: str, piece: str) -> None:

@@ -128,14 +128,25 @@ def commands(runs: list[RunView]) -> list[tuple[str, str]]:
 
 def train_again(run: Path) -> str:
     """The command that trains a run again, typed in the current folder: its recipe, its overrides, its files."""
-    request: dict[str, Any] = read_json(run / OVERRIDES) if (run / OVERRIDES).is_file() else {}
-    origin, overrides = str(request.get("origin", "")), [str(override) for override in request.get("overrides", [])]
-    is_shipped = origin.startswith(SHIPPED)
-    recipe = origin.removeprefix(SHIPPED) if is_shipped else _recipe_file(run, request)
+    request = _request(run)
+    overrides = [str(override) for override in request.get("overrides", [])]
+    recipe, is_shipped = recipe_of(run), str(request.get("origin", "")).startswith(SHIPPED)
     files = moved_files(request.get("files", {}), lambda name: os.path.normpath(run / name))
     overrides = with_files(overrides, files, recipe_stays=not is_shipped and recipe != str(run / RECIPE))
     return shlex.join(["workings", "train", recipe, "--out", f"{run}-again", *overrides,
                        *smoke_words(RunRecord.open(run).manifest)])
+
+
+def recipe_of(run: Path) -> str:
+    """The recipe of a run as a word of `workings train`: a shipped one by its name, else its file."""
+    request = _request(run)
+    origin = str(request.get("origin", ""))
+    return origin.removeprefix(SHIPPED) if origin.startswith(SHIPPED) else _recipe_file(run, request)
+
+
+def _request(run: Path) -> dict[str, Any]:
+    """Recipe and overrides as they were typed; empty where they are not recorded."""
+    return dict(read_json(run / OVERRIDES)) if (run / OVERRIDES).is_file() else {}
 
 
 def _recipe_file(run: Path, overrides: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from workings.data.rows import learned_questions, prompt_digest
 from workings.engines.base import StreamingEngine
 from workings.engines.session import ModelSession
 from workings.errors import RequestError
+from workings.evaluation.generate import that_samples
 from workings.evaluation.harness import Task, TaskRequest, harness_config, seal_answers
 from workings.evaluation.run import evaluate, session_facts
 from workings.evaluation.scorecard import Scorecard
@@ -24,6 +25,7 @@ from workings.evaluation.unit import refuse_existing
 from workings.hints import pip_install
 from workings.inputs.datasets import read_questions
 from workings.models.tokenizer import Tokenizer
+from workings.models.turns import Turn
 from workings.record import jsonl
 from workings.record.layout import PROMPTS, ROWS
 from workings.record.progress import slow_operation
@@ -52,36 +54,50 @@ ShowPiece = Callable[[str], None]
 """Shows the next piece of an answer."""
 
 
-def ask(run: Path, question: str, *, max_new_tokens: int = 256, show: ShowPiece | None = None) -> Reply:
-    """Asks a run's last checkpoint a question, greedily, in the chat template it was trained with.
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A question, and how it is answered."""
+
+    text: str
+    history: tuple[Turn, ...] = ()
+    """Turns before it."""
+    max_new_tokens: int = 256
+    temperature: float = 0.0
+    """0: the most likely token each time; above 0: sampled with ``seed``, and shown when it is complete."""
+    seed: int = 0
+
+
+def ask(run: Path, question: Question, *, show: ShowPiece | None = None) -> Reply:
+    """Ask a run's last checkpoint a question in the chat template it was trained with.
 
     ``show`` gets the answer in pieces while it is generated; in one piece if the engine cannot stream.
 
     Raises:
-        RequestError: no sealed run at that path, or ``max_new_tokens`` is below 1.
+        RequestError: no sealed run at that path, ``max_new_tokens`` below 1, or an engine that cannot sample.
         RecordError: it has no intact checkpoint.
     """
     with slow_operation("opening the trained model"):
         session = open_run(run).session
-    return _reply(session, question, max_new_tokens, show)
+    return _reply(session, question, show)
 
 
-def ask_untrained(run: Path, question: str, *, max_new_tokens: int = 256, show: ShowPiece | None = None) -> Reply:
-    """Asks the untrained model of a run; otherwise as `ask`.
+def ask_untrained(run: Path, question: Question, *, show: ShowPiece | None = None) -> Reply:
+    """Ask the untrained model of a run; otherwise as `ask`.
 
     Raises:
         RequestError: as `workings.runs.open_model.open_untrained`.
     """
     with slow_operation("opening the untrained model"):
         session = open_untrained(run)
-    return _reply(session, question, max_new_tokens, show)
+    return _reply(session, question, show)
 
 
-def _reply(session: ModelSession, question: str, max_new_tokens: int, show: ShowPiece | None) -> Reply:
+def _reply(session: ModelSession, question: Question, show: ShowPiece | None) -> Reply:
     # Before an engine compiles a program for it.
-    if max_new_tokens < 1:
-        raise RequestError(f"max_new_tokens: {max_new_tokens}", "at least 1")
-    engine, prompt, stops = session.engine, session.template.prompt_ids(question), session.template.stop_ids
+    if question.max_new_tokens < 1:
+        raise RequestError(f"max_new_tokens: {question.max_new_tokens}", "at least 1")
+    engine, stops = session.engine, session.template.stop_ids
+    prompt, max_new_tokens = session.template.prompt_ids(question.text, question.history), question.max_new_tokens
     with ExitStack() as until_first_piece:
         # The programs may have to be compiled first.
         until_first_piece.enter_context(slow_operation("answering"))
@@ -92,7 +108,11 @@ def _reply(session: ModelSession, question: str, max_new_tokens: int, show: Show
                 show(piece)
 
         pieces = Pieces(session.tokenizer, show_piece)
-        if show is not None and isinstance(engine, StreamingEngine):
+        if question.temperature > 0:
+            completion = that_samples(engine, question.temperature).sample(
+                session.state, [prompt], max_new_tokens=max_new_tokens, stop_ids=stops,
+                temperature=question.temperature, seeds=[question.seed])[0]
+        elif show is not None and isinstance(engine, StreamingEngine):
             completion = engine.stream(session.state, prompt, max_new_tokens=max_new_tokens, stop_ids=stops,
                                        tell=pieces.add)
         else:

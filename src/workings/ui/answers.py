@@ -25,6 +25,8 @@ from workings.ui.requests import paged
 ITEMS_A_PAGE = 50
 Result = Literal["", "right", "wrong", "error"]
 Change = Literal["newly_right", "newly_wrong", "both_wrong", "both_right"]
+RESULT_ORDER: tuple[Result, ...] = ("error", "wrong", "right")
+"""Order of the items on a page: what needs a look comes first."""
 ANY_STEP = "a wrong equation"
 STEP_FILTERS = (ANY_STEP, *WRONG_STEP_KINDS, RIGHT, NOT_FOUND)
 """Filters of items: any wrong step, or the scored kinds of `workings.evaluation.first_wrong_step`."""
@@ -64,6 +66,7 @@ class ItemsQuery(BaseModel):
     rule: str = ""
     wrong_step: str = ""
     fate: str = Field(default="", description="Of samples: `kept`, or why they were left out")
+    compact: bool = Field(default=False, description="One line per item, opened by a click")
     page: int = 1
 
 
@@ -178,6 +181,8 @@ def search(folder: Folder, run: Path, query: ItemsQuery) -> AnswersPage:
                and (not query.fate or fates.get((row.id, row.sample)) == query.fate)
                and (not text or any(text in value.casefold() for value in
                                     (row.id, row.prompt, row.completion, row.gold, row.extracted)))]
+    # Sorting is stable: within each result the order of the file stays.
+    matches.sort(key=lambda row: RESULT_ORDER.index(_result(row)))
     # Wrong steps are looked for on the shown page alone, because reading all equations takes seconds.
     shown, pages = paged(matches, query.page, ITEMS_A_PAGE)
     return AnswersPage(unit=name, units=list(units_of(run)), total=len(rows), found=len(matches), page=query.page,

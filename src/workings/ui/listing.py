@@ -1,6 +1,7 @@
 """The list of runs: one row a run, from its manifest, its log and its evaluation."""
 
 import json
+import math
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
@@ -31,6 +32,11 @@ from workings.ui.folder import Folder
 from workings.ui.number_format import flat_texts
 from workings.ui.verification_cache import Verified
 
+HEADLINE_METRICS = (("reward", "Mean reward", "rollout"), ("kl_teacher", "Nats per token from the teacher", "rollout"),
+                    ("margin", "Margin of pairs", "step"))
+"""Metrics that say more than the loss where a run has them: key in the log, name, and what each value is of."""
+CURVE_POINTS = 40
+"""Values of the small curve in a run's row."""
 SETTINGS, SETTING_CHARS = 500, 300
 """Most keys of a recipe that the list offers as columns, and most characters of a value; a recipe has some hundred."""
 State = Literal["running", "complete", "interrupted", "failed", "stopped", "unreadable"]
@@ -73,6 +79,8 @@ class RunRow(BaseModel):
     tokens: int = 0
     loss: float | None = Field(default=None, description="What the log calls loss, of the last step: nats a "
                               "token where it learned from traces, else the value of an objective")
+    learning_rate: float | None = Field(default=None, description="The recipe's")
+    curve: list[float] = Field(default=[], description="The loss, or the metric that says more, evenly over the steps")
     seconds_left: float | None = Field(default=None, description="While it runs: steps left times recent step time")
     started_at: str = ""
     accuracy: Accuracy | None = None
@@ -195,6 +203,7 @@ def _sealed(folder: Folder, path: Path, name: str, verified: dict[str, Verified]
         device=f"{device['count']} x {device['kind']}", dtypes=dtypes_text(manifest["actual_dtypes"]),
         reason="" if manifest["status"] == "complete" else str(manifest["status_reason"]),
         planned_steps=int(config["training"]["steps"]), **folder.worked_out_of_log(path, _progress),
+        learning_rate=float(config["training"]["learning_rate"]),
         started_at=str(events[0].get("time", "")) if events else "",
         accuracy=_accuracy(folder, named[0]) if named else None,
         verified=verified.get(name), settings=_settings(config))
@@ -216,13 +225,35 @@ def _unsealed(folder: Folder, path: Path, name: str) -> RunRow:
         model=str(model.get("id", f"scratch:{_family(model)}")), engine=str(config["engine"]),
         learned_from=learned_from(config, {}),
         device=str(config["device"]), dtypes=dtypes_text(config["precision"]) if "precision" in config else "",
+        learning_rate=float(config["training"]["learning_rate"]),
         planned_steps=planned, seconds_left=now.seconds_left if now else None, **_progress(lines))
 
 
 def _progress(lines: list[dict[str, Any]]) -> dict[str, Any]:
     """How far a run came, from its log: columns of its row."""
     return {"steps": int(lines[-1]["step"]) if lines else 0, "tokens": sum(int(line["tokens"]) for line in lines),
-            "loss": float(lines[-1]["loss"]) if lines else None}
+            "loss": float(lines[-1]["loss"]) if lines else None, "curve": _curve(lines)}
+
+
+def headline_values(lines: list[dict[str, Any]]) -> tuple[str, str, list[float]]:
+    """Name of the metric that a run is watched by, what each value is of, and the values in order."""
+    for key, name, where in HEADLINE_METRICS:
+        # An update in the middle of a rollout has none.
+        if values := [float(line[key]) for line in lines if _is_finite(line.get(key))]:
+            return name, where, values
+    return "Training loss", "step", [float(line["loss"]) for line in lines if _is_finite(line["loss"])]
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _curve(lines: list[dict[str, Any]]) -> list[float]:
+    values = headline_values(lines)[2]
+    if len(values) <= CURVE_POINTS:
+        return values
+    # The first and the last one are kept.
+    return [values[round(at * (len(values) - 1) / (CURVE_POINTS - 1))] for at in range(CURVE_POINTS)]
 
 
 def _settings(recipe: dict[str, Any]) -> dict[str, str]:

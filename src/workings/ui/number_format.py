@@ -12,6 +12,7 @@ from workings.record.values import leaves
 from workings.reports.rollouts import visible
 from workings.reports.run_table import count
 from workings.reports.wrong_steps import marked, right_value
+from workings.ui.sparkline import sparkline
 
 
 def time_text(text: str) -> str:
@@ -58,4 +59,4 @@ def ending(finish_reason: str) -> str:
 
 FILTERS = {"size": byte_text, "time": time_text, "value": value_text, "count": count, "duration": duration,
            "percent": percent, "facts": facts, "coded": coded, "small_p": small_p, "ending": ending, "marked": marked,
-           "right_value": right_value, "visible": visible}
+           "right_value": right_value, "visible": visible, "sparkline": sparkline}

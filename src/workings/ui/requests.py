@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,6 +16,8 @@ from workings.ui.folder import Folder
 T = TypeVar("T")
 # The form lists them in one menu.
 RECIPES = 500
+FIRST_RECIPE = "smoke-tiny"
+"""Recipe that a form shows at first."""
 # The first character is neither a dash, which would make the name an option, nor a dot, which would hide the run.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,199}")
 _WORD = re.compile(r"[a-z][a-z0-9_.]*=[^\0\n]{1,500}")
@@ -62,6 +65,14 @@ def new_place(folder: Folder, name: str) -> str:
     if path.exists() or path.with_name(path.name + PARTIAL_SUFFIX).exists():
         raise RequestError(f"{name}, which exists", "the name of a new run", f"{name}-2")
     return str(path)
+
+
+def free_file(folder: Folder, name: str) -> Path:
+    """An unused path `data/NAME` below the folder for an uploaded file; other characters become dashes."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip("-.")[-100:] or "rows.jsonl"
+    stem, suffix = Path(name).stem, Path(name).suffix
+    names = (name if number == 1 else f"{stem}-{number}{suffix}" for number in count(1))
+    return next(path for candidate in names if not (path := folder.inside(f"data/{candidate}")).exists())
 
 
 def override_words(text: str) -> list[str]:

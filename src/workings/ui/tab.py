@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -77,6 +77,8 @@ class Tab:
     """Name of the tab in the navigation."""
     position: int
     """Position in the navigation, from left to right; unique among the tabs."""
+    group: Literal["Run", "Training", "Answers", "Record"]
+    """Heading in the navigation above this tab and its neighbors."""
     shown: Callable[[OpenedRun], bool] = lambda run: True
     """Whether a run has this tab. At least one tab is shown for every run."""
     query: type[BaseModel] = NoQuery

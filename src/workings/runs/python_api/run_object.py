@@ -15,7 +15,7 @@ from workings.evaluation.settings import settings_of
 from workings.record import reader
 from workings.record.layout import RECIPE, RECIPE_EVALUATION
 from workings.record.number_text import percent
-from workings.runs.evaluate import ask, evaluate_run, free_unit
+from workings.runs.evaluate import Question, ask, evaluate_run, free_unit
 from workings.runs.python_api.python_rows import Rows, items_file
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Run:
 
     def ask(self, question: str, *, max_new_tokens: int = 256) -> str:
         """The trained model's greedy answer to a question."""
-        return ask(self.path, question, max_new_tokens=max_new_tokens).text
+        return ask(self.path, Question(text=question, max_new_tokens=max_new_tokens)).text
 
     def evaluate(self, items: Rows, name: str = "", *, out: str | Path | None = None) -> "Scorecard":
         """Evaluates the trained model on items and seals the evaluation in the run.

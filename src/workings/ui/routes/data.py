@@ -1,13 +1,15 @@
 """`/data`: rows of a recipe as the model will see them, and what `data check` finds in its traces."""
 
+import shutil
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+from urllib.parse import urlencode
 
-from fastapi import APIRouter
-from fastapi.responses import HTMLResponse
+from fastapi import APIRouter, Form, UploadFile
+from fastapi.responses import HTMLResponse, RedirectResponse
 from pydantic import BaseModel, Field
 
 from workings.config.load import LoadedRecipe, load_recipe, shipped_recipes
@@ -15,7 +17,7 @@ from workings.config.recipe_paths import recipe_paths
 from workings.errors import RequestError
 from workings.ui.jobs import ask
 from workings.ui.memory_bars import histogram
-from workings.ui.requests import override_words, recipe_argument, recipe_files
+from workings.ui.requests import FIRST_RECIPE, free_file, override_words, recipe_argument, recipe_files
 from workings.ui.site import Site
 
 # Each row is a span of markup for every token, and a row may have thousands.
@@ -87,11 +89,26 @@ def router(site: Site) -> APIRouter:
         """Rows of a recipe with each token's text and whether it is learned; lengths; optionally the check."""
         return looked_at(site, recipe, row, check, override_words(overrides))
 
+    @routes.post("/data/upload", include_in_schema=False)
+    def upload(file: UploadFile, recipe: Annotated[str, Form()]) -> RedirectResponse:
+        place = free_file(site.folder, file.filename or "")
+        place.parent.mkdir(exist_ok=True)
+        with place.open("xb") as out:
+            shutil.copyfileobj(file.file, out)
+        return RedirectResponse("/data?" + urlencode({
+            "recipe": recipe, "overrides": f"data.traces={place.relative_to(site.folder.root).as_posix()}"}), 303)
+
     @routes.get("/data", include_in_schema=False)
-    def data_page(recipe: str = "", row: str = "", check: bool = False, overrides: str = "") -> HTMLResponse:
-        look = looked_at(site, recipe, row, check, override_words(overrides)) if recipe else None
-        return site.html("data.html.jinja", page="data", found=look, recipe=recipe, row=row, check=check,
-                         overrides=overrides, shipped=list(shipped_recipes()), written=recipe_files(site.folder),
+    def data_page(recipe: str = FIRST_RECIPE, row: str = "", check: bool = False, overrides: str = "") -> HTMLResponse:
+        look, problem = None, None
+        try:
+            look = looked_at(site, recipe, row, check, override_words(overrides))
+        # Shown next to the form, which keeps what was typed.
+        except RequestError as error:
+            problem = error
+        return site.html("data.html.jinja", 422 if problem else 200, page="data", found=look, recipe=recipe, row=row,
+                         check=check, problem=problem, overrides=overrides,
+                         shipped=list(shipped_recipes()), written=recipe_files(site.folder),
                          histogram=histogram(look.preview["histogram"], "Rows by length in tokens") if look else "")
 
     return routes

@@ -12,9 +12,9 @@ from workings.config.load import shipped_recipes
 from workings.hardware.catalog import target_in_name, targets
 from workings.models.shapes import catalog as published
 from workings.planning.matrix import BASE_RECIPE, METHODS, cell_overrides, matrix_cells
-from workings.ui.jobs import Job
+from workings.ui.jobs import Job, ask
 from workings.ui.memory_bars import stacked_bars
-from workings.ui.requests import override_words, recipe_argument, recipe_files, target_names
+from workings.ui.requests import FIRST_RECIPE, override_words, recipe_argument, recipe_files, target_names
 from workings.ui.site import Site
 
 Method = Literal["full, Adafactor", "full, AdamW", "LoRA", "QLoRA"]
@@ -85,6 +85,22 @@ def what_fits(method: str, length: int) -> Fits:
                 machines=[row for row in catalog() if row.maker != PLATFORM_TITLES["cpu"]])
 
 
+class Formula(BaseModel):
+    """Estimate by formula of a recipe on a machine. Bytes are per device."""
+
+    recipe: str
+    target: str
+    program: str = Field(description="The one that needs most")
+    peak_bytes: int
+    limit_bytes: int
+
+
+def formula(site: Site, recipe: str, target: str, overrides: str = "") -> Formula:
+    """Memory of a recipe on a machine by formula; nothing is compiled."""
+    words = [recipe_argument(site.folder, recipe), *override_words(overrides), "--on", *target_names([target])]
+    return Formula(**ask(["plan", *words, "--formula"], site.folder.root)["estimates"][0])
+
+
 def started(site: Site, recipe: str, chosen: list[str], overrides: list[str]) -> list[Job]:
     """One `workings plan` a target."""
     recipe_path = recipe_argument(site.folder, recipe)
@@ -121,21 +137,31 @@ def router(site: Site) -> APIRouter:
         """Start a plan a target; look at the jobs for their answers."""
         return started(site, recipe, target, override_words(overrides))
 
+    @routes.get("/api/formula")
+    def formula_json(recipe: str, target: str, overrides: str = "") -> Formula:
+        """Memory of a recipe on a machine by formula; nothing is compiled."""
+        return formula(site, recipe, target, overrides)
+
     @routes.get("/api/fits")
     def fits_json(method: Method = "LoRA", length: Annotated[int, Query(ge=1, le=1_000_000)] = 2048) -> Fits:
         """Every published model against every machine, one method, rows of one length."""
         return what_fits(method, length)
 
     @routes.get("/fits", include_in_schema=False)
-    def fits_page(method: Method = "LoRA", length: Annotated[int, Query(ge=1, le=1_000_000)] = 2048) -> HTMLResponse:
-        return site.html("fits.html.jinja", page="fits", found=what_fits(method, length), methods=list(METHODS),
-                         lengths=ROW_LENGTHS)
+    def fits_page(method: Method = "LoRA", length: Annotated[int, Query(ge=1, le=1_000_000)] = 2048, machines: str = "",
+                  ) -> HTMLResponse:
+        found, words = what_fits(method, length), machines.replace(",", " ").split()
+        named = [row for row in found.machines if any(word.casefold() in row.name for word in words)]
+        return site.html("fits.html.jinja", page="fits", methods=list(METHODS), lengths=ROW_LENGTHS, machines=machines,
+                         found=found.model_copy(update={"machines": named}) if named else found,
+                         unknown=bool(words) and not named)
 
     @routes.get("/plan", include_in_schema=False)
     def plan_page(recipe: str = "", target: Annotated[list[str] | None, Query()] = None, overrides: str = "",
                   job: Annotated[list[str] | None, Query()] = None) -> HTMLResponse:
         jobs = [site.jobs.get(name) for name in job or []]
-        return site.html("plan.html.jinja", page="plan", recipe=recipe, chosen=target or [], overrides=overrides,
+        return site.html("plan.html.jinja", page="plan", recipe=recipe, first=FIRST_RECIPE,
+                         chosen=target or [], overrides=overrides,
                          jobs=list(zip(jobs, bars(jobs), strict=True)), catalog=catalog(), quick=KEYS_OF_THE_FORM,
                          waiting=any(each.state == "running" for each in jobs),
                          shipped=list(shipped_recipes()), written=recipe_files(site.folder),

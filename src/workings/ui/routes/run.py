@@ -4,28 +4,26 @@ import inspect
 import tempfile
 from collections.abc import Mapping
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Form, Query
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel, create_model
 
-from workings.errors import RecordError, RequestError
+from workings.errors import RequestError
 from workings.reports.gather import bare_view, commands
 from workings.reports.html import write_report
 from workings.ui.detail import Detail, read_detail
 from workings.ui.jobs import Job
-from workings.ui.listing import RunRow
+from workings.ui.listing import RunRow, begun_row
 from workings.ui.site import Site
 from workings.ui.tab import OpenedRun, Tab
 from workings.ui.tabs import TABS
-from workings.ui.tabs.ask import arguments
-
-INSTEAD_OF_LOSS = (("reward", "Mean reward", "rollout"), ("kl_teacher", "Nats a token from the teacher", "rollout"),
-                   ("margin", "Margin of pairs", "step"))
-"""Key in the log, name, and what each value is of."""
+from workings.ui.tabs.ask import AskForm, start
 
 
 class RunAnswer(BaseModel):
@@ -69,7 +67,7 @@ def router(site: Site, tabs: Mapping[str, Tab] = TABS) -> APIRouter:
     parameters = _parameters(tabs)
 
     @routes.get("/run/{name:path}", include_in_schema=False)
-    def run_page(name: str, wanted: Annotated[parameters, Query()]) -> HTMLResponse:  # type: ignore[valid-type]
+    def run_page(name: str, wanted: Annotated[parameters, Query()]) -> Response:  # type: ignore[valid-type]
         return _page(site, tabs, name, wanted)
 
     return routes
@@ -83,56 +81,52 @@ def _file_name(name: str) -> str:
 def _parameters(tabs: Mapping[str, Tab]) -> type[BaseModel]:
     """Parameters of the page's address: the tab, and the parameters of all tabs."""
     keys: Any = Literal.__getitem__(tuple(tabs))
-    which_tab = create_model("WhichTab", tab=(keys, next(iter(tabs))))  # the last base's fields are checked first
+    which_tab = create_model("WhichTab", tab=(keys | None, None))  # the last base's fields are checked first
     return create_model("PageQuery", __base__=(*dict.fromkeys(tab.query for tab in tabs.values()), which_tab))
 
 
-def _page(site: Site, tabs: Mapping[str, Tab], name: str, wanted: Any) -> HTMLResponse:
+def _page(site: Site, tabs: Mapping[str, Tab], name: str, wanted: Any) -> Response:
+    job = next(iter(site.jobs.about("train", name, 1)), None)
     try:
         run = OpenedRun.open(site, name)
     except RequestError:
-        # Its address is good from the first second on, when there is no directory yet.
-        if name not in site.phases():
+        if (page := _page_before_the_run(site, name, job)) is None:
             raise
-        return site.html("begun.html.jinja", page="runs", row=site.live(name))
+        return page
     shown = {key: tab for key, tab in tabs.items() if tab.shown(run)}
-    # A link may name a tab that this run does not have; the first one is shown instead of an error.
-    key = wanted.tab if wanted.tab in shown else next(iter(shown))
+    # A link may name a tab that this run does not have; the first one is shown instead of an error. A running run is
+    # watched by its curves.
+    first = "curves" if run.row.state == "running" and "curves" in shown else next(iter(shown))
+    key = wanted.tab if wanted.tab in shown else first
     values = shown[key].values(site, run, wanted)
     command_lines = commands([bare_view(run.path)]) if run.sealed and run.trained else []
-    return site.html("run.html.jinja", page="runs", row=run.row, detail=run.detail, tab=key, told=command_lines,
-                     instead=_instead_of_loss(site, run.path), sealed=run.sealed,
-                     tabs={key: tab.title for key, tab in shown.items()}, **values)
+    return site.html("run.html.jinja", page="runs", row=run.row, detail=run.detail, tab=key, commands=command_lines,
+                     sealed=run.sealed, job=job,
+                     tabs=[(group, list(members)) for group, members in groupby(shown.values(), attrgetter("group"))],
+                     **values)
 
 
-def _instead_of_loss(site: Site, run: Path) -> dict[str, Any] | None:
-    """The metric shown in place of a loss that is not a loss of tokens: name, first and last value."""
-    try:
-        lines = site.folder.metrics(run)
-    except RecordError:
-        return None  # the page's notes say so
-    for key, name, where in INSTEAD_OF_LOSS:
-        # An update in the middle of a rollout has none.
-        rewards = [line[key] for line in lines if isinstance(line.get(key), int | float)]
-        if rewards:
-            return {"name": name, "where": where, "first": round(rewards[0], 6) + 0.0,
-                    "last": round(rewards[-1], 6) + 0.0}
-    return None
+def _page_before_the_run(site: Site, name: str, job: Job | None) -> Response | None:
+    """The page of a run without a directory yet, or of the command that ended without one; None without either."""
+    if (phase := site.phases().get(name)) is not None:
+        return site.html("begun.html.jinja", page="runs", row=begun_row(name, phase), job=job)
+    if job is None:
+        return None
+    # Before the command says what it does, it imports libraries for some seconds.
+    row = RunRow(name=name, kind="run", state="running", started_at=job.started_at, phase="starting", begun=True)
+    return (site.html("begun.html.jinja", page="runs", row=row, job=job) if job.state == "running"
+            else RedirectResponse(f"/jobs/{job.id}", 303))
 
 
 def _ask_the_model(site: Site, routes: APIRouter) -> None:
     """Routes that put a question to a run's checkpoint, and lead back to the tab that shows the answer."""
 
     @routes.post("/api/ask/{name:path}", name="ask")
-    def ask_json(name: str, question: Annotated[str, Form()],
-                 max_new_tokens: Annotated[int, Form(ge=1, le=4096)] = 256) -> Job:
+    def ask_json(name: str, form: Annotated[AskForm, Form()]) -> Job:
         """Put a question to a run and to the model that it began with; look at the job for the answers."""
-        run = site.folder.path(name)
-        return site.jobs.start("ask", arguments(run, question, max_new_tokens), subject=site.folder.name(run))
+        return start(site, site.folder.path(name), form)
 
     @routes.post("/ask/{name:path}", include_in_schema=False)
-    def ask_form(name: str, question: Annotated[str, Form()],
-                 max_new_tokens: Annotated[int, Form(ge=1, le=4096)] = 256) -> RedirectResponse:
-        # A form sends line ends as a network does; a model was trained on others.
-        ask_json(name, question.replace("\r\n", "\n").strip(), max_new_tokens)
+    def ask_form(name: str, form: Annotated[AskForm, Form()]) -> RedirectResponse:
+        ask_json(name, form)
         return RedirectResponse(f"/run/{quote(name)}?tab=ask", 303)

@@ -14,7 +14,7 @@ from workings.ui.routes.rounds import Improvement, listed_improvements, rounds_h
 from workings.ui.site import Site
 
 SortKey = Literal["started_at", "name", "state", "recipe", "model", "engine", "device", "dtypes", "tokens", "loss",
-                  "accuracy", "verified"]
+                  "steps", "accuracy", "verified"]
 
 
 class RunList(BaseModel):

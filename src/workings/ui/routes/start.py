@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from functools import wraps
 from itertools import count
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Form
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -18,8 +19,9 @@ from workings.config.load import load_recipe, shipped_recipes
 from workings.errors import RequestError
 from workings.hardware.catalog import targets
 from workings.record.values import leaves
-from workings.ui.jobs import Job, ask
-from workings.ui.requests import new_place, override_words, recipe_argument, recipe_files, target_names
+from workings.reports.gather import recipe_of
+from workings.ui.jobs import Job
+from workings.ui.requests import FIRST_RECIPE, new_place, override_words, recipe_argument, recipe_files
 from workings.ui.site import Site
 
 
@@ -35,13 +37,13 @@ class RecipeField(BaseModel):
 
 def recipe_fields(recipe: str) -> dict[str, list[RecipeField]]:
     """Keys of a recipe with their values, by section. Raises `RequestError` for an invalid recipe."""
-    sections: dict[str, list[RecipeField]] = {}
+    sections: dict[str, list[RecipeField]] = {name: [] for name in FIRST_SECTIONS}
     for key, value in leaves(load_recipe(recipe).resolved()):
         # A list is written in the recipe itself: a field of one line is not a place for it.
         if not isinstance(value, list):
             section, _, rest = key.partition(".")
             sections.setdefault(section if rest else "recipe", []).append(_field(key, value))
-    return sections
+    return {name: fields for name, fields in sections.items() if fields}
 
 
 def _field(key: str, value: Any) -> RecipeField:
@@ -64,18 +66,8 @@ def _literals(annotation: Any) -> tuple[Any, ...]:
 
 Text = Annotated[str, Form()]
 Flag = Annotated[bool, Form()]
-FIRST_RECIPE = "smoke-tiny"
-"""Recipe that the form shows at first."""
-
-
-class Formula(BaseModel):
-    """Estimate by formula of a recipe on a machine. Bytes are per device."""
-
-    recipe: str
-    target: str
-    program: str = Field(description="The one that needs most")
-    peak_bytes: int
-    limit_bytes: int
+FIRST_SECTIONS = ("model", "data", "method", "training")
+"""Sections that the form shows first, and open."""
 
 
 def verbs(site: Site) -> dict[str, Callable[..., Job]]:
@@ -93,6 +85,12 @@ def verbs(site: Site) -> dict[str, Callable[..., Job]]:
         load_recipe(chosen, words)
         flags = (["--smoke"] if smoke else []) + (["--resume"] if resume else [])
         return site.jobs.start("train", [chosen, *words, "--out", run_path, *flags], subject=out)
+
+    def resume(run: Text) -> Job:
+        """Resume an unfinished run with its recipe and overrides."""
+        run_path = site.folder.path(run)
+        return site.jobs.start("train", [recipe_of(run_path), "--out", str(site.folder.inside(run)), "--resume"],
+                               subject=site.folder.name(run_path))
 
     def evaluate(run: Text, items: Text, name: Text) -> Job:
         """Evaluate a run on items: a shipped name, or a file inside the folder."""
@@ -112,7 +110,8 @@ def verbs(site: Site) -> dict[str, Callable[..., Job]]:
         """Replay steps of a run."""
         return site.jobs.start("runs replay", [str(site.folder.path(run))], subject=run)
 
-    return {"quickstart": quickstart, "train": train, "eval": evaluate, "verify": verify, "replay": replay}
+    return {"quickstart": quickstart, "train": train, "resume": resume, "eval": evaluate, "verify": verify,
+            "replay": replay}
 
 
 def router(site: Site) -> APIRouter:
@@ -127,12 +126,6 @@ def router(site: Site) -> APIRouter:
     def fields_json(recipe: str) -> dict[str, list[RecipeField]]:
         """Keys of a recipe with their values and what they mean, by section."""
         return recipe_fields(recipe_argument(site.folder, recipe))
-
-    @routes.get("/api/formula")
-    def formula_json(recipe: str, target: str, overrides: str = "") -> Formula:
-        """Memory of a recipe on a machine by formula; nothing is compiled."""
-        words = [recipe_argument(site.folder, recipe), *override_words(overrides), "--on", *target_names([target])]
-        return Formula(**ask(["plan", *words, "--formula"], site.folder.root)["estimates"][0])
 
     # One function for both: the form and its JSON twin check their fields by the same annotations.
     for verb, start in verbs(site).items():
@@ -153,7 +146,8 @@ def _page(site: Site, filled: dict[str, Any], problem: RequestError | None = Non
     taken = {name.partition("/")[0] for name in (*map(site.folder.name, runs), *site.phases())}
     return site.html("start.html.jinja", 422 if problem else 200, page="start", jobs=site.jobs.all(),
                      empty=not runs, shipped=list(shipped_recipes()), written=recipe_files(site.folder),
-                     filled={"out": _free_name("first-run", taken), **filled}, fields=fields, targets=list(targets()),
+                     filled={"out": _free_name("first-run", taken), **filled}, fields=fields, first=FIRST_SECTIONS,
+                     targets=list(targets()),
                      problem=problem, quickstart=_free_name("quickstart", taken))
 
 
@@ -167,8 +161,10 @@ def _led_to_its_job(site: Site, start: Callable[..., Job]) -> Callable[..., Resp
     @wraps(start)
     def form(**fields: Any) -> Response:
         try:
-            # 303 makes the browser ask with GET, so that reading the job's page again does not start it once more.
-            return RedirectResponse(f"/jobs/{start(**fields).id}", 303)
+            job = start(**fields)
+            place = f"/run/{quote(job.subject)}" if job.verb == "train" else f"/jobs/{job.id}"
+            # 303 makes the browser ask with GET, so that reading the page again does not start the command once more.
+            return RedirectResponse(place, 303)
         except RequestError as error:
             # The form of training keeps what was typed; the others have a name or two.
             if start.__name__ != "train":

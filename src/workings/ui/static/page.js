@@ -161,6 +161,13 @@ function watchKeys(items) {
   });
 }
 
+/** What the formula says of a recipe on a machine. */
+async function formulaText(recipe, target, overrides) {
+  const { value } = await asked(`/api/formula?${new URLSearchParams({ recipe, target, overrides })}`);
+  const size = (bytes) => bytes < 2 ** 30 ? `${(bytes / 2 ** 20).toFixed(1)} MiB` : `${(bytes / 2 ** 30).toFixed(2)} GiB`;
+  return !value ? "no estimate for this recipe" : `${value.peak_bytes <= value.limit_bytes ? "fits" : "does not fit"}: about ${size(value.peak_bytes)} of ${size(value.limit_bytes)} per device, for the ${value.program}`;
+}
+
 /** Fields of a recipe write what differs from it into the form's overrides, and are filled from them. */
 function watchRecipe(form) {
   const text = form.elements.overrides, fields = [...form.querySelectorAll("[data-key]")];
@@ -184,13 +191,12 @@ function watchRecipe(form) {
     waiting = setTimeout(async () => {
       const mine = ++turn;
       said.textContent = "…";
-      const { value } = await asked(`/api/formula?${new URLSearchParams({ recipe: form.elements.recipe.value, target: target.value, overrides: text.value })}`);
-      if (mine !== turn) return;  // something was typed since
-      const size = (bytes) => bytes < 2 ** 30 ? `${(bytes / 2 ** 20).toFixed(1)} MiB` : `${(bytes / 2 ** 30).toFixed(2)} GiB`;
-      said.textContent = !value ? "no answer for what is there" : `${value.peak_bytes <= value.limit_bytes ? "fits" : "does not fit"}: about ${size(value.peak_bytes)} of ${size(value.limit_bytes)} a device, for the ${value.program}`;
+      const words = await formulaText(form.elements.recipe.value, target.value, text.value);
+      if (mine === turn) said.textContent = words;  // else something was typed since
     }, 700);
   };
   form.addEventListener("input", plan);
+  plan();
   fields.forEach((field) => field.addEventListener("input", () => write(field)));
   text.addEventListener("input", read);
   form.elements.recipe.addEventListener("change", () => {
@@ -210,9 +216,35 @@ function tickMachine(form) {
   tick();
 }
 
+/** Estimates by formula for the ticked machines, before anything is compiled. */
+function estimateTicked(form) {
+  const list = form.querySelector("[data-formulas]");
+  let turn = 0;
+  const show = async () => {
+    const mine = ++turn, targets = [...form.querySelectorAll("[name=target]:checked")].slice(0, 6).map((box) => box.value);
+    list.replaceChildren();
+    for (const target of targets) {
+      const words = await formulaText(form.elements.recipe.value, target, form.elements.overrides.value);
+      if (mine !== turn) return;
+      const line = document.createElement("li");
+      line.textContent = `${target}: ${words}`;
+      list.append(line);
+    }
+  };
+  form.addEventListener("change", show);
+  show();
+}
+
+/** Filters act at once; their button is for pages without a script. */
+function filterAtOnce(form) {
+  for (const button of form.querySelectorAll("button")) button.hidden = true;
+  form.addEventListener("change", () => form.requestSubmit());
+}
+
 document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("form[data-recipe-form]").forEach(watchRecipe);
   document.querySelectorAll("form[data-plan]").forEach(tickMachine);
+  document.querySelectorAll("form[data-plan]").forEach(estimateTicked);
   const items = [...document.querySelectorAll("article.item[id]")];
   if (items.length) watchKeys(items);
   showTimes(document);
@@ -221,9 +253,7 @@ document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("[data-begun-runs]").forEach(watchList);
   document.querySelectorAll("[data-job]").forEach(watchJob);
   document.querySelectorAll("[data-asked]").forEach(watchAnswers);
-  document.querySelectorAll("form[data-submit-on-change]").forEach((form) => {
-    form.addEventListener("change", () => form.requestSubmit());
-  });
+  document.querySelectorAll("form[role=search]").forEach(filterAtOnce);
   document.querySelectorAll("form[data-confirm]").forEach((form) => {
     form.addEventListener("submit", (event) => {
       if (!window.confirm(form.dataset.confirm)) event.preventDefault();

@@ -1,7 +1,9 @@
 """Ask a run a question, next to the model that it began with."""
 
 import json
+import secrets
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,8 @@ class AskedQuestion(BaseModel):
     job: str
     state: str
     text: str
+    history: list[dict[str, str]] = Field(default=[], description="Earlier turns, `role` and `content`")
+    temperature: float = 0
     trained: AskedAnswer | None = None
     untrained: AskedAnswer | None = None
     problem: str = Field(default="", description="Why an answer is missing, as the command said it")
@@ -42,12 +46,37 @@ class Questions(BaseModel):
     questions: list[AskedQuestion]
 
 
-def arguments(run: Path, question: str, max_new_tokens: int) -> list[str]:
-    """Arguments of `workings ask`. Raises `RequestError` for an empty or endless question."""
-    if not question.strip() or len(question) > LONGEST_QUESTION or "\0" in question:
+class AskForm(BaseModel):
+    """Fields of the form that asks."""
+
+    question: str
+    max_new_tokens: int = Field(default=256, ge=1, le=4096)
+    temperature: float = Field(default=0, ge=0, le=5)
+    follow: str = Field(default="", description="Job of the question that this one follows in a conversation")
+
+
+def start(site: Site, run: Path, form: AskForm) -> Job:
+    """Start `workings ask`. Raises `RequestError` for an empty or endless question."""
+    # A form sends line ends as a network does; a model was trained on others.
+    question = form.question.replace("\r\n", "\n").strip()
+    if not question or len(question) > LONGEST_QUESTION or "\0" in question:
         raise RequestError(f"a question of {len(question):,} characters", f"1 to {LONGEST_QUESTION:,}", "")
-    # Behind `--` nothing is an option, also where the question begins with a dash.
-    return ["--base", "--pieces", "--max-new-tokens", str(max_new_tokens), "--", str(run), question]
+    words = ["--base", "--pieces", "--max-new-tokens", str(form.max_new_tokens)]
+    # Another seed for each sampled answer, else the same question would get the same answer.
+    if form.temperature:
+        words += ["--temperature", f"{form.temperature:g}", "--seed", str(secrets.randbelow(2**31))]
+    words += ["--history", json.dumps(conversation(site, form.follow))] if form.follow else []
+    # After `--` nothing is an option, even if the question begins with a dash.
+    return site.jobs.start("ask", [*words, "--", str(run), question], subject=site.folder.name(run))
+
+
+def conversation(site: Site, job: str) -> list[dict[str, str]]:
+    """The turns up to the trained model's answer of a job. Raises `RequestError` if it has none."""
+    asked = read_question(site.jobs.get(job), (line for _, line in site.jobs.lines(job, 0)))
+    if asked.trained is None:
+        raise RequestError(f"question {job}, which has no answer", "an answered question to continue from", "")
+    return [*asked.history, {"role": "user", "content": asked.text},
+            {"role": "assistant", "content": asked.trained.text}]
 
 
 def read_question(job: Job, lines: Iterable[bytes]) -> AskedQuestion:
@@ -57,7 +86,11 @@ def read_question(job: Job, lines: Iterable[bytes]) -> AskedQuestion:
         job: the command.
         lines: all that it wrote, and not its end alone: behind an answer are the thousands of pieces of the next one.
     """
-    question = AskedQuestion(job=job.id, state=job.state, text=job.arguments[-1] if job.arguments else "")
+    words = job.arguments
+    given = dict(pairwise(words))  # options of `start`, each with a value after it
+    question = AskedQuestion(job=job.id, state=job.state, text=words[-1] if words else "",
+                             history=json.loads(given.get("--history", "[]")),
+                             temperature=float(given.get("--temperature", 0)))
     for line in lines:
         # Looked for before it is read, because nearly all lines are pieces.
         value = json_object(line) if b'"completion"' in line else None
@@ -95,4 +128,5 @@ def _values(site: Site, run: OpenedRun, query: NoQuery) -> Mapping[str, Any]:
     return {"asked": questions(site, run.row.name).questions}
 
 
-TAB = Tab(key="ask", title="Ask", position=57, shown=lambda run: run.has_weights, values=_values, answer=questions)
+TAB = Tab(key="ask", title="Ask", position=57, group="Answers", shown=lambda run: run.has_weights, values=_values,
+          answer=questions)

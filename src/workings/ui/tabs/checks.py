@@ -31,4 +31,4 @@ def values(site: Site, run: OpenedRun, query: NoQuery) -> dict[str, Any]:
                          and job.state == "running"), None)}
 
 
-TAB = Tab(key="checks", title="Checks", position=70, values=values, answer=run_checks)
+TAB = Tab(key="checks", title="Checks", position=70, group="Record", values=values, answer=run_checks)

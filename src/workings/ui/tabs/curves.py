@@ -33,4 +33,4 @@ def run_curves(site: Site, name: str, x: XAxis = "step", low: float | None = Non
                   resumed_at=[at[step] for step in resumed if step in at])
 
 
-TAB = Tab(key="curves", title="Curves", position=10, shown=lambda run: run.trained, answer=run_curves)
+TAB = Tab(key="curves", title="Curves", position=10, group="Training", shown=lambda run: run.trained, answer=run_curves)

@@ -120,5 +120,6 @@ def _values(site: Site, run: OpenedRun, query: NoQuery) -> Mapping[str, Any]:
                         if (figure := drawn(curve_figure)) is not None]}
 
 
-TAB = Tab(key="device", title="Device and memory", position=20, shown=lambda run: run.trained, values=_values,
+TAB = Tab(key="device", title="Device", position=20, group="Training",
+          shown=lambda run: run.trained, values=_values,
           answer=run_machine)

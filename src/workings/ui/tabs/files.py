@@ -95,4 +95,4 @@ def values(site: Site, run: OpenedRun, query: FilesQuery) -> dict[str, Any]:
     return {"opened": run_file(site, run.name, query.file) if query.file else None}
 
 
-TAB = Tab(key="files", title="Files", position=100, query=FilesQuery, values=values, answer=run_file)
+TAB = Tab(key="files", title="Files", position=100, group="Record", query=FilesQuery, values=values, answer=run_file)

@@ -29,5 +29,5 @@ def values(site: Site, run: OpenedRun, query: ItemsQuery) -> dict[str, Any]:
         return shown | {"problem": str(error)}
 
 
-TAB = Tab(key="items", title="Items", position=50, query=ItemsQuery, values=values, answer=run_items,
+TAB = Tab(key="items", title="Items", position=50, group="Answers", query=ItemsQuery, values=values, answer=run_items,
           shown=lambda run: run.evaluated)

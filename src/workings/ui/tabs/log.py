@@ -2,4 +2,4 @@
 
 from workings.ui.tab import Tab
 
-TAB = Tab(key="log", title="Log", position=90, shown=lambda run: run.trained)
+TAB = Tab(key="log", title="Log", position=90, group="Record", shown=lambda run: run.trained)

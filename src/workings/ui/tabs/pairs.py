@@ -99,5 +99,5 @@ def values(site: Site, run: OpenedRun, query: PairsQuery) -> dict[str, Any]:
         return {"wanted": query, "pairs": None, "problem": str(error)}
 
 
-TAB = Tab(key="pairs", title="Pairs", position=13, query=PairsQuery, values=values, answer=run_pairs,
+TAB = Tab(key="pairs", title="Pairs", position=13, group="Training", query=PairsQuery, values=values, answer=run_pairs,
           shown=lambda run: run.trained and (run.path / REFERENCE_LOG_PROBS).is_file())

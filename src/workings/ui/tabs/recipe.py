@@ -2,4 +2,4 @@
 
 from workings.ui.tab import Tab
 
-TAB = Tab(key="recipe", title="Recipe", position=30, shown=lambda run: run.trained)
+TAB = Tab(key="recipe", title="Recipe", position=65, group="Record", shown=lambda run: run.trained)

@@ -70,5 +70,6 @@ def values(site: Site, run: OpenedRun, query: RolloutsQuery) -> dict[str, Any]:
         return {"wanted": query, "problem": str(error), "drawn": around(site.folder, run.path, run.name, step)}
 
 
-TAB = Tab(key="rollouts", title="Rollouts", position=12, query=RolloutsQuery, values=values, answer=run_rollouts,
+TAB = Tab(key="rollouts", title="Rollouts", position=12, group="Training",
+          query=RolloutsQuery, values=values, answer=run_rollouts,
           shown=lambda run: run.trained and bool(rollout_steps(run.path)))

@@ -2,5 +2,5 @@
 
 from workings.ui.tab import Tab
 
-TAB = Tab(key="samples", title="Samples", position=60, shown=lambda run: bool(run.time_lines),
+TAB = Tab(key="samples", title="Samples", position=14, group="Training", shown=lambda run: bool(run.time_lines),
           values=lambda site, run, query: {"time_lines": run.time_lines})

@@ -18,5 +18,5 @@ def values(site: Site, run: OpenedRun, query: NoQuery) -> dict[str, Any]:
     return about | {"figure": accuracy_figure([view]), "behaviour": behaviour_rows([view]), "card": view.scorecard}
 
 
-TAB = Tab(key="scorecard", title="Scorecard", position=40, values=values,
+TAB = Tab(key="scorecard", title="Scorecard", position=40, group="Answers", values=values,
           shown=lambda run: run.row.kind != "samples" and (run.evaluated or run.can_be_evaluated))
