@@ -43,7 +43,7 @@ def test_a_loss_of_pairs_is_not_called_one_of_tokens(tmp_path: Path, monkeypatch
     assert [found[key]["figure"] for key in ("margin", "chosen_reward", "rejected_reward")] == ["margin"] * 3
     assert {"accuracy", "chosen_log_prob", "rejected_log_prob"} <= found.keys()
     shown = Page(page.get("/run/run").text).text
-    assert "Margin of pairs 3 of the last step; 0 in the first" in shown
+    assert "Margin of pairs 3 0 in the first step" in shown
     assert "nats a token" not in shown
     assert "learned from 3 preference pairs (dpo)" in shown
     assert [row["learned_from"] for row in page.get("/api/runs?q=preference").json()["rows"]] == [
@@ -109,7 +109,7 @@ def test_curves_of_a_teacher_name_what_to_read(tmp_path: Path, monkeypatch: pyte
     found = {series["key"]: series for series in page.get("/api/curves/run").json()["series"]}
     assert found["kl_teacher"]["y"] == pytest.approx([1.0, 0.5, 1 / 3])
     assert "read the divergence from the teacher instead" in found["objective"]["note"]
-    assert "Nats a token from the teacher 0.3333 of the last rollout; 1 in the first" in Page(
+    assert "Nats per token from the teacher 0.3333 1 in the first rollout" in Page(
         page.get("/run/run").text).text
 
 

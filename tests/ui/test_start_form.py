@@ -8,7 +8,7 @@ from tests.ui.making import client, two_runs
 from workings.config.load import load_recipe
 from workings.runs.plan import estimate_memory
 from workings.ui.number_format import coded, ending, small_p
-from workings.ui.routes import start
+from workings.ui.routes import plan
 from workings.ui.routes.start import recipe_fields
 
 
@@ -76,7 +76,7 @@ def test_what_the_formula_says_stands_beside_the_form(tmp_path: Path, monkeypatc
     def ask(words: list[str], cwd: Path) -> dict[str, object]:
         asked.append(words)
         return {"estimates": [estimate_memory(load_recipe(words[1], words[2:3]), words[4]).to_json()]}
-    monkeypatch.setattr(start, "ask", ask)
+    monkeypatch.setattr(plan, "ask", ask)
     small, large = (page.get("/api/formula", params={
         "recipe": "smoke-tiny", "target": "t4", "overrides": f"batch.micro_batch={rows}"}).json() for rows in (4, 4096))
     assert (small["recipe"], small["target"]) == ("smoke-tiny", "t4")

@@ -69,13 +69,13 @@ def test_a_tab_is_one_file_and_a_template(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(norms) > 2
     shown = Page(page.get("/run/runs/steps?tab=gradients").text)
     assert all(f"norm {norm} of runs/steps" in shown.text for norm in norms)
-    assert "Curves Gradient norms Device and memory" in " ".join(shown.text.split())
+    assert "Curves Gradient norms Device" in " ".join(shown.text.split())
     assert page.get(f"/api/gradients/runs/steps?least={max(norms)}").json() == {"norms": [max(norms)]}
     assert "norm " not in Page(page.get(f"/run/runs/steps?tab=gradients&least={max(norms) + 1}").text).text
     assert page.get("/run/runs/steps?least=many").status_code == 422
     elsewhere = Page(page.get("/run/runs/plain?tab=gradients").text)
     assert "Gradient norms" not in elsewhere.text
-    assert "Drag across a curve" in elsewhere.text, "the first tab that is shown"
+    assert "Training loss" in elsewhere.text, "the first tab that is shown"
     described = app.openapi()["paths"]["/api/gradients/{name}"]["get"]
     assert described["description"] == "Norms of at least so much."
     assert described["responses"]["200"]["content"]["application/json"]["schema"]["$ref"].endswith("/Norms")
@@ -83,8 +83,8 @@ def test_a_tab_is_one_file_and_a_template(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_the_order_is_written_down_and_every_tab_has_its_file_and_template() -> None:
     assert list(tabs.TABS) == [
-        "curves", "rollouts", "pairs", "device", "recipe", "scorecard", "items", "ask",
-        "samples", "checks", "log", "files"]
+        "overview", "curves", "rollouts", "pairs", "samples", "device", "scorecard", "items", "ask", "recipe", "checks",
+        "log", "files"]
     for key in tabs.TABS:
         assert sys.modules[f"workings.ui.tabs.{key}"].TAB is tabs.TABS[key]
         assert (files("workings.ui") / "templates" / f"tab_{key}.html.jinja").is_file()
@@ -107,9 +107,9 @@ def test_two_tabs_do_not_share_a_key_a_position_or_a_parameter(changes: dict, sa
 
 
 @pytest.mark.parametrize(("name", "shown"), [
-    ("runs/steps", ["curves", "device", "recipe", "scorecard", "items", "ask", "checks", "log", "files"]),
-    ("runs/bare", ["curves", "device", "recipe", "scorecard", "ask", "checks", "log", "files"]),
-    ("runs/bare.partial", ["curves", "device", "recipe", "checks", "log", "files"]),
+    ("runs/steps", ["overview", "curves", "device", "scorecard", "items", "ask", "recipe", "checks", "log", "files"]),
+    ("runs/bare", ["overview", "curves", "device", "scorecard", "ask", "recipe", "checks", "log", "files"]),
+    ("runs/bare.partial", ["overview", "curves", "device", "recipe", "checks", "log", "files"]),
     ("alone", ["scorecard", "items", "checks", "files"]),
 ])
 def test_a_tab_with_nothing_to_show_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str,

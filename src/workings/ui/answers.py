@@ -181,8 +181,9 @@ def search(folder: Folder, run: Path, query: ItemsQuery) -> AnswersPage:
                and (not query.fate or fates.get((row.id, row.sample)) == query.fate)
                and (not text or any(text in value.casefold() for value in
                                     (row.id, row.prompt, row.completion, row.gold, row.extracted)))]
-    # Sorting is stable: within each result the order of the file stays.
-    matches.sort(key=lambda row: RESULT_ORDER.index(_result(row)))
+    if not fates:  # samples are read in the order of their prompts
+        # Sorting is stable: within each result the order of the file stays.
+        matches.sort(key=lambda row: RESULT_ORDER.index(_result(row)))
     # Wrong steps are looked for on the shown page alone, because reading all equations takes seconds.
     shown, pages = paged(matches, query.page, ITEMS_A_PAGE)
     return AnswersPage(unit=name, units=list(units_of(run)), total=len(rows), found=len(matches), page=query.page,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
 
 from pydantic import BaseModel, Field
 
@@ -47,6 +48,11 @@ class Job(BaseModel):
     arguments: list[str] = Field(default=[], exclude=True, description="Of the command, one by one")
     subject: str = Field(default="", description="The run or recipe it is about")
     stamp: str = Field(default="", description="Of the files that it is about as they were when it started")
+
+
+def place_of(job: Job) -> str:
+    """Address of the page that shows a command: the run that it trains, else its own."""
+    return f"/run/{quote(job.subject)}" if job.verb == "train" else f"/jobs/{job.id}"
 
 
 PROGRAM = [sys.executable, "-m", "workings"]

@@ -77,7 +77,7 @@ class Tab:
     """Name of the tab in the navigation."""
     position: int
     """Position in the navigation, from left to right; unique among the tabs."""
-    group: Literal["Run", "Training", "Answers", "Record"]
+    group: Literal["Run", "Training", "Answers", "Record"] = "Training"
     """Heading in the navigation above this tab and its neighbors."""
     shown: Callable[[OpenedRun], bool] = lambda run: True
     """Whether a run has this tab. At least one tab is shown for every run."""

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header
 from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 
 from workings.record.layout import PARTIAL_SUFFIX
-from workings.ui.jobs import Job
+from workings.ui.jobs import Job, place_of
 from workings.ui.site import Site
 from workings.ui.tabs.ask import json_object
 
@@ -56,8 +56,7 @@ def router(site: Site) -> APIRouter:
 
     @routes.post("/jobs/{identity}/stop", include_in_schema=False)
     def stop_form(identity: str) -> RedirectResponse:
-        site.jobs.stop(identity)
-        return RedirectResponse(f"/jobs/{identity}", 303)
+        return RedirectResponse(place_of(site.jobs.stop(identity)), 303)
 
     return routes
 

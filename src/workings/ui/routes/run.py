@@ -101,7 +101,7 @@ def _page(site: Site, tabs: Mapping[str, Tab], name: str, wanted: Any) -> Respon
     values = shown[key].values(site, run, wanted)
     command_lines = commands([bare_view(run.path)]) if run.sealed and run.trained else []
     return site.html("run.html.jinja", page="runs", row=run.row, detail=run.detail, tab=key, commands=command_lines,
-                     sealed=run.sealed, job=job,
+                     sealed=run.sealed, training_job=job,
                      tabs=[(group, list(members)) for group, members in groupby(shown.values(), attrgetter("group"))],
                      **values)
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection
 from functools import wraps
 from itertools import count
 from typing import Annotated, Any
-from urllib.parse import quote
 
 from fastapi import APIRouter, Form
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -20,7 +19,7 @@ from workings.errors import RequestError
 from workings.hardware.catalog import targets
 from workings.record.values import leaves
 from workings.reports.gather import recipe_of
-from workings.ui.jobs import Job
+from workings.ui.jobs import Job, place_of
 from workings.ui.requests import FIRST_RECIPE, new_place, override_words, recipe_argument, recipe_files
 from workings.ui.site import Site
 
@@ -161,10 +160,8 @@ def _led_to_its_job(site: Site, start: Callable[..., Job]) -> Callable[..., Resp
     @wraps(start)
     def form(**fields: Any) -> Response:
         try:
-            job = start(**fields)
-            place = f"/run/{quote(job.subject)}" if job.verb == "train" else f"/jobs/{job.id}"
             # 303 makes the browser ask with GET, so that reading the page again does not start the command once more.
-            return RedirectResponse(place, 303)
+            return RedirectResponse(place_of(start(**fields)), 303)
         except RequestError as error:
             # The form of training keeps what was typed; the others have a name or two.
             if start.__name__ != "train":

@@ -1,0 +1,102 @@
+"""The first tab of a run, and what its header offers: verdict, answers, Stop and Resume."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.reports.parsed_page import Page
+from tests.ui.making import client, two_runs
+from workings.ui import jobs
+
+
+def test_a_run_opens_on_its_numbers_and_its_wrong_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path)
+    page = client(tmp_path, monkeypatch)
+    shown, row = Page(page.get("/run/runs/plain").text), page.get("/api/live/runs/plain").json()
+    assert f"{row['accuracy']['n']} items" in shown.text
+    assert f"for {row['steps']} steps" in shown.text
+    items = page.get("/api/items/runs/plain").json()["rows"]
+    assert [item["right"] for item in items] == sorted(item["right"] for item in items), "wrong ones first"
+    assert shown.text.index(items[0]["id"]) < shown.text.index(items[4]["id"])
+    assert items[5]["id"] not in shown.text, "five answers"
+
+
+def test_one_line_per_item_opens_by_a_click(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path)
+    page = client(tmp_path, monkeypatch)
+    assert "<details open>" in page.get("/run/runs/plain?tab=items").text
+    compact = page.get("/run/runs/plain?tab=items&compact=true").text
+    assert "<details open>" not in compact
+    assert "<details>" in compact
+
+
+def test_the_list_draws_a_small_curve_of_each_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path)
+    page = client(tmp_path, monkeypatch)
+    rows = {row["name"]: row for row in page.get("/api/runs").json()["rows"]}
+    lines = (tmp_path / "runs/plain/train/metrics.jsonl").read_text().splitlines()
+    losses = [json.loads(line)["loss"] for line in lines]
+    assert rows["runs/plain"]["curve"] == losses
+    assert f'aria-label="from {losses[0]:.4g} to {losses[-1]:.4g}"' in page.get("/").text
+
+
+def test_an_unfinished_run_offers_its_own_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path)
+    seal = tmp_path / "runs/plain/SEAL.json"
+    seal.write_text(json.dumps(json.loads(seal.read_text()) | {"status": "interrupted"}))
+    monkeypatch.setattr(jobs, "PROGRAM", [sys.executable, "-c", "pass"])
+    page = client(tmp_path, monkeypatch)
+    assert "Resume" in Page(page.get("/run/runs/plain").text).text
+    assert "Resume" not in Page(page.get("/run/runs/steps").text).text
+    answer = page.post("/start/resume", data={"run": "runs/plain"}, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/run/runs/plain")
+    started = page.get("/api/jobs").json()[0]["command"]
+    assert started.startswith("workings train ")
+    assert started.endswith(f"--out {tmp_path.resolve()}/runs/plain --resume")
+
+
+def test_an_uploaded_file_is_kept_and_shown_as_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = client(tmp_path, monkeypatch)
+    for expected in ("data/my-rows.jsonl", "data/my-rows-2.jsonl"):
+        answer = page.post("/data/upload", data={"recipe": "smoke-tiny"}, follow_redirects=False,
+                           files={"file": ("my rows.jsonl", b'{"prompt": "2+2?", "answer": "4"}\n')})
+        assert answer.status_code == 303
+        assert answer.headers["location"].endswith(f"data.traces%3D{expected.replace('/', '%2F')}")
+        assert (tmp_path / expected).read_text().startswith('{"prompt"')
+    assert page.post("/data/upload", data={"recipe": "smoke-tiny"}, follow_redirects=False,
+                     files={"file": ("../../.ssh/keys", b"x")}).status_code == 303
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["my-rows-2.jsonl", "my-rows.jsonl", "ssh-keys"]
+
+
+def test_rows_that_cannot_be_read_are_said_next_to_the_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = client(tmp_path, monkeypatch)
+    answer = page.get("/data?recipe=nowhere&overrides=seed%3D3")
+    assert answer.status_code == 422
+    assert "a shipped recipe, or a recipe file in this folder" in Page(answer.text).text
+    assert "seed=3" in answer.text
+
+
+def test_the_table_of_what_fits_shows_my_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = client(tmp_path, monkeypatch)
+    mine = Page(page.get("/fits?machines=t4,rtx4090").text).text
+    assert all(name in mine for name in ("t4x2", "rtx4090"))
+    assert "v5e-8" not in mine.partition("Method")[2]
+    assert "No machine has such a name" in Page(page.get("/fits?machines=cray").text).text
+
+
+def test_a_conversation_carries_its_earlier_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path)
+    answer = json.dumps({"completion": "72", "finish_reason": "stop", "base": {"completion": "", "finish_reason": "stop"}})
+    monkeypatch.setattr(jobs, "PROGRAM", [sys.executable, "-c", f"print({answer!r})"])
+    page = client(tmp_path, monkeypatch)
+    first = page.post("/api/ask/runs/steps", data={"question": "What is 47+25?"}).json()["id"]
+    for _ in range(200):
+        if page.get(f"/api/jobs/{first}").json()["state"] != "running":
+            break
+    second = page.post("/api/ask/runs/steps", data={"question": "And 3 more?", "follow": first, "temperature": "0.7"})
+    assert "--temperature 0.7 --seed" in second.json()["command"]
+    asked = page.get("/api/ask/runs/steps").json()["questions"][0]
+    assert asked["history"] == [{"role": "user", "content": "What is 47+25?"}, {"role": "assistant", "content": "72"}]
+    assert page.post("/api/ask/runs/steps", data={"question": "x", "follow": "0"}).status_code in (404, 422)
