@@ -1,11 +1,11 @@
-# What `workings launch --for kubernetes --image …`, or a node of a cluster, starts: this package with one engine.
+# The image for `workings launch --for kubernetes --image …` or a cluster node: this package with one engine.
 #
 #   make dist
 #   docker build --build-arg EXTRA=torch -t registry/workings:1 .
 #
-# EXTRA: torch (cards and CPUs), cuda (JAX on cards), tpu, jax (JAX on CPUs); with object stores torch,stores. CUDA's
-# libraries come with torch and cuda; of the host only NVIDIA's driver is used. `docker run` needs --gpus all --shm-size 16g: NCCL's processes share memory
-# in /dev/shm, and 64 MiB, the default, are too few.
+# EXTRA: torch (cards and CPUs), cuda (JAX on cards), tpu, jax (JAX on CPUs); with object stores torch,stores. torch and
+# cuda include CUDA's libraries; the host needs only NVIDIA's driver. `docker run` needs --gpus all --shm-size 16g: NCCL's
+# processes share /dev/shm, and the default of 64 MiB is too small.
 FROM python:3.11-slim
 ARG EXTRA=torch
 WORKDIR /opt/workings

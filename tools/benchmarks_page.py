@@ -15,14 +15,12 @@ PAGE = Path("docs/benchmarks.md")
 RESULTS = Path("benchmarks/results")
 HEAD = """# Benchmarks
 
-How fast training is here and how much memory it takes, next to two other trainers: TRL (Hugging Face, PyTorch) and
-Tunix (Google, JAX). Times were measured on CPUs with two cores. Nothing here ran on a GPU or a TPU: the memory of such
-devices is what their compilers or a trace say. More tokens a second is better; *padding* is the share of positions
-without a token.
+Speed and memory of training, compared with two other trainers: TRL (Hugging Face, PyTorch) and Tunix (Google, JAX).
+Times were measured on CPUs with two cores. Nothing here ran on a GPU or a TPU: the memory of such devices is predicted
+by their compilers or a trace. More tokens per second is better; *padding* is the share of positions without a token.
 
-Below each part are the date, the processor, the versions and the command that measures it again. The page is made
-from the files in `benchmarks/results/` (`python -m tools.benchmarks_page`). The log (`benchmarks/LOG.md`) tells what
-was tried and which goals were missed.
+Each part ends with the date, the processor, the versions and the command that repeats it. The numbers come from the
+files in `benchmarks/results/`. The log (`benchmarks/LOG.md`) has the attempts and the missed goals.
 """
 ENGINES = {"jax": "ours, JAX", "torch": "ours, PyTorch"}
 
@@ -43,9 +41,9 @@ def origin(found: dict[str, Any]) -> str:
     """Where the numbers of a part come from."""
     machine = found["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    busy = "" if found["values"].get("quotable", True) else " **Measured next to other work: not to be quoted.**"
+    busy = "" if found["values"].get("quotable", True) else " **The machine was busy: do not quote.**"
     return (f"{found['date']}, {machine['processor']}, {machine['cores']} cores; {versions}. "
-            f"Again: `{found['command']}`.{busy}")
+            f"Repeat: `{found['command']}`.{busy}")
 
 
 MODELS = {"smollm2": "SmolLM2-135M-Instruct", "gemma3": "Gemma 3 270M"}
@@ -53,23 +51,23 @@ METHODS = {"lora": "LoRA", "full": "all weights"}
 
 
 def peers(found: dict[str, Any]) -> list[str]:
-    """Next to TRL and Tunix."""
+    """Compared with TRL and Tunix."""
     lines = ["Fine-tuning of real models on GSM8K's rows: our two engines, TRL's `SFTTrainer` (with PEFT's LoRA) and "
-             "Tunix's `PeftTrainer`. All start with the same weights and learn from the same tokens, 8 rows an update, "
-             "with AdamW and clipping on two threads; each runs in a fresh process, and they take turns. Only "
-             "supervised tokens are counted, the ones that are learned from. LoRA has rank 16 on all projections.", "",
-             "| setting | means |", "|---|---|",
+             "Tunix's `PeftTrainer`. All start with the same weights and learn from the same tokens, 8 rows per "
+             "update, with AdamW and clipping on two threads; each runs in a fresh process, and they take turns. Only "
+             "supervised tokens are counted. LoRA has rank 16 on all projections.", "",
+             "| setting | meaning |", "|---|---|",
              "| `grouped` | rows of similar length in one batch, float32, no gradient checkpointing |",
              "| `bf16` | matrix products in bfloat16 |",
-             "| `packed` | TRL's own packing: several texts in one row |",
-             "| `defaults` | as the trainer comes: TRL with bfloat16 and gradient checkpointing, Tunix with rows "
+             "| `packed` | TRL's packing: several texts in one row |",
+             "| `defaults` | the trainer's defaults: TRL with bfloat16 and gradient checkpointing, Tunix with rows "
              "padded to the longest row allowed |", ""]
     for name, case in found["values"]["cases"].items():
         model, method = name.split("-")
-        busy = "" if case["quotable"] else " **Measured next to other work: not to be quoted.**"
+        busy = "" if case["quotable"] else " **The machine was busy: do not quote.**"
         lines += [f"### {MODELS[model]}, {METHODS[method]}", "",
-                  f"{case['rows_per_update']} rows an update, {case['shortest']} to {case['longest']} tokens, "
-                  f"{percent(case['supervised_share'], 0)} of them supervised; {case['steps']} updates a turn. "
+                  f"{case['rows_per_update']} rows per update, {case['shortest']} to {case['longest']} tokens, "
+                  f"{percent(case['supervised_share'], 0)} of them supervised; {case['steps']} updates per turn. "
                   f"{case['measured']['date']}, {case['measured']['processor']}.{busy}", ""]
         ordered = sorted(case["contenders"].items(), key=lambda pair: -pair[1]["tokens_per_second"])
         lines += table(["contender", "tokens/s", "padding", "peak resident MiB", "s to first step"], [
@@ -78,36 +76,35 @@ def peers(found: dict[str, Any]) -> list[str]:
              f"{each['peak_bytes'] / 2**20:,.0f}", f"{each['seconds_to_first_step']:.1f}"]
             for contender, each in ordered])
         if case.get("unfinished"):
-            lines += ["", f"Not done after {case['limit_seconds']:g} seconds, and so stopped: "
+            lines += ["", f"Stopped after {case['limit_seconds']:g} seconds: "
                       + ", ".join(case["unfinished"]) + "."]
         if case.get("left_out"):
             lines += ["", "Not run on this processor: " + ", ".join(case["left_out"]) + "."]
-        lines += ["", "Ratios of the best settings of each: " + ", ".join(
+        lines += ["", "Ratios of the best settings: " + ", ".join(
             f"{pair.replace('_', ' ')} {ratio:.2f}" for pair, ratio in case["ratios"].items()) + ".", ""]
     return lines
 
 
-BEFORE = ("Measured before everything was removed that only a CPU gains from and that SmolLM2-135M gains less than "
-          "1.15 times from (decision 19). Until it is measured again, no ratio of ours holds: these models are slower "
-          "now, with JAX most of all. The rows of TRL and Tunix hold.")
+BEFORE = ("These ratios are out of date: optimizations that only a CPU has were removed since (decision 19), and our "
+          "engines are slower now, JAX most of all. The rows of TRL and Tunix are current.")
 
 
 def peers_rl(found: dict[str, Any]) -> list[str]:
-    """Reinforcement learning next to TRL and Tunix."""
+    """Reinforcement learning compared with TRL and Tunix."""
     values = found["values"]
-    lines = ["Seconds of a whole update of GRPO (drawing completions, rewarding them, the step) of both engines, TRL's "
+    lines = ["Seconds per update of GRPO (sampling completions, rewarding them, the step) of both engines, TRL's "
              "`GRPOTrainer` and Tunix's `GRPOLearner`: same weights, prompts, reward, "
              f"{values['prompts_an_update']} prompts x {values['group']} completions of at most "
-             f"{values['new_tokens']} tokens an update, float32, AdamW with "
+             f"{values['new_tokens']} tokens per update, float32, AdamW with "
              "clipping, two threads, fresh processes that take turns; medians of "
              f"{values['updates']} updates in {values['rounds']} rounds, after {values['warm_updates']} to warm up. "
-             "`in parts`: the step in several micro batches. `huge pages`: the peers with what `workings doctor` "
-             "advises, which is no setting of theirs and is not among what the ratios compare. Equal time: the "
-             f"{values['after_equal_time']['seconds']:g} seconds in which the fastest has done all its updates, and "
-             "the mean reward of the last ones that each has done by then.", "", BEFORE, ""]
+             "`in parts`: the step in several micro batches. `huge pages`: the peers with the advice of `workings "
+             "doctor`, not part of the ratios. Equal time: the mean reward of each contender's last updates after the "
+             f"{values['after_equal_time']['seconds']:g} seconds that the fastest needs for all its updates.", "",
+             BEFORE, ""]
     equal = values["after_equal_time"]
     ordered = sorted(values["contenders"].items(), key=lambda pair: pair[1]["seconds_an_update"])
-    lines += table(["contender", "s an update", "of it drawing", "tokens drawn a s", "peak resident MiB",
+    lines += table(["contender", "s per update", "sampling, s", "sampled tokens/s", "peak resident MiB",
                     "mean reward, first and last updates", "mean reward after equal time"], [
         [ENGINES.get(contender, contender), f"{each['seconds_an_update']:.3f}",
          f"{each['drawing_seconds']:.3f}" if "drawing_seconds" in each else "", f"{each['tokens_per_second']:,.0f}",
@@ -115,7 +112,7 @@ def peers_rl(found: dict[str, Any]) -> list[str]:
          f"{equal['reward'][contender]:.3f} ({equal['updates'][contender]} updates)" if contender in equal["reward"]
          else ""]
         for contender, each in ordered])
-    lines += ["", "Ratios of the best settings of each: " + ", ".join(
+    lines += ["", "Ratios of the best settings: " + ", ".join(
         f"{pair.replace('_', ' ')} {ratio:.2f}" for pair, ratio in values["ratios"].items()) + "."]
     return [*lines, ""]
 
@@ -125,7 +122,7 @@ def packing(found: dict[str, Any]) -> list[str]:
     lines = []
     for name, case in found["values"]["cases"].items():
         data, engines = case["data"], [engine for engine in ENGINES if engine in case]
-        lines += [f"### {data['rows_per_update']} rows an update, {name.split('-')[0]}", "",
+        lines += [f"### {data['rows_per_update']} rows per update, {name.split('-')[0]}", "",
                   f"Traces of {data['shortest']} to {data['longest']} tokens on a model of {data['parameters']:,} "
                   "parameters.", "",
                   *table(["engine", "rows", "supervised tokens/s", "padding"], [
@@ -142,20 +139,20 @@ def overhead(found: dict[str, Any]) -> list[str]:
     """The quickstart's loop."""
     v = found["values"]
     limits = v["limits"]
-    return [f"{percent(v['share_outside_compiled_step'])} of the quickstart's stepping is outside the compiled step "
+    return [f"{percent(v['share_outside_compiled_step'])} of the quickstart's step time is outside the compiled step "
             f"(limit {percent(limits['share_outside_compiled_step'], 0)}), record-keeping is "
             f"{percent(v['share_of_record_keeping'], 2)} of a step (limit "
             f"{percent(limits['share_of_record_keeping'], 0)}), "
             f"{v['programs_compiled']} programs for "
-            f"{v['batch_shapes']} batch shapes, the whole quickstart {v['quickstart_seconds']:.0f} s (limit "
+            f"{v['batch_shapes']} batch shapes, and the whole quickstart takes {v['quickstart_seconds']:.0f} s (limit "
             f"{v['limits']['quickstart_seconds']:.0f}).", "",
-            *table(["part", "ms a step"], [
+            *table(["part", "ms per step"], [
                 [name.replace("_", " ").replace("beside", "next to the step:"), f"{value:.3f}"]
                 for name, value in v["milliseconds_a_step"].items()]), ""]
 
 
 def growth(found: dict[str, Any]) -> list[str]:
-    """As data grows."""
+    """Growing data."""
     v = found["values"]
     rows = [[f"{int(count):,}", f"{read['microseconds_a_token']:.2f}",
              f"{v['planning'][count]['plan_seconds']:.2f}", f"{v['planning'][count]['batch_microseconds_a_token']:.3f}"]
@@ -164,9 +161,9 @@ def growth(found: dict[str, Any]) -> list[str]:
     first = v["first_step"]
     steps = "" if "warm_seconds" not in first else (
         f" From `train` to its first step with {first['traces']:,} traces: {first['cold_seconds']:.1f} s, "
-        f"{first['rows_kept_seconds']:.1f} s where an earlier run kept their rows, {first['warm_seconds']:.1f} s where "
-        "it kept the compiled programs, too.")
-    return [*table(["rows", "µs a token, reading", "plan of an epoch, s", "µs a token, batching"], rows), "",
+        f"{first['rows_kept_seconds']:.1f} s with cached rows, {first['warm_seconds']:.1f} s also with cached "
+        "programs.")
+    return [*table(["rows", "reading, µs per token", "plan of an epoch, s", "batching, µs per token"], rows), "",
             f"`verify`'s digest: {digests}.{steps}", ""]
 
 
@@ -181,18 +178,18 @@ def generation(found: dict[str, Any]) -> list[str]:
 
 
 def largest_step(found: dict[str, Any]) -> list[str]:
-    """What compiles for a v5e-8."""
+    """The largest batch that compiles for a v5e-8."""
     v = found["values"]
     rows = [[each["whose"], f"{each['rows']} x 2048", f"{each['peak_gib']:.2f}" if "peak_gib" in each else "refused",
              "yes" if each["fits"] else "no"] for each in v["compiled"]]
-    return [f"Gemma-2B, all weights, Adafactor, no accumulation: {v['tokens']['ours']:,} tokens against Tunix's "
-            f"{v['tokens']['tunix']:,}, {v['ratio']:.1f} times. Compiled without the chip, of {v['limit_gib']} GiB.",
+    return [f"Gemma-2B, all weights, Adafactor, no accumulation: {v['tokens']['ours']:,} tokens, Tunix's "
+            f"{v['tokens']['tunix']:,}: {v['ratio']:.1f} times. Compiled without the chip, of {v['limit_gib']} GiB.",
             "",
-            *table(["whose", "batch", "peak GiB a chip", "fits"], rows), ""]
+            *table(["program", "batch", "peak GiB per chip", "fits"], rows), ""]
 
 
 def torch_memory(found: dict[str, Any]) -> list[str]:
-    """The PyTorch engine's step on cards that are not here."""
+    """The PyTorch engine's step on cards, traced without them."""
     rows = []
     for each in found["values"].values():
         precision, memory = each["precision"], each["memory"]
@@ -203,14 +200,14 @@ def torch_memory(found: dict[str, Any]) -> list[str]:
                      " x ".join(str(size) for size in each["batch"][1:]), formats, ", ".join(saved) or "nothing saved",
                      f"{each['reserved_gib']:.2f}", f"{each['peak_gib']:.2f} of {each['limit_gib']:.2f}",
                      "yes" if each["fits"] else "no"])
-    return ["The engine's own step under fake tensors, optimizer included, and a replay of PyTorch's allocator; the "
-            "CUDA context is an assumption. No card was asked.", "",
+    return ["The engine's step under fake tensors, including the optimizer, and a replay of PyTorch's allocator; the "
+            "CUDA context is an assumption. No card was used.", "",
             *table(["model", "card", "batch", "formats", "saved by", "reserved GiB", "with context, GiB", "fits"],
                    rows), ""]
 
 
 def startup(found: dict[str, Any]) -> list[str]:
-    """Until the first sign of life."""
+    """Start-up times."""
     v = found["values"]
     lines = [f"`workings --help`: {v['help']['median_seconds']:.2f} s, an empty Python "
              f"{v['empty_python']['median_seconds']:.2f} s.", ""]
@@ -222,9 +219,10 @@ def startup(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-PARTS = {"peers": ("Next to TRL and Tunix", peers), "peers_rl": ("Learning from rewards, next to them", peers_rl),
+PARTS = {"peers": ("Compared with TRL and Tunix", peers),
+         "peers_rl": ("Learning from rewards, compared with TRL and Tunix", peers_rl),
          "packing": ("Short rows", packing),
-         "overhead": ("Outside of the step", overhead), "growth": ("As data grows", growth),
+         "overhead": ("Outside the step", overhead), "growth": ("Growing data", growth),
          "generation": ("Generation", generation), "largest_step": ("The largest step", largest_step),
          "torch_memory": ("Memory on NVIDIA cards, traced", torch_memory), "startup": ("Start-up", startup)}
 

@@ -12,8 +12,8 @@ PAGE = Path("docs/decisions/index.md")
 
 HEAD = """# Decisions
 
-Each record says what was decided, what the alternatives were, and by which numbers or reasons. A decision that is
-changed gets a new record; the old one stays and says so.
+Each record has the decision, the alternatives, and the numbers or reasons.
+A changed decision gets a new record; the old one stays and says so.
 """
 
 

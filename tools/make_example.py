@@ -41,12 +41,12 @@ def main(quickstart: Path) -> None:
     comparison = json.loads((quickstart / "compare.json").read_text(encoding="utf-8"))
     (TARGET / "README.md").write_text(f"""# A real quickstart
 
-Both runs of `workings quickstart` on a CPU, sealed, with their checkpoints, predictions and scorecards, in `runs.zip`,
-and the page that it wrote, `report.html` (download it and open it from disk).
+`runs.zip` has both runs of `workings quickstart` on a CPU, sealed, with their checkpoints, predictions and scorecards.
+`report.html` is the report of that quickstart (download it and open it from disk).
 
 > {small_p(comparison["sentence"], " ")}
 
-Verify it, offline and without any ML library:
+Verify it offline, without any ML library:
 
 ```bash
 workings verify examples/runs/quickstart/runs.zip --expect-root {found.root}
