@@ -126,8 +126,14 @@ def test_train_ask_verify_and_score_again(workings, tmp_path):
     first, last = map(json.loads, both.stdout.splitlines()[-2:])
     texts = {one["completion"] for one in (first, reply, last, *last["also"].values())}
     assert (texts, [*last["also"]]) == ({reply["completion"]}, [str(run.with_name("copy"))])
-    twice = workings("ask", run, "1+1?", "--also", run, check=False)
-    assert (twice.returncode, f"{run} is named twice" in twice.stderr) == (2, True)
+    earlier = json.dumps([{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "2"}])
+    continued = last_line(workings("ask", run, "And 3 more?", "--history", earlier, "--temperature", "1", "--seed", "3",
+                                   "--max-new-tokens", "5", "--json"))
+    assert continued["finish_reason"] in ("stop", "length")
+    for words, wrong in ((["--also", run], f"{run} is named twice"), (["--seed", "3"], "--seed 3 without --temperature"),
+                         (["--history", '[{"role": "narrator"}]'], "must have a role")):
+        refused = workings("ask", run, "1+1?", *words, check=False)
+        assert (refused.returncode, wrong in refused.stderr) == (2, True)
 
     checked = last_line(workings("verify", run, "--json"))
     assert (checked["failed"], checked["level"]) == (0, 2)
