@@ -101,8 +101,8 @@ def peers_rl(found: dict[str, Any]) -> list[str]:
              f"{values['new_tokens']} tokens an update, float32, AdamW with "
              "clipping, two threads, fresh processes that take turns; medians of "
              f"{values['updates']} updates in {values['rounds']} rounds, after {values['warm_updates']} to warm up. "
-             "`in parts`: the step in several micro batches. `huge pages`: the peers with what `workings doctor` "
-             "advises, which is no setting of theirs and is not among what the ratios compare. Equal time: the "
+             "`in parts`: the step in several micro batches. `huge pages`: the peers with pages of 2 MiB "
+             "(`GLIBC_TUNABLES`), which is no setting of theirs and is not among what the ratios compare. Equal time: the "
              f"{values['after_equal_time']['seconds']:g} seconds in which the fastest has done all its updates, and "
              "the mean reward of the last ones that each has done by then.", "", BEFORE, ""]
     equal = values["after_equal_time"]
