@@ -102,9 +102,9 @@ def peers_rl(found: dict[str, Any]) -> list[str]:
              "clipping, two threads, fresh processes that take turns; medians of "
              f"{values['updates']} updates in {values['rounds']} rounds, after {values['warm_updates']} to warm up. "
              "`in parts`: the step in several micro batches. `huge pages`: the peers with pages of 2 MiB "
-             "(`GLIBC_TUNABLES`), which is no setting of theirs and is not among what the ratios compare. Equal time: the "
-             f"{values['after_equal_time']['seconds']:g} seconds in which the fastest has done all its updates, and "
-             "the mean reward of the last ones that each has done by then.", "", BEFORE, ""]
+             "(`GLIBC_TUNABLES`), which is no setting of theirs and is not among what the ratios compare. "
+             f"Equal time: the {values['after_equal_time']['seconds']:g} seconds in which the fastest has done all "
+             "its updates, and the mean reward of the last ones that each has done by then.", "", BEFORE, ""]
     equal = values["after_equal_time"]
     ordered = sorted(values["contenders"].items(), key=lambda pair: pair[1]["seconds_an_update"])
     lines += table(["contender", "s an update", "of it drawing", "tokens drawn a s", "peak resident MiB",
