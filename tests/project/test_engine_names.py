@@ -17,7 +17,6 @@ NAMED = {
     "doctor/versions.py": "distributions whose versions must go together",
     "kaggle/notebook.py": "a library that an image may have too old",
     "models/families/gemma4.py": "engines that have no experts, declared next to them",
-    "models/families/gpt2.py": "an engine that does not do the family, declared next to it",
     "models/families/qwen3_5.py": "engines that have no layers with a state, declared next to them",
     "models/unverified.py": "engines that have no class for a model without a family",
     "record/environment.py": "distributions whose versions a record holds",

@@ -151,7 +151,7 @@ class PromptData:
         self.check(engine)
         recipe, resolved = self.resolved.recipe, self.resolved
         sampler = sampler_of(engine) if recipe.sampler is None else VllmSampler(
-            recipe, engine, shape=resolved.shape, weights=resolved.weights.directory)
+            recipe, engine, weights=resolved.weights.directory)
         assert isinstance(engine, LikelihoodEngine)  # `check` has refused others
         assert sampler is not None  # likewise
         return RolloutSampler(
