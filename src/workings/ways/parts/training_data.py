@@ -12,8 +12,7 @@ from workings.config.load import LoadedRecipe
 from workings.config.recipe import Recipe
 from workings.config.rewards import FileReward
 from workings.data.rows import prompt_digest
-from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State
-from workings.engines.sampler import sampler_of
+from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State, sampler_of
 from workings.environments.process import EnvironmentProcess
 from workings.environments.settings import EnvironmentSettings
 from workings.errors import RequestError
