@@ -3,8 +3,8 @@
     python -m benchmarks.overhead [--allow-load]
 
 The first run of the quickstart, in this process, with clocks around the compiled step (until its result is there), the
-wait for the batch and its digest and for the step's line in the record and in TensorBoard's files to be taken (a thread
-makes and writes them next to the step, and their time there is told, too), the display, the first state, the looks at
+wait for the batch and its digest and for the step's line in the record to be taken (a thread makes and writes them
+next to the step, and their time there is told, too), the display, the first state, the looks at
 held-out data and the checkpoints (the last three are no part of a step and reported apart); then `workings quickstart`
 whole, in a fresh process. Record-keeping is what the loop waits for batches and lines. Exits with 3
 without a result when others use more than half a core (``--allow-load`` marks the result), with 1 where the loop
@@ -74,7 +74,6 @@ def watched(folder: Path) -> dict[str, Any]:
     from workings.training.display import Display
     from workings.training.loop import TrainingLoop
     from workings.training.observer import HeldOutObserver
-    from workings.training.tensorboard import TensorBoardFiles
     from workings.ways.parts.experience import RowExperience
 
     jax.config.update("jax_enable_compilation_cache", False)  # nothing was compiled by an earlier run
@@ -104,8 +103,7 @@ def watched(folder: Path) -> dict[str, Any]:
             (Batches, "at", "beside_batches"), (Batches, "digest", "beside_batch_digest"),
             (RowExperience, "next_batch", "wait_for_batch"), (RunWriter, "metric", "beside_record"),
             (AsyncMetricsWriter, "add", "wait_for_line"),
-            (Display, "show", "display"), (TensorBoardFiles, "line", "beside_tensorboard"),
-            (HeldOutObserver, "evaluate", "looks"),
+            (Display, "show", "display"), (HeldOutObserver, "evaluate", "looks"),
             (CheckpointStore, "save", "checkpoints"), (TrainingLoop, "run", "loop"),
             (JaxEngine, "step", "step"), (JaxEngine, "init", "first_state")):
         clocks.around(owner, method, name)
@@ -121,7 +119,7 @@ def watched(folder: Path) -> dict[str, Any]:
         "seconds": {name: round(value, 3) for name, value in sorted(seconds.items())},
         "milliseconds_a_step": {name: round(seconds[name] / steps * 1e3, 3) for name in (
             "compiled_step", "step", "wait_for_batch", "wait_for_line", "display", "beside_record",
-            "beside_tensorboard", "beside_batches", "beside_batch_digest")},
+            "beside_batches", "beside_batch_digest")},
         "share_outside_compiled_step": round(1 - inside / stepping, 4),
         "share_of_record_keeping": round(record / inside, 4),
         "programs_compiled": engines[0].compilations, "batch_shapes": len(shapes)}

@@ -50,17 +50,17 @@ Key = tuple[str, str, int, str]
 TRACED: tuple[Key, ...] = tuple(
     (model, method, length, name) for length in (512, 2048) for model, method, name in (
         ("qwen3.5-2b", "lora", "t4"), ("gemma-4-26b-a4b", "lora", "h100"), ("qwen3.5-4b", "lora", "t4"),
-        ("qwen3.5-9b", "qlora", "t4"), ("qwen3.5-0.8b", "full", "t4"), ("gpt2", "full-adamw", "t4"),
+        ("qwen3.5-9b", "qlora", "t4"), ("qwen3.5-0.8b", "full", "t4"),
         ("qwen3.5-9b", "lora", "rtx5090"), ("gemma-4-26b-a4b", "qlora", "rtx5090"), ("qwen3.5-2b", "full", "t4"),
         ("qwen3.5-4b", "qlora", "t4"), ("qwen3.5-2b", "full", "rtx5090"), ("qwen3.5-4b", "full", "rtx5090"),
-        ("qwen3.5-0.8b", "full-adamw", "t4"), ("gpt2", "lora", "t4"), ("qwen3.5-2b", "full-adamw", "rtx5090"),
+        ("qwen3.5-0.8b", "full-adamw", "t4"), ("qwen3.5-2b", "full-adamw", "rtx5090"),
         ("qwen3.5-9b", "full", "h100"), ("qwen3.5-4b", "lora", "t4x2"), ("qwen3.5-2b", "full", "t4x2"),
         ("qwen3.5-9b", "qlora", "rtx5090"), ("qwen3.5-2b", "qlora", "t4"), ("qwen3.5-0.8b", "lora", "t4"),
         ("qwen3.5-4b", "full-adamw", "h100"), ("qwen3.5-4b", "lora", "rtx5090"), ("gemma-4-26b-a4b", "qlora", "h100"),
-        ("gemma-4-26b-a4b", "full-adamw", "h100")) if (model, length) != ("gpt2", 2048))
+        ("gemma-4-26b-a4b", "full-adamw", "h100")))
 """Rows of models that only PyTorch trains, in the order in which they are traced: cards that one would ask about.
 
-GPT-2 has 1024 positions. A T4 is not asked about experts: it computes in fp32 what is stored in bf16, and experts have
+A T4 is not asked about experts: it computes in fp32 what is stored in bf16, and experts have
 one format for both."""
 
 

@@ -27,7 +27,6 @@ from tools.result_file import earlier, measured, write_result
 from workings.config.load import load_recipe
 from workings.engines.safetensors_file import TensorFile
 from workings.models.batch import Batch
-from workings.models.registry import find_family
 from workings.runs.parity import (
     COMPARED_BATCHES,
     TOLERANCES,
@@ -48,13 +47,12 @@ RESULT = Path(__file__).parent / "parity_transformers.json"
 ENGINE, STEPS = "torch", 20
 METHODS = ("full", "lora")
 USUAL = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-ADAPTED = {"qwen3_5": ("in_proj_qkv", "in_proj_z", "out_proj", *USUAL), "gpt2": ("c_attn", "c_proj", "c_fc"),
-           "gemma4": USUAL}
+ADAPTED = {"qwen3_5": ("in_proj_qkv", "in_proj_z", "out_proj", *USUAL), "gemma4": USUAL}
 """Family -> the projections that have adapters."""
 EXPERTS = {"experts": 4, "experts_per_token": 2, "expert_width": 48, "shared_kv_layers": 0, "shared_mlp_width": 0,
            "per_layer_width": 0, "keys_as_values": True, "global_kv_heads": 1}
 """What makes a tiny Gemma 4 the form of its 26B-A4B."""
-FORMS: tuple[tuple[str, Mapping[str, Any]], ...] = (("qwen3_5", {}), ("gpt2", {}), ("gemma4", EXPERTS))
+FORMS: tuple[tuple[str, Mapping[str, Any]], ...] = (("qwen3_5", {}), ("gemma4", EXPERTS))
 """Family, and changes of its tiny shape."""
 OPTIMIZER = "optimizer.safetensors"
 
@@ -132,9 +130,7 @@ def compared(family: str, changes: Mapping[str, Any], method: str, folder: Path)
     adapted = ", ".join(ADAPTED[family])
     own = ["optimizer.weight_decay=0.1"] if method == "full" else [
         f"method={{name: lora, rank: 4, alpha: 8, target_modules: [{adapted}]}}", "batch.accumulation=2"]
-    # GPT-2 has as many heads of keys as of queries; the tiny shape has two of those.
-    heads = [] if find_family(family).grouped_heads else ["model.shape.kv_heads=2"]
-    words = [f"engine={ENGINE}", f"model.shape.family={family}", "model.shape.layers=4", *heads, *own]
+    words = [f"engine={ENGINE}", f"model.shape.family={family}", "model.shape.layers=4", *own]
     loaded = comparable(load_recipe("smoke-tiny", words), STEPS, on_cpu=True)
     case = make_case(Smoke(steps=STEPS).shrink(loaded), folder, small=True, initializer=ENGINE, changes=changes)
     case = replace(case, request=replace(case.request, packed=False))

@@ -21,7 +21,7 @@ from typing import Any
 from tools.result_file import load_average, write_result
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.evaluation.comparison.compare import compare
-from workings.evaluation.predictions import read_results
+from workings.evaluation.predictions import item_result, read_predictions
 from workings.evaluation.scorecard import build_scorecard
 from workings.evaluation.settings import settings_of
 from workings.publish.export import export_run
@@ -96,7 +96,8 @@ def _arm(out: Path, name: str, recipe: LoadedRecipe) -> dict[str, Any]:
                  settings=replace(settings_of(recipe.recipe), temperature=1.0, samples=SAMPLES))
 
     def accuracy(unit: Path, aggregate: str) -> float:
-        return build_scorecard(list(read_results(unit / PREDICTIONS, aggregate))).accuracy
+        items = [item_result(samples, aggregate) for samples in read_predictions(unit / PREDICTIONS)]
+        return build_scorecard(items).accuracy
 
     return {"accuracy": accuracy(run.path / RECIPE_EVALUATION, "mean"), "pass_at_1": accuracy(sampled, "mean"),
             f"pass_at_{SAMPLES}": accuracy(sampled, "pass"), "steps": run.manifest.completed_steps,

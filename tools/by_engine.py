@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from tools.other_load import Load
-from workings.hardware.glibc_malloc import with_huge_pages
 
 NOTHING_KEPT = {"JAX_ENABLE_COMPILATION_CACHE": "0"}
 """Environment of a child that compiles for itself, whatever earlier runs have kept."""
 
 
 def as_advised() -> dict[str, str]:
-    """Environment of a child that measures an engine with what `workings doctor` advises, huge pages."""
-    return os.environ | with_huge_pages(os.environ)
+    """Environment of a child that measures an engine with pages of 2 MiB, which glibc asks for by this variable."""
+    return os.environ | {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 
 def by_engine(module: str, folder: Path, engines: Sequence[str], load: Load,

@@ -47,7 +47,7 @@ def contenders(peers: str, asked: argparse.Namespace) -> dict[str, tuple[list[st
               "new_tokens": NEW_TOKENS, "learning_rate": RATE, "clip_norm": CLIP}
     ours, tunix = ([sys.executable, "-m", f"benchmarks.peers_rl.{name}"] for name in ("ours", "tunix_grpo"))
     trl = [peers, "-m", "benchmarks.peers_rl.trl_grpo"]
-    mine, pages = common | {"huge_pages": True}, {"huge_pages": True}  # as `workings doctor` advises
+    mine, pages = common | {"huge_pages": True}, {"huge_pages": True}
     of_trl, of_tunix = common | {"options": TRL}, common
     trl_parts, tunix_parts = of_trl | {"accumulation": TRL_PARTS}, of_tunix | {"accumulation": TUNIX_PARTS}
     return {

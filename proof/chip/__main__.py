@@ -190,7 +190,7 @@ def in_child(words: list[str]) -> None:
         from proof.chip.model import Configuration
 
         chip = Chip(platform=words[2], tiny=True)
-        facts = Configuration(shape="gpt2", batch=(1, 1, 1)).open(words[1], chip).describe()
+        facts = Configuration(shape="qwen3-0.6b", batch=(1, 1, 1)).open(words[1], chip).describe()
         print(json.dumps({"kind": facts.kind, "memory_bytes": facts.memory_limit_bytes}))
         return
     part, name, result = PARTS[words[0]], words[1], Path(words[3])

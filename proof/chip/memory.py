@@ -19,7 +19,6 @@ STEPS = 3
 GOAL = 0.05
 LONG = {"remat": "layer", "loss_chunk": 2048}
 CONFIGURATIONS = {
-    "gpt2, full": Configuration(shape="gpt2", batch=(1, 16, 1024)),
     "gemma-3-270m, full": Configuration(shape="gemma-3-270m", batch=(1, 8, 1024), memory={"loss_chunk": 2048}),
     "qwen3-0.6b, full": Configuration(shape="qwen3-0.6b", batch=(1, 4, 2048), memory=LONG),
     "gemma-3-1b, full, adafactor, bf16": Configuration(shape="gemma-3-1b", batch=(1, 4, 2048), optimizer="adafactor",

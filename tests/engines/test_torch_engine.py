@@ -55,7 +55,7 @@ def test_logits_and_text_equal_transformers(family: str, changes: dict, tmp_path
 
 
 def test_a_sharded_transformers_checkpoint_loads(tmp_path: Path) -> None:
-    engine, state, theirs = exported("gpt2", tmp_path)
+    engine, state, theirs = exported("llama", tmp_path)
     folder = tmp_path / "theirs"
     theirs.save_pretrained(folder, max_shard_size="30KB")
     assert len(list(folder.glob("*.safetensors"))) > 1
@@ -125,7 +125,7 @@ def test_attention_functions_agree_with_their_gradients(visible: AttentionMask, 
             torch.testing.assert_close(mine, plain, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("family", ["gemma", "gemma3", "qwen3", "gpt2"])
+@pytest.mark.parametrize("family", ["gemma", "gemma3", "qwen3"])
 def test_bf16_storage_with_fp32_arithmetic_is_the_fp32_model_of_the_rounded_weights(family: str) -> None:
     """Loss equal to float32's, and gradients equal up to their own rounding to bfloat16."""
     mixed = TorchEngine.open(request(tiny_shape(family), precision=PrecisionConfig(

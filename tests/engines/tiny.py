@@ -9,7 +9,7 @@ from workings.config.model import ShapeConfig
 from workings.config.training import MemoryConfig, PrecisionConfig
 from workings.engines.base import EngineRequest
 from workings.models.batch import Batch
-from workings.models.registry import families, find_family
+from workings.models.registry import families
 from workings.models.shape import ModelShape
 from workings.models.shapes import shape_from_config
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, REFERENCE
@@ -24,7 +24,7 @@ def tiny_shape(family: str = "gemma", *, vocab: int = 61, layers: int = 0, **cha
     """A model of a few thousand parameters with every feature of its family switched on and in reach."""
     layers = layers or {"gemma4": 6, "qwen3_5": 4}.get(family, 2)
     config = ShapeConfig(family=family, layers=layers, width=32, mlp_width=48, heads=4,
-                         kv_heads=2 if find_family(family).grouped_heads else 4, head_dim=8, context=128)
+                         kv_heads=2, head_dim=8, context=128)
     shape = shape_from_config(config, vocab)
     if family == "gemma4":  # two turns with keys of their own, then a sliding and a global layer without
         changes = {"sliding_window": 4, "sliding_pattern": 2, "global_head_dim": 16, "per_layer_width": 6,

@@ -18,7 +18,7 @@ from workings.models.batch import Batch
 LARGE = {"shared_kv_layers": 0, "shared_mlp_width": 0, "per_layer_width": 0, "keys_as_values": True,
          "global_kv_heads": 1}
 FORMS: dict[str, tuple[str, dict[str, Any]]] = {
-    "gemma": ("gemma", {}), "gemma2": ("gemma2", {}), "gemma3": ("gemma3", {}), "gpt2": ("gpt2", {}),
+    "gemma": ("gemma", {}), "gemma2": ("gemma2", {}), "gemma3": ("gemma3", {}),
     "smollm3": ("smollm3", {"layers": 4}), "olmo3": ("olmo3", {"layers": 4}),
     "olmo3 stretched": ("olmo3", {"layers": 4, "rope_yarn": (8.0, 16, 32.0, 1.0, 1.2079441541679836)}),
     "gemma4 E2B": ("gemma4", {}), "gemma4 31B": ("gemma4", LARGE),

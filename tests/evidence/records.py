@@ -57,11 +57,6 @@ evaluation: {items: items.jsonl, max_new_tokens: 4, batch_size: 4}
 """
 
 
-def below(folder: Path) -> Files:
-    """Every file but the curves, which are in no seal."""
-    return {name: data for name, data in files_of(folder).items() if not name.startswith("tensorboard")}
-
-
 def small_run(folder: Path, name: str = "a", *words: str) -> Path:
     """A run of the small engine with its evaluation."""
     with pytest.MonkeyPatch.context() as patch:
@@ -75,38 +70,38 @@ def small_run(folder: Path, name: str = "a", *words: str) -> Path:
 def run(folder: Path) -> Files:
     """A run of the small engine with its evaluation, that of its untrained model, a note, and its list."""
     write_note(small_run(folder), {"kaggle_notebook_version": "7"})
-    return below(folder / "runs")
+    return files_of(folder / "runs")
 
 
 def rewards(folder: Path) -> Files:
     """A run that learned from two rewards, with two updates a rollout."""
     train(str(killed.write_rewarded(folder)), folder / "runs" / "a",
           [*killed.REWARDED["two updates a rollout, dynamic sampling"]])
-    return below(folder / "runs")
+    return files_of(folder / "runs")
 
 
 def pairs(folder: Path) -> Files:
     """A run that learned from preference pairs."""
     train(str(killed.write_pairs(folder)), folder / "runs" / "a", ["training.learning_rate=0.01"])
-    return below(folder / "runs")
+    return files_of(folder / "runs")
 
 
 def teacher(folder: Path) -> Files:
     """A run that learned from a teacher."""
     train(str(distilled.write(folder, ["training.steps=2"])), folder / "runs" / "student", ["training.steps=2"])
-    return below(folder / "runs")
+    return files_of(folder / "runs")
 
 
 def top_tokens(folder: Path) -> Files:
     """A run that learned from a teacher's top tokens of traces."""
     train(str(taught.write(folder, ["training.steps=2"])), folder / "runs" / "student", ["training.steps=2"])
-    return below(folder / "runs")
+    return files_of(folder / "runs")
 
 
 def held_out(folder: Path) -> Files:
     """A run with rewards whose held-out items are scored by `exact`."""
     train_and_evaluate(str(rewarded.write(folder / "asked")), folder / "runs" / "a", ["evaluation.scorer=exact"])
-    return below(folder / "runs")
+    return files_of(folder / "runs")
 
 
 def adapters(folder: Path) -> Files:
@@ -123,7 +118,7 @@ def adapters(folder: Path) -> Files:
     recipe = folder / "asked" / "recipe.yaml"
     recipe.write_text(LORA)
     train_and_evaluate(str(recipe), folder / "runs" / "straight")
-    return below(folder / "runs")
+    return files_of(folder / "runs")
 
 
 def samples(folder: Path) -> Files:
@@ -168,7 +163,7 @@ def _that_fails(folder: Path, *, resume: bool) -> Files:
         if resume:
             train(recipe, folder / "runs" / "a", resume=True)
     sys.modules.pop("other_engine", None)
-    return below(folder / "runs")
+    return files_of(folder / "runs")
 
 
 def failed(folder: Path) -> Files:
@@ -255,7 +250,7 @@ def write_files(files: Mapping[str, bytes], folder: Path) -> Path:
 
 def tell(runs: Path, fake: Callable[[Files], object], *units: str) -> None:
     """A fake about the units of a folder, or about those whose places begin so, sealed again."""
-    files = {name: data for name, data in below(runs).items() if name.startswith(units or "") or "/" not in name}
+    files = {name: data for name, data in files_of(runs).items() if name.startswith(units or "") or "/" not in name}
     fake(files)
     write_files(resealed(files), runs)
 

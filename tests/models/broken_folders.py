@@ -216,7 +216,6 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "config: softcap a text": (_config(model_type="gemma2", sliding_window=4, attn_logit_softcapping="50"), CONFIG),
     "config: shared layers a billion": (_config(model_type="gemma4_text", sliding_window=4,
                                                 num_kv_shared_layers=10**9), CONFIG),
-    "config: GPT-2 with 0 heads": (_config(model_type="gpt2", n_embd=16, n_head=0, n_layer=2, n_positions=8), CONFIG),
     "config: text_config a text": (_config(model_type="gemma3", text_config="small"), CONFIG),
     "config: text_config with lists": (
         _config(model_type="gemma3", text_config={"model_type": "gemma3_text", "hidden_size": [1]}), CONFIG),

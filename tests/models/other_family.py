@@ -12,7 +12,7 @@ from workings.models.families.llama import FAMILY as LLAMA
 FAMILY = replace(
     LLAMA, name="toy", model_type="seed_oss", architecture="SeedOssForCausalLM",
     switches={**LLAMA.switches, "qkv_bias": True}, fixed={"attention_bias": True, "attention_out_bias": False},
-    dropout=("attention_dropout", "residual_dropout"), licence="Toy licence")
+    licence="Toy licence")
 
 
 def install(monkeypatch, folder: Path, package: str = "toys", **families: str) -> None:

@@ -17,7 +17,6 @@ from workings.engines.torch.engine import TorchEngine
 from workings.engines.weight_files import read_shape
 from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
-from workings.models.registry import find_family
 from workings.models.shape import ModelShape
 from workings.models.shapes import shape_from_config
 from workings.models.stop_tokens import StopTokens
@@ -36,9 +35,8 @@ BF16 = PrecisionConfig(parameters="bf16")
 
 def small_shape(family: str, vocab: int) -> ModelShape:
     """A model with every feature of its family, in sizes that llama.cpp computes."""
-    grouped = find_family(family).grouped_heads
     config = ShapeConfig(family=family, layers={"gemma4": 6}.get(family, 4), width=64, mlp_width=128, heads=4,
-                         kv_heads=2 if grouped else 4, head_dim=32 if family == "qwen3_5" else 16, context=128)
+                         kv_heads=2, head_dim=32 if family == "qwen3_5" else 16, context=128)
     shape = shape_from_config(config, vocab)
     if shape.sliding_pattern:
         # Windows are shorter than a prompt with its answer.

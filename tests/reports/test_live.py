@@ -127,8 +127,24 @@ def test_trackio_is_told_step_by_step(tmp_path: Path, monkeypatch: pytest.Monkey
         ("tiny", 1, 1.5), ("tiny", 2, 1.5)]
 
 
+@pytest.mark.children
+def test_tensorboard_reads_what_it_was_told(tmp_path: Path) -> None:
+    loader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    said: list[str] = []
+    tracker = Tracker("tensorboard", FIRST | {"folder": str(tmp_path / "tensorboard" / "tiny")}, said.append)
+    for step in (1, 2):
+        tracker.step({**LINE, "step": step, "loss": step / 2})
+    tracker.close("complete")
+    assert said == []
+    found = loader.EventAccumulator(str(tmp_path / "tensorboard" / "tiny"))
+    found.Reload()
+    values = [each.tensor_proto.float_val[0] for each in found.Tensors("train/loss")]
+    assert [(each.step, value) for each, value in zip(found.Tensors("train/loss"), values, strict=True)] == [
+        (1, 0.5), (2, 1.0)]
+
+
 @pytest.mark.parametrize(("track", "notify", "words"), [
-    (["tensorbord"], "", "one of wandb, trackio, mlflow"), (["mlflow"], "", "MLFLOW_TRACKING_URI"),
+    (["tensorbord"], "", "one of tensorboard, wandb, trackio, mlflow"), (["mlflow"], "", "MLFLOW_TRACKING_URI"),
     ([], "file://hooks.example/file", "the address of a webhook"),
     ([], "hooks.example/SECRET", "the address of a webhook")])
 def test_what_cannot_be_told_is_refused_before_a_run(track: list[str], notify: str, words: str) -> None:

@@ -14,7 +14,6 @@ from tests.http_server import Handler, serving
 from workings.config.load import check_recipe
 from workings.config.recipe import Recipe
 from workings.errors import RequestError, TrainingFailed
-from workings.models.shapes import published_shape
 from workings.rollouts.vllm import VllmSampler
 
 RECIPE: dict[str, Any] = {
@@ -85,7 +84,7 @@ def recipe(**changes: Any) -> Recipe:
 
 def sampler(url: str) -> VllmSampler:
     engine: Any = Engine()
-    return VllmSampler(recipe(sampler={"name": "vllm", "url": url}), engine, shape=published_shape("gemma-2b"),
+    return VllmSampler(recipe(sampler={"name": "vllm", "url": url}), engine,
                        weights=Path("weights"))
 
 
@@ -130,7 +129,7 @@ def test_a_server_that_is_not_there() -> None:
     one = recipe(sampler={"name": "vllm", "command": "no-such-vllm"})
     engine: Any = Engine()
     with pytest.raises(RequestError, match=r"sampler\.command: no-such-vllm"):
-        draw(VllmSampler(one, engine, shape=published_shape("gemma-2b"), weights=Path("weights")), b"adapters")
+        draw(VllmSampler(one, engine, weights=Path("weights")), b"adapters")
 
 
 SERVER = """import json, sys
@@ -156,7 +155,7 @@ def started(folder: Path, program: str, **keys: Any) -> VllmSampler:
     (folder / "vllm").chmod(0o700)
     engine: Any = Engine()
     return VllmSampler(recipe(sampler={"name": "vllm", "command": str(folder / "vllm"), **keys}), engine,
-                       shape=published_shape("gemma-2b"), weights=Path("weights"))
+                       weights=Path("weights"))
 
 
 def test_a_server_is_started_with_the_words_of_the_recipe(tmp_path: Path) -> None:
@@ -180,7 +179,7 @@ def test_completions_that_take_too_long(door: Any) -> None:
     door.waits = 5.0
     engine: Any = Engine()
     one = VllmSampler(recipe(sampler={"name": "vllm", "url": door.url, "seconds": 0.2}), engine,
-                      shape=published_shape("gemma-2b"), weights=Path("weights"))
+                      weights=Path("weights"))
     with pytest.raises(TrainingFailed, match="timed out"):
         draw(one, b"adapters")
 
@@ -199,5 +198,5 @@ def test_what_would_sample_otherwise_is_refused(changes: dict[str, Any], told: s
 def test_a_run_without_adapters_is_refused(tmp_path: Path) -> None:
     engine: Any = Engine()
     with pytest.raises(RequestError, match="adapters on weights in a folder"):
-        VllmSampler(recipe(sampler="vllm", method={"name": "full"}), engine, shape=published_shape("gemma-2b"),
+        VllmSampler(recipe(sampler="vllm", method={"name": "full"}), engine,
                     weights=tmp_path)

@@ -22,9 +22,9 @@ def test_both_engines_compute_the_same(overrides):
 
 
 def test_a_model_that_one_engine_lacks_is_refused(workings):
-    done = workings("doctor", "gpt2-gpu-smoke", "--engines", "--json", check=False)
+    done = workings("doctor", "smoke-tiny", "model.shape=qwen3.5-2b", "--engines", "--json", check=False)
     assert done.returncode == 2
-    assert "gpt2" in done.stderr
+    assert "qwen3_5" in done.stderr
     assert [*json.loads(done.stdout)] == ["error"]
 
 

@@ -27,7 +27,7 @@ def test_an_engine_that_was_named_stays():
     assert with_engine(loaded) is loaded
 
 
-@pytest.mark.parametrize(("words", "engine"), [(["mesh.tp=2"], "jax"), (["model.shape=gpt2"], "torch")])
+@pytest.mark.parametrize(("words", "engine"), [(["mesh.tp=2"], "jax"), (["model.shape=qwen3.5-2b"], "torch")])
 def test_what_one_engine_alone_does_decides(words, engine):
     assert with_engine(load_recipe(RECIPE, ["engine=auto", *words]), "cpu").recipe.engine == engine
 
@@ -37,7 +37,7 @@ BOTH = ("jax", "torch")
 
 @pytest.mark.parametrize(("jax", "torch", "installed", "engine", "reason"), [
     ([], ["a TPU"], BOTH, "jax", "the engine for a TPU"),
-    (["family gpt2"], [], BOTH, "torch", "the engine for family gpt2"),
+    (["family qwen3_5"], [], BOTH, "torch", "the engine for family qwen3_5"),
     ([], ["optimizer muon"], BOTH, "jax", "the engine for optimizer muon"),
     ([], [], BOTH, "jax", "the first of the two that do what is asked"),
     ([], [], ("torch",), "torch", "the only one of jax and torch that is installed")])
@@ -46,9 +46,9 @@ def test_the_engine_that_can_and_is_there_else_jax(jax, torch, installed, engine
 
 
 @pytest.mark.parametrize(("jax", "torch", "installed", "says"), [
-    (["family gpt2"], ["a TPU"], BOTH, "family gpt2 and a TPU"),
-    (["family gpt2"], ["a TPU"], BOTH, "family gpt2: torch; a TPU: jax"),
-    (["family gpt2"], [], ("jax",), "not installed"), ([], [], (), "neither is")])
+    (["family qwen3_5"], ["a TPU"], BOTH, "family qwen3_5 and a TPU"),
+    (["family qwen3_5"], ["a TPU"], BOTH, "family qwen3_5: torch; a TPU: jax"),
+    (["family qwen3_5"], [], ("jax",), "not installed"), ([], [], (), "neither is")])
 def test_what_no_engine_can_do_is_refused(jax, torch, installed, says):
     with pytest.raises(RequestError) as error:
         select_engine(refused={"jax": jax, "torch": torch}, installed=installed)

@@ -348,7 +348,7 @@ def test_smoke_keeps_the_recipe_and_shrinks_the_model(tmp_path):
     assert "base_accuracy" in result.to_json()
     assert "base" not in result.to_json()
     assert "kept for further runs" not in result.sentence()
-    assert {each.name for each in tmp_path.iterdir()} == {"asked", "run", "attempts.jsonl", "tensorboard"}
+    assert {each.name for each in tmp_path.iterdir()} == {"asked", "run", "attempts.jsonl"}
 
 
 def test_a_recipe_trained_twice_with_one_seed_is_one_seed(recipe, tmp_path):

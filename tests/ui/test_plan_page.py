@@ -12,7 +12,7 @@ from workings.ui.routes import plan
 
 @pytest.mark.slow
 def test_what_fits_is_a_table_whose_cells_lead_to_their_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "published", lambda: ["gemma-2b", "gpt2"])  # of thirty
+    monkeypatch.setattr(plan, "published", lambda: ["gemma-2b", "llama-3-8b"])  # of thirty
     page = client(tmp_path, monkeypatch)
     found = page.get("/api/fits?method=QLoRA&length=512").json()
     cell = next(each for each in found["models"]["gemma-2b"] if each["target"] == "t4")

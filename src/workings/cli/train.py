@@ -30,7 +30,8 @@ def train_command(
         "--smoke-steps", min=1, help="Steps of --smoke (implies it); 2 if not given.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Run although the plan says that it does not fit.")] = False,
     track: Annotated[list[str] | None, typer.Option(
-        "--track", help="Report each step to a tracker: wandb, trackio or mlflow; can be repeated.")] = None,
+        "--track", help="Report each step to a tracker: tensorboard, wandb, trackio or mlflow; can be "
+                         "repeated.")] = None,
     notify: Annotated[str, typer.Option(
         "--notify", envvar="WORKINGS_NOTIFY", help="Webhook that is told how the run ended; never recorded.")] = "",
     as_json: JsonFlag = False,

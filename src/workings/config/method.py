@@ -9,8 +9,8 @@ from workings.config.section import Section
 Projection = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """A linear layer by Hugging Face's module name."""
 PROJECTIONS: tuple[Projection, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-KNOWN_PROJECTIONS = (*PROJECTIONS, "in_proj_qkv", "in_proj_z", "out_proj", "c_attn", "c_proj", "c_fc")
-"""Projections of this package's families: the common ones, then Qwen 3.5's and GPT-2's. A model with
+KNOWN_PROJECTIONS = (*PROJECTIONS, "in_proj_qkv", "in_proj_z", "out_proj")
+"""Projections of this package's families: the common ones, then Qwen 3.5's. A model with
 `model.verified: false` may have others."""
 
 
@@ -39,9 +39,9 @@ class AdapterFields(Section):
     """Whether it is scaled by `alpha / rank ** 0.5` instead (Kalajdzievski, 2023; peft: `use_rslora`), so that a larger
     rank does not learn more slowly."""
     target_modules: tuple[Projection, ...] = Field(default=PROJECTIONS, min_length=1, strict=False)
-    """Projections that get an adapter, by Hugging Face's names: of this project's families those of the default, Qwen
-    3.5's `in_proj_qkv`, `in_proj_z` and `out_proj` in layers with a state, and GPT-2's `c_attn`, `c_proj` and `c_fc`;
-    of a model with `model.verified: false` its linear layers."""
+    """Projections that get an adapter, by Hugging Face's names: of this project's families those of the default, and
+    Qwen 3.5's `in_proj_qkv`, `in_proj_z` and `out_proj` in layers with a state; of a model with `model.verified: false`
+    its linear layers."""
 
     @property
     def scale(self) -> float:

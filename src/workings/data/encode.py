@@ -146,7 +146,7 @@ def _prove(encoded: Encoded, tokenizer: Tokenizer, template: ChatTemplate) -> No
     bos, stop = template.bos_id, template.stop_ids[0]
     # First, because a forged turn also fails the checks below, with reasons that would mislead.
     _refuse_forged_turns(encoded, tokenizer, template)
-    # Where one token begins and ends a text (GPT-2's), it also ends the assistant's earlier turns.
+    # Where one token begins and ends a text (GPT-2's tokenizer), it also ends the assistant's earlier turns.
     ends = sum(turn.role == "assistant" for turn in example.asked.turns) if bos == stop else 0
     if bos is not None and (before[0] != bos or before.count(bos) != 1 + ends):
         raise _unproved(example, f"{before.count(bos) - ends} BOS tokens in the prompt", "exactly one, at the start")

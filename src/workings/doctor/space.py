@@ -8,7 +8,6 @@ from pathlib import Path
 
 from workings.doctor.finding import Finding
 from workings.hardware.catalog import targets
-from workings.hardware.glibc_malloc import with_huge_pages
 from workings.hardware.memory import HostMemory, gib
 
 SPARE_CHECKPOINTS = 1
@@ -65,23 +64,6 @@ def check_host(memory: HostMemory, needs: Needs | None) -> Iterator[Finding]:
         what += f"; the weights of {needs.recipe} are {gib(needs.weights_bytes)}"
     yield Finding(id="space.host", judgement="note" if short else "fine", what=what, why=why,
                   mend="free -h, then end what is not needed" if short else "")
-
-
-def check_pages(environment: Mapping[str, str], present: Mapping[str, str]) -> Iterator[Finding]:
-    """Huge pages that the kernel would give to a run on this CPU and that no one asked for.
-
-    Args:
-        environment: variables of this process.
-        present: accelerators of this machine; with one, the CPU's memory decides nothing.
-    """
-    new_environment = with_huge_pages(environment)
-    # Advice and no setting of ours: the variable has to be in the environment before the process starts.
-    if new_environment and not present:
-        yield Finding(
-            id="space.pages", judgement="note",
-            what="huge pages are available on request, and this process does not request them",
-            why="every step on a CPU allocates its memory again, which is slower with pages of 4 KiB",
-            mend=" ".join(f"export {name}={value}" for name, value in new_environment.items()))
 
 
 def _path_text(path: Path) -> str:

@@ -10,8 +10,6 @@ import numpy as np
 from workings.config.method import AdapterFields
 from workings.engines.safetensors_file import TensorFile
 from workings.errors import RecordError
-from workings.models.registry import family_of
-from workings.models.shape import ModelShape
 
 MODEL_FILE, ADAPTER_FILE, OPTIMIZER_FILE = "model.safetensors", "adapter_model.safetensors", "optimizer.safetensors"
 CONFIG, ADAPTER_CONFIG, ADAPTER_FOLDER = "config.json", "adapter_config.json", "adapter"
@@ -42,10 +40,10 @@ class CheckpointFile:
         return self._file.read(name)
 
 
-def adapter_config(method: AdapterFields, targets: Sequence[str], shape: ModelShape) -> dict[str, Any]:
+def adapter_config(method: AdapterFields, targets: Sequence[str]) -> dict[str, Any]:
     """Content of ``adapter_config.json`` for adapters of these projections, named by their last parts."""
     return {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": method.rank, "lora_alpha": method.alpha,
-            "lora_dropout": 0.0, "bias": "none", "fan_in_fan_out": family_of(shape).matrices_in_out,
+            "lora_dropout": 0.0, "bias": "none", "fan_in_fan_out": False,
             "use_rslora": method.rank_stabilized,
             "use_dora": False, "inference_mode": True, "target_modules": list(dict.fromkeys(targets))}
 

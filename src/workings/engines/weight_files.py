@@ -9,7 +9,6 @@ import numpy as np
 from workings.engines.safetensors_file import TensorFile
 from workings.errors import RecordError, RequestError
 from workings.models.json_file import read_object
-from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.shapes import from_hf_config, unverified_from_hf
 from workings.models.weights import tensor_shapes
@@ -28,16 +27,14 @@ class WeightFiles:
     Args:
         directory: has ``model.safetensors``, or ``model.safetensors.index.json`` and its shards.
         expected: every tensor the model needs -> its shape.
-        optional_prefix: prefix of names that published files may leave out.
 
     Raises:
         RequestError: a shard or tensor is missing, a file is broken, or a tensor is stored twice, has another shape
             than the model needs or integers.
     """
 
-    def __init__(self, directory: Path, expected: Mapping[str, tuple[int, ...]], optional_prefix: str = "") -> None:
+    def __init__(self, directory: Path, expected: Mapping[str, tuple[int, ...]]) -> None:
         self.directory = directory
-        self._optional_prefix = optional_prefix
         # Only headers are read here: a wrong file is found before any memory is allocated.
         self._where = self._find()
         # Before the shapes: a missing tensor is a clearer error than a wrong one.
@@ -88,9 +85,6 @@ class WeightFiles:
                                    "download the directory again, whole")
 
     def _stored_name(self, name: str) -> str:
-        if name.removeprefix(self._optional_prefix) in self._where:
-            # GPT-2's files on the Hub leave the outer name out.
-            return name.removeprefix(self._optional_prefix)
         for prefix in PREFIXES:
             # "model.language_model." replaces the leading "model." of a text name.
             stored = prefix + name if prefix != PREFIXES[2] else prefix + name.removeprefix("model.")
@@ -168,4 +162,4 @@ def model_weights(directory: Path, shape: ModelShape) -> WeightFiles:
     # The recipe's shape was read earlier; the files may have been replaced since.
     if actual != shape:
         raise RequestError(f"{directory / 'config.json'}: {actual}", f"{shape}", "")
-    return WeightFiles(directory, tensor_shapes(shape), family_of(shape).optional_prefix)
+    return WeightFiles(directory, tensor_shapes(shape))

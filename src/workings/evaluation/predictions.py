@@ -146,12 +146,6 @@ def read_predictions(path: Path) -> Iterator[list[dict[str, Any]]]:
         yield group
 
 
-def read_results(path: Path, aggregate: str) -> Iterator[ItemResult]:
-    """Results of all items, in the file's order."""
-    for samples in read_predictions(path):
-        yield item_result(samples, aggregate)
-
-
 def item_result(samples: list[dict[str, Any]], aggregate: str) -> ItemResult:
     """One item's samples as one result; an item with an unscorable sample is an error."""
     first = samples[0]

@@ -13,8 +13,7 @@ from workings.config.recipe import Recipe
 from workings.data.preferences import PreferencePair
 from workings.data.traces import Trace, completion_text
 from workings.data.verdicts import Verdict
-from workings.engines.base import Engine, State
-from workings.engines.sampler import sampler_of
+from workings.engines.base import Engine, State, sampler_of
 from workings.engines.session import ModelSession, tokens_at_a_time
 from workings.engines.weight_files import read_shape
 from workings.errors import RequestError

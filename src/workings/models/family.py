@@ -4,7 +4,7 @@ The methods here are those of the standard decoder: of Llama, and of every famil
 `ModelShape` alone. A family with other tensors or another ``config.json`` derives a class and overrides them.
 
 Sizes: V vocabulary, D width, F feed-forward width, N query heads, K key/value heads, H head size.
-Matrices are stored ``[out, in]`` and applied as ``x @ W.T``, unless `Family.matrices_in_out` says otherwise.
+Matrices are stored ``[out, in]`` and applied as ``x @ W.T``.
 """
 
 from collections.abc import Callable, Mapping
@@ -64,16 +64,10 @@ class Family:
     """Whether a ``config.json`` without ``tie_word_embeddings`` means tied ones."""
     local_rotation: bool = False
     """Whether sliding layers rotate by `ModelShape.local_rope_theta` instead of global layers' ``rope_theta``."""
-    grouped_heads: bool = True
-    """Whether several query heads may share a key and value head."""
-    matrices_in_out: bool = False
-    """Whether projections are stored ``[in, out]`` (transformers' ``Conv1D``)."""
     needed: tuple[str, ...] = NEEDED
     """Keys that a ``config.json`` must have."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """Settings of ``config.json`` that every model of the family has; another value is refused."""
-    dropout: tuple[str, ...] = ()
-    """Probabilities in ``config.json`` that transformers does not take as zero where they are missing."""
     multimodal: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """``model_type`` of models that hold one of this family as ``text_config`` -> what that may leave out."""
     projections: tuple[str, ...] = PROJECTIONS
@@ -82,8 +76,6 @@ class Family:
     """Matrices that write into the residual stream: their random weights are smaller, by the number of layers."""
     layer_prefix: str = "model.layers"
     """Prefix before a layer's number in the names of tensors."""
-    optional_prefix: str = ""
-    """Prefix of names that some published files leave out."""
     template: str = "tokenizer"
     """The recipe's `data.template` for published chat models of the family."""
     licence: str = ""

@@ -1,4 +1,4 @@
-"""JSON that comes with published models, read so that a broken file is an error that names it, in bounded memory."""
+"""JSON of published models. A broken file is an error that names it, and is read in bounded memory."""
 
 import json
 from pathlib import Path
@@ -13,6 +13,11 @@ MAX_BYTES = 64 << 20
 def read_object(path: Path) -> dict[str, Any]:
     """The object in a JSON file. Raises `RequestError`, naming the file, for anything else."""
     return parse_object(read_bytes(path), str(path))
+
+
+def write_object(path: Path, values: dict[str, Any]) -> None:
+    """Write settings as published models have them: indented, sorted, in UTF-8."""
+    path.write_text(json.dumps(values, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def read_bytes(path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:

@@ -19,7 +19,7 @@ class ModelShape:
     head_dim: int
     context: int
     rms_norm_eps: float = 1e-6
-    """Added to the mean square, or in GPT-2's layer norms to the variance."""
+    """Added to the mean square."""
     rope_theta: float = 10_000.0
     rope_scaling: float = 1.0
     """Positions of global layers are divided by this before rotation (Gemma 3 4B and larger: 8)."""

@@ -13,7 +13,7 @@ from workings.errors import RequestError
 from workings.hints import pip_install
 from workings.models.chat import ChatTemplate
 from workings.models.gguf.forms import form_of
-from workings.models.json_file import read_object
+from workings.models.json_file import read_object, write_object
 from workings.models.stop_tokens import StopTokens
 from workings.models.tokenizer import Tokenizer
 from workings.publish.copied_files import Carried, carry_over, first_folder, has_tokenizer, published_id
@@ -177,10 +177,10 @@ def write_tokenizer(template: ChatTemplate, stop: StopTokens, directory: Path) -
     settings["added_tokens_decoder"] = _added_tokens(directory / "tokenizer.json")
     if stop.disagreement:
         settings |= {"eos_token": tokenizer.token(stop.ids[0]), "eos_token_id": stop.ids[0]}
-    _write_json(config, settings)
+    write_object(config, settings)
     # transformers reads and writes this file by now; other tools read the template in the settings above.
     (directory / "chat_template.jinja").write_text(template.source, encoding="utf-8")
-    _write_json(directory / "generation_config.json",
+    write_object(directory / "generation_config.json",
                 # Greedy, as runs are evaluated unless a temperature is asked for.
                 _special_ids(tokenizer, stop) | {"pad_token_id": tokenizer.pad_id, "do_sample": False})
 
@@ -203,16 +203,12 @@ def _name_special_tokens(tokenizer: Tokenizer, stop: StopTokens, config: Path) -
     values = {"transformers_version": CONFIG_FORM} | json.loads(config.read_text(encoding="utf-8"))
     if tokenizer.special_text("pad_token"):
         values["pad_token_id"] = tokenizer.pad_id
-    _write_json(config, values | _special_ids(tokenizer, stop))
+    write_object(config, values | _special_ids(tokenizer, stop))
 
 
 def _name_base(opened: TrainedModel, config: Path) -> None:
     """Say in ``adapter_config.json`` on which published weights adapters belong; a local folder has no such name."""
     if name := published_id(opened):
         values = json.loads(config.read_text(encoding="utf-8"))
-        _write_json(config, values | {"base_model_name_or_path": name,
+        write_object(config, values | {"base_model_name_or_path": name,
                                       "revision": str(opened.run.manifest.model_revision)})
-
-
-def _write_json(path: Path, values: dict[str, Any]) -> None:
-    path.write_text(json.dumps(values, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TYPES = ("bf16", "q8_0")
 """Number formats of matrices: bfloat16, or 8 bits with a scale for every 32 numbers."""
-IN_FP32 = ("position_embd.weight", "ssm_conv1d.weight")
+IN_FP32 = ("ssm_conv1d.weight",)
 """Ends of the names of matrices that are float32 in llama.cpp's own files, as all vectors are."""
 
 

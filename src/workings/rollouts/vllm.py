@@ -30,7 +30,6 @@ from workings.config.sampler import SamplerConfig
 from workings.engines import checkpoint_files as files
 from workings.engines.base import Completion, Engine, State
 from workings.errors import RequestError, TrainingFailed
-from workings.models.shape import ModelShape
 from workings.record.digest import file_digest
 
 FLAGS = ("--enable-lora", "--logprobs-mode", "processed_logprobs", "--generation-config", "vllm", "--enforce-eager")
@@ -45,13 +44,12 @@ CALL_SECONDS = 60.0
 class VllmSampler:
     """Draws completions by a server, which starts with the first of them and ends with this object."""
 
-    def __init__(self, recipe: Recipe, engine: Engine, *, shape: ModelShape, weights: Path | None) -> None:
+    def __init__(self, recipe: Recipe, engine: Engine, *, weights: Path | None) -> None:
         """Starts nothing yet.
 
         Args:
             recipe: with a sampler.
             engine: trains the adapters.
-            shape: of its model.
             weights: folder of the frozen weights.
 
         Raises:
@@ -63,7 +61,7 @@ class VllmSampler:
                                f"{recipe.model.source}", "adapters on weights in a folder, which a server can load",
                                "method.name=lora, with a pretrained model; or no sampler")
         self._config: SamplerConfig = recipe.sampler
-        self._engine, self._method, self._shape, self._weights = engine, recipe.method, shape, weights
+        self._engine, self._method, self._weights = engine, recipe.method, weights
         self._longest = recipe.data.max_length
         self._compute = recipe.precision.compute
         self._folder = Path(tempfile.mkdtemp(prefix="workings-vllm-"))
@@ -119,7 +117,7 @@ class VllmSampler:
             shutil.rmtree(folder)
             return
         files.write_json(folder / files.ADAPTER_CONFIG, files.adapter_config(
-            self._method, self._method.target_modules, self._shape))
+            self._method, self._method.target_modules))
         self._ask("/v1/load_lora_adapter", {"lora_name": digest, "lora_path": str(folder)})
         if self._loaded:
             self._ask("/v1/unload_lora_adapter", {"lora_name": self._loaded})

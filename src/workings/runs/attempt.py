@@ -54,7 +54,6 @@ from workings.training.held_out_items import HeldOutItems
 from workings.training.loop import Outcome, Progress, TrainingLoop
 from workings.training.observer import HeldOutObserver, LoggedSample
 from workings.training.stopping import StopRequest
-from workings.training.tensorboard import TensorBoardFiles
 from workings.ways.base import Closing, way_of
 
 
@@ -64,7 +63,6 @@ class _Hooks:
 
     attempt: "Attempt"
     display: Display
-    curves: TensorBoardFiles
     listener: StepListener
     stop: StopRequest
     processes: ProcessGroup
@@ -76,8 +74,7 @@ class _Hooks:
 
     def write_metrics(self, line: dict[str, Any]) -> None:
         """Writes a metrics line."""
-        self.attempt.start.writer.metric(line)  # first, because the record is authoritative
-        self.curves.line(line)
+        self.attempt.start.writer.metric(line)
 
     def stop_requested(self) -> bool:
         """Whether a signal, the listener or another process asks for a stop."""
@@ -123,9 +120,8 @@ class _Hooks:
             self.stop.requested = True
 
     def log_sample(self, sample: LoggedSample) -> None:
-        """Shows and logs an answer of the model."""
+        """Shows an answer of the model."""
         self.display.sample(sample.line)
-        self.curves.sample(sample)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,25 +168,19 @@ class Attempt:
                 setup.engine.report_micro_batches_to(display.micro_batch_done)
             for line in self._preamble():
                 display.say(line)
-            curves = TensorBoardFiles(self.out, display.say, after_step=start.progress.step)
-            curves.recipe(setup.loaded.written(), setup.config)
-            hooks = _Hooks(attempt=self, display=display, curves=curves, listener=listener, stop=stop,
-                           processes=processes, progress=start.progress,
+            hooks = _Hooks(attempt=self, display=display, listener=listener, stop=stop, processes=processes,
+                           progress=start.progress,
                            lines=[line for line in writer.metrics() if not line.keys().isdisjoint(FIELDS.values())])
             hooks.keep_best()
-            try:
-                # The first two may start a process that scores; neither outlives the training.
-                with (setup.training_data.experience(setup.engine, writer) as experience,
-                      self._held_out_items() as held_out_items,
-                      MachineLog(writer.machine, lambda: hooks.progress.step, display.say)):
-                    loop = TrainingLoop(engine=setup.engine, experience=experience, schedule=setup.schedule,
-                                        observer=self._observer(held_out_items, hooks.log_sample), hooks=hooks,
-                                        progress=start.progress)
-                    # The loop makes the first state: memory may run out there, too, and that end is recorded.
-                    outcome = loop.run(lambda: self._first_state(held_out_items, display))
-            finally:
-                # Also after an error, so that the last lines of the curves are on the disk.
-                curves.close()
+            # The first two may start a process that scores; neither outlives the training.
+            with (setup.training_data.experience(setup.engine, writer) as experience,
+                  self._held_out_items() as held_out_items,
+                  MachineLog(writer.machine, lambda: hooks.progress.step, display.say)):
+                loop = TrainingLoop(engine=setup.engine, experience=experience, schedule=setup.schedule,
+                                    observer=self._observer(held_out_items, hooks.log_sample), hooks=hooks,
+                                    progress=start.progress)
+                # The loop makes the first state: memory may run out there, too, and that end is recorded.
+                outcome = loop.run(lambda: self._first_state(held_out_items, display))
             # Said inside of the display's block: it is part of the run's log.
             if (held_out := self._held_out_change()) is not None:
                 display.say(f"held out   {held_out.sentence}")

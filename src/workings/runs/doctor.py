@@ -1,6 +1,5 @@
 """`doctor`: problems of this machine for a recipe, why they matter, and the commands that fix them."""
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from workings.doctor.gpus import WHEEL, check_cards, torch_wheel
 from workings.doctor.hub import check_hub
 from workings.doctor.kernels import check_kernels
 from workings.doctor.nvidia import Driver, read_driver
-from workings.doctor.space import Needs, check_disk, check_host, check_kaggle, check_pages
+from workings.doctor.space import Needs, check_disk, check_host, check_kaggle
 from workings.doctor.tpu import check_tpu, tpu_devices
 from workings.doctor.versions import check_versions, installed_version
 from workings.engines.base import EngineRequest
@@ -90,7 +89,6 @@ def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driv
                                  [recipe.precision.compute] if recipe else BOTH)
     needs = estimate_peaks(loaded) if loaded else None
     yield from check_host(host_memory(), needs)
-    yield from check_pages(os.environ, present)
     yield from check_disk(out, needs)
     if loaded is not None and isinstance(loaded.recipe.model, FromPretrained):
         model = loaded.recipe.model

@@ -9,9 +9,8 @@ from workings.config.load import LoadedRecipe, check_recipe
 from workings.config.model import FromPretrained
 from workings.config.recipe import DEFAULT_ENGINE, Recipe
 from workings.config.training import MeshConfig, PrecisionConfig
-from workings.engines.base import Engine, EngineRequest, State
+from workings.engines.base import Engine, EngineRequest, State, sampler_of
 from workings.engines.registry import engine_names, find_engine
-from workings.engines.sampler import sampler_of
 from workings.engines.session import ModelSession, tokens_at_a_time
 from workings.engines.weight_files import read_shape
 from workings.errors import RecordError, RequestError

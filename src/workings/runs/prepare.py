@@ -8,10 +8,18 @@ from typing import Any
 from workings.config.load import LoadedRecipe
 from workings.data.batches import fixed_batches
 from workings.data.rows import build_rows
-from workings.engines.base import Engine, EngineRequest, Inspection, Inspections, MeshShape, ProgramName, Sampler
+from workings.engines.base import (
+    Engine,
+    EngineRequest,
+    Inspection,
+    Inspections,
+    MeshShape,
+    ProgramName,
+    Sampler,
+    sampler_of,
+)
 from workings.engines.multimodal_weights import NonTextWeights, find_non_text_weights
 from workings.engines.registry import RegisteredEngine, find_engine
-from workings.engines.sampler import sampler_of
 from workings.evaluation.settings import EvaluationSettings, settings_of
 from workings.hardware.device import DeviceFacts
 from workings.inputs.datasets import RunData

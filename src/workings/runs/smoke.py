@@ -43,8 +43,6 @@ class Smoke:
         values["name"] += "-smoke"
         family = find_shape(loaded, vocabulary=TRAINED_VOCABULARY).family
         shape: dict[str, Any] = {"family": family, **TINY}
-        if not find_family(family).grouped_heads:
-            shape["kv_heads"] = shape["heads"]
         # One turn at least, where layers with a state are between those that attend.
         shape["layers"] = max(shape["layers"], find_family(family).switches.get("linear_pattern", 0))
         values["model"] = {"source": "scratch", "shape": shape}

@@ -33,7 +33,6 @@ from workings.engines.jax.device import (
     memory_limit,
 )
 from workings.engines.jax.export import export
-from workings.engines.jax.free_memory import return_free_memory
 from workings.engines.jax.generate import Generator
 from workings.engines.jax.loss_positions import LOSS_POSITIONS
 from workings.engines.jax.model import final_logits, hidden_states, unembedding
@@ -54,6 +53,7 @@ from workings.engines.jax.streaming import Streamer
 from workings.engines.jax.target import inspection, refusal
 from workings.engines.jax.top_tokens import make_most_likely
 from workings.hardware.device import DeviceFacts
+from workings.hardware.glibc_malloc import return_free_memory
 from workings.hardware.memory import PROCESS_PEAK, peak_resident_bytes
 from workings.models.batch import ROWS, Batch
 

@@ -39,8 +39,7 @@ def export(params: Params, spec: StepSpec, directory: Path) -> None:
     if lora and writes:
         adapter.mkdir()
         targets = [name.rpartition(".")[2] for name in lora.targets]
-        files.write_json(adapter / files.ADAPTER_CONFIG,
-                         files.adapter_config(lora.method, targets, spec.shape))
+        files.write_json(adapter / files.ADAPTER_CONFIG, files.adapter_config(lora.method, targets))
     if lora:
         write(adapter / files.ADAPTER_FILE, spec.trained(params))
 

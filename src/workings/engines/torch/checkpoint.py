@@ -154,6 +154,5 @@ def export(spec: TorchSpec, state: State, directory: Path) -> None:
         return
     if writes:
         adapter.mkdir()
-        files.write_json(adapter / files.ADAPTER_CONFIG,
-                   files.adapter_config(method, method.target_modules, spec.shape))
+        files.write_json(adapter / files.ADAPTER_CONFIG, files.adapter_config(method, method.target_modules))
     write(adapter / files.ADAPTER_FILE, state.trained)

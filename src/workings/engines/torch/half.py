@@ -33,48 +33,43 @@ def multiply(left_TI: Tensor, right_IO: Tensor) -> Tensor:
 
 
 class _HalfProduct(torch.autograd.Function):
-    """``x @ W`` with both factors in float16, twice instead of kept."""
+    """``x @ W.T`` with both factors in float16, twice instead of kept."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor | None, frozen: Any, transposed: bool) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor | None, frozen: Any) -> Tensor:
         rows = x.reshape(-1, x.shape[-1])
         scale = row_scale(rows)
         narrow = (rows / scale).half()
         ctx.save_for_backward(narrow, scale, weight)
-        ctx.frozen, ctx.transposed = frozen, transposed
-        return (multiply(narrow, _in_out(ctx, weight)) * scale).view(*x.shape[:-1], -1)
+        ctx.frozen = frozen
+        return (multiply(narrow, _in_half(ctx, weight).t()) * scale).view(*x.shape[:-1], -1)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         narrow, scale, weight = ctx.saved_tensors
         dy, d_x, d_weight = grads[0].reshape(-1, grads[0].shape[-1]), None, None
         if ctx.needs_input_grad[0]:
-            d_x = multiply(dy.half(), _in_out(ctx, weight).t()).view(*grads[0].shape[:-1], -1)
+            d_x = multiply(dy.half(), _in_half(ctx, weight)).view(*grads[0].shape[:-1], -1)
         if ctx.needs_input_grad[1]:
-            out = (dy * scale).half()
-            left, right = (narrow, out) if ctx.transposed else (out, narrow)
-            d_weight = wide_product(left, right).to(weight.dtype)
-        return d_x, d_weight, None, None
+            d_weight = wide_product((dy * scale).half(), narrow).to(weight.dtype)
+        return d_x, d_weight, None
 
 
-def _in_out(ctx: Any, weight: Tensor | None) -> Tensor:
-    """The weight in float16, ``[in, out]``."""
-    if weight is None:
-        full: Tensor = ctx.frozen.full(torch.float16)
-        return full.t()
-    return weight.half() if ctx.transposed else weight.half().t()
+def _in_half(ctx: Any, weight: Tensor | None) -> Tensor:
+    """The weight in float16, ``[out, in]``."""
+    full: Tensor = ctx.frozen.full(torch.float16) if weight is None else weight.half()
+    return full
 
 
-def half_product(x: Tensor, weight: Tensor | None, frozen: Any = None, *, transposed: bool = False) -> Tensor:
+def half_product(x: Tensor, weight: Tensor | None, frozen: Any = None) -> Tensor:
     """``[..., out]`` float32.
 
     Args:
         x: ``[..., in]`` float32.
-        weight: ``[out, in]``, or ``[in, out]`` if ``transposed``; None for a frozen layer.
+        weight: ``[out, in]``; None for a frozen layer.
         frozen: layer whose ``full`` gives the weight ``[out, in]``.
-        transposed: see ``weight``.
     """
-    y: Tensor = _HalfProduct.apply(x, weight, frozen, transposed)
+    y: Tensor = _HalfProduct.apply(x, weight, frozen)
     return y
 
 

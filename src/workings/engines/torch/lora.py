@@ -31,7 +31,6 @@ from workings.engines.torch.rounding import tensor_generator
 from workings.engines.torch.sharding import FsdpRoot, gathered, local, own_part
 from workings.engines.torch.spec import TorchSpec
 from workings.errors import RequestError
-from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.weights import (
     LAYER_SCALAR,
@@ -64,9 +63,6 @@ def refuse_unknown(spec: TorchSpec) -> None:
 
 
 def _refuse_cut_blocks(shape: ModelShape) -> None:
-    if family_of(shape).matrices_in_out:
-        raise RequestError(f"method.name: qlora with a {shape.family} model",
-                           "a model whose matrices are stored [out, in]", "method.name=lora")
     # Layers differ in some families, and not every layer has every projection.
     for layer, name in product(range(shape.layers), projections(shape)):
         size = layer_shapes(shape, layer).get(f"{name}.weight", ())
@@ -82,8 +78,7 @@ def peft_config(spec: TorchSpec) -> PeftConfig:
     # `fill_adapters` initializes the adapters instead of peft, from the run's seed, once they have memory.
     return PeftConfig(r=method.rank, lora_alpha=method.alpha, use_rslora=method.rank_stabilized,
                       target_modules=list(method.target_modules),
-                      lora_dropout=0.0, bias="none", task_type="CAUSAL_LM", init_lora_weights=False,
-                      fan_in_fan_out=family_of(spec.shape).matrices_in_out)
+                      lora_dropout=0.0, bias="none", task_type="CAUSAL_LM", init_lora_weights=False)
 
 
 def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
@@ -203,6 +198,6 @@ def _merged_weight(spec: TorchSpec, stored: "Tensor | FourBitLinear", layer: Any
     # Float32 temporaries of the weight's size are freed before the next weight is computed.
     delta = gathered(layer.lora_B["default"].weight) @ gathered(layer.lora_A["default"].weight) \
         * layer.scaling["default"]
-    # GPT-2 stores its matrices [in, out].
+    # Some unverified classes store their matrices [in, out].
     delta = delta.T if isinstance(layer.get_base_layer(), Conv1D) else delta
     return (weight.float() + delta).to(weight.dtype)

@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor, nn
-from transformers.pytorch_utils import Conv1D
 
 from workings.engines.torch.embedding import FixedTable, times_scale
 from workings.engines.torch.four_bit import FourBitLinear
@@ -19,42 +18,26 @@ from workings.engines.torch.triton.operations import wide_product
 
 
 class _Product(torch.autograd.Function):
-    """``x @ W.T`` (or ``x @ W``) with W cast to x's dtype, twice instead of kept."""
+    """``x @ W.T`` with W cast to x's dtype, twice instead of kept."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, transposed: bool, unrounded: bool) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, unrounded: bool) -> Tensor:
         # Only the stored weight is kept, which exists anyway; the cast one dies with this call.
         ctx.save_for_backward(x, weight)
-        ctx.transposed, ctx.unrounded = transposed, unrounded
-        wide = weight.to(x.dtype)
-        return x @ wide if transposed else F.linear(x, wide)
+        ctx.unrounded = unrounded
+        return F.linear(x, weight.to(x.dtype))
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         x, weight = ctx.saved_tensors
         dy, d_x, d_weight = grads[0], None, None
         if ctx.needs_input_grad[0]:
-            wide = weight.to(dy.dtype)
-            d_x = F.linear(dy, wide) if ctx.transposed else dy @ wide
+            d_x = dy @ weight.to(dy.dtype)
         if ctx.needs_input_grad[1]:
             rows, out = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
-            left, right = (rows, out) if ctx.transposed else (out, rows)
             # Summed over all positions, then rounded once to the format of computation, or not at all.
-            d_weight = wide_product(left, right) if ctx.unrounded else (left.T @ right).to(weight.dtype)
-        return d_x, d_weight, None, None
-
-
-def product(x: Tensor, weight: Tensor, bias: Tensor | None, compute: torch.dtype, *, transposed: bool,
-            unrounded: bool = False) -> Tensor:
-    """``[..., out]`` in the format of computation, of float16 in float32.
-
-    ``unrounded``: the weight's gradient is float32 from the start.
-    """
-    if compute == torch.float16:
-        wide = half_product(x, weight, transposed=transposed)
-        return wide if bias is None else wide + bias.float()
-    y: Tensor = _Product.apply(x.to(compute), weight, transposed, unrounded)
-    return y if bias is None else y + bias.to(compute)
+            d_weight = wide_product(out, rows) if ctx.unrounded else (out.T @ rows).to(weight.dtype)
+        return d_x, d_weight, None
 
 
 class StoredLinear(nn.Linear):
@@ -65,19 +48,13 @@ class StoredLinear(nn.Linear):
     """Whether products of bf16 give the gradient of a float32 weight in float32, as a card can."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
-        """``x @ W.T + b``."""
-        return product(input, self.weight, self.bias, self.compute, transposed=False,
-                       unrounded=self.unrounded)
-
-
-class StoredConv1D(Conv1D):  # type: ignore[misc]
-    """GPT-2's linear layer, weight stored ``[in, out]``."""
-
-    compute: torch.dtype
-
-    def forward(self, x: Tensor) -> Tensor:
-        """``x @ W + b``."""
-        return product(x, self.weight, self.bias, self.compute, transposed=True)
+        """``x @ W.T + b`` in the format of computation, of float16 in float32."""
+        if self.compute == torch.float16:
+            y, bias_format = half_product(input, self.weight), torch.float32
+        else:
+            y, bias_format = _Product.apply(input.to(self.compute), self.weight, self.unrounded), self.compute
+        bias = self._parameters["bias"]
+        return y if bias is None else y + bias.to(bias_format)
 
 
 class StoredEmbedding(nn.Embedding):
@@ -90,18 +67,6 @@ class StoredEmbedding(nn.Embedding):
         # Looked up first: only the batch's rows are cast, not the vocabulary.
         rows = F.embedding(input, self.weight).to(self.compute)
         return times_scale(self, rows)
-
-
-class StoredLayerNorm(nn.LayerNorm):
-    """Layer norm computed in float32, as the RMS norms of transformers are."""
-
-    compute: torch.dtype
-
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
-        """Output of x's shape, in the format of computation."""
-        # Means and variances of bfloat16 numbers need more digits than bfloat16 has.
-        y = F.layer_norm(input.float(), self.normalized_shape, self.weight.float(), self.bias.float(), self.eps)
-        return y.to(self.compute)
 
 
 class StoredConv1d(nn.Conv1d):
@@ -134,13 +99,13 @@ def mix_formats(model: nn.Module, compute: torch.dtype, products: torch.dtype, *
         # A table on the host casts the rows that travel.
         if isinstance(module, FourBitLinear):
             module.products = products
-        is_product = isinstance(module, nn.Linear | Conv1D)
+        is_product = isinstance(module, nn.Linear)
         if not isinstance(weight, Tensor) or weight.dtype == (products if is_product else compute) \
                 or isinstance(module, BaseTunerLayer | FixedTable):
             continue
         stored = next((mine for theirs, mine in (
-            (nn.Linear, StoredLinear), (Conv1D, StoredConv1D), (nn.Embedding, StoredEmbedding),
-            (nn.LayerNorm, StoredLayerNorm), (nn.Conv1d, StoredConv1d)) if isinstance(module, theirs)), None)
+            (nn.Linear, StoredLinear), (nn.Embedding, StoredEmbedding), (nn.Conv1d, StoredConv1d))
+            if isinstance(module, theirs)), None)
         if stored is not None:
             # The class is exchanged, not the module: names, weights and ties stay.
             module.__class__ = stored

@@ -30,15 +30,14 @@ from workings.engines.torch.unverified import LOGIT_FACTOR, prepare_model, unver
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.shapes import to_hf_config
-from workings.models.weights import LAYER_SCALAR, PER_LAYER_EMBEDDING, first_value, projections, tensor_shapes
+from workings.models.weights import LAYER_SCALAR, PER_LAYER_EMBEDDING, first_value, tensor_shapes
 
 
 def hf_config(shape: ModelShape, attention_name: str) -> Any:
     """Configuration of transformers' model."""
     # A padding index would block the gradient of one row of the embedding, whose token may be a real one.
     values = to_hf_config(shape) | {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
-    no_dropout = dict.fromkeys(family_of(shape).dropout, 0.0)  # no run has dropout
-    config = (AutoConfig.for_model(values.pop("model_type"), **(values | no_dropout)) if shape.verified
+    config = (AutoConfig.for_model(values.pop("model_type"), **values) if shape.verified
               else unverified_config(shape, values))
     config._attn_implementation = attention_name
     return config
@@ -118,7 +117,7 @@ def build_model(spec: TorchSpec) -> FsdpRoot:
     return root
 
 
-def random_value(spec: TorchSpec, seed: int, name: str, size: torch.Size, *, transposed: bool) -> Tensor:
+def random_value(spec: TorchSpec, seed: int, name: str, size: torch.Size) -> Tensor:
     """Float32 random weights of one tensor, on the CPU: the same numbers on every device and any number of devices.
 
     The distribution is that of `engines/jax/init.py`: normal with variance 1 / fan-in, smaller for matrices that write
@@ -130,9 +129,8 @@ def random_value(spec: TorchSpec, seed: int, name: str, size: torch.Size, *, tra
     if len(size) == 1:
         # Vectors are norms and biases, which begin with fixed values.
         return torch.full(size, first_value(name, size[0], spec.shape))
-    fan_in = size[0] if transposed else size[-1]
-    if name == PER_LAYER_EMBEDDING:  # a row has one embedding for each layer
-        fan_in = spec.shape.per_layer_width
+    # A row of the per-layer embeddings has one for each layer.
+    fan_in = spec.shape.per_layer_width if name == PER_LAYER_EMBEDDING else size[-1]
     deviation = float(fan_in) ** -0.5
     if name.endswith(tuple(f"{matrix}.weight" for matrix in family.residual)):
         # Each layer adds to the residual stream twice: after attention and after the feed-forward.
@@ -142,11 +140,9 @@ def random_value(spec: TorchSpec, seed: int, name: str, size: torch.Size, *, tra
 
 def fill_random(spec: TorchSpec, model: nn.Module, seed: int) -> None:
     """Set every tensor of the model, adapters excepted, to random weights, one at a time."""
-    sizes, transposed = tensor_shapes(spec.shape), family_of(spec.shape).matrices_in_out
-    matrices = tuple(f"{projection}.weight" for projection in projections(spec.shape))
+    sizes = tensor_shapes(spec.shape)
     for name, weight in base_weights(model).items():
-        is_transposed = transposed and name.endswith(matrices)
-        store_weight(weight, random_value(spec, seed, name, torch.Size(sizes[name]), transposed=is_transposed))
+        store_weight(weight, random_value(spec, seed, name, torch.Size(sizes[name])))
 
 
 def hidden_states(model: PreTrainedModel, tokens: Tensor, positions: Tensor, visible: AttentionMask,

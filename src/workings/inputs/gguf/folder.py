@@ -26,6 +26,7 @@ from workings.hints import typed_path
 from workings.inputs.gguf.sources import GgufSource
 from workings.models.gguf.reader import UNQUANTIZED, GgufFile
 from workings.models.gguf.tokenizer import read_tokenizer
+from workings.models.json_file import write_object
 from workings.models.registry import find_family
 from workings.models.shapes import to_hf_config
 from workings.models.weights import tensor_shapes
@@ -137,11 +138,11 @@ def _origin(source: GgufSource, model: GgufFile, sha256: str, name: str) -> dict
 
 def _write(source: GgufSource, model: GgufFile, folder: Path, origin: dict[str, Any]) -> None:
     files = read_tokenizer(model.header)
-    _write_json(folder / "config.json", to_hf_config(model.shape) | files.special_ids | {"dtype": "bfloat16"})
-    _write_json(folder / "generation_config.json", files.special_ids)
+    write_object(folder / "config.json", to_hf_config(model.shape) | files.special_ids | {"dtype": "bfloat16"})
+    write_object(folder / "generation_config.json", files.special_ids)
     (folder / "tokenizer.json").write_text(files.tokenizer, encoding="utf-8")
-    _write_json(folder / "tokenizer_config.json", files.settings | {"model_max_length": model.shape.context})
-    _write_json(folder / ORIGIN_FILE, origin)
+    write_object(folder / "tokenizer_config.json", files.settings | {"model_max_length": model.shape.context})
+    write_object(folder / ORIGIN_FILE, origin)
     for file in source.terms:
         shutil.copyfile(file, folder / file.name)
     if not source.terms:
@@ -152,7 +153,3 @@ def _write(source: GgufSource, model: GgufFile, folder: Path, origin: dict[str, 
     write_tensors(folder / "model.safetensors",
                   {name: (BF16, size) for name, size in tensor_shapes(model.shape).items()},
                   lambda name: model.tensor(name).astype(BF16), {"format": "pt"})
-
-
-def _write_json(path: Path, values: dict[str, Any]) -> None:
-    path.write_text(json.dumps(values, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")

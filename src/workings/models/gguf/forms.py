@@ -71,22 +71,6 @@ class _WrittenForm(Form):
         return None
 
 
-class _Gpt2(_WrittenForm):
-    """GPT-2, whose matrices Hugging Face stores as ``[in, out]``."""
-
-    def header(self, shape: ModelShape) -> dict[str, Any]:
-        values = common_header(shape)
-        return {key: values[key] for key in ("block_count", "context_length", "embedding_length", "feed_forward_length",
-                                             "attention.head_count")} | {
-            "attention.layer_norm_epsilon": shape.rms_norm_eps}
-
-    def size(self, name: str, size: tuple[int, ...]) -> tuple[int, ...]:
-        return size[::-1] if ".h." in name else size
-
-    def change(self, shape: ModelShape, name: str, tensor: np.ndarray) -> np.ndarray:
-        return tensor.T if ".h." in name else tensor
-
-
 class _Olmo3(_WrittenForm):
     """OLMo 3, which llama.cpp computes as an OLMo 2 with sliding layers."""
 
@@ -187,7 +171,7 @@ class _Qwen35(_WrittenForm):
 
 
 FORMS: Mapping[str, Form] = {name: Form(name) for name in ARCHITECTURES} | {
-    "gpt2": _Gpt2("gpt2"), "olmo3": _Olmo3("olmo2"), "gemma4": _Gemma4("gemma4"), "qwen3_5": _Qwen35("qwen35")}
+    "olmo3": _Olmo3("olmo2"), "gemma4": _Gemma4("gemma4"), "qwen3_5": _Qwen35("qwen35")}
 """Family -> how it is written."""
 
 

@@ -37,7 +37,23 @@ class WandbLike:
         self._library.finish(**exit_options)
 
 
-def follow(library: "WandbLike | MlflowRun", lines: Iterator[str], pause: float = SECONDS_BETWEEN,
+class TensorBoardFiles:
+    """Files that ``tensorboard --logdir`` shows."""
+
+    def __init__(self, folder: str) -> None:
+        self._writer = import_module("tensorboard.summary").Writer(folder)
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """Take numbers of a step."""
+        for tag, value in metrics.items():
+            self._writer.add_scalar(tag, value, step)
+
+    def end(self, status: str) -> None:
+        """The run ended."""
+        self._writer.close()
+
+
+def follow(library: "WandbLike | TensorBoardFiles | MlflowRun", lines: Iterator[str], pause: float = SECONDS_BETWEEN,
            look: Callable[[], Mapping[str, float]] | None = None) -> None:
     """Tell a library everything until the lines end."""
     step, telling, over = 0, threading.Lock(), threading.Event()
@@ -73,7 +89,7 @@ def main(name: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     first = json.loads(sys.stdin.readline())
     if name != "mlflow":
-        follow(WandbLike(name, first), iter(sys.stdin))
+        follow(TensorBoardFiles(first["folder"]) if name == "tensorboard" else WandbLike(name, first), iter(sys.stdin))
         return
     from workings.reports.mlflow import MlflowRun
 

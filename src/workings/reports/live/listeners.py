@@ -40,7 +40,8 @@ class RunListeners(StepListener):
 
     def about(self, run: Path, config: Mapping[str, str]) -> None:
         """Say which run it is, and what its recipe says, by dotted key."""
-        self._first = {"project": "workings", "name": run.name, "config": dict(config)}
+        self._first = {"project": "workings", "name": run.name, "config": dict(config),
+                       "folder": str(run.parent.absolute() / "tensorboard" / run.name)}
         self._run = run
 
     def accepted(self) -> None:

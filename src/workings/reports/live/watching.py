@@ -16,8 +16,8 @@ from workings.errors import RequestError
 from workings.hints import pip_install
 from workings.reports.tracked import numbers
 
-TRACKERS = ("wandb", "trackio", "mlflow")
-"""Libraries that can be told of steps. Files for TensorBoard are written by every run."""
+TRACKERS = ("tensorboard", "wandb", "trackio", "mlflow")
+"""Libraries that can be told of steps."""
 WAITING_LINES = 10_000
 """Lines that may wait for a slow tracker; more are dropped, and how many is said at the end."""
 END_SECONDS = 30.0
@@ -33,7 +33,7 @@ class Tracker:
 
         Args:
             name: one of `TRACKERS`.
-            first: ``project``, ``name`` and ``config`` of the run.
+            first: ``project``, ``name`` and ``config`` of the run, and the ``folder`` for files of TensorBoard.
             say: takes a line for the person; what goes wrong is said once.
             end_seconds: how long `close` waits at most.
             waiting_lines: how many lines the queue holds.
@@ -106,12 +106,12 @@ def check_trackers(names: Sequence[str]) -> None:
     """Raises `RequestError` for an unknown name, and for a library that is not installed or has no server."""
     for name in names:
         if name not in TRACKERS:
-            raise RequestError(f"tracker {name}", f"one of {', '.join(TRACKERS)}; files for TensorBoard are always "
-                               "written", TRACKERS[0])
+            raise RequestError(f"tracker {name}", f"one of {', '.join(TRACKERS)}", TRACKERS[0])
         # Looked up without importing: trackers take seconds to load.
         if find_spec(name) is None:
             raise RequestError(f"tracker {name}, which is not installed", f"the package {name}",
-                               pip_install("track" if name == "mlflow" else name, extra=name != "trackio"))
+                               pip_install({"mlflow": "track", "tensorboard": "track"}.get(name, name),
+                                           extra=name != "trackio"))
         if name == "mlflow" and not os.environ.get("MLFLOW_TRACKING_URI", "").startswith(("http://", "https://")):
             raise RequestError("tracker mlflow without a server", "its address in MLFLOW_TRACKING_URI",
                                "MLFLOW_TRACKING_URI=http://127.0.0.1:5000")

@@ -56,7 +56,7 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
         force: run although the plan says that it does not fit; the record says so.
         callbacks: each is called with a step's metrics when the step is done; `False` from one asks for a stop, at
             which the run saves a checkpoint and is sealed as interrupted.
-        track: tracker, or trackers, that get each step: `wandb`, `trackio`, `mlflow`.
+        track: tracker, or trackers, that get each step: `tensorboard`, `wandb`, `trackio`, `mlflow`.
         notify: address of a webhook that gets the outcome of the run; it is not recorded.
         unknown: any other word is refused; one of another trainer with the key that it has here.
 

@@ -12,8 +12,7 @@ from workings.config.load import LoadedRecipe
 from workings.config.recipe import Recipe
 from workings.config.rewards import FileReward
 from workings.data.rows import prompt_digest
-from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State
-from workings.engines.sampler import sampler_of
+from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State, sampler_of
 from workings.environments.process import EnvironmentProcess
 from workings.environments.settings import EnvironmentSettings
 from workings.errors import RequestError
@@ -151,7 +150,7 @@ class PromptData:
         self.check(engine)
         recipe, resolved = self.resolved.recipe, self.resolved
         sampler = sampler_of(engine) if recipe.sampler is None else VllmSampler(
-            recipe, engine, shape=resolved.shape, weights=resolved.weights.directory)
+            recipe, engine, weights=resolved.weights.directory)
         assert isinstance(engine, LikelihoodEngine)  # `check` has refused others
         assert sampler is not None  # likewise
         return RolloutSampler(

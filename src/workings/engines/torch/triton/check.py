@@ -1,14 +1,14 @@
 """Whether a GPU uses the kernels: each is first compared with its plain version on a few numbers."""
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from importlib.util import find_spec
 
 import torch
 from torch import Tensor
 
 from workings.engines.torch.triton.loss import add_product_, block_loss_
-from workings.engines.torch.triton.operations import GELU, SILU, adamw, gate, norm, rotate, wide_product
+from workings.engines.torch.triton.operations import adamw, norm, wide_product
 from workings.errors import first_line
 
 FIRST_CAPABILITY = 8
@@ -71,16 +71,6 @@ def _norm(device: torch.device) -> Sequence[Tensor]:
     return _differentiated(lambda a, w: norm(a, w, 1, 1e-6), [x, weight], d)
 
 
-def _gates(device: torch.device) -> Sequence[Tensor]:
-    left, right, d = _drawn(device, (5, 300), (5, 300), (5, 300))
-    return [each for kind in (GELU, SILU) for each in _differentiated(partial(gate, kind=kind), [left, right], d)]
-
-
-def _rotation(device: torch.device) -> Sequence[Tensor]:
-    x, cos, sin, d = _drawn(device, (2, 5, 3, 16), (2, 5, 16), (2, 5, 16), (2, 3, 5, 16))
-    return _differentiated(lambda a: rotate(a, cos, sin), [x.transpose(1, 2)], d)
-
-
 def _update(device: torch.device) -> Sequence[Tensor]:
     param, grad, mean, square = _drawn(device, *[(5000,)] * 4, dtype=torch.float32)
     square.square_()
@@ -89,6 +79,5 @@ def _update(device: torch.device) -> Sequence[Tensor]:
     return param, mean, square, changed.float()
 
 
-CASES: dict[str, Callable[[torch.device], Sequence[Tensor]]] = {
-    "loss": _loss, "norm": _norm, "gate": _gates, "rotation": _rotation, "AdamW": _update}
+CASES: dict[str, Callable[[torch.device], Sequence[Tensor]]] = {"loss": _loss, "norm": _norm, "AdamW": _update}
 """Test cases by name."""

@@ -91,66 +91,6 @@ def norm_gradient(x, weight, inverse, dy, dx, parts, rows, SIZE: tl.constexpr, O
 
 
 @triton.jit
-def bend(x, GELU: tl.constexpr):
-    """Argument of a gate's sigmoid, and its slope: x, or the polynomial that makes ``x * sigmoid`` GELU by tanh."""
-    if GELU:
-        # 2 * sqrt(2 / pi), as 0.5 * (1 + tanh(z)) is sigmoid(2 z); and 0.134145 is 3 * 0.044715.
-        return 1.5957691216057308 * (x + 0.044715 * x * x * x), 1.5957691216057308 * (1 + 0.134145 * x * x)
-    return x, x * 0 + 1
-
-
-@triton.jit
-def gate(left, right, y, count, GELU: tl.constexpr, BLOCK: tl.constexpr):
-    """``left * sigmoid(bend(left)) * right``."""
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    a = tl.load(left + at, mask=at < count, other=0.0).to(tl.float32)
-    b = tl.load(right + at, mask=at < count, other=0.0).to(tl.float32)
-    bent, _ = bend(a, GELU)
-    tl.store(y + at, (a * tl.sigmoid(bent) * b).to(y.dtype.element_ty), mask=at < count)
-
-
-@triton.jit
-def gate_gradient(left, right, dy, d_left, d_right, count, GELU: tl.constexpr, BLOCK: tl.constexpr):
-    """The gradients by both sides of `gate`."""
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    there = at < count
-    a = tl.load(left + at, mask=there, other=0.0).to(tl.float32)
-    b = tl.load(right + at, mask=there, other=0.0).to(tl.float32)
-    d = tl.load(dy + at, mask=there, other=0.0).to(tl.float32)
-    bent, slope = bend(a, GELU)
-    open_ = tl.sigmoid(bent)
-    # With s = sigmoid(bend(a)): the derivative of a s is s (1 + a (1 - s) slope).
-    tl.store(d_left + at, (d * b * open_ * (1 + a * (1 - open_) * slope)).to(d_left.dtype.element_ty), mask=there)
-    tl.store(d_right + at, (d * a * open_).to(d_right.dtype.element_ty), mask=there)
-
-
-@triton.jit
-def rotate(x, cos, sin, y, heads, positions, row_stride, head_stride, position_stride, angle_stride,
-           HALF: tl.constexpr, BLOCK: tl.constexpr, HEADS: tl.constexpr, BACK: tl.constexpr):
-    """A program for each position: rotates all its heads by the position's angles, or back."""
-    row, position = tl.program_id(0) // positions, tl.program_id(0) % positions
-    column, head = tl.arange(0, BLOCK), tl.arange(0, HEADS)
-    at = (row.to(tl.int64) * row_stride + position.to(tl.int64) * position_stride
-          + head[:, None].to(tl.int64) * head_stride + column[None, :])
-    there = (head < heads)[:, None] & (column < HALF)[None, :]
-    # A stride of zero reads the same angles for every row of the batch.
-    angle = row.to(tl.int64) * angle_stride + position * 2 * HALF + column
-    c1 = tl.load(cos + angle, mask=column < HALF, other=0.0).to(tl.float32)[None, :]
-    c2 = tl.load(cos + angle + HALF, mask=column < HALF, other=0.0).to(tl.float32)[None, :]
-    s1 = tl.load(sin + angle, mask=column < HALF, other=0.0).to(tl.float32)[None, :]
-    s2 = tl.load(sin + angle + HALF, mask=column < HALF, other=0.0).to(tl.float32)[None, :]
-    a = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
-    b = tl.load(x + at + HALF, mask=there, other=0.0).to(tl.float32)
-    if BACK:
-        # Both halves have their own cosines and sines: models may rotate only a part of a head.
-        first, second = a * c1 + b * s2, b * c2 - a * s1
-    else:
-        first, second = a * c1 - b * s1, b * c2 + a * s2
-    tl.store(y + at, first.to(y.dtype.element_ty), mask=there)
-    tl.store(y + at + HALF, second.to(y.dtype.element_ty), mask=there)
-
-
-@triton.jit
 def adamw(param, grad, mean, square, changed, scale, count, kept, rate, beta1, rest1, beta2, rest2, root, epsilon,
           BLOCK: tl.constexpr):
     """The update of a block of elements, in place, and the number of elements that changed."""

@@ -1,10 +1,9 @@
-"""Norm, gate, rotation and AdamW's update, each by one kernel or by PyTorch's operations, which say what it computes.
+"""Norm and AdamW's update, each by one kernel or by PyTorch's operations, which say what it computes.
 
 A function makes its results, then fills them: a card by the kernel, a CPU by the plain operations, a trace (fake
 tensors) not at all, because the kernel needs no memory but the results.
 
-Shape suffixes: R rows, D elements of a row or width, B rows of tokens, N heads, S positions, H head size,
-C positions of a product, V outputs.
+Shape suffixes: R rows, D elements of a row or width, C positions of a product, V outputs.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,8 +18,6 @@ TILES = 16
 """Tiles of rows for which one program of a norm's gradient adds up the weight's, in an order that is fixed."""
 ELEMENTS = 1024
 """Elements of a program where every element is for itself."""
-GELU, SILU = "gelu", "silu"
-"""Gates: GELU by tanh, and ``x * sigmoid(x)``."""
 
 
 def _power_of_two(size: int) -> int:
@@ -112,88 +109,6 @@ def _tiles(size: int) -> tuple[int, int, int]:
     block = _power_of_two(size)
     # About a thousand elements a program fill its threads; wider rows need more warps to stay in registers.
     return block, max(1, 1024 // block), 4 if block <= 2048 else 8 if block <= 4096 else 16
-
-
-def gate(left: Tensor, right: Tensor, kind: str) -> Tensor:
-    """``activation(left) * right``, element by element; ``kind``: `GELU` or `SILU`."""
-    y: Tensor = _Gate.apply(left, right, kind)
-    return y
-
-
-class _Gate(Function):
-    @staticmethod
-    def forward(ctx: Any, left: Tensor, right: Tensor, kind: str) -> Tensor:
-        # Chunks of one projection are strided views; the kernel takes flat indices.
-        left, right = left.contiguous(), right.contiguous()
-        y, count = torch.empty_like(left), left.numel()
-
-        def plain() -> None:
-            y.copy_(left.float() * _bent(left.float(), kind)[0].sigmoid() * right.float())
-
-        _fill(left, lambda kernels: kernels.gate[(-(-count // ELEMENTS),)](
-            left, right, y, count, GELU=kind == GELU, BLOCK=ELEMENTS), plain)
-        ctx.save_for_backward(left, right)
-        ctx.kind = kind
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, Tensor, None]:
-        left, right = ctx.saved_tensors
-        dy, d_left, d_right = outer[0].contiguous(), torch.empty_like(left), torch.empty_like(right)
-
-        def plain() -> None:
-            a, b, d = left.float(), right.float(), dy.float()
-            bent, slope = _bent(a, ctx.kind)
-            open_ = bent.sigmoid()
-            d_left.copy_(d * b * open_ * (1 + a * (1 - open_) * slope))
-            d_right.copy_(d * a * open_)
-
-        _fill(left, lambda kernels: kernels.gate_gradient[(-(-left.numel() // ELEMENTS),)](
-            left, right, dy, d_left, d_right, left.numel(), GELU=ctx.kind == GELU, BLOCK=ELEMENTS), plain)
-        return d_left, d_right, None
-
-
-def _bent(x: Tensor, kind: str) -> tuple[Tensor, Tensor]:
-    """Argument of the sigmoid, and its slope: GELU by tanh is ``x * sigmoid`` of a polynomial."""
-    if kind == SILU:
-        return x, torch.ones_like(x)
-    # 0.5 * (1 + tanh(z)) is sigmoid(2 z), which saves a tanh.
-    root = 2 * (2 / torch.pi) ** 0.5
-    return root * (x + 0.044715 * x ** 3), root * (1 + 3 * 0.044715 * x ** 2)
-
-
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Queries or keys ``[B, N, S, H]`` turned by the angles whose cosines and sines are ``[B or 1, S, H]``."""
-    y: Tensor = _Rotate.apply(x, cos, sin)
-    return y
-
-
-class _Rotate(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        ctx.save_for_backward(cos, sin)
-        return _turned(x, cos, sin, back=False)
-
-    @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, None, None]:
-        return _turned(outer[0], *ctx.saved_tensors, back=True), None, None
-
-
-def _turned(x: Tensor, cos: Tensor, sin: Tensor, *, back: bool) -> Tensor:
-    x, cos, sin = _dense(x), cos.contiguous(), sin.contiguous()
-    y, (rows, heads, positions, size) = torch.empty_like(x), x.shape
-
-    def plain() -> None:
-        c, s = cos[:, None].float(), sin[:, None].float()
-        wide = x.float()
-        # The inverse of a rotation is its transpose.
-        first, second = (wide * s if back else wide).chunk(2, -1)
-        y.copy_(wide * c + (torch.cat((second, -first), -1) if back else torch.cat((-second, first), -1) * s))
-
-    _fill(x, lambda kernels: kernels.rotate[(rows * positions,)](
-        x, cos, sin, y, heads, positions, *x.stride()[:3], cos.stride(0) if cos.shape[0] > 1 else 0, HALF=size // 2,
-        BLOCK=_power_of_two(size // 2), HEADS=_power_of_two(heads), BACK=back, num_warps=4), plain)
-    return y
 
 
 def wide_product(left_CV: Tensor, right_CD: Tensor) -> Tensor:

@@ -326,9 +326,8 @@ def expected_tensors(unit: Unit) -> Expected | str:
 
 def _adapter_shapes(method: LoraConfig | QloraConfig, shape: ModelShape) -> _Sizes | str:
     family = family_of(shape)
-    # GPT-2's layers have another prefix, and its matrices stand the other way round; peft's names for these are not
-    # worked out here.
-    if family.matrices_in_out or family.layer_prefix != "model.layers":
+    # peft's names of layers with another prefix are not worked out here.
+    if family.layer_prefix != "model.layers":
         return f"adapters of a {shape.family} model are named in transformers' own way"
     module_names = {name.rpartition(".")[2]: name for name in projections(shape)}
     if unknown := [name for name in method.target_modules if name not in module_names]:
