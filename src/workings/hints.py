@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 from shutil import which
 
-TORCH_FOR_THIS_CARD = "uv pip install --torch-backend=auto --reinstall-package torch torch"
-"""Installs the PyTorch that suits this machine's driver in place of another build."""
+SETUP_CUDA = "workings doctor --setup cuda"
+"""Prints the PyTorch that suits this card and driver."""
 
 
 def pip_install(what: str, *, extra: bool = True) -> str:

@@ -1,13 +1,14 @@
 """Cards that are not here: what the parsers and the rules make of texts like those that a driver prints."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.doctor.making import card
-from workings.doctor.gpus import check_cards, compiled_for, runs_on, torch_wheel
+from workings.doctor.builds import Build, builds, choose, compiled_for, runs_on
+from workings.doctor.gpus import check_cards, torch_wheel
 from workings.doctor.nvidia import Card, Driver, parse_cards, parse_cuda, read_driver
-from workings.hints import TORCH_FOR_THIS_CARD
 
 RECORDED = Path(__file__).parent / "recorded"
 GPU = {"gpu": "/dev/nvidia0"}
@@ -57,7 +58,7 @@ def test_a_wheel_without_sm_120_is_wrong_on_an_rtx_5090():
     found = judged(driver, wheel("sm_50", "sm_80", "sm_90"))["wheel.torch"]
     assert found.judgement == "problem"
     assert "is sm_120" in found.what
-    assert found.mend == TORCH_FOR_THIS_CARD
+    assert found.mend == "workings doctor --setup cuda"
     assert judged(driver, wheel("sm_90", "sm_120", cuda="12.8"))["wheel.torch"].judgement == "fine"
 
 
@@ -66,7 +67,7 @@ def test_a_wheel_of_a_newer_cuda_than_the_driver_and_one_for_the_cpu():
     assert "supports CUDA 12.6" in judged(driver, wheel("sm_75", cuda="13.0"))["wheel.torch"].what
     assert judged(driver, wheel("sm_75", cuda="12.8"))["wheel.torch"].judgement == "fine", "same major version"
     only = judged(driver, wheel(cuda=""))["wheel.torch"]
-    assert (only.judgement, only.mend) == ("note", TORCH_FOR_THIS_CARD)
+    assert (only.judgement, only.mend) == ("note", "workings doctor --setup cuda")
 
 
 def test_a_driver_that_does_not_know_the_card():
@@ -103,5 +104,54 @@ def test_a_driver_that_fails_or_answers_nonsense_is_no_card(tmp_path, monkeypatc
 def test_the_installed_wheel_says_what_it_was_built_for():
     pytest.importorskip("torch")
     import torch
-    found = torch_wheel()
+    found = torch_wheel(sys.executable, "--kernel", "bf16")
     assert (found["version"], found["cuda"]) == (torch.__version__, torch.version.cuda or "")
+    if not torch.cuda.is_available():
+        assert "sees no card" in found["failure"]
+
+
+# which build to install
+
+def tag(choice):
+    return choice[0].tag if choice[0] else ""
+
+
+@pytest.mark.parametrize(("capability", "driver", "cuda", "expected"), [
+    ("12.0", "580.65.06", "13.0", "cu130"),  # RTX 5090
+    ("12.0", "570.133.07", "12.8", "cu128"),
+    ("9.0", "570.133.07", "12.8", "cu128"),  # H100
+    ("9.0", "535.104.05", "12.2", "cu128"),  # machine code needs no newer driver of the same major version
+    ("7.5", "560.35.03", "12.6", "cu128"),  # T4
+    ("8.9", "580.65.06", "13.0", "cu130"),  # RTX 4090
+    ("6.0", "560.35.03", "12.6", "cu126"),  # P100
+    ("12.0", "520.61.05", "11.8", ""),
+    ("3.7", "560.35.03", "12.6", ""),  # K80
+])
+def test_the_newest_build_for_card_and_driver(capability, driver, cuda, expected):
+    found = choose([card(capability, driver)], cuda)
+    assert tag(found) == expected
+    if expected != "cu130":
+        assert found[1], "why a newer one is not taken"
+
+
+def test_a_build_must_suit_every_card():
+    assert tag(choose([card("12.0", "580.65.06"), card("6.0", "580.65.06")], "13.0")) == ""
+    assert tag(choose([card("12.0", "580.65.06"), card("7.0", "580.65.06")], "13.0")) == "cu128"
+
+
+def test_intermediate_code_needs_a_driver_that_can_compile_it():
+    only = Build(tag="cu999", cuda="12.9", torch="9", architectures=("9.0",), ptx=("9.0",), lowest_driver=525, index="")
+    assert tag(choose([card("12.0")], "12.9", [only])) == "cu999"
+    refused = choose([card("12.0")], "12.8", [only])
+    assert tag(refused) == ""
+    assert "cannot compile" in refused[1][0]
+
+
+def test_the_table_of_builds_is_stable_cuda_only_newest_first():
+    found = builds()
+    assert [float(build.cuda) for build in found] == sorted((float(build.cuda) for build in found), reverse=True)
+    for build in found:
+        assert build.tag == f"cu{build.cuda.replace('.', '')}"
+        assert build.index.endswith(build.tag)
+        assert all(part.isdigit() for part in build.torch.split(".")), "no release candidates, no nightlies"
+        assert build.architectures

@@ -31,7 +31,15 @@ def test_a_device_that_is_not_here_is_a_problem_with_what_to_type(workings):
     assert found["kernel.jax"]["mend"] == "device=cpu"
 
 
-@pytest.mark.parametrize("words", [["--whole-model"], ["no-such-recipe"]])
+def test_setting_up_cuda_without_a_card_is_refused_and_nothing_is_written(workings, tmp_path):
+    for words in (["--setup", "cuda"], ["--setup", "cuda", "--yes"]):
+        done = workings("doctor", *words, "--json", check=False, cwd=tmp_path, environment={"PATH": "/nowhere"})
+        assert done.returncode == 1
+        assert "no nvidia-smi" in answer(done)["findings"][0]["what"]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", [["--yes"], ["no-such-recipe"], ["--setup", "rocm"]])
 def test_a_wrong_request(workings, words):
     done = workings("doctor", *words, check=False)
     assert done.returncode == 2

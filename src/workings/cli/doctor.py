@@ -4,12 +4,12 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from workings.cli.options import OverridesArgument
-from workings.cli.output import JsonFlag, Meaning, answer, painted
+from workings.cli.output import JsonFlag, Meaning, answer, painted, say
 from workings.errors import RequestError
 
 if TYPE_CHECKING:
@@ -23,14 +23,24 @@ def doctor_command(
         "--out", help="Directory that runs will be written to: its disk is checked.")] = Path("runs"),
     online: Annotated[bool, typer.Option(
         "--online", help="Ask the Hub whether token and licence let the model be downloaded.")] = False,
+    setup: Annotated[Literal["cuda"] | None, typer.Option(
+        "--setup", help="Print how to install the PyTorch that suits this machine's card and driver.")] = None,
     engines: Annotated[bool, typer.Option(
         "--engines", help="Compare the engines on the recipe instead: same weights, same batches, float32.")] = False,
     steps: Annotated[int, typer.Option("--steps", min=6, help="With --engines: training steps to compare.")] = 20,
     own_model: Annotated[bool, typer.Option(
         "--whole", help="With --engines: the recipe's own model instead of a small one of its architecture.")] = False,
+    yes: Annotated[bool, typer.Option(
+        "--yes", help="With --setup: do it, into .venv-gpu only, and log every command.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Examine this machine: real kernels, drivers, wheels, versions, space, licences."""
+    if setup is None and yes:
+        raise RequestError("--yes without --setup", "--setup cuda --yes", "workings doctor --setup cuda --yes")
+    # Before anything else is imported: setting up is for machines on which the libraries do not work yet.
+    if setup is not None:
+        _set_up(yes, as_json)
+        return
     if engines:
         _compare_engines(recipe, overrides or (), steps=steps, own_model=own_model, as_json=as_json)
         return
@@ -77,3 +87,18 @@ def coloured(text: str) -> str:
     # At the beginning of a line only: findings may contain these words.
     return re.sub(r"^(ok|note|WRONG)(?= )", lambda mark: painted(mark[0], marks[mark[0]], sys.stdout), text,
                   flags=re.MULTILINE)
+
+
+def _set_up(yes: bool, as_json: bool) -> None:
+    from workings.doctor.finding import Finding
+    from workings.doctor.nvidia import read_driver
+    from workings.doctor.setup_cuda import perform, plan_setup, run_command
+
+    plan = plan_setup(read_driver())
+    if isinstance(plan, Finding):
+        answer({"problems": 1, "findings": [plan.to_json()]}, as_json=as_json, text="\n".join(plan.lines()))
+        raise typer.Exit(1)
+    # Without --yes the commands are shown and nothing is changed.
+    if yes:
+        plan = perform(plan, run_command, say)
+    answer(plan.to_json(), as_json=as_json, text="\n".join(plan.lines()))

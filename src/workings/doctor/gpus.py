@@ -3,14 +3,17 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
+from workings.doctor.builds import compiled_for, runs_on, version_number
 from workings.doctor.finding import Finding
 from workings.doctor.nvidia import Card, Driver
 from workings.hardware.catalog import targets
 from workings.hardware.memory import gib
-from workings.hints import TORCH_FOR_THIS_CARD
+from workings.hints import SETUP_CUDA
 
 WHEEL = "torch"
 """Library whose wheel is compared with the cards: it brings machine code for some of them only."""
@@ -18,9 +21,21 @@ WHEEL = "torch"
 TIMEOUT_SECONDS = 120
 
 
-def torch_wheel() -> dict[str, Any]:
-    """Build target of the installed PyTorch, asked in a child process; empty without PyTorch."""
-    done = subprocess.run([sys.executable, "-m", "workings.engines.torch_build"], capture_output=True, text=True,
+def wheel_program() -> Path:
+    """The file that says what a PyTorch was built for; it needs nothing but PyTorch next to it."""
+    # Found without importing it: the engine imports PyTorch, which is what is to be examined.
+    spec = find_spec("workings.engines")
+    assert spec is not None
+    assert spec.origin is not None  # it is a package of ours
+    return Path(spec.origin).parent / "torch" / "build_probe.py"
+
+
+def torch_wheel(python: str = sys.executable, *arguments: str) -> dict[str, Any]:
+    """Build target of the PyTorch of a Python; empty without PyTorch.
+
+    ``-P`` keeps the program's own folder, whose files have the names of standard modules, out of the way.
+    """
+    done = subprocess.run([python, "-P", str(wheel_program()), *arguments], capture_output=True, text=True,
                           check=False, timeout=TIMEOUT_SECONDS)
     # Libraries may print warnings first; the answer is the last line, and a crash leaves none.
     lines = done.stdout.strip().splitlines()
@@ -76,45 +91,14 @@ def _wheel(wheel: Mapping[str, Any], driver: Driver) -> Iterator[Finding]:
     strange = [card for card in driver.cards if not runs_on(code, card.capability, ptx)]
     # A wheel for the CPU is not a mistake where the other engine is used, so it is worth a note only.
     if not wheel["cuda"]:
-        yield Finding(id="wheel.torch", judgement="note", what=built, mend=TORCH_FOR_THIS_CARD,
+        yield Finding(id="wheel.torch", judgement="note", what=built, mend=SETUP_CUDA,
                       why="engine: torch cannot use the card with it")
     elif strange:
-        yield Finding(id="wheel.torch", judgement="problem", why=why, mend=TORCH_FOR_THIS_CARD,
+        yield Finding(id="wheel.torch", judgement="problem", why=why, mend=SETUP_CUDA,
                       what=f"{built}; {strange[0].name} is sm_{strange[0].capability.replace('.', '')}")
     elif driver.cuda and version_number(driver.cuda)[0] < version_number(wheel["cuda"])[0]:
-        yield Finding(id="wheel.torch", judgement="problem", mend=TORCH_FOR_THIS_CARD,
+        yield Finding(id="wheel.torch", judgement="problem", mend=SETUP_CUDA,
                       what=f"{built}; the driver supports CUDA {driver.cuda}",
                       why="a driver runs wheels for its CUDA major version and older ones")
     else:
         yield Finding(id="wheel.torch", judgement="fine", what=built, why=why)
-
-
-def runs_on(architectures: Iterable[str], capability: str, ptx: Iterable[str] = ()) -> bool:
-    """Whether machine code for some compute capabilities runs on a card of another one.
-
-    Code runs on cards of the same major version and of the same or a higher minor one; intermediate code is compiled by
-    the driver for any newer card.
-    """
-    card = version_number(capability)
-    code = [version_number(name) for name in architectures]
-    return any(have[0] == card[0] and have[1] <= card[1] for have in code) or any(
-        version_number(name) <= card for name in ptx)
-
-
-def compiled_for(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """``sm_90``, ``compute_120`` as ``torch.cuda.get_arch_list`` has them -> capabilities of code and of PTX."""
-    code: list[str] = []
-    ptx: list[str] = []
-    for name in names:
-        kind, _, digits = name.partition("_")
-        # `sm_90a` and `sm_120f` are variants of the same capability with further instructions.
-        digits = digits.rstrip("af")
-        if digits.isdigit() and len(digits) > 1:
-            # The last digit is the minor version, however many come before it: `sm_120` is 12.0.
-            (code if kind == "sm" else ptx).append(f"{digits[:-1]}.{digits[-1]}")
-    return code, ptx
-
-
-def version_number(version: str) -> tuple[int, ...]:
-    """The first two parts of a version: `12.8` is (12, 8)."""
-    return tuple(int(part) for part in version.split(".")[:2])

@@ -16,7 +16,7 @@ from workings.errors import DeviceError, first_line
 from workings.hardware.catalog import targets
 from workings.hardware.device import without_alias
 from workings.hardware.machine import cpu_model
-from workings.hints import TORCH_FOR_THIS_CARD
+from workings.hints import SETUP_CUDA
 
 ASK_FOR_CPU = "ask for the CPU in so many words: device=cpu"
 
@@ -61,7 +61,7 @@ def find_device(asked: str, present: Mapping[str, str] | None = None) -> Device:
         there = "gpu" in present
         seen = f"{present['gpu']} is there, but PyTorch cannot use it" if there else "this machine shows none"
         raise DeviceError(f"device: {asked}; {seen} ({finding})", "a machine with a GPU that PyTorch can use",
-                          f"{TORCH_FOR_THIS_CARD}; or {ASK_FOR_CPU}" if there else "device=cpu")
+                          f"{SETUP_CUDA}; or {ASK_FOR_CPU}" if there else "device=cpu")
     # Otherwise libraries that name no card would use card 0 in every process of the machine.
     torch.cuda.set_device(card)
     return Device(platform="gpu", device=torch.device("cuda", card), count=cards,
