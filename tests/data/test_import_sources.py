@@ -244,8 +244,8 @@ def test_nothing_behind_the_rows_that_are_asked_for_is_read(tmp_path: Path) -> N
                                                  for n in range(30)]), folder / "train-00000-of-00002.parquet")
     (folder / "train-00001-of-00002.parquet").write_bytes(b"PAR1 and no table")
     (tmp_path / "lines.jsonl").write_text('{"question": "1+1?", "answer": "x\\n#### 2"}\n' * 2 + "broken\n")
-    for number, (source, rows) in enumerate([
-            (open_hub(str(folder), revision="", subset="", split="train"), 7), (open_file(tmp_path / "lines.jsonl"), 2)]):
+    hub = open_hub(str(folder), revision="", subset="", split="train")
+    for number, (source, rows) in enumerate([(hub, 7), (open_file(tmp_path / "lines.jsonl"), 2)]):
         out = tmp_path / f"{number}.jsonl"
         result = import_records(source, out, ImportRequest(format="gsm8k", labels={}, rows=rows))
         assert (result.read, result.written, len(read_traces(out))) == (rows, rows, rows)

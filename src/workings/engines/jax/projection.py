@@ -36,7 +36,8 @@ def projection(layer: Tensors, name: str) -> Tensors:
 
 def cast(tensors: Tensors, dtype: Any) -> Tensors:
     """The tensors in the dtype of the products; quantized tensors and dropout stay as they are."""
-    return {key: x if key in (*NF4_TENSORS, DROPOUT_KEY, DROPOUT_RATE) else x.astype(dtype) for key, x in tensors.items()}
+    kept = *NF4_TENSORS, DROPOUT_KEY, DROPOUT_RATE
+    return {key: x if key in kept else x.astype(dtype) for key, x in tensors.items()}
 
 
 def dense(tensors: Tensors, inner: int, dtype: Any) -> Tensors:
