@@ -37,7 +37,7 @@ def hf_config(shape: ModelShape, attention_name: str) -> Any:
     """Configuration of transformers' model."""
     # A padding index would block the gradient of one row of the embedding, whose token may be a real one.
     values = to_hf_config(shape) | {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
-    no_dropout = dict.fromkeys(family_of(shape).dropout, 0.0)  # no run has dropout
+    no_dropout = dict.fromkeys(family_of(shape).dropout, 0.0)  # only adapters may have dropout
     config = (AutoConfig.for_model(values.pop("model_type"), **(values | no_dropout)) if shape.verified
               else unverified_config(shape, values))
     config._attn_implementation = attention_name
@@ -58,12 +58,12 @@ def empty_model(spec: TorchSpec) -> PreTrainedModel:
     keep_plain_where_layers_slide(model)
     compute_states(model)
     add_adapters(spec, model)
-    # Layers use no random numbers, so no generator's state is saved for the second forward.
+    # Dropout of adapters has its own generators, so no generator's state is saved for the second forward.
     if spec.checkpointing:
         # The name in newer releases of transformers, which warn about the older name.
         enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)
         enable({"use_reentrant": False, "preserve_rng_state": False})
-    return model.train()  # checkpointing requires training mode; there is no dropout
+    return model.train()  # checkpointing requires training mode; the model's own dropout is 0
 
 
 def allocate(model: nn.Module, dtype: torch.dtype, device: torch.device) -> None:
