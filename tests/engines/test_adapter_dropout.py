@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from tests.engines.tiny import PROMPTS, losses, random_batch, request, tiny_shape
+from workings.config.load import load_recipe
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import MemoryConfig, PrecisionConfig
 from workings.engines.registry import find_engine
+from workings.errors import RequestError
 from workings.models.batch import Batch
 
 pytestmark = pytest.mark.slow
@@ -185,3 +187,8 @@ def test_the_plan_counts_masks(name: str) -> None:
         engine = opened(name, method=LORA.model_copy(update={"dropout": rate}))
         sizes.append(engine.inspect(random_batch(SHAPE, rows=8, length=64)).peak_bytes)
     assert sizes[1] > sizes[0]
+
+
+def test_learning_from_drawn_completions_refuses_it() -> None:
+    with pytest.raises(RequestError, match=r"method\.dropout: 0\.1 with algorithm\.name: grpo"):
+        load_recipe("gemma-3-1b-grpo-t4x2", ["method.dropout=0.1"])

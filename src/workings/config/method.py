@@ -45,7 +45,7 @@ class AdapterFields(Section):
     rank does not learn more slowly."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Share of an adapter's inputs that a training step sets to 0; the others are divided by `1 - dropout` (peft:
-    `lora_dropout`). Evaluation and drawing use all inputs."""
+    `lora_dropout`). Evaluation and references use all inputs. Refused where a model learns from what it draws."""
     target_modules: tuple[Projection, ...] = Field(default=PROJECTIONS, min_length=1, strict=False)
     """Projections that get an adapter, by Hugging Face's names: of this project's families those of the default, Qwen
     3.5's `in_proj_qkv`, `in_proj_z` and `out_proj` in layers with a state, and GPT-2's `c_attn`, `c_proj` and `c_fc`;

@@ -260,7 +260,7 @@ def _evaluation_time(run: PlannedRun, per_operation: float, *, items: int, held_
 def rollout_sampling_seconds(run: PlannedRun, per_operation: float) -> float:
     """Seconds to sample the completions of one rollout, as many at a time as an engine samples.
 
-    Where no update computes them, the log probabilities under the sampling model are computed first.
+    If several updates use them, the log probabilities under the sampling model are computed first.
     """
     request, mesh, shape, way = run.request, run.mesh, run.programs["drawing"], rollout_way(run.recipe)
     rows, *_ = shape
@@ -268,7 +268,7 @@ def rollout_sampling_seconds(run: PlannedRun, per_operation: float) -> float:
     # Each device reads its own prompts, so the number is rounded by device.
     read = prompts_to_read(request, "drawing", -(-rows // mesh.fsdp)) * mesh.fsdp
     seconds = batches * generation_seconds(request, shape, run.target, mesh, per_operation, read=read)
-    return seconds + way.rollout_passes(run.recipe) * per_operation * step_operations(request, run.step) / 3
+    return seconds + way.rollout_passes() * per_operation * step_operations(request, run.step) / 3
 
 
 def generation_seconds(request: EngineRequest, prompts: ProgramShape, target: Target, mesh: MeshShape,

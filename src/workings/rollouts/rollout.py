@@ -53,10 +53,6 @@ class RolloutRules(Protocol):
         """The loss of an update."""
         ...
 
-    def scored_first(self, recipe: Recipe) -> bool:
-        """Whether a rollout's log probabilities are computed before its first update, and not by it."""
-        ...
-
     def token_advantages(self, advantage: float, sampler: Sequence[float], reference: Sequence[float]) -> list[float]:
         """Advantages of a completion's tokens."""
         ...
@@ -232,15 +228,13 @@ class RolloutShape:
     pad_id: int
     learned: int
     """Most tokens of a row that are trained on. One number for all batches: another one would be another program."""
-    scored_first: bool = False
-    """Whether log probabilities are computed before the first update, which otherwise computes them itself."""
 
     @classmethod
     def from_recipe(cls, recipe: Recipe, algorithm: RolloutRules, *, fsdp: int, pad_id: int) -> "RolloutShape":
         """The sizes of a recipe with its algorithm; ``fsdp``: number of devices that share its rows."""
         return cls(micro_batches=recipe.batch.accumulation, rows=recipe.batch.micro_batch * fsdp, pad_id=pad_id,
                    updates=algorithm.updates, buckets=bucket_lengths_before_rows(recipe.data),
-                   learned=most_written(recipe, algorithm), scored_first=algorithm.scored_first(recipe))
+                   learned=most_written(recipe, algorithm))
 
     @property
     def completions(self) -> int:

@@ -122,9 +122,8 @@ class Way(Algorithm):
         del steps
         return 0
 
-    def rollout_passes(self, recipe: Recipe) -> int:
+    def rollout_passes(self) -> int:
         """Passes over a batch that a rollout needs in addition to the sampling."""
-        del recipe
         return 0
 
     def not_counted(self) -> list[str]:

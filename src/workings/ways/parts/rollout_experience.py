@@ -202,7 +202,9 @@ class RolloutExperience(Experience):
             metrics = arithmetic.rollout_metrics(rollout, self._sampler.reward_names)
             # Before more is computed: a run that cannot be learning ends here.
             self._stall_detector.check_rollout(rollout)
-            if self._sampler.shape.scored_first:
+            if self._sampler.shape.updates > 1:
+                # Later updates have other weights than the sampler had; the log probabilities under the sampler's
+                # weights are computed before the first update.
                 rollout = replace(rollout, trainer_log_probs=self._sampler.log_probs(
                     partial(self._sampler.engine.log_probs, state), rollout))
             metrics["drawing_seconds"] = time.perf_counter() - started
@@ -230,7 +232,7 @@ class RolloutExperience(Experience):
         assert rollout is not None  # set by `next_batch`
         metrics: dict[str, float] = {}
         if rollout.step == step:
-            if not self._sampler.shape.scored_first:
+            if self._sampler.shape.updates == 1:
                 # The update computes them anyway, with the weights before it, so they cost no further pass.
                 assert result.log_probs is not None  # every objective but cross entropy returns them
                 rollout = replace(rollout, trainer_log_probs=tuple(

@@ -116,13 +116,6 @@ class RolloutWay(Way):
         """Its group."""
         return self.group
 
-    def scored_first(self, recipe: Recipe) -> bool:
-        """Whether a rollout's log probabilities are computed before its first update, and not by it.
-
-        Later updates have other weights than the sampler had, and with dropout an update drops inputs.
-        """
-        return self.updates > 1 or recipe.method.dropout > 0
-
     def completions_of_a_rollout(self, batch: BatchConfig, fsdp: int) -> int:
         """Completions of a rollout over all devices, before any are left out.
 
@@ -143,6 +136,10 @@ class RolloutWay(Way):
             raise refused(f"algorithm.max_new_tokens: {self.max_new_tokens} in rows of data.max_length: "
                           f"{data.max_length}", "room for the prompt and the longest completion",
                           f"data.max_length={2 * self.max_new_tokens}")
+        if recipe.method.dropout:
+            raise refused(f"method.dropout: {recipe.method.dropout:g} with algorithm.name: {self.name}",
+                          "0: an update compares the model with the one that wrote the completions, and dropped inputs "
+                          "would count as learning", "method.dropout=0")
         # The punished part must be within what a completion may have.
         for reward in recipe.rewards:
             if isinstance(reward, OverlongReward) and reward.buffer > self.max_new_tokens:
@@ -189,21 +186,22 @@ class RolloutWay(Way):
             reward |= {"buffer": min(room, reward["buffer"])} if "buffer" in reward else {}
 
     def programs(self, recipe: Recipe, step: BatchShape, most_prompts: int) -> dict[ProgramName, ProgramShape]:
-        """Sampling and, where no update can compute them, the log probabilities of its completions."""
+        """Sampling and, where several updates share a rollout, the log probabilities of its completions."""
         from workings.engines.base import GenerationShape
         # The longest prompt is not known without data: the longest row holds prompt and completion.
         completions = step.accumulation * step.rows * self.updates
         programs: dict[ProgramName, ProgramShape] = {"drawing": GenerationShape(
             min(completions, most_prompts), recipe.data.max_length - self.max_new_tokens, self.max_new_tokens)}
-        return programs | ({"log_probs": step} if self.scored_first(recipe) else {})
+        # The first update computes the log probabilities of the completions itself; later ones need them before.
+        return programs | ({"log_probs": step} if self.updates > 1 else {})
 
     def rollouts(self, steps: int) -> int:
         """One for every `updates` steps."""
         return -(-steps // self.updates)
 
-    def rollout_passes(self, recipe: Recipe) -> int:
-        """Log probabilities under the sampling model, where no update computes them."""
-        return self.updates if self.scored_first(recipe) else 0
+    def rollout_passes(self) -> int:
+        """Log probabilities under the sampling model, if several updates use them."""
+        return self.updates if self.updates > 1 else 0
 
     def smaller_rollouts(self, recipe: Recipe, fsdp: int) -> Iterator[KeyValues]:
         """Fewer updates from one rollout, each with as many completions as before.
