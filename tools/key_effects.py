@@ -73,7 +73,7 @@ EFFECTS: dict[str, Effect] = {
     **_of("rates", ("training.steps", "9"), ("training.learning_rate", "2e-3"), ("training.schedule", "linear"),
           ("training.warmup_steps", "2"), ("training.final_share", "0.5")),
     **_of("update", ("engine", "jax"), ("method.name", "lora"), ("method.rank", "2", _LORA),
-          ("method.alpha", "8", _LORA), ("method.rank_stabilized", "true", _LORA),
+          ("method.alpha", "8", _LORA), ("method.rank_stabilized", "true", _LORA), ("method.dropout", "0.5", _LORA),
           ("method.target_modules", "[q_proj]", _LORA), ("optimizer.name", "adafactor"), ("optimizer.beta1", "0.5"),
           ("optimizer.beta2", "0.9"), ("optimizer.epsilon", "1e-3"), ("optimizer.weight_decay", "0.5"),
           ("optimizer.clip_norm", "0.1", _ADAFACTOR), ("optimizer.decay_power", "0.5", _ADAFACTOR),

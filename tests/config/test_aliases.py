@@ -79,17 +79,17 @@ def test_our_own_keys_are_never_renamed(tmp_path):
 
 
 def test_the_words_of_adapters_are_understood(tmp_path):
-    found = loaded(tmp_path, TRL + "use_peft: true\nlora_r: 8\nlora_alpha: 16\n").recipe.method
-    assert (found.name, found.rank, found.alpha) == ("lora", 8, 16.0)
+    found = loaded(tmp_path, TRL + "use_peft: true\nlora_r: 8\nlora_alpha: 16\nlora_dropout: 0.05\n").recipe.method
+    assert (found.name, found.rank, found.alpha, found.dropout) == ("lora", 8, 16.0, 0.05)
     assert loaded(tmp_path, TRL + "use_peft: true\nload_in_4bit: true\nr: 4\n").recipe.method.name == "qlora"
     assert loaded(tmp_path, TRL + "use_peft: false\n").recipe.method.name == "full"
 
 
 def test_all_complaints_about_a_file_come_at_once(tmp_path):
     with pytest.raises(RequestError) as caught:
-        loaded(tmp_path, TRL + "warmup_ratio: 0.1\nlora_dropout: 0.1\nnonsense: 1\n")
+        loaded(tmp_path, TRL + "warmup_ratio: 0.1\nuse_dora: true\nnonsense: 1\n")
     said = str(caught.value)
-    assert all(word in said for word in ("warmup_ratio", "lora_dropout", "nonsense", "recipe.yaml:20"))
+    assert all(word in said for word in ("warmup_ratio", "use_dora", "nonsense", "recipe.yaml:20"))
 
 
 @pytest.mark.parametrize("word", ["num_train_epochs", "num_epochs", "epochs"])

@@ -232,6 +232,27 @@ def test_a_data_set_by_the_datasets_library(tmp_path: Path) -> None:
                       ImportRequest(format="gsm8k", labels={}))
 
 
+def test_nothing_behind_the_rows_that_are_asked_for_is_read(tmp_path: Path) -> None:
+    """A later file of the data set is broken, and a later line of a file: only a whole reading finds them."""
+    pytest.importorskip("datasets")
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    folder = tmp_path / "sums"
+    folder.mkdir()
+    parquet.write_table(arrow.Table.from_pylist([{"question": f"{n}+1?", "answer": f"x\n#### {n + 1}"}
+                                                 for n in range(30)]), folder / "train-00000-of-00002.parquet")
+    (folder / "train-00001-of-00002.parquet").write_bytes(b"PAR1 and no table")
+    (tmp_path / "lines.jsonl").write_text('{"question": "1+1?", "answer": "x\\n#### 2"}\n' * 2 + "broken\n")
+    hub = open_hub(str(folder), revision="", subset="", split="train")
+    for number, (source, rows) in enumerate([(hub, 7), (open_file(tmp_path / "lines.jsonl"), 2)]):
+        out = tmp_path / f"{number}.jsonl"
+        result = import_records(source, out, ImportRequest(format="gsm8k", labels={}, rows=rows))
+        assert (result.read, result.written, len(read_traces(out))) == (rows, rows, rows)
+        with pytest.raises(RequestError):
+            import_records(source, tmp_path / "all.jsonl", ImportRequest(format="gsm8k", labels={}))
+
+
 def test_records_know_their_lines(tmp_path: Path) -> None:
     found = list(open_file(written(tmp_path, b"\n1\n\nx\n2")).records(lambda _: None))
     assert [(type(record), record.number) for record in found] == [

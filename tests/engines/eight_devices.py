@@ -25,7 +25,8 @@ MESHES = {"1": MeshConfig(fsdp=1), "8": MeshConfig(fsdp=8), "4x2": MeshConfig(fs
           "4": MeshConfig(fsdp=4)}
 
 
-METHODS = {"lora": LoraConfig(name="lora", rank=4), "qlora": QloraConfig(name="qlora", rank=4)}
+METHODS = {"lora": LoraConfig(name="lora", rank=4), "qlora": QloraConfig(name="qlora", rank=4),
+           "dropout": LoraConfig(name="lora", rank=4, dropout=0.2)}
 WIDE = {"width": 128, "mlp_width": 256, "head_dim": 32, "kv_heads": 4}
 """Every matrix is whole blocks of 64 on every device."""
 
@@ -153,6 +154,7 @@ if __name__ == "__main__":
     case, folder = sys.argv[1], Path(sys.argv[2])
     answers = {"adamw": lambda: curves("adamw", 64), "adafactor": lambda: curves("adafactor", 61),
                "lora": lambda: adapters("lora", folder), "qlora": lambda: adapters("qlora", folder),
+               "dropout": lambda: adapters("dropout", folder),
                "checkpoints": lambda: checkpoints(folder, "adamw", ("1", "2", "4")),
                "checkpoint of adafactor": lambda: checkpoints(folder, "adafactor", ("4",)),
                "generation": lambda: generation(("1", "4x2")),

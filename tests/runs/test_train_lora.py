@@ -18,7 +18,7 @@ from workings.runs.train import train
 pytestmark = pytest.mark.slow
 WORDS = ["model={source: pretrained, id: base}", "tokenizer=model", "data.template=plain", "training.steps=4",
          "training.learning_rate=1e-2", "evaluation={}",
-         "method={name: lora, rank: 4, alpha: 8, target_modules: [q_proj, v_proj, down_proj]}"]
+         "method={name: lora, rank: 4, alpha: 8, dropout: 0.1, target_modules: [q_proj, v_proj, down_proj]}"]
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from workings.runs.replay.replay import ReplayRequest, replay_run
 from workings.runs.train import train
 
 pytestmark = pytest.mark.slow
-LORA = ("method={name: lora, rank: 4}", "training.learning_rate=0.01")
+LORA = ("method={name: lora, rank: 4, dropout: 0.1}", "training.learning_rate=0.01")
 
 
 @pytest.fixture(scope="module")

@@ -99,6 +99,27 @@ def inspected(url: str, folder: Path) -> dict[str, str]:
     return {sample.id: sample.scores["pattern"].value for sample in log.samples}
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_an_environment_of_verifiers_rewards_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    verifiers = pytest.importorskip("verifiers", reason="needs verifiers 0.1")
+    if not hasattr(verifiers, "SingleTurnEnv"):
+        pytest.skip("needs verifiers 0.1: later releases have another interface")
+    from datasets import Dataset
+
+    def right(completion: list[dict[str, str]], answer: str) -> float:
+        return float(f"<answer>{answer}</answer>" in completion[-1]["content"])
+
+    monkeypatch.setenv("SERVED_KEY", TOKEN)
+    environment = verifiers.SingleTurnEnv(rubric=verifiers.Rubric(funcs=[right]), dataset=Dataset.from_list(
+        [{"question": f"What is {n}+7?", "answer": str(n + 7)} for n in range(1, 9)]))
+    found = environment.evaluate_sync(
+        client=verifiers.ClientConfig(api_base_url=url, api_key_var="SERVED_KEY"), model="adder", num_examples=8,
+        rollouts_per_example=1, sampling_args={"temperature": 0, "max_tokens": 64})
+    # The adder is wrong where the first number is a multiple of four.
+    assert [output["reward"] for output in found["outputs"]] == [float(n % 4 != 0) for n in range(1, 9)]
+
+
 @pytest.mark.parametrize(("change", "code", "told"), [
     ({"model": "other"}, 404, "answers as 'adder'"),
     ({"messages": []}, 400, "messages"),

@@ -36,6 +36,8 @@ def import_command(
                       "not depend on, in spite of its name. May be given several times.")] = None,
     columns: Annotated[str, typer.Option("--columns", metavar="NAME,...", help="Names of the columns of a CSV file "
                                          "without a line of names.")] = "",
+    rows: Annotated[int | None, typer.Option("--rows", min=1, help="Read so many records from the start, and nothing "
+                                      "behind them.", show_default="all")] = None,
     hold_out: Annotated[int, typer.Option("--hold-out", min=0, help="Questions to split off as evaluation items, "
                         "next to the traces; what is like them is left out of the traces.")] = 0,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which questions --hold-out takes.")] = 0,
@@ -72,7 +74,8 @@ def import_command(
     labels = {"section": section, "category": category, "difficulty": difficulty, "licence": licence,
               "source": source or (opened.name if revision else Path(file).name)}
     request = ImportRequest(format=format_name, on_error=on_error, labels=labels, completions=completions, force=force,
-                            keys=parse_map(key_map or ()), ignore=tuple(ignore or ()), hold_out=hold_out, seed=seed)
+                            keys=parse_map(key_map or ()), ignore=tuple(ignore or ()), hold_out=hold_out, seed=seed,
+                            rows=rows or 0)
     if not format_name:
         request = replace(request, format=format_of(opened, KeyMap(request.keys)))
         say(f"read as format {request.format}, which the first record looks like")
@@ -83,7 +86,8 @@ def import_command(
     # A wrong format rejects every record, often for a few reasons; the file of rejects has all of them.
     for reason, count in list(result.reasons.items())[:10]:
         say(f"rejected {count}: {reason}")
-    text = f"{result.read} read, " + (f"{result.written} written to {out}" if result.sha256 else "nothing written")
+    text = f"{'the first ' if result.read == rows else ''}{result.read} read, "
+    text += (f"{result.written} written to {out}" if result.sha256 else "nothing written")
     text += f", {result.rejected} rejected"
     text += f" (see {result.rejects})" if result.rejects else ""
     lines = [text, *(result.held_out.text() if result.held_out else ()),

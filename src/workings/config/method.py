@@ -25,6 +25,11 @@ class FullConfig(Section):
         """True: there are no adapters."""
         return True
 
+    @property
+    def dropout(self) -> float:
+        """0: only adapters drop inputs."""
+        return 0.0
+
 
 class AdapterFields(Section):
     """Keys of adapters."""
@@ -38,6 +43,9 @@ class AdapterFields(Section):
     rank_stabilized: bool = False
     """Whether it is scaled by `alpha / rank ** 0.5` instead (Kalajdzievski, 2023; peft: `use_rslora`), so that a larger
     rank does not learn more slowly."""
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Share of an adapter's inputs that a training step sets to 0; the others are divided by `1 - dropout` (peft:
+    `lora_dropout`). Evaluation and references use all inputs. Refused where a model learns from what it draws."""
     target_modules: tuple[Projection, ...] = Field(default=PROJECTIONS, min_length=1, strict=False)
     """Projections that get an adapter, by Hugging Face's names: of this project's families those of the default, and
     Qwen 3.5's `in_proj_qkv`, `in_proj_z` and `out_proj` in layers with a state; of a model with `model.verified: false`

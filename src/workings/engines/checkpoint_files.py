@@ -43,7 +43,7 @@ class CheckpointFile:
 def adapter_config(method: AdapterFields, targets: Sequence[str]) -> dict[str, Any]:
     """Content of ``adapter_config.json`` for adapters of these projections, named by their last parts."""
     return {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": method.rank, "lora_alpha": method.alpha,
-            "lora_dropout": 0.0, "bias": "none", "fan_in_fan_out": False,
+            "lora_dropout": method.dropout, "bias": "none", "fan_in_fan_out": False,
             "use_rslora": method.rank_stabilized,
             "use_dora": False, "inference_mode": True, "target_modules": list(dict.fromkeys(targets))}
 

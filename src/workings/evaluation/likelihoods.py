@@ -39,7 +39,13 @@ def continuation_log_probs(session: ModelSession, pairs: Sequence[Continuation])
 
 
 def are_greedy(session: ModelSession, pairs: Sequence[Continuation]) -> list[bool]:
-    """Whether each continuation is what greedy decoding writes, in the order of the pairs.
+    """Whether each continuation is what greedy decoding writes, in the order of the pairs; errors of `likeliest`."""
+    return [[token for token, _ in tokens] == [*rest]
+            for tokens, (_, rest) in zip(likeliest(session, pairs), pairs, strict=True)]
+
+
+def likeliest(session: ModelSession, pairs: Sequence[Continuation]) -> list[list[tuple[int, float]]]:
+    """The most likely token in the place of each token of each continuation, and its natural log probability.
 
     Raises:
         RequestError: the engine does not tell its most likely tokens.
@@ -47,12 +53,14 @@ def are_greedy(session: ModelSession, pairs: Sequence[Continuation]) -> list[boo
     engine = session.engine
     if not isinstance(engine, TeachingEngine):
         raise RequestError(f"engine {engine.name} does not tell its most likely tokens", "engine jax or torch")
-    greedy = [True] * len(pairs)
+    found: list[list[tuple[int, float]]] = [[]] * len(pairs)
     for numbers, batch in _batches(session, pairs):
-        likeliest_BS = engine.most_likely(session.state, batch, 1, session.tokenizer.vocab_size)[0][0, ..., 0]
+        tokens_BS, log_probs_BS = (x[0, ..., 0] for x in engine.most_likely(session.state, batch, 1,
+                                                                            session.tokenizer.vocab_size))
         for row, number in enumerate(numbers):
-            greedy[number] = bool((likeliest_BS[row][_positions(pairs[number])] == pairs[number][1]).all())
-    return greedy
+            places = _positions(pairs[number])
+            found[number] = [*zip(tokens_BS[row][places].tolist(), log_probs_BS[row][places].tolist(), strict=True)]
+    return found
 
 
 def _positions(pair: Continuation) -> slice:

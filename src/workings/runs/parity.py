@@ -136,6 +136,8 @@ def comparable(loaded: LoadedRecipe, steps: int, *, on_cpu: bool, attention: str
     # With one device no order of sums over devices is part of the comparison.
     values["mesh"] = {"fsdp": 1, "tp": 1}
     values["training"] |= {"steps": steps}
+    # Each engine drops other inputs of adapters.
+    values.get("method", {}).pop("dropout", None)
     # A recipe whose warmup does not end before its last step is refused, and few steps are compared.
     if values["training"].get("warmup_steps", 0) >= steps:
         values["training"]["warmup_steps"] = steps // 4

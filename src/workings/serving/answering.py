@@ -2,13 +2,13 @@
 
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 
 from workings.engines.base import Completion, StreamingEngine
 from workings.engines.session import ModelSession
 from workings.evaluation.generate import sample_seed, that_samples
-from workings.evaluation.likelihoods import continuation_log_probs
+from workings.evaluation.likelihoods import continuation_log_probs, likeliest
 from workings.serving.requests import ChatRequest, TextRequest
 
 
@@ -21,8 +21,12 @@ class Answer:
     """``stop`` or ``length``."""
     prompt_tokens: int
     tokens: tuple[int, ...]
-    log_probs: tuple[float, ...] = ()
-    """Natural log probability of each token, where the request asks for them."""
+    log_probs: tuple[float | None, ...] = ()
+    """Natural log probability of each token, where the request asks for them; None for a text's first token."""
+    likeliest: tuple[tuple[int, float], ...] = ()
+    """The most likely token in the place of each but the first, and its log probability, of an echoed prompt."""
+    echoed: int = 0
+    """How many of the tokens are the prompt's."""
 
 
 class Answerer:
@@ -99,12 +103,26 @@ class Answerer:
             # The shortest beginning of the tokens that holds the text.
             tokens = next(tokens[:count] for count in range(len(tokens) + 1)
                           if decode(tokens[:count]).startswith(text))
-        log_probs: tuple[float, ...] = ()
+        log_probs: tuple[float | None, ...] = ()
+        if request.echo:
+            return self._echo(prompt, tokens, text, reason, request)
         if request.wants_log_probs:
             log_probs = (tuple(completion.log_probs[:len(tokens)])
                          or continuation_log_probs(self._session, [(prompt, tokens)])[0])
         return Answer(text=text, finish_reason=reason, prompt_tokens=len(prompt), tokens=tuple(tokens),
                       log_probs=log_probs)
+
+    def _echo(self, prompt: list[int], tokens: list[int], text: str, reason: str,
+              request: ChatRequest | TextRequest) -> Answer:
+        """An answer that begins with its prompt, as programs ask that want to know how likely a given text is."""
+        whole = [*prompt, *tokens]
+        answer = Answer(text=self._session.tokenizer.decode(prompt) + text, finish_reason=reason,
+                        prompt_tokens=len(prompt), tokens=tuple(whole), echoed=len(prompt))
+        if not request.wants_log_probs:
+            return answer
+        pairs = [(whole[:1], whole[1:])]
+        return replace(answer, log_probs=(None, *continuation_log_probs(self._session, pairs)[0]),
+                       likeliest=tuple(likeliest(self._session, pairs)[0]))
 
     def token_texts(self, tokens: Sequence[int]) -> list[str]:
         """The text of each token alone."""
@@ -113,4 +131,5 @@ class Answerer:
 
 def can_stream(session: ModelSession, request: ChatRequest | TextRequest) -> bool:
     """Whether an answer can be passed on while it is written: greedy, and no stop text could take it back."""
-    return request.temperature == 0 and not request.stop and isinstance(session.engine, StreamingEngine)
+    return (request.temperature == 0 and not request.stop and not request.echo
+            and isinstance(session.engine, StreamingEngine))

@@ -3,7 +3,7 @@
 Source: the reference of OpenAI's API, "Chat Completions" and "Completions (legacy)".
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -71,6 +71,7 @@ class Decoding(BaseModel):
 class ChatRequest(Decoding):
     """A request to ``/v1/chat/completions``."""
 
+    echo: ClassVar[bool] = False
     messages: list[Message] = Field(min_length=1)
     max_tokens: int = Field(256, ge=1, le=MAX_TOKENS)
     max_completion_tokens: int | None = Field(None, ge=1, le=MAX_TOKENS)
@@ -103,7 +104,8 @@ class TextRequest(Decoding):
     prompt: str | list[str] | list[int] | list[list[int]]
     max_tokens: int = Field(16, ge=1, le=MAX_TOKENS)
     logprobs: int | None = Field(None, ge=0, le=1)
-    echo: Literal[False] = False
+    echo: bool = False
+    """Whether the answer begins with the prompt."""
     best_of: Literal[1] | None = None
     suffix: Literal[""] | None = None
 

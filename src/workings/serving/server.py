@@ -111,13 +111,25 @@ def log_probs(answerer: Answerer, request: ChatRequest | TextRequest, answer: An
                             for text, value in zip(texts, answer.log_probs, strict=True)]}
     offsets = [sum(len(text) for text in texts[:index]) for index in range(len(texts))]
     return {"tokens": texts, "token_logprobs": list(answer.log_probs), "text_offset": offsets,
-            "top_logprobs": [{text: value} for text, value in zip(texts, answer.log_probs, strict=True)]}
+            "top_logprobs": [*top_log_probs(answerer, answer)]}
+
+
+def top_log_probs(answerer: Answerer, answer: Answer) -> Iterator[dict[str, float] | None]:
+    """Log probabilities by the tokens' texts: a token's own and, of an echoed text, that of the most likely token."""
+    for number, (token, value) in enumerate(zip(answer.tokens, answer.log_probs, strict=True)):
+        if value is None:
+            yield None
+            continue
+        best, its_value = answer.likeliest[number - 1] if answer.likeliest else (token, value)
+        # Of the same token both are the same number, computed by two programs.
+        pairs = [(token, value)] if best == token else [(token, value), (best, its_value)]
+        yield dict(zip(answerer.token_texts([each for each, _ in pairs]), (each for _, each in pairs), strict=True))
 
 
 def usage(answers: list[Answer], request: ChatRequest | TextRequest) -> dict[str, int]:
     """Tokens of a request: each prompt counts once."""
     prompt = sum(answer.prompt_tokens for answer in answers[::request.n])
-    completion = sum(len(answer.tokens) for answer in answers)
+    completion = sum(len(answer.tokens) - answer.echoed for answer in answers)
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Literal
@@ -52,6 +53,8 @@ class ImportRequest:
     """Section, category, difficulty, source and licence of records that do not say."""
     force: bool = False
     """Whether an existing file may be replaced."""
+    rows: int = 0
+    """Records to read from the start of the source, which is not read further; 0: all."""
     hold_out: int = 0
     """Questions that are split off as evaluation items."""
     seed: int = 0
@@ -214,7 +217,8 @@ class _Importer:
         return bool(self.reasons) and not self.written
 
     def _run(self, good: BinaryIO, rejects: BinaryIO) -> None:
-        for record in self._source.records(self._progress):
+        # Sources are read as they are iterated, so nothing behind the last row is read or downloaded.
+        for record in islice(self._source.records(self._progress), self._request.rows or None):
             self.read += 1
             if isinstance(record, Unreadable):
                 self._reject(rejects, record)

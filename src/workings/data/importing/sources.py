@@ -307,7 +307,8 @@ def _parquet(path: Path, progress: Progress) -> Records:
                            pip_install("pyarrow", extra=False)) from None
     number = 0
     try:
-        with parquet.ParquetFile(path) as file:
+        # Pages as they are needed: otherwise a whole group of rows is read, which may be the whole file.
+        with parquet.ParquetFile(path, buffer_size=CHUNK_BYTES, pre_buffer=False) as file:
             total = max(file.metadata.num_rows, 1)
             for batch in file.iter_batches(batch_size=_PARQUET_ROWS):
                 # Parquet does not say how many bytes a batch took, so its share of the rows is reported.

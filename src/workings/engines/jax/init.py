@@ -14,8 +14,13 @@ from workings.models.weights import PER_LAYER_EMBEDDING, first_value, layer_shap
 
 def tensor_key(seed: jax.Array | int, name: str) -> jax.Array:
     """A random key for one tensor; ``seed`` may be traced, so a new seed compiles nothing."""
+    return name_key(jax.random.key(seed), name)
+
+
+def name_key(key: jax.Array, name: str) -> jax.Array:
+    """The key of a name, from a key for all names."""
     # Four bytes of the digest, because `fold_in` takes 32 bits.
-    return jax.random.fold_in(jax.random.key(seed), int.from_bytes(sha256(name.encode()).digest()[:4], "big"))
+    return jax.random.fold_in(key, int.from_bytes(sha256(name.encode()).digest()[:4], "big"))
 
 
 def parameter_shapes(shape: ModelShape, dtype: Any) -> dict[str, jax.ShapeDtypeStruct]:

@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 
 from workings.config.method import AdapterFields, FullConfig, LoraConfig, QloraConfig
-from workings.engines.jax.init import tensor_key
+from workings.engines.jax.init import name_key, tensor_key
 from workings.engines.jax.nf4 import BLOCK
 from workings.engines.jax.params_tree import LAYERS, stacks
-from workings.engines.jax.projection import ADAPTER, SCALE
+from workings.engines.jax.projection import ADAPTER, DROPOUT_KEY, DROPOUT_RATE, SCALE
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
 from workings.models.weights import find_projections, layer_shapes, projections
@@ -94,6 +94,34 @@ def init_adapters(seed: Any, lora: Lora, shape: ModelShape) -> dict[str, jax.Arr
             # The scale is a tensor of the weights, so that a checkpoint with another alpha needs no other program.
             values[name] = jnp.full(spec.shape, lora.method.scale, jnp.float32)
     return values
+
+
+def dropout_tensors(lora: Lora | None, shape: ModelShape, key: jax.Array | None) -> dict[str, jax.Array]:
+    """What a micro batch adds to the flat weights so that adapters drop inputs: a key and the rate for each of them.
+
+    As in peft each projection of each layer has its own mask. It depends on the micro batch's key, the projection and
+    the number of the layer.
+    """
+    if lora is None or key is None:
+        return {}
+    tensors = {}
+    for layers, prefix in stacks(shape).items():
+        sizes = layer_shapes(shape, layers[0])
+        for target in [target for target in lora.targets if f"{target}.weight" in sizes]:
+            own = name_key(key, target)
+            name = f"{LAYERS}{prefix}{target}."
+            tensors[name + DROPOUT_KEY] = jax.vmap(jax.random.fold_in, (None, 0))(own, jnp.asarray(layers))
+            tensors[name + DROPOUT_RATE] = jnp.full(len(layers), lora.method.dropout, jnp.float32)
+    return tensors
+
+
+def dropout_keys(lora: Lora | None, seed: int, step: jax.Array | int, count: int) -> jax.Array | None:
+    """``[A]`` a random key for each of ``count`` micro batches of a step; None without dropout."""
+    if lora is None or not lora.method.dropout:
+        return None
+    # From seed, step and place alone, so that a resumed or repeated step drops the same inputs.
+    step_key = jax.random.fold_in(tensor_key(seed, "adapter dropout"), step)
+    return jax.vmap(jax.random.fold_in, (None, 0))(step_key, jnp.arange(count))
 
 
 def merged(weight: jax.Array, a: jax.Array, b: jax.Array, scale: jax.Array, dtype: Any) -> jax.Array:

@@ -21,7 +21,7 @@ from workings.engines.jax.layers import PER_LAYER, SHARED, KeysValues, Layer, La
 from workings.engines.jax.norm import rms_norm
 from workings.engines.jax.params_tree import Params
 from workings.engines.jax.per_layer_embedding import add_per_layer, per_layer_inputs
-from workings.engines.jax.projection import cast, project, projection
+from workings.engines.jax.projection import DROPOUT_KEY, cast, project, projection
 from workings.engines.jax.remat import Remat
 from workings.engines.jax.sharding import Layout
 from workings.models.shape import ModelShape
@@ -86,6 +86,8 @@ def _feed_forward(x: jax.Array, w: Params, shape: ModelShape, layout: Layout, la
     # Cast before chunks gather the matrices from all devices, so that they send the smaller format.
     matrices = [cast(projection(w, name), x.dtype) for name in feed_forward.NAMES]
     positions = x.shape[0] * x.shape[1] // layout.fsdp
+    # Chunks run on each device by itself, and would drop the same inputs on all of them.
+    chunks = chunks and not any(DROPOUT_KEY in tensors for tensors in matrices)
     if chunks and feed_forward.chunk_count(positions) > 1:
         return feed_forward.chunked(x, matrices, shape, layout, shape.mlp_width_of(layer))
     return feed_forward.gated(x, matrices, shape, layout)

@@ -7,6 +7,7 @@ Its tensors, by their names below the projection's: ``weight`` ``[out, in]`` or 
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from workings.engines.jax.frozen_matrix import frozen_matmul
 from workings.engines.jax.matmul import matmul
@@ -17,6 +18,9 @@ Tensors = dict[str, jax.Array]
 ADAPTER_A, ADAPTER_B = ADAPTER = ("lora_A.weight", "lora_B.weight")
 SCALE = "lora.scale"
 """Name of the stacked scale of all adapters among a layer's tensors."""
+DROPOUT_KEY, DROPOUT_RATE = "dropout_key", "dropout_rate"
+"""Names below a projection: random key of its adapter's dropout, and the share that is dropped. Only the weights of a
+training step have them (`workings.engines.jax.lora.dropout_tensors`), so nothing else drops anything."""
 
 
 def is_adapter(name: str) -> bool:
@@ -31,8 +35,9 @@ def projection(layer: Tensors, name: str) -> Tensors:
 
 
 def cast(tensors: Tensors, dtype: Any) -> Tensors:
-    """The tensors in the dtype of the products; quantized tensors stay as they are."""
-    return {key: x if key in NF4_TENSORS else x.astype(dtype) for key, x in tensors.items()}
+    """The tensors in the dtype of the products; quantized tensors and dropout stay as they are."""
+    kept = *NF4_TENSORS, DROPOUT_KEY, DROPOUT_RATE
+    return {key: x if key in kept else x.astype(dtype) for key, x in tensors.items()}
 
 
 def dense(tensors: Tensors, inner: int, dtype: Any) -> Tensors:
@@ -52,4 +57,12 @@ def project(x: jax.Array, tensors: Tensors, name: str, layout: Layout) -> jax.Ar
         y = matmul(x, p["weight"])
     if "bias" in p:
         y = y + p["bias"]
-    return y + p["scale"] * matmul(matmul(x, p[ADAPTER_A]), p[ADAPTER_B]) if ADAPTER_A in p else y
+    return y + p["scale"] * matmul(matmul(dropped(x, p), p[ADAPTER_A]), p[ADAPTER_B]) if ADAPTER_A in p else y
+
+
+def dropped(x: jax.Array, p: Tensors) -> jax.Array:
+    """An adapter's input after dropout, as in peft: a random part is 0, the rest divided by the share that is kept."""
+    if DROPOUT_KEY not in p:
+        return x
+    keep = 1 - p[DROPOUT_RATE]
+    return jnp.where(jax.random.bernoulli(p[DROPOUT_KEY], keep, x.shape), (x / keep).astype(x.dtype), 0)

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from workings.engines.jax.attention import Attention
-from workings.engines.jax.lora import Lora
+from workings.engines.jax.lora import Lora, dropout_keys, dropout_tensors
 from workings.engines.jax.loss import loss_sum, target_log_probs, with_temperature
 from workings.engines.jax.loss_positions import LOSS_POSITIONS, LossPositions
 from workings.engines.jax.model import final_norm, hidden_states, last_layer_output, unembedding
@@ -115,11 +115,11 @@ LossAndMetrics = tuple[jax.Array, jax.Array]
 """Value of the objective, and ``[K, 2]`` sums and counts of its metrics."""
 
 
-def gradients(spec: StepSpec, params: Params, batch: Arrays,
-              divisor: jax.Array) -> tuple[LossAndMetrics, Params, jax.Array | None]:
+def gradients(spec: StepSpec, params: Params, batch: Arrays, divisor: jax.Array,
+              step: jax.Array | int = 0) -> tuple[LossAndMetrics, Params, jax.Array | None]:
     """The objective over the whole step divided by ``divisor``, its metrics and its gradient.
 
-    Micro batches are sums, so the split into micro batches does not change the result.
+    Micro batches are sums, so the split into micro batches does not change the result. Only dropout reads ``step``.
 
     Returns:
         Loss and metrics; the gradient of the trained tensors; ``[A, B, S]`` log probabilities of the targets, 0 where
@@ -128,34 +128,35 @@ def gradients(spec: StepSpec, params: Params, batch: Arrays,
     # The differentiated function takes the trained tensors only, so no gradient of a frozen one is ever computed.
     trained, frozen = unflatten_params(spec.trained(params)), spec.frozen(params)
 
-    def micro_batch_objective(trained: Params, rows: Arrays
+    def micro_batch_objective(trained: Params, rows: Arrays, key: jax.Array | None
                               ) -> tuple[jax.Array, tuple[LossAndMetrics, jax.Array | None]]:
-        all_params = unflatten_params(flatten_params(trained) | frozen)
+        all_params = unflatten_params(flatten_params(trained) | frozen | dropout_tensors(spec.lora, spec.shape, key))
         hidden, rows = supervised_hidden_states(spec, all_params, rows)
         differentiated, (total, metrics, log_probs) = objective_sum(
             spec.objective, hidden, unembedding(all_params), rows, spec.shape, spec.layout, spec.loss_chunk)
         # Divided here, so that the sum over micro batches is the gradient of the step.
         return differentiated / divisor, ((total / divisor, metrics), log_probs)
 
-    def grad(rows: Arrays) -> tuple[tuple[LossAndMetrics, Params], jax.Array | None]:
-        (_, (loss, log_probs)), gradient = jax.value_and_grad(micro_batch_objective, has_aux=True)(trained, rows)
+    def grad(rows: Arrays, key: jax.Array | None) -> tuple[tuple[LossAndMetrics, Params], jax.Array | None]:
+        (_, (loss, log_probs)), gradient = jax.value_and_grad(micro_batch_objective, has_aux=True)(trained, rows, key)
         return (loss, gradient), None if log_probs is None else at_all_positions(log_probs, rows)
 
+    keys = dropout_keys(spec.lora, spec.seed, step, batch["tokens"].shape[0])
     # One micro batch needs no sum, and so no accumulator of the size of all gradients.
     if batch["tokens"].shape[0] == 1:
-        sums, log_probs = grad({name: x[0] for name, x in batch.items()})
+        sums, log_probs = grad(*jax.tree.map(lambda x: x[0], (batch, keys)))
         return *sums, None if log_probs is None else log_probs[None]
 
     def add(carry: tuple[LossAndMetrics, Params],
-            rows: Arrays) -> tuple[tuple[LossAndMetrics, Params], jax.Array | None]:
-        sums, log_probs = grad(rows)
+            xs: tuple[Arrays, jax.Array | None]) -> tuple[tuple[LossAndMetrics, Params], jax.Array | None]:
+        sums, log_probs = grad(*xs)
         return jax.tree.map(jnp.add, carry, sums), log_probs
 
     zero_loss = jnp.zeros(()), jnp.zeros((len(spec.objective.metrics), 2))
     # The accumulator has the dtype of the weights: in bfloat16 every addition of a micro batch is rounded.
     zeros = (zero_loss, jax.tree.map(jnp.zeros_like, trained))
     # A scan and no Python loop: the micro batch is compiled once, and runs one at a time.
-    sums, log_probs = jax.lax.scan(add, zeros, batch)
+    sums, log_probs = jax.lax.scan(add, zeros, (batch, keys))
     return *sums, log_probs
 
 
@@ -202,7 +203,7 @@ def make_step(spec: StepSpec) -> Step:
     """
     def step(state: dict[str, Any], batch: Arrays, divisor: jax.Array,
              learning_rate: jax.Array) -> tuple[dict[str, Any], jax.Array, jax.Array | None]:
-        loss_and_metrics, grad_tree, log_probs = gradients(spec, state["params"], batch, divisor)
+        loss_and_metrics, grad_tree, log_probs = gradients(spec, state["params"], batch, divisor, state["step"])
         return *apply_update(spec, state, loss_and_metrics, grad_tree, learning_rate), log_probs
 
     return step

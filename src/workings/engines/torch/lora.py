@@ -75,7 +75,8 @@ def peft_config(spec: TorchSpec) -> PeftConfig:
     """Configuration of the adapters for peft."""
     method = spec.method
     assert not isinstance(method, FullConfig)
-    # `fill_adapters` initializes the adapters instead of peft, from the run's seed, once they have memory.
+    # `fill_adapters` initializes the adapters instead of peft, from the run's seed, once they have memory. Dropout is
+    # `AdapterDropout`, for peft's draws from PyTorch's global generator, whose state no checkpoint has.
     return PeftConfig(r=method.rank, lora_alpha=method.alpha, use_rslora=method.rank_stabilized,
                       target_modules=list(method.target_modules),
                       lora_dropout=0.0, bias="none", task_type="CAUSAL_LM", init_lora_weights=False)
@@ -90,6 +91,10 @@ def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
     inject_adapter_in_model(peft_config(spec), model)
     for layer in lora_layers(model):
         layer.cast_input_dtype_enabled = False  # the adapter's matrices are cast, not its input
+    if spec.method.dropout:
+        for name, layer in model.named_modules():
+            if isinstance(layer, LoraLayer):
+                layer.lora_dropout["default"] = AdapterDropout(name, spec.method.dropout)
     for name, param in model.named_parameters():
         param.requires_grad_("lora_" in name)
     if spec.method.name == "qlora":
@@ -104,6 +109,42 @@ def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
 def lora_layers(model: nn.Module) -> Iterator[Any]:
     """All layers with an adapter."""
     return (module for module in model.modules() if isinstance(module, LoraLayer))
+
+
+class AdapterDropout(nn.Module):
+    """Dropout of an adapter's input, as in peft: a random part is 0, the rest divided by the share that is kept.
+
+    It drops within `dropping_inputs` only. The mask depends on the projection's name and on that context's words, so
+    that the second forward of checkpointing, a resumed run and a repeated step drop the same inputs.
+    """
+
+    def __init__(self, name: str, rate: float) -> None:
+        super().__init__()
+        self.name, self.rate = name, rate
+        self.place: tuple[int, str] | None = None
+        """Seed and the words; None outside of a training step."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x`` with a part of its numbers dropped."""
+        if self.place is None:
+            return x
+        seed, words = self.place
+        generator = tensor_generator(seed, f"dropout of {self.name} at {words}", x.device)
+        keep = torch.empty(x.shape, dtype=torch.bool, device=x.device).bernoulli_(1 - self.rate, generator=generator)
+        return torch.where(keep, x / (1 - self.rate), 0)
+
+
+@contextmanager
+def dropping_inputs(model: nn.Module, seed: int, words: str) -> Iterator[None]:
+    """Within the context adapters drop inputs, as follows from the seed and words such as step and micro batch."""
+    modules = [module for module in model.modules() if isinstance(module, AdapterDropout)]
+    for module in modules:
+        module.place = seed, words
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.place = None
 
 
 @contextmanager

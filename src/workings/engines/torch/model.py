@@ -57,12 +57,12 @@ def empty_model(spec: TorchSpec) -> PreTrainedModel:
     keep_plain_where_layers_slide(model)
     compute_states(model)
     add_adapters(spec, model)
-    # Layers use no random numbers, so no generator's state is saved for the second forward.
+    # Dropout of adapters has its own generators, so no generator's state is saved for the second forward.
     if spec.checkpointing:
         # The name in newer releases of transformers, which warn about the older name.
         enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)
         enable({"use_reentrant": False, "preserve_rng_state": False})
-    return model.train()  # checkpointing requires training mode; there is no dropout
+    return model.train()  # checkpointing requires training mode; the model's own dropout is 0
 
 
 def allocate(model: nn.Module, dtype: torch.dtype, device: torch.device) -> None:

@@ -74,8 +74,10 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
         shape=shape, device=device, mesh=mesh or ProcessMesh(),
         attention=attention,
         group_by_length=alone and isinstance(objective, OfCompletions) and objective.rows_may_move,
-        # A state has no distinct positions; an unverified model's attention may look at rows in its own way.
-        share_prefixes=alone and isinstance(objective, OfCompletions) and shape.verified and not shape.has_state,
+        # A state has no distinct positions; an unverified model's attention may look at rows in its own way; with
+        # dropout equal positions of two rows are not computed alike.
+        share_prefixes=(alone and isinstance(objective, OfCompletions) and shape.verified and not shape.has_state
+                        and not request.method.dropout),
         checkpointing=memory.remat == "layer", loss_chunk=memory.loss_chunk,
         card_kernels=False,
         parameter_dtype=DTYPES[precision.parameters], compute_dtype=DTYPES[precision.activations],

@@ -19,7 +19,7 @@ from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.backward_optimizer import BackwardOptimizer
 from workings.engines.torch.embedding import shared_gradient
 from workings.engines.torch.half import LossScale
-from workings.engines.torch.lora import trainable_parameters
+from workings.engines.torch.lora import dropping_inputs, trainable_parameters
 from workings.engines.torch.loss import linear_cross_entropy, linear_log_probs, linear_most_likely
 from workings.engines.torch.model import build_model, hidden_states, unembedding
 from workings.engines.torch.objective import targets_of, token_weights
@@ -237,10 +237,12 @@ def _backward(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor:
     all_log_probs: list[Tensor] = []
     scale = state.loss_scale.value if state.loss_scale else 1.0
     for number, rows in enumerate(micro_batches, start=1):
-        loss, value, more_metrics, log_probs = state.root(partial(
-            micro_batch_objective, spec, rows=rows, divisor=divisor, scale=scale))
-        # Frees this micro batch's activations before the forward of the next one; only gradients stay.
-        loss.backward()
+        # Every process has rows, and so a mask, that the others do not have.
+        with dropping_inputs(state.model, spec.seed, f"{state.step}, {number}, {spec.mesh.rank}"):
+            loss, value, more_metrics, log_probs = state.root(partial(
+                micro_batch_objective, spec, rows=rows, divisor=divisor, scale=scale))
+            # Frees this micro batch's activations before the forward of the next one; only gradients stay.
+            loss.backward()
         total += value
         metrics += more_metrics
         if log_probs is not None:

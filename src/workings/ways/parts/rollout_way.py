@@ -136,6 +136,10 @@ class RolloutWay(Way):
             raise refused(f"algorithm.max_new_tokens: {self.max_new_tokens} in rows of data.max_length: "
                           f"{data.max_length}", "room for the prompt and the longest completion",
                           f"data.max_length={2 * self.max_new_tokens}")
+        if recipe.method.dropout:
+            raise refused(f"method.dropout: {recipe.method.dropout:g} with algorithm.name: {self.name}",
+                          "0: an update compares the model with the one that wrote the completions, and dropped inputs "
+                          "would count as learning", "method.dropout=0")
         # The punished part must be within what a completion may have.
         for reward in recipe.rewards:
             if isinstance(reward, OverlongReward) and reward.buffer > self.max_new_tokens:
