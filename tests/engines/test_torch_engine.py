@@ -19,6 +19,8 @@ from workings.models.batch import Batch
 from workings.models.registry import families
 
 ALL = tuple(family.name for family in families())
+FORMS = ("smollm3", "olmo3", "gemma4", "qwen3_5")
+"""Compared in all their forms, with gradients, in `test_every_family_torch`."""
 
 
 def exported(family: str, folder: Path, **changes: object):
@@ -31,7 +33,7 @@ def exported(family: str, folder: Path, **changes: object):
 
 
 @pytest.mark.parametrize(("family", "changes"), [
-    *[(family, {}) for family in ALL],
+    *[(family, {}) for family in ALL if family not in FORMS],
     ("gemma3", {"rope_scaling": 8.0, "layers": 6, "sliding_pattern": 3}),
     ("llama", {"rope_llama3": (32.0, 1.0, 4.0, 16)}),
     ("qwen2", {"tied_embeddings": False}),
@@ -142,7 +144,7 @@ def test_bf16_storage_with_fp32_arithmetic_is_the_fp32_model_of_the_rounded_weig
     np.testing.assert_allclose(ours.grad_norm, theirs.grad_norm, rtol=2e-3)
 
 
-@pytest.mark.parametrize("family", ALL)
+@pytest.mark.parametrize("family", ["gemma3", "gemma4", "gpt2", "qwen3_5"])
 def test_fp32_storage_with_bf16_arithmetic_runs_and_is_near(family: str) -> None:
     near = TorchEngine.open(request(tiny_shape(family), precision=PrecisionConfig(compute="bf16")))
     exact = TorchEngine.open(request(tiny_shape(family)))
