@@ -1,7 +1,6 @@
 """`workings doctor` as a person runs it."""
 
 import json
-import sys
 
 import pytest
 
@@ -44,10 +43,3 @@ def test_a_wrong_request(workings, words):
     done = workings("doctor", *words, check=False)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
-
-
-def test_the_doctor_itself_imports_no_framework(run_python):
-    code = ("import sys; from workings.runs.doctor import doctor; doctor('smoke-tiny', kernels=False);"
-            "print([name for name in ('jax', 'torch', 'transformers', 'tunix') if name in sys.modules])")
-    assert run_python("-c", code).stdout.strip() == "[]"
-    assert sys.version_info >= (3, 11)

@@ -354,14 +354,6 @@ def test_a_cancelled_process_scores_nothing_more(own):
 
 
 @pytest.mark.children
-def test_the_child_imports_no_framework_and_nothing_for_rewards():
-    code = ("import sys, workings.scoring.worker\n"
-            "heavy = ('jax', 'torch', 'transformers', 'tunix', 'flax', 'pydantic', 'http')\n"
-            "print([name for name in heavy if name in sys.modules])")
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
-
-
-@pytest.mark.children
 @pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="Windows has no masks of signals")
 def test_ctrl_c_waits_until_a_scoring_process_has_begun():
     """A terminal sends it to all processes, and this one may still be importing: its parent says what is scored."""
