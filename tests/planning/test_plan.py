@@ -183,14 +183,6 @@ def test_the_verb_answers_and_exits(run_forked, without_compilers):
     assert {"fits", "peak_bytes", "limit_bytes", "devices", "source", "reasons"} <= set(found)
 
 
-def test_a_tpu_without_its_compiler_is_estimated_too(run_forked, without_compilers, tmp_path):
-    done = run_forked("-m", "workings", "plan", "gemma-3-1b-v5e8", "--on", "v5e-8", "--json", check=False,
-                      environment={"PYTHONPATH": str(without_compilers), "WORKINGS_CACHE": str(tmp_path)})
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["source"] == "estimated"
-    assert any("the package libtpu" in reason and "pip install" in reason for reason in found["reasons"])
-
-
 def test_several_targets_at_once(no_compiler):
     asked = ["plan", "gemma-3-1b-v5e8", "--on", "v5e-8,rtx5090", "--on", "t4", "--no-nearest"]
     found = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout.splitlines()[-1])
