@@ -12,7 +12,7 @@ FEW = ("model.shape.layers=1", "training.steps=20", "training.warmup_steps=4", "
 
 
 def test_quickstart_leaves_two_equal_runs_and_a_page(workings, tmp_path):
-    """With few steps, one layer and short answers, and with XLA's options as a run has them, not those of the other tests."""
+    """Few steps, one layer, short answers; XLA's options as a run has them, not those of the other tests."""
     out = tmp_path / "quickstart"
     done = workings("quickstart", "--tiny", *FEW, "--out", out, "--json", environment={"XLA_FLAGS": ""})
     found = json.loads(done.stdout.splitlines()[-1])
