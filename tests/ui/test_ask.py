@@ -24,7 +24,7 @@ def test_answers_come_one_after_the_other(page: TestClient, tmp_path: Path, monk
     answer = page.post("/ask/runs/steps", data={"question": "-8 + 9\r\n= ?"}, follow_redirects=False)
     assert answer.headers["location"] == "/run/runs/steps?tab=ask"
     job = page.get("/api/jobs").json()[0]
-    assert job["command"] == (f"workings ask --base --pieces --max-new-tokens 256 -- {tmp_path / 'folder/runs/steps'} "
+    assert job["command"] == (f"workings ask --base --pieces --max-new-tokens 256 -- {tmp_path / 'runs/steps'} "
                               "'-8 + 9\n= ?'")
     folder = next(tmp_path.rglob("job.json")).parent
     assert json.loads((folder / "job.json").read_bytes())["argv"][1:3] == ["ask", "--json"]
