@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from tests.ui.making import client, two_runs
 from workings.record.phase import process_start
 from workings.ui import jobs
 from workings.ui.routes.jobs import piece_events
@@ -18,13 +19,15 @@ WRONG = {"completion": "<reasoning>\n1+1=2\n8+9+1=17\n</reasoning>\n<answer>17</
                                      "expected": "18"}}
 
 
-def test_answers_come_one_after_the_other(page: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_come_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path / "folder")
+    page = client(tmp_path / "folder", monkeypatch)
     # In place of the verb: a program that says nothing and ends; what it says is written below, as the verb writes it.
     monkeypatch.setattr(jobs, "PROGRAM", ["true"])
     answer = page.post("/ask/runs/steps", data={"question": "-8 + 9\r\n= ?"}, follow_redirects=False)
     assert answer.headers["location"] == "/run/runs/steps?tab=ask"
     job = page.get("/api/jobs").json()[0]
-    assert job["command"] == (f"workings ask --base --pieces --max-new-tokens 256 -- {tmp_path / 'runs/steps'} "
+    assert job["command"] == (f"workings ask --base --pieces --max-new-tokens 256 -- {tmp_path / 'folder/runs/steps'} "
                               "'-8 + 9\n= ?'")
     folder = next(tmp_path.rglob("job.json")).parent
     assert json.loads((folder / "job.json").read_bytes())["argv"][1:3] == ["ask", "--json"]
