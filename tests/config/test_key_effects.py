@@ -1,7 +1,8 @@
 """Every key matters: another value of each key of a recipe changes something that a witness sees, or is refused."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from workings.runs.prepare import prepare
 ROOT = Path(__file__).resolve().parents[2]
 SLOW = ("run", "program")
 """Witnesses that train or compile."""
+Look = Callable[[str, tuple[str, ...]], Any]
+"""A witness and words of a recipe, and what is seen of it."""
 IN_EVERY_TEST = ("checkpoint.keep_last", "evaluation.samples")
 
 
@@ -41,6 +44,20 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     write_traces(folder / "TALKS", conversations(9))
     write_items(folder / "ITEMS", items)
     return {name: str(folder / name) for name in ("FOLDER", "LARGER", "OTHER", "TALKS", "ITEMS")}
+
+
+@pytest.fixture(scope="module")
+def base_seen(places: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Look:
+    """What a witness sees of the words that an effect is held against: many keys share them."""
+    @cache
+    def look(witness: str, base: tuple[str, ...]) -> Any:
+        words, folder = filled(base, places), tmp_path_factory.mktemp("base")
+        before = seen(witness, words, folder / "first")
+        # The witness sees no difference where there is none: clocks and folders are not among what it compares.
+        if witness not in SLOW:
+            assert seen(witness, words, folder / "again") == before, f"{base}: the same recipe twice"
+        return before
+    return look
 
 
 def filled(words: tuple[str, ...], places: dict[str, str]) -> list[str]:
@@ -77,14 +94,10 @@ def cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("key", "effect"), [*cases()])
-def test_another_value_shows(key: str, effect: Effect, places: dict[str, str], tmp_path: Path) -> None:
-    first, again, other = (tmp_path / name for name in ("first", "again", "other"))
-    base = filled(effect.base, places)
-    before = seen(effect.witness, base, first)
-    # The witness sees no difference where there is none: clocks and folders are not among what it compares.
-    if effect.witness not in SLOW:
-        assert seen(effect.witness, base, again) == before, f"{key}: the same recipe twice"
-    after = seen(effect.witness, [*base, *filled(effect.other, places)], other)
+def test_another_value_shows(key: str, effect: Effect, places: dict[str, str],
+                             base_seen: Look, tmp_path: Path) -> None:
+    before = base_seen(effect.witness, effect.base)
+    after = seen(effect.witness, filled((*effect.base, *effect.other), places), tmp_path / "other")
     assert after != before, f"{key}: {WITNESSES[effect.witness]} stays the same with {effect.other}"
 
 

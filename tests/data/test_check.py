@@ -13,9 +13,9 @@ from workings.data.checking.findings import KINDS, CheckReport
 from workings.data.checking.overlap import Question, near_duplicates, numbers, read_questions, words
 from workings.data.checking.reading import read_tolerantly, write_clean
 from workings.data.checking.run import check
-from workings.data.generators import addition, everyday
+from workings.data.generators import addition
 from workings.data.rows import row_problems
-from workings.data.traces import read_traces, trace_from_json, write_traces
+from workings.data.traces import read_traces, trace_from_json
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
 
@@ -86,25 +86,10 @@ def test_three_words_are_no_leak_within_a_sentence_or_without_a_name(tmp_path: P
     assert report.counts == {}
 
 
-def test_a_question_that_goes_on_is_another_one(tmp_path: Path) -> None:
-    report = looked_at(tmp_path, trace("a", prompt="What is 47+25 minus 6 times 2?"), trace("b", prompt="Is 2+2=4?"),
-                       trace("c", prompt="What is 47+25 minus 6*8?"),
-                       questions=[Question("q1", ASKED), Question("q2", "2+2?")])
-    assert report.counts == {}
-
-
 def test_the_conversation_before_a_question_belongs_to_it(tmp_path: Path) -> None:
     turns = [{"role": "user", "content": "Count."}, {"role": "assistant", "content": "1"}]
     assert looked_at(tmp_path, trace("a", prompt="And then?"),
                      trace("b", prompt="And then?", answer="5", steps=["5"], history=turns)).counts == {}
-
-
-def test_problems_of_one_template_are_no_duplicates(tmp_path: Path) -> None:
-    traces, items = everyday.make_units(200, 60, seed=1)
-    path = tmp_path / "made.jsonl"
-    write_traces(path, traces)
-    report = check(read_tolerantly(path, trace_from_json), [Question(item.id, item.prompt) for item in items])
-    assert report.findings == ()
 
 
 def test_near_duplicates_against_all_pairs() -> None:

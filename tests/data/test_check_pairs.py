@@ -12,10 +12,10 @@ from workings.config.data import DataConfig
 from workings.data.checking.findings import KINDS, CheckReport
 from workings.data.checking.overlap import Question
 from workings.data.checking.pairs import check_pairs, holds_pairs
-from workings.data.checking.reading import read_tolerantly, write_clean
+from workings.data.checking.reading import read_tolerantly
 from workings.data.generators import addition
 from workings.data.pair_rows import pair_problems
-from workings.data.preferences import pair_from_json, read_pairs
+from workings.data.preferences import pair_from_json
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
 
@@ -115,20 +115,6 @@ def test_rows_are_proved_one_by_one(tmp_path: Path) -> None:
     assert set(found) == {"long", "spaced"}
     assert "in its longer row, and data.max_length is 96" in found["long"]
     assert found["spaced"].startswith("rejected: white space around its completion")
-
-
-def test_a_cleaned_set_is_clean_and_what_went_is_listed(tmp_path: Path) -> None:
-    lines = [pair("a"), "{", pair("b", rejected="b, and so 2"), *verdicts("ab", "ba"), pair("c", licence=None)]
-    path = tmp_path / "pairs.jsonl"
-    path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
-    read = read_tolerantly(path, pair_from_json)
-    clean, left_out = write_clean(read, check_pairs(read, name=path.name), path)
-    assert [kept.id for kept in read_pairs(clean)] == ["a", "c"]
-    gone = [json.loads(line) for line in left_out.read_text().splitlines()]
-    assert [(line["record"], line["id"], line["reasons"][0]["kind"]) for line in gone] == [
-        (2, "pairs.jsonl:2", "unreadable"), (3, "b", "equal_completions"), (4, "v0", "opposite_verdicts"),
-        (5, "v1", "opposite_verdicts")]
-    assert check_pairs(read_tolerantly(clean, pair_from_json), name=path.name).passed
 
 
 def test_the_first_line_says_what_a_file_holds(tmp_path: Path) -> None:

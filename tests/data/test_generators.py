@@ -156,14 +156,6 @@ def test_more_than_there_is_is_refused(n_train: int, n_items: int) -> None:
         addition.make(n_train, n_items, seed=0)
 
 
-def test_held_out_traces_are_the_items_with_steps() -> None:
-    _, items = addition.make(10, 20, seed=5)
-    held_out = addition.held_out_traces(items, seed=5)
-    assert [(trace.id, trace.prompt, trace.answer) for trace in held_out] == [
-        (item.id, item.prompt, item.expected_answer) for item in items]
-    assert all(len(trace.steps) == 2 for trace in held_out)
-
-
 def test_manifest_holds_the_files_digests(tmp_path) -> None:
     traces, items = addition.make(40, 20, seed=5)
     (tmp_path / "new" / "tokenizer").mkdir(parents=True)

@@ -43,14 +43,6 @@ def test_people_are_told_and_programs_too(tmp_path: Path) -> None:
     assert "data.learn: all learns all 12" in plain
 
 
-def test_single_questions_are_not_talked_about(tmp_path: Path) -> None:
-    result, _ = imported(tmp_path, "gsm8k", {"question": "1+1?", "answer": "1+1=2\n#### 2"})
-    assert result.to_json()["learned"]["all"] == result.to_json()["learned"]["last"] == {
-        "assistant_turns": 1, "characters": len("1+1=2") + 1}
-    assert result.learned is not None
-    assert result.learned.text() == []
-
-
 def test_reasoning_of_earlier_turns_that_is_not_kept_is_counted(tmp_path: Path) -> None:
     beside = {**SAID, "reasoning_content": "1+1=2"}
     result, [trace] = imported(tmp_path, "messages", {"messages": [ASKED, beside, ASKED, beside]})
@@ -58,14 +50,6 @@ def test_reasoning_of_earlier_turns_that_is_not_kept_is_counted(tmp_path: Path) 
     assert result.learned is not None
     assert result.learned.reasoning_left_out == 1
     assert "1 earlier turns had reasoning in a separate field" in result.learned.text()[-1]
-
-
-def test_pairs_are_not_learned_like_that(tmp_path: Path) -> None:
-    source = tmp_path / "pairs.jsonl"
-    source.write_text('{"prompt": "1+1?", "chosen": "2", "rejected": "3"}\n')
-    done = CliRunner().invoke(app, ["data", "import", "--format", "prompt-chosen-rejected", str(source), "--out",
-                                    str(tmp_path / "p.jsonl"), "--json"], catch_exceptions=False)
-    assert "learned" not in json.loads(done.stdout)
 
 
 # --- images, audio, video -----------------------------------------------------------------------------------------

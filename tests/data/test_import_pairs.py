@@ -135,12 +135,6 @@ def test_earlier_turns_become_history(tmp_path: Path) -> None:
     assert pair.history == (*turns(("system", "Be short.")), *earlier_turns)
 
 
-def test_labels_and_metadata_as_with_traces(tmp_path: Path) -> None:
-    record = {"id": 7, "prompt": "1?", "chosen": "2", "rejected": "3", "license": "MIT", "answer": "2", "note": None}
-    _, [pair] = run(tmp_path, "prompt-chosen-rejected", record, labels={"section": "core", "licence": "CC0-1.0"})
-    assert (pair.id, pair.section, pair.licence, pair.metadata) == ("7", "core", "MIT", {"original_answer": "2"})
-
-
 # --- verdicts of TRL's and LLaMA-Factory's forms, and what is no verdict -------------------------------------------
 
 def verdicts_of(tmp_path: Path, *records: Any) -> tuple[ImportResult, list[Any]]:

@@ -257,10 +257,3 @@ def test_records_know_their_lines(tmp_path: Path) -> None:
     found = list(open_file(written(tmp_path, b"\n1\n\nx\n2")).records(lambda _: None))
     assert [(type(record), record.number) for record in found] == [
         (SourceRecord, 2), (Unreadable, 4), (SourceRecord, 5)]
-
-
-def test_progress_counts_the_files_bytes(tmp_path: Path) -> None:
-    for name, content in (("a.jsonl", LINE + b"\nx\n" + LINE), ("b.json", b"[" + LINE + b"]")):
-        path, seen = written(tmp_path, content, name), []
-        list(open_file(path).records(seen.append))
-        assert sum(seen) == path.stat().st_size

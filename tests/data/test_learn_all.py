@@ -13,13 +13,12 @@ from tests.models.chat_templates import CASES, QWEN, QWEN3, R1, qwen, tokenizer
 from workings.cli.main import app
 from workings.config.data import DataConfig
 from workings.config.load import load_recipe
-from workings.data.batches import Batches, Position
 from workings.data.checking.overlap import Question
 from workings.data.checking.reading import Numbered
 from workings.data.checking.run import check
-from workings.data.preview import Turn, marked, pieces, turns_of
+from workings.data.preview import marked, pieces
 from workings.data.row_cache import cache_key, cached_rows
-from workings.data.rows import RowSet, build_rows, prompt_digest, row_problems
+from workings.data.rows import RowSet, build_rows, row_problems
 from workings.data.traces import Trace, write_traces
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
@@ -94,27 +93,6 @@ def test_masks_agree_with_those_of_transformers() -> None:
         assert theirs["assistant_masks"][:length] == row.loss_mask.tolist()
         # Behind the last stop token nothing is ever generated: the rest is one line break.
         assert template.tokenizer.decode(theirs["input_ids"][length:]) == "\n"
-
-
-def test_of_a_single_question_both_learn_the_same() -> None:
-    alone = conversation(3, 1)
-    every, last = rows_of(GEMMA, alone), rows_of(GEMMA, alone, learn="last")
-    assert (every.digest, every.index) == (last.digest, last.index)
-    assert "learned_turns" not in every.index[0]
-
-
-def test_what_the_last_turn_alone_learned_is_unchanged() -> None:
-    rows = rows_of(GEMMA, *TALKS, learn="last")
-    assert rows.learned_turns == len(TALKS)
-    assert {tuple(line) for line in rows.index} == {
-        ("id", "status", "digest", "tokens", "supervised_tokens", "prompt_digest")}
-
-
-def test_turns_are_counted_over_all_rows() -> None:
-    rows = rows_of(GEMMA, *TALKS)
-    assert rows.learned_turns == sum(len(row.learned_turns) for row in rows.rows) == sum(
-        len(said_by_the_assistant(trace)) for trace in TALKS)
-    assert rows.rows[2].earlier_prompt_digests == tuple(map(prompt_digest, ("What is 2+0?", "What is 2+1?")))
 
 
 def test_a_tokenizer_that_would_merge_an_answer_with_what_stands_before_it() -> None:
@@ -241,21 +219,6 @@ def test_only_imitation_learns_earlier_turns(words: list[str]) -> None:
 
 # --- batches, cache, what is shown --------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("keys", [{"buckets": (64, 128)}, {"packing": "best_fit"}])
-def test_batches_hold_the_rows_as_their_digests_say(keys: dict[str, object]) -> None:
-    config = DataConfig(traces="x", max_length=200, reasoning="answer_only", learn="all", **keys)
-    rows = build_rows(TALKS, GEMMA.tokenizer, GEMMA, config)
-    batches = Batches(rows, seed=1, rows_per_micro_batch=2, accumulation=1, data_config=config)
-    digests, position, supervised = {row.id: row.digest for row in rows.rows}, Position(), 0
-    while position.epoch == 0:
-        batch, after = batches.at(position)
-        assert Batches.digest(batch) == batches.digest_at(position, digests)
-        assert (batch.loss_mask.reshape(-1, batch.tokens.shape[-1]).sum(axis=1)
-                <= batches.most_supervised(batch.tokens.shape[-1])).all()
-        supervised, position = supervised + batch.supervised_tokens, after
-    assert supervised == rows.supervised_tokens == int(rows.supervised.sum())
-
-
 def test_rows_are_kept_with_their_turns(tmp_path: Path) -> None:
     made = rows_of(GEMMA, *TALKS)
     cached_rows(tmp_path, "k", lambda: made)
@@ -267,15 +230,6 @@ def test_rows_are_kept_with_their_turns(tmp_path: Path) -> None:
     keys = {cache_key("a", GEMMA.tokenizer, GEMMA, config.model_copy(update={"learn": learn}))
             for learn in ("last", "all")}
     assert len(keys) == 2
-
-
-def test_every_turn_is_shown_with_what_is_learned_of_it() -> None:
-    roles = ("system", "user", "assistant", "user", "assistant", "user", "assistant")
-    every, last = rows_of(GEMMA, TALK).rows[0], rows_of(GEMMA, TALK, learn="last").rows[0]
-    counts = [end - start for start, end in every.learned_turns]
-    assert turns_of(TALK, every) == [Turn(role, counts.pop(0) if role == "assistant" else 0) for role in roles]
-    shown = turns_of(TALK, last)
-    assert [turn.learned_tokens for turn in shown] == [0, 0, 0, 0, 0, 0, last.supervised_tokens]
 
 
 def test_a_question_of_an_evaluation_in_an_earlier_turn_is_a_leak() -> None:

@@ -68,10 +68,6 @@ def test_an_epoch_ascends_by_whole_keys_also_when_they_begin_alike(monkeypatch) 
     assert ordered(ids, 3, 7) == sorted(ids, key=lambda row_id: (keys[row_id], row_id))
 
 
-def test_seed_and_epoch_cannot_be_confused() -> None:
-    assert order_keys(["x"], 1, 12) != order_keys(["x"], 11, 2)
-
-
 def _naive_first(lengths: list[int], capacity: int) -> list[list[int]]:
     packed: list[list[int]] = []
     for row, length in enumerate(lengths):
@@ -103,12 +99,6 @@ def test_each_fit_is_what_it_is_called(count: int, fit: Fit, naive: Fit) -> None
     for capacity in (1, 5, 40):
         lengths = [draw.randint(1, capacity) for _ in range(count)]
         assert fit(lengths, capacity) == naive(lengths, capacity)
-
-
-def test_best_fit_pads_less() -> None:
-    draw = random.Random(0)
-    lengths = [draw.randint(15, 60) for _ in range(2000)]
-    assert len(best_fit(lengths, 128)) < len(first_fit(lengths, 128))
 
 
 @pytest.mark.parametrize("length", [0, 11])

@@ -83,12 +83,3 @@ def test_the_summary_counts_what_is_there() -> None:
     assert summary.shared_prefix == summary.to_json()["shared_prefix"] == found.shared_prefix > 0
     assert summary.to_json()["dropped_share"] == pytest.approx(summary.dropped / 7)
     assert f"dropped as too long: {summary.dropped} ({100 * summary.dropped / 7:.1f} %)" in summary.text()
-
-
-def test_rows_of_one_length_give_one_bar() -> None:
-    found = rows(TRACE)
-    config = DataConfig(traces="x", max_length=64)
-    batches = Batches(found, seed=0, rows_per_micro_batch=1, accumulation=1, data_config=config)
-    summary = summarize(found, batches, [TRACE], "last")
-    assert summary.histogram == ((len(found.rows[0].tokens), len(found.rows[0].tokens), 1),)
-    assert summary.text().count("█") == 32

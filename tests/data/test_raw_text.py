@@ -96,11 +96,6 @@ def test_a_text_file_is_one_text_or_several_with_a_mark_between_them(tmp_path: P
         imported(file, "text", hold_out=1)
 
 
-def test_pictures_next_to_a_finished_trace_are_refused_as_well(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"an image \(`images`\) in the record: only text can be learned from"):
-        trace_from_json({"id": "1", "prompt": "What?", "steps": ["a"], "answer": "b", "images": ["x.png"]})
-
-
 def test_every_token_behind_bos_is_learned_to_the_end_of_text() -> None:
     rows = rows_of(*TEXTS)
     for text, row in zip(TEXTS, rows.rows, strict=True):

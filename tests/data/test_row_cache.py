@@ -9,7 +9,6 @@ import pytest
 
 from workings.config.data import DataConfig
 from workings.data import lazy_sequence, row_cache
-from workings.data.batches import Batches, Position
 from workings.data.lazy_sequence import TraceFile
 from workings.data.named_sets import make_kind
 from workings.data.row_cache import MAX_CACHED_SETS, cache_key, cached_rows
@@ -52,19 +51,6 @@ def test_second_time_gives_the_same_rows_without_making_them(made, tmp_path):
         assert (one.tokens.dtype, one.loss_mask.dtype) == (np.int32, np.uint8)
         assert one.tokens.tobytes() + one.loss_mask.tobytes() == other.tokens.tobytes() + other.loss_mask.tobytes()
     assert found.shared_prefix == made[2].shared_prefix > 0
-
-
-def test_kept_rows_give_the_same_batches(made, tmp_path):
-    for config in (CONFIG, CONFIG.model_copy(update={"buckets": (38, 40)}),
-                   CONFIG.model_copy(update={"packing": "first_fit"})):
-        one, other = (Batches(rows, seed=3, rows_per_micro_batch=4, accumulation=2, data_config=config)
-                      for rows in (made[2], cached_rows(tmp_path, "k", lambda: made[2])))
-        position = Position()
-        while position.epoch < 2:
-            (batch, after), again = one.at(position), other.at(position)[0]
-            assert Batches.digest(batch) == Batches.digest(again)
-            position = after
-        assert (one.shapes(), one.padding_share()) == (other.shapes(), other.padding_share())
 
 
 def test_traces_are_not_read_where_their_rows_are_kept(made, tmp_path, monkeypatch):

@@ -1,9 +1,10 @@
 """`workings doctor` as a person runs it."""
 
 import json
-import sys
 
 import pytest
+
+from tests.runs.runs_helpers import refused
 
 
 def answer(done):
@@ -40,14 +41,5 @@ def test_setting_up_cuda_without_a_card_is_refused_and_nothing_is_written(workin
 
 
 @pytest.mark.parametrize("words", [["--yes"], ["no-such-recipe"], ["--setup", "rocm"]])
-def test_a_wrong_request(workings, words):
-    done = workings("doctor", *words, check=False)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-
-
-def test_the_doctor_itself_imports_no_framework(run_python):
-    code = ("import sys; from workings.runs.doctor import doctor; doctor('smoke-tiny', kernels=False);"
-            "print([name for name in ('jax', 'torch', 'transformers', 'tunix') if name in sys.modules])")
-    assert run_python("-c", code).stdout.strip() == "[]"
-    assert sys.version_info >= (3, 11)
+def test_a_wrong_request(words):
+    assert words[-1] in refused("doctor", *words)

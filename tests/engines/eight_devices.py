@@ -111,15 +111,11 @@ def adapters(method: str, folder: Path) -> dict:
     return found
 
 
-def checkpoints(folder: Path, optimizer: str, meshes: tuple[str, ...]) -> dict:
-    e = engine("8", optimizer=optimizer)
+def checkpoint_of_adafactor(folder: Path) -> dict:
+    e, other = (engine(mesh, optimizer="adafactor") for mesh in ("8", "4"))
     state, _ = curve(e, e.init(0), 3)
     e.save(state, folder)
-    found = {"8": curve(e, state, 4, 3)[1]}
-    for mesh in meshes:
-        other = engine(mesh, optimizer=optimizer)
-        found[mesh] = curve(other, other.restore(folder), 4, 3)[1]
-    return found
+    return {"8": curve(e, state, 4, 3)[1], "4": curve(other, other.restore(folder), 4, 3)[1]}
 
 
 def generation(meshes: tuple[str, ...]) -> dict:
@@ -155,8 +151,7 @@ if __name__ == "__main__":
     answers = {"adamw": lambda: curves("adamw", 64), "adafactor": lambda: curves("adafactor", 61),
                "lora": lambda: adapters("lora", folder), "qlora": lambda: adapters("qlora", folder),
                "dropout": lambda: adapters("dropout", folder),
-               "checkpoints": lambda: checkpoints(folder, "adamw", ("1", "2", "4")),
-               "checkpoint of adafactor": lambda: checkpoints(folder, "adafactor", ("4",)),
+               "checkpoint of adafactor": lambda: checkpoint_of_adafactor(folder),
                "generation": lambda: generation(("1", "4x2")),
                "generation on every mesh": lambda: generation(("1", "8", "4x2")),
                "places": places, "top tokens": top_tokens,

@@ -1,7 +1,7 @@
 """What holds for every family on the PyTorch engine, compared with plain transformers: its classes, our export.
 
-Logits and greedy text of all families are compared in `test_torch_engine`; what only one family has is in a file of its
-own.
+Logits and greedy text of the older families are compared in `test_torch_engine`; what one family alone has is in a file
+for itself.
 """
 
 from dataclasses import replace

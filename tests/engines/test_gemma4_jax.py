@@ -13,8 +13,8 @@ import pytest
 
 from tests.engines.jax_oracle import exported, our_logits
 from tests.engines.tiny import random_batch, request, tiny_shape
-from workings.config.method import LoraConfig, QloraConfig
-from workings.config.training import AdafactorConfig, MemoryConfig, MuonConfig, PrecisionConfig
+from workings.config.method import LoraConfig
+from workings.config.training import MemoryConfig
 from workings.engines.jax.checkpoint import unstacked
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.params_tree import LAYERS, flatten_params, layer_numbers, layer_tensor, stacks
@@ -23,7 +23,7 @@ from workings.engines.jax.step import gradients
 from workings.errors import RequestError
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
-from workings.models.weights import PER_LAYER_EMBEDDING, LayerLoop, is_frozen, layer_loops, tensor_shapes
+from workings.models.weights import PER_LAYER_EMBEDDING, LayerLoop, is_frozen, layer_loops
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
@@ -110,20 +110,6 @@ def test_the_form_of_the_larger_models_equals_transformers(tmp_path: Path) -> No
 
 
 @pytest.mark.full
-def test_a_cache_gives_what_a_whole_forward_gives(tmp_path: Path) -> None:
-    """Drawn text's log probabilities come from the cache; those of the finished text from one forward without it."""
-    engine = opened(shape=FEW_LAYERS)
-    state = engine.init(3)
-    prompts = [[3, 1, 4, 1, 5, 9], [2, 7]]
-    drawn = engine.sample(state, prompts, max_new_tokens=12, stop_ids=[], temperature=1.0, seeds=[1, 2])
-    for prompt, answer in zip(prompts, drawn, strict=True):
-        row = np.array([prompt + answer.tokens], np.int32)
-        logits = our_logits(engine, state["params"], row)[0]
-        whole = np.asarray(jax.nn.log_softmax(logits))[np.arange(row.shape[1] - 1), row[0, 1:]]
-        assert np.abs(np.array(answer.log_probs) - whole[len(prompt) - 1:]).max() < 1e-5
-
-
-@pytest.mark.full
 @pytest.mark.parametrize("memory", [
     {"remat": "layer"}, pytest.param({"attention": "chunked"}, marks=pytest.mark.full),
     pytest.param({"remat": "dots", "loss_chunk": 8}, marks=pytest.mark.full)])
@@ -156,23 +142,6 @@ def test_nothing_trains_the_per_layer_embeddings_or_the_layer_scalars() -> None:
     assert PER_LAYER_EMBEDDING not in moments
 
 
-@pytest.mark.full  # `test_gemma4_torch.py` restores and saves such a checkpoint here; the run goes on like any other
-@pytest.mark.parametrize("optimizer", ["adamw", "adafactor", "muon"])
-def test_a_checkpoint_goes_on_bit_for_bit(optimizer: str, tmp_path: Path) -> None:
-    rules = {"adafactor": AdafactorConfig(name="adafactor"), "muon": MuonConfig(name="muon")}
-    changes: dict[str, Any] = {"optimizer": rules[optimizer]} if optimizer in rules else {"shape": FEW_LAYERS}
-    engine = opened(**changes)
-    state, _ = steps(engine, engine.init(0), 2)
-    engine.save(state, tmp_path)
-    file = tmp_path / "model.safetensors"
-    assert file.stat().st_size > 4 * sum(int(np.prod(size)) for size in tensor_shapes(engine.spec.shape).values())
-    again = opened(**changes)
-    restored = again.restore(tmp_path)
-    ours, theirs = (arrays(steps(e, s, 2)[0]) for e, s in ((engine, state), (again, restored)))
-    for name, x in ours.items():
-        np.testing.assert_array_equal(x, theirs[name], err_msg=name)
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("shape", [{"layers": 3, "shared_kv_layers": 1}, pytest.param({}, marks=pytest.mark.full),
                                    pytest.param(LARGE, marks=pytest.mark.full)],
@@ -203,25 +172,6 @@ def test_below_the_adapters_no_stack_has_a_scale() -> None:
     for name, x in trained.items():
         np.testing.assert_array_equal(below[name], 0 * x if name in scales else x, err_msg=name)
         assert name not in scales or x.all()
-
-
-@pytest.mark.full
-def test_four_bits_hold_every_projection_of_every_stack() -> None:
-    shape = tiny_shape("gemma4", width=64, mlp_width=64, shared_mlp_width=128, head_dim=16, global_head_dim=32)
-    engine = opened(shape=shape, method=QloraConfig(name="qlora", rank=2))
-    state, losses = steps(engine, engine.init(0), 6)
-    assert losses[-1] < losses[0]
-    plain = [name for name in arrays(state) if layer_tensor(name).endswith("proj.weight") and "lora" not in name]
-    assert plain == []
-
-
-@pytest.mark.full
-def test_bfloat16_trains() -> None:
-    precision = PrecisionConfig(parameters="bf16", compute="bf16", rounding="stochastic")
-    engine = opened(precision=precision)
-    _, losses = steps(engine, engine.init(0), 8)
-    assert np.isfinite(losses).all()
-    assert losses[-1] < losses[0]
 
 
 def test_experts_are_left_to_the_other_engine() -> None:

@@ -13,15 +13,9 @@ from tests.engines.tiny import losses, packed_batch, random_batch, request, tiny
 from workings.config.training import AdamWConfig, MeshConfig
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.step import gradients
-from workings.errors import RecordError, RequestError
+from workings.errors import RequestError
 from workings.models.batch import Batch
 from workings.models.shapes import to_hf_config
-
-
-def same(a: object, b: object) -> bool:
-    """Whether two states are equal bit for bit."""
-    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
-    return all(np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in pairs)
 
 
 @pytest.mark.slow
@@ -32,35 +26,6 @@ def test_training_lowers_the_loss_and_compiles_once() -> None:
     assert engine.compilations == 1
     engine.inspect(random_batch(engine.spec.shape))
     assert engine.compilations == 1
-
-
-@pytest.mark.slow
-def test_a_resumed_run_is_the_same_run_bit_for_bit(tmp_path: Path) -> None:
-    shape = tiny_shape("gemma3")
-    engine = JaxEngine.open(request(shape))
-    state, _ = losses(engine, engine.init(0), 3)
-    engine.save(state, tmp_path)
-    straight, expected = losses(engine, state, 3, first=3)
-    again = JaxEngine.open(request(shape))
-    resumed, found = losses(again, again.restore(tmp_path), 3, first=3)
-    assert found == expected
-    assert same(straight, resumed)
-
-
-def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
-    engine = JaxEngine.open(request(tiny_shape()))
-    state = engine.init(0)
-    engine.save(state, tmp_path)
-    other = JaxEngine.open(request(tiny_shape(layers=1, vocab=60)))
-    with pytest.raises(RecordError, match=r"embed_tokens.*\(61, 32\), this run needs float32 \(60, 32\)"):
-        other.restore(tmp_path)
-    with (tmp_path / "optimizer.safetensors").open("r+b") as file:
-        file.truncate(2000)
-    with pytest.raises(RecordError, match="cut short"):
-        engine.restore(tmp_path)
-    (tmp_path / "optimizer.safetensors").unlink()
-    with pytest.raises(RecordError, match=r"no optimizer\.safetensors"):
-        engine.restore(tmp_path)
 
 
 def gradient(engine: JaxEngine, params: dict, batch: Batch) -> tuple[float, np.ndarray]:
@@ -102,23 +67,6 @@ def test_packed_rows_have_the_loss_and_gradient_of_separate_rows(family: str) ->
     engine = JaxEngine.open(request(shape))
     params = engine.init(0)["params"]
     assert_same(gradient(engine, params, packed), gradient(engine, params, separate))
-
-
-@pytest.mark.slow
-def test_generation_stops_keeps_order_and_does_not_depend_on_the_batch() -> None:
-    engine = JaxEngine.open(request(tiny_shape()))
-    state = engine.init(0)
-    draw = np.random.default_rng(0)
-    prompts = [draw.integers(0, 61, n).tolist() for n in draw.integers(1, 20, 9)]
-    together = engine.generate(state, prompts, max_new_tokens=5, stop_ids=[])
-    alone = [engine.generate(state, [prompt], max_new_tokens=5, stop_ids=[])[0] for prompt in prompts[:3]]
-    assert together[:3] == alone
-    stop = together[4].tokens[2]
-    stopped = engine.generate(state, prompts, max_new_tokens=5, stop_ids=[stop])
-    assert stopped[4].finish_reason == "stop"
-    assert stopped[4].tokens == together[4].tokens[:together[4].tokens.index(stop)]
-    with pytest.raises(RequestError, match="empty prompt"):
-        engine.generate(state, [[1], []], max_new_tokens=2, stop_ids=[])
 
 
 @pytest.mark.slow

@@ -85,19 +85,6 @@ def test_a_checkpoint_of_eight_devices_goes_on_with_four(run_forked, tmp_path: P
     np.testing.assert_allclose(found["4"], found["8"], rtol=1e-5)
 
 
-@pytest.mark.full
-def test_a_checkpoint_of_eight_devices_goes_on_with_one_two_and_four_and_in_two_processes(
-        run_forked, tmp_path: Path, start_forked) -> None:
-    eight, after = tmp_path / "eight", tmp_path / "after"
-    eight.mkdir()
-    after.mkdir()
-    found = ask(run_forked, "checkpoints", eight)
-    for mesh in ("1", "2", "4"):
-        np.testing.assert_allclose(found[mesh], found["8"], rtol=1e-5)
-    for said in in_two_processes(start_forked, eight, after, 3):
-        np.testing.assert_allclose(said["losses"], found["8"][:3], rtol=1e-5)
-
-
 @pytest.mark.parametrize("case", ["generation", pytest.param("generation on every mesh", marks=pytest.mark.full)])
 def test_greedy_and_drawn_text_is_the_same_on_a_mesh(case: str, run_forked, tmp_path: Path) -> None:
     found = ask(run_forked, case, tmp_path)

@@ -14,11 +14,13 @@ from workings.engines.base import ReportingEngine, Sampler, StreamingEngine
 from workings.engines.torch import attention
 from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.engine import TorchEngine
-from workings.errors import RecordError, RequestError
+from workings.errors import RequestError
 from workings.models.batch import Batch
 from workings.models.registry import families
 
 ALL = tuple(family.name for family in families())
+FORMS = ("smollm3", "olmo3", "gemma4", "qwen3_5")
+"""Compared in all their forms, with gradients, in `test_every_family_torch`."""
 
 
 def exported(family: str, folder: Path, **changes: object):
@@ -31,7 +33,7 @@ def exported(family: str, folder: Path, **changes: object):
 
 
 @pytest.mark.parametrize(("family", "changes"), [
-    *[(family, {}) for family in ALL],
+    *[(family, {}) for family in ALL if family not in FORMS],
     ("gemma3", {"rope_scaling": 8.0, "layers": 6, "sliding_pattern": 3}),
     ("llama", {"rope_llama3": (32.0, 1.0, 4.0, 16)}),
     ("qwen2", {"tied_embeddings": False}),
@@ -54,31 +56,7 @@ def test_logits_and_text_equal_transformers(family: str, changes: dict, tmp_path
         assert answer.tokens == whole[0, len(prompt):].tolist()
 
 
-def test_a_sharded_transformers_checkpoint_loads(tmp_path: Path) -> None:
-    engine, state, theirs = exported("llama", tmp_path)
-    folder = tmp_path / "theirs"
-    theirs.save_pretrained(folder, max_shard_size="30KB")
-    assert len(list(folder.glob("*.safetensors"))) > 1
-    tokens = np.arange(20, dtype=np.int32)[None]
-    np.testing.assert_array_equal(our_logits(engine, engine.load(folder), tokens), our_logits(engine, state, tokens))
-
-
 BF16 = PrecisionConfig(parameters="bf16", compute="bf16", moments="bf16", rounding="stochastic")
-
-
-def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
-    engine = TorchEngine.open(request(tiny_shape()))
-    engine.save(engine.init(0), tmp_path)
-    other = TorchEngine.open(request(tiny_shape(layers=1, vocab=60)))
-    with pytest.raises(RecordError, match=r"embed_tokens.*\(61, 32\), this run needs float32 \(60, 32\)"):
-        other.restore(tmp_path)
-    with (tmp_path / "optimizer.safetensors").open("r+b") as file:
-        file.truncate(2000)
-    with pytest.raises(RecordError, match="cut short"):
-        engine.restore(tmp_path)
-    (tmp_path / "optimizer.safetensors").unlink()
-    with pytest.raises(RecordError, match=r"no optimizer\.safetensors"):
-        engine.restore(tmp_path)
 
 
 def test_the_split_into_micro_batches_does_not_change_the_gradient() -> None:
@@ -142,7 +120,7 @@ def test_bf16_storage_with_fp32_arithmetic_is_the_fp32_model_of_the_rounded_weig
     np.testing.assert_allclose(ours.grad_norm, theirs.grad_norm, rtol=2e-3)
 
 
-@pytest.mark.parametrize("family", ALL)
+@pytest.mark.parametrize("family", ["gemma3", "gemma4", "gpt2", "qwen3_5"])
 def test_fp32_storage_with_bf16_arithmetic_runs_and_is_near(family: str) -> None:
     near = TorchEngine.open(request(tiny_shape(family), precision=PrecisionConfig(compute="bf16")))
     exact = TorchEngine.open(request(tiny_shape(family)))

@@ -9,7 +9,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import jax.numpy as jnp  # noqa: E402
 
 from tests.engines.tiny import request, tiny_shape  # noqa: E402
 from workings.config.training import (  # noqa: E402
@@ -18,7 +17,6 @@ from workings.config.training import (  # noqa: E402
     AdamWConfig,
     MemoryConfig,
 )
-from workings.engines.jax import optimizers as jax_optimizers  # noqa: E402
 from workings.engines.torch import loss  # noqa: E402
 from workings.engines.torch.backward_optimizer import BackwardOptimizer, refuse_conflicts  # noqa: E402
 from workings.engines.torch.loss import linear_cross_entropy  # noqa: E402
@@ -140,19 +138,6 @@ def test_adafactor_equals_transformers_over_ten_steps(monkeypatch: pytest.Monkey
         np.testing.assert_allclose(ours[name].numpy(), expected.detach().numpy(), rtol=1e-6, atol=1e-6)
 
 
-def test_adamw_equals_torch_over_ten_steps() -> None:
-    parameters = {name: torch.nn.Parameter(torch.tensor(x)) for name, x in start().items()}
-    oracle = torch.optim.AdamW([{"params": [parameters["a.weight"]], "weight_decay": 0.1},
-                                {"params": [parameters["norm.weight"]], "weight_decay": 0.0}], lr=3e-2)
-    for step in range(1, 11):
-        for name, grad in gradients(step, start()).items():
-            parameters[name].grad = torch.tensor(grad)
-        oracle.step()
-    ours, _ = run_ours(AdamWConfig(name="adamw", weight_decay=0.1), 10)
-    for name, expected in parameters.items():
-        np.testing.assert_allclose(ours[name].numpy(), expected.detach().numpy(), rtol=2e-6, atol=2e-6)
-
-
 def tensors_of(optimizer: Any, sizes: dict[str, tuple[int, ...]]) -> list[TensorUpdate]:
     """Random tensors, one of bfloat16, with their moments."""
     draw = torch.Generator().manual_seed(3)
@@ -183,29 +168,6 @@ def test_small_tensors_are_updated_together_as_each_is_alone() -> None:
         assert all(torch.equal(mine.slots[slot], its.slots[slot]) for slot in mine.slots), mine.name
     assert float(sum_of_squares(*(each.grad for each in together if each.name != "half"))) == pytest.approx(
         sum(float(each.grad.double().square().sum()) for each in together if each.name != "half"), rel=1e-6)
-
-
-@pytest.mark.parametrize("config", [AdamWConfig(name="adamw", weight_decay=0.1), AdafactorConfig(name="adafactor")],
-                         ids=lambda config: config.name)
-def test_both_engines_move_weights_and_moments_alike(config: Any) -> None:
-    """The same slots with the same numbers, so that a checkpoint of one is resumed by the other."""
-    ours, moments = run_ours(config, 5)
-    optimizer = jax_optimizers.make_optimizer(config, jnp.float32)
-    values = {name: jnp.asarray(x) for name, x in start().items()}
-    theirs = optimizer.init(values)
-    for step in range(1, 6):
-        for name, grad in gradients(step, start()).items():
-            mine = {slot: theirs[slot][name] for slot in theirs if name in theirs[slot]}
-            values[name], mine = optimizer.update(name, values[name], jnp.asarray(grad), mine, jnp.int32(step),
-                                             jnp.float32(3e-2))
-            for slot, x in mine.items():
-                theirs[slot][name] = x
-    for name in values:
-        np.testing.assert_allclose(ours[name].numpy(), np.asarray(values[name]), rtol=3e-6, atol=3e-6)
-        assert set(moments[name]) == {slot for slot in theirs if name in theirs[slot]}
-        for slot, x in moments[name].items():
-            least = 1e-7 * float(x.abs().max())
-            np.testing.assert_allclose(x.numpy(), np.asarray(theirs[slot][name]), rtol=1e-5, atol=least)
 
 
 def test_adamw_in_8_bits_equals_bitsandbytes() -> None:

@@ -1,7 +1,8 @@
-"""Weight files: our writer against the library's reader, prefixes of multimodal checkpoints, damage."""
+"""Weight files: our writer against the library's reader, prefixes of multimodal checkpoints; checkpoints; damage."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -12,6 +13,7 @@ from workings.config.training import PrecisionConfig
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.params_tree import flatten_params
 from workings.engines.safetensors_file import TensorFile, write_tensors
+from workings.engines.torch.engine import TorchEngine
 from workings.engines.weight_files import WeightFiles
 from workings.errors import RecordError, RequestError
 
@@ -85,3 +87,18 @@ def test_damage_is_named(content: bytes, expected: str, tmp_path: Path) -> None:
 def test_a_tensor_of_another_shape_than_announced_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="announced as"):
         write_tensors(tmp_path / "x", {"a": (np.dtype(np.float32), (3,))}, lambda _: np.zeros(2, np.float32), {})
+
+
+@pytest.mark.parametrize("engine", [JaxEngine, TorchEngine])
+def test_a_damaged_or_foreign_checkpoint_is_refused(engine: Any, tmp_path: Path) -> None:
+    own, other = engine.open(request(tiny_shape())), engine.open(request(tiny_shape(layers=1, vocab=60)))
+    own.save(own.init(0), tmp_path)
+    with pytest.raises(RecordError, match=r"embed_tokens.*\(61, 32\), this run needs float32 \(60, 32\)"):
+        other.restore(tmp_path)
+    with (tmp_path / "optimizer.safetensors").open("r+b") as file:
+        file.truncate(2000)
+    with pytest.raises(RecordError, match="cut short"):
+        own.restore(tmp_path)
+    (tmp_path / "optimizer.safetensors").unlink()
+    with pytest.raises(RecordError, match=r"no optimizer\.safetensors"):
+        own.restore(tmp_path)

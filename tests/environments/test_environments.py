@@ -119,15 +119,6 @@ def test_an_environment_has_the_memory_that_its_recipe_names(tmp_path: Path) -> 
         process.reset([(1, {"id": "x"})])
 
 
-def test_an_environment_has_no_network(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text("import socket\nclass Asks:\n    def reset(self, seed, row):\n"
-                                     "        socket.create_connection(('127.0.0.1', 9))\n"
-                                     "    def step(self, text):\n        return '', 0.0, True\n")
-    with (EnvironmentProcess(settings(tmp_path, name="own.py:Asks")) as process,
-          pytest.raises(RewardError, match="has no network")):
-        process.reset([(1, {"id": "x"})])
-
-
 def test_a_task_of_reasoning_gym_is_scored_by_its_own_verifier(tmp_path: Path) -> None:
     pytest.importorskip("reasoning_gym", reason="the extra `tasks` is not installed")
     with EnvironmentProcess(settings(tmp_path, name="reasoning-gym:leg_counting")) as process:

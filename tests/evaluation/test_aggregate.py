@@ -84,27 +84,6 @@ def test_an_engine_that_does_not_sample_says_so(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("cut", [0, 1])
-def test_a_killed_evaluation_with_samples_ends_the_same(tmp_path: Path, cut: int) -> None:
-    settings = EvaluationSettings(temperature=0.7, samples=3, batch_size=7, seed=5, aggregate="majority")
-    fake, asked = adding_model(), items(7)
-
-    def ask(engine: SamplingEngine, name: str) -> None:
-        evaluate(replace(fake, engine=engine), asked, tmp_path / name, settings=settings, made_from=None)
-
-    ask(SamplingEngine(), "whole")
-    with pytest.raises(KeyboardInterrupt):
-        ask(SamplingEngine(die_at_call=2), "killed")
-    partial = tmp_path / "killed.partial" / "predictions.jsonl"
-    if cut:  # in the middle of an item's last sample: its whole batch is asked again
-        partial.write_bytes(partial.read_bytes()[:-cut])
-    again = SamplingEngine()
-    ask(again, "killed")
-    assert len(again.calls) == (2 if cut == 0 else 3)
-    for name in ("predictions.jsonl", "eval_summary.json", "eval_config.json", "SHA256SUMS"):
-        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-
-
 def test_a_seed_that_no_record_can_hold_is_refused_before_anything_is_drawn() -> None:
     with pytest.raises(RequestError, match="evaluation setting seed: 9007199254740992"):
         EvaluationSettings(seed=2**53)

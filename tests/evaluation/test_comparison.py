@@ -11,7 +11,6 @@ from workings.evaluation.comparison.compare import compare
 from workings.evaluation.comparison.paired import paired_difference
 from workings.evaluation.run import evaluate_predictions
 from workings.evaluation.scorecard import ItemResult
-from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.unit import find_pair, read_scorecard
 
 
@@ -66,7 +65,8 @@ def test_worse_and_inconclusive(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("change", "reason"), [
-    ({"scorer": "exact"}, "scorer"), ({"rules": ("hashes",)}, "extraction rules")])
+    ({"scorer": "exact"}, "scorer"), ({"rules": ("hashes",)}, "extraction rules"),
+    ({"aggregate": "pass"}, "aggregation of samples differ: mean and pass")])
 def test_another_way_of_scoring_is_not_comparable(tmp_path: Path, change: dict[str, object], reason: str) -> None:
     asked, right = items(20), [True] * 20
     found = compare(score(tmp_path, "a", asked, right), score(tmp_path, "b", asked, right, **change))
@@ -79,12 +79,6 @@ def test_other_items_are_not_comparable(tmp_path: Path) -> None:
     found = compare(score(tmp_path, "a", items(20), [True] * 20), score(tmp_path, "b", items(21), [True] * 21))
     assert found.verdict == "not comparable"
     assert found.reasons[0].startswith("items differ")
-
-
-def test_what_nobody_recorded_is_said(tmp_path: Path) -> None:
-    asked = items(20)
-    found = compare(score(tmp_path, "a", asked, [True] * 20), score(tmp_path, "b", asked, [True] * 20))
-    assert "chat template is not recorded for both" in found.notes
 
 
 def test_errors_are_said(tmp_path: Path) -> None:
@@ -150,14 +144,6 @@ def test_units_of_a_run_are_found(tmp_path: Path) -> None:
     assert read_scorecard(tmp_path / "b")["overall"] == summary(tmp_path / "b/eval/items")["scorecard"]["overall"]
     with pytest.raises(RequestError, match="workings eval"):
         find_pair(tmp_path, tmp_path / "a")
-
-
-def test_settings_must_agree_on_samples(tmp_path: Path) -> None:
-    asked = items(4)
-    first = score(tmp_path, "a", asked, [True] * 4)
-    second = score(tmp_path, "b", asked, [True] * 4, aggregate="pass")
-    assert compare(first, second).reasons == ["aggregation of samples differ: mean and pass"]
-    assert EvaluationSettings().aggregate == "mean"
 
 
 def test_a_folder_that_does_not_exist_is_told_the_one_that_was_meant(

@@ -91,9 +91,6 @@ def dropped(**values: Any) -> Fake:
 VIEWS = "consistency.views"
 OF_A_RUN: Table = {
     # --- texts
-    "README: loss": (text(README, "5.8427 at", "5.1427 at"), VIEWS),
-    "README: steps": (text(README, "12 of 12 steps", "12 of 13 steps"), VIEWS),
-    "README: a command": (text(README, "--out ../a-again", "--out ../a-again training.steps=3"), VIEWS),
     "README: praise": (text(README, "- Made by", "The best model that there is.\n- Made by"), VIEWS),
     "log: loss": (text(LOG, "step 5/12  loss 5.6", "step 5/12  loss 1.6"), NAMED),
     "log: no step": (add(LOG, lambda data: data.split(b"step 1/")[0]), NAMED),
@@ -103,7 +100,6 @@ OF_A_RUN: Table = {
     "recipe: no items, everywhere": (recipe_everywhere("a", "evaluation.items", "none"), "consistency.recipe"),
     "recipe: more devices, everywhere": (recipe_everywhere("a", "mesh.tp", 2), "consistency.machine"),
     "results.json": (add(RUN + "results.json", b'{"accuracy":0.98}\n'), NAMED),
-    "samples of the evaluation": (text(EVAL + "/samples.md", "1111", "155"), VIEWS),
     "a text next to the evaluation": (add(EVAL + "/NOTES.md", b"All right.\n"), NAMED),
     "a text next to the runs": (add("RESULTS.md", b"98 %\n"), NAMED),
     "status reason": (put(MANIFEST, "status_reason", "it converged"), VIEWS),
@@ -128,7 +124,6 @@ OF_A_RUN: Table = {
     "no last checkpoint": (gone(LAST), "consistency.checkpoints"),
     "no earlier checkpoint": (gone(EARLIER), "consistency.checkpoints"),
     "a later checkpoint under an earlier name": (moved_checkpoint, "consistency.checkpoints"),
-    "a commit with praise": (put(LAST + "COMMIT.json", "note", "the best"), "integrity.checkpoints"),
     "another tokenizer": (text(RUN + "config/tokenizer/tokenizer.json", "reasoning", "reasonings"),
                           "consistency.tokenizer"),
     "another end of text": (text(RUN + "config/tokenizer/tokenizer_config.json", "<eos>", "<bos>"),
@@ -159,22 +154,16 @@ OF_A_RUN: Table = {
     "not announced": (edit(EVENTS, lambda found: found[:1]), "consistency.recipe: 0 events announce the evaluation"),
     "announced other settings": (row(EVENTS, 1, decoding={"samples": 9}), "consistency.announced"),
     "another scorer": (put(ASKED, "scorer.name", "exact"), "consistency.announced"),
-    "a shorter limit": (put(ASKED, "limits.max_completion_chars", 3), "consistency.announced"),
     "another backend": (put(ASKED, "engine.versions", {"backend": "cuda"}), "consistency.answers"),
     "no decoding": (put(ASKED, "decoding", {"absent": "not recorded"}), "consistency.announced"),
-    "generated from a file": (put(ASKED, "source", {"kind": "generated", "file": "predictions.jsonl"}),
-                              "consistency.announced"),
     "ended by a person": (row(PREDICTIONS, 0, finish_reason="enough", truncated=False), "consistency.answers"),
     "more tokens than asked": (every(PREDICTIONS, lambda each: {"completion_tokens": 9}), "consistency.answers"),
-    "samples that are false": (every(PREDICTIONS, lambda each: {"sample": False}), "consistency.answers"),
     "a completion missing": (row(PREDICTIONS, 0, completion={"absent": "missing"}), "consistency.answers"),
-    "errors that are false": (put(CARD, "scorecard.overall.errors", False), "recompute.scorecard"),
     "standing twice": (lambda files: files.update({
         name.replace("/items/", "/again/"): data for name, data in files.items() if name.startswith(EVAL)}), NAMED),
     "removed": (gone(EVAL), NAMED),
     "under another name": (moved(EVAL, RUN + "eval/best"), NAMED),
     # --- times, versions
-    "in the year 9999": (put(MANIFEST, "finished_at", "9999-01-01T00:00:00.000Z"), "consistency.time_and_memory"),
     "all a year back": (all_a_year_back, "consistency.time_and_memory"),
     "no start": (row(EVENTS, 0, kind="begun"), "consistency.time_and_memory"),
     "no attempts": (gone("attempts.jsonl"), NAMED),

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from proof import replay as proof
 from tests.evidence import fakes_about_runs, records
 from tests.runs.pinned import pin_code_version
-from tests.runs.runs_helpers import OTHER_PACKAGE
+from tests.runs.runs_helpers import OTHER_PACKAGE, refused
 from workings.cli.main import app
 from workings.errors import RequestError
 from workings.evaluation.predictions import read_predictions
@@ -249,17 +249,17 @@ def test_between_a_cpu_and_an_accelerator_nothing_was_measured() -> None:
 def test_the_verb_says_it_all(trained: Path, run: Path, workings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(OTHER_PACKAGE))
     # a child sees the real checkout, whose commit is another than the recorded one: float64 has no tolerance
-    refused = workings("runs", "replay", run, check=False)
-    assert refused.returncode == 2
-    assert "a number format and devices that have a tolerance" in refused.stderr
-    assert workings("runs", "replay", run, "--from", "6", check=False).returncode == 2
+    other = workings("runs", "replay", run, check=False)
+    assert other.returncode == 2
+    assert "a number format and devices that have a tolerance" in other.stderr
+    assert "--from 6" in refused("runs", "replay", run, "--from", "6")
     told = workings("verify", run, "--level", "3", "--json", check=False)
     assert told.returncode == 1
     assert "level 3 was asked for, and the record reaches level 2: cannot be replayed here" in told.stderr
     values = json.loads(told.stdout.splitlines()[-1])
     assert values["level"] == 2
     assert workings("verify", run, "--level", "3", "--require-level", "3", check=False).returncode == 3
-    assert workings("verify", run, "--level", "4", check=False).returncode == 2
+    assert "a level from 0 to 3" in refused("verify", run, "--level", "4")
 
 
 @pytest.mark.parametrize(("words", "expected"), [

@@ -18,6 +18,7 @@ class Hub(Handler):
 
     files: ClassVar[dict[str, bytes]] = {}
     asked: ClassVar[list[str]] = []
+    private: ClassVar[list[bool]] = []
 
     protocol_version = "HTTP/1.1"
 
@@ -46,8 +47,8 @@ class Hub(Handler):
             self.say(200, [{"type": "file", "path": name, "size": len(data), "oid": oid(data)}
                            for name, data in self.files.items()], body)
         elif revision in ("", "main", "v1", COMMIT):
-            self.say(200, {"id": REPOSITORY, "sha": COMMIT, "siblings": [{"rfilename": name} for name in self.files]},
-                     body)
+            self.say(200, {"id": REPOSITORY, "sha": COMMIT, "private": any(self.private),
+                           "siblings": [{"rfilename": name} for name in self.files]}, body)
         else:
             self.say(404, {"error": "Invalid rev id"}, body, {"X-Error-Code": "RevisionNotFound"})
 
@@ -59,7 +60,7 @@ class Hub(Handler):
             self.asked.append(name)
         self.send(200, self.files[name], body, {"X-Repo-Commit": COMMIT, "ETag": f'"{oid(self.files[name])}"'})
 
-    def say(self, status: int, value: Any, body: bool, headers: dict[str, str] | None = None) -> None:
+    def say(self, status: int, value: Any, body: bool = True, headers: dict[str, str] | None = None) -> None:
         self.send(status, json.dumps(value).encode(), body, {"Content-Type": "application/json", **(headers or {})})
 
     def send(self, status: int, data: bytes, body: bool, headers: dict[str, str]) -> None:

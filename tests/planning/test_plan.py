@@ -7,13 +7,13 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.planning.planning_helpers import planned_run, recipe, request_of, shape
+from tests.runs.runs_helpers import refused
 from workings.cli.main import app
 from workings.config.load import load_recipe
 from workings.engines.base import Inspection
 from workings.engines.jax.target import why_unsplit
 from workings.errors import RequestError
 from workings.hardware.catalog import find_target, targets
-from workings.inputs.resolve import find_shape
 from workings.models.batch import BatchShape
 from workings.planning.breakdown import largest_part_sentence, split_parts
 from workings.planning.memory_formulas import exact_parts
@@ -147,11 +147,6 @@ def test_all_devices_share_the_rows_unless_told_otherwise():
     assert mesh_of(recipe(mesh={"tp": 2}), targets()["t4x2"]) == (1, 2)
 
 
-def test_an_instruction_tuned_model_has_the_shape_of_its_base():
-    tuned = load_recipe("gemma-2b-v5e8", ["model.id=google/gemma-3-1b-it"])
-    assert find_shape(tuned) == find_shape(load_recipe("gemma-3-1b-v5e8"))
-
-
 def test_a_program_with_an_unsplit_batch_is_no_verdict():
     assert "not the program that would run" in why_unsplit((1, 8, 64), BatchShape(1, 8, 64), 8)
     assert not why_unsplit((1, 1, 64), BatchShape(1, 8, 64), 8)
@@ -169,9 +164,7 @@ def test_this_machine_compiles_the_step_itself(run_forked, tmp_path):
 
 
 def test_the_verb_answers_and_exits(run_forked, without_compilers):
-    done = run_forked("-m", "workings", "plan", "gemma-7b-nowhere", "--on", "v5e-9", check=False)
-    assert done.returncode == 2
-    assert "v5e-8" in done.stderr
+    assert "v5e-8" in refused("plan", "gemma-7b-nowhere", "--on", "v5e-9")
     done = run_forked("-m", "workings", "plan", "gemma-2b-t4", "--on", "t4", "memory.loss_chunk=0",
                       "data.max_length=4096", "--no-nearest", "--json", check=False,
                       environment={"PYTHONPATH": str(without_compilers)})
@@ -181,14 +174,6 @@ def test_the_verb_answers_and_exits(run_forked, without_compilers):
     assert found["source"] == "estimated"
     assert any("the package jax-cuda12-plugin" in reason for reason in found["reasons"])
     assert {"fits", "peak_bytes", "limit_bytes", "devices", "source", "reasons"} <= set(found)
-
-
-def test_a_tpu_without_its_compiler_is_estimated_too(run_forked, without_compilers, tmp_path):
-    done = run_forked("-m", "workings", "plan", "gemma-3-1b-v5e8", "--on", "v5e-8", "--json", check=False,
-                      environment={"PYTHONPATH": str(without_compilers), "WORKINGS_CACHE": str(tmp_path)})
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["source"] == "estimated"
-    assert any("the package libtpu" in reason and "pip install" in reason for reason in found["reasons"])
 
 
 def test_several_targets_at_once(no_compiler):

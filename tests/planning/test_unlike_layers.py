@@ -61,10 +61,6 @@ def test_the_table_is_a_part_of_its_own_and_has_neither_gradient_nor_moments() -
     assert checkpoint_bytes(asked()) == 2 * parameter_count(E2B) + 8 * trained
 
 
-def test_eight_devices_share_the_table_by_its_rows() -> None:
-    assert exact_parts(asked(), (1, 8, 512), 8, 1)[PER_LAYER_TABLE] == 2 * TABLE // 8
-
-
 def test_an_engine_that_splits_nothing_frozen_has_the_table_and_four_bits_whole_on_every_device() -> None:
     """PyTorch: FSDP splits parameters that are trained or frozen, but neither this table nor 4-bit matrices."""
     whole = replace(asked(), split_frozen=False)

@@ -8,6 +8,7 @@ from tests.evidence.rewarded import rewarded_run
 
 HEAVY = {"datasets", "flax", "grain", "huggingface_hub", "jax", "jaxlib", "libtpu", "matplotlib", "mlflow", "optax",
          "orbax", "pandas", "pyarrow", "qwix", "scipy", "statsmodels", "tensorflow", "torch", "transformers", "tunix"}
+FRAMEWORKS = {"flax", "jax", "jaxlib", "optax", "pandas", "qwix", "tensorflow", "torch", "transformers", "tunix"}
 
 PROBE = """
 import json, runpy, sys
@@ -62,9 +63,17 @@ def test_help_imports_no_numpy_and_no_pydantic(run_python, tmp_path):
     assert names & {"numpy", "pydantic", "tokenizers", "rich", "jinja2", "yaml"} == set()
 
 
-def test_the_package_itself_is_lazy(run_python, tmp_path):
-    _, names = loaded(run_python, "import workings", tmp_path)
-    assert names & (HEAVY | {"numpy", "pydantic", "typer"}) == set()
+@pytest.mark.parametrize(("action", "more"), [
+    ("import workings; dir(workings)", {"numpy", "pydantic", "typer"}),
+    ("import workings.record.writer, workings.record.reader, workings.evidence.verify", {"numpy", "tokenizers"}),
+    ("import workings.scoring.worker", {"pydantic", "http"}),
+    ("import workings.planning.plan, workings.engines.registry as r; r.planning_engines()", set()),
+    ("import workings.runs.doctor as d; d.doctor('smoke-tiny', kernels=False)", set()),
+], ids=["the package", "records", "scoring", "planning", "the doctor"])
+def test_parts_of_the_package_import_no_framework(action, more, run_python, tmp_path):
+    exit_code, names = loaded(run_python, action, tmp_path)
+    assert exit_code == 0
+    assert names & (FRAMEWORKS | more) == set()
 
 
 def test_the_probe_sees_an_import(run_python, tmp_path):

@@ -13,8 +13,10 @@ import pytest
 import yaml
 
 from tests import kept_folders
-from tests.http_server import Handler, serving
-from tests.models.hub_server import COMMIT, oid
+from tests.http_server import serving
+from tests.models import hub_server
+from tests.models.hub_server import COMMIT
+from tests.models.hub_server import REPOSITORY as REPO
 from tests.record import synthetic
 from tests.runs.killed import write_recipe
 from workings.errors import RequestError
@@ -28,17 +30,12 @@ from workings.runs.train import train
 pytestmark = pytest.mark.slow
 pytest.importorskip("huggingface_hub")
 TOKEN = "hf_standin"
-REPO = "someone/tiny-model"
 
 
-class Hub(Handler):
+class Hub(hub_server.Hub):
     """Takes uploads as the Hub does: large files by Git LFS, small ones in the commit."""
 
-    files: ClassVar[dict[str, bytes]] = {}
     stored: ClassVar[dict[str, bytes]] = {}
-    asked: ClassVar[list[str]] = []
-    private: ClassVar[list[bool]] = []
-    protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -79,36 +76,9 @@ class Hub(Handler):
         else:
             self.say(400, {"error": "other bytes"})
 
-    def do_GET(self) -> None:
-        path = self.path.split("?")[0]
-        if "/tree/" in path:
-            self.say(200, [{"type": "file", "path": name, "size": len(data), "oid": oid(data)}
-                           for name, data in self.files.items()])
-        elif path.startswith("/api/"):
-            self.say(200, {"id": REPO, "sha": COMMIT, "private": any(self.private),
-                           "siblings": [{"rfilename": name} for name in self.files]})
-        else:
-            self.send(200, self.files[path.rpartition("/")[2]])
-
-    def do_HEAD(self) -> None:
-        self.send(200, self.files[self.path.rpartition("/")[2]], body=False)
-
     @property
     def address(self) -> str:
         return f"http://{self.headers['Host']}"
-
-    def say(self, status: int, value: Any) -> None:
-        self.send(status, json.dumps(value).encode())
-
-    def send(self, status: int, data: bytes, body: bool = True) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("X-Repo-Commit", COMMIT)
-        self.send_header("ETag", f'"{oid(data)}"')
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        if body:
-            self.wfile.write(data)
 
 
 @contextmanager

@@ -137,16 +137,6 @@ def test_a_line_now_and_then() -> None:
     assert progress.done_bytes == 4 * SMALL_BYTES
 
 
-def test_small_records_are_hashed_in_silence() -> None:
-    now, said = [0.0], []
-    progress = HashProgress(said.append, clock=lambda: now[0])
-    now[0] = 60.0
-    progress(SMALL_BYTES - 1)
-    assert said == []
-    progress(1)
-    assert said == ["hashed 0.06 GiB (1 MiB/s)"]
-
-
 def test_sealing_counts_every_byte(tmp_path: Path) -> None:
     writer = RunWriter.create(tmp_path / "tiny")
     synthetic.begin(writer)

@@ -4,7 +4,6 @@ import contextlib
 import errno
 import fcntl
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +18,6 @@ from workings.record.lock import DirectoryLock
 from workings.record.manifest import read_manifest
 from workings.record.reader import RunRecord
 from workings.record.run_files import RunFolder
-from workings.record.values import Absent, absent, is_absent
 from workings.record.writer import RunWriter
 
 
@@ -233,20 +231,6 @@ def test_torn_lines_are_cut_and_become_events(tmp_path) -> None:
     assert RunRecord.open(tmp_path / "run").metrics() == [dict(line) for line in synthetic.steps()]
 
 
-def test_a_truncated_checkpoint_gives_way_to_the_one_before(tmp_path) -> None:
-    writer = RunWriter.create(tmp_path / "run")
-    synthetic.begin(writer)
-    for step in range(1, 5):
-        synthetic.take_step(writer, step)
-    writer.close()
-    os.truncate(partial_path(tmp_path / "run") / "checkpoints/step_000004/model.safetensors", 50)
-    writer = RunWriter.reopen(tmp_path / "run")
-    checkpoint, skipped = writer.checkpoints.latest_valid()
-    assert checkpoint.step == 2
-    assert skipped[0].startswith("step_000004/model.safetensors: 50 bytes")
-    writer.close()
-
-
 def stopped(place: Path, metrics: str) -> Path:
     """A run that stopped with these lines of metrics."""
     RunWriter.create(place).close()
@@ -357,10 +341,3 @@ def test_the_manifest_is_strict_and_goes_round(tmp_path) -> None:
             read_manifest(RunFolder(tmp_path))
     with pytest.raises(RecordError, match=r"null at \$\.facts\.x"):
         synthetic.manifest(facts={"x": None}).to_json()
-
-
-def test_absent_values() -> None:
-    assert is_absent({"absent": "why"})
-    assert is_absent(absent("why not"))
-    assert not is_absent({"absent": "why", "more": 1})
-    assert absent("no accelerator") == Absent(absent="no accelerator")

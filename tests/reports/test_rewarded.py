@@ -82,11 +82,6 @@ def test_runs_of_both_kinds_on_one_page(tmp_path: Path) -> None:
     assert "What was drawn" not in report(tmp_path, runs[2]).text
 
 
-def test_what_a_model_wrote_is_never_markup(tmp_path: Path) -> None:
-    page = report(tmp_path, rewarded_run(tmp_path / "run", [ATTACK]))
-    assert SHOWN in "".join(page.words)
-
-
 def test_a_rollout_that_cannot_be_read_does_not_spoil_a_report(tmp_path: Path) -> None:
     run = rewarded_run(tmp_path / "run")
     (run / "train/rollouts/step_000003.json").write_text("{}")

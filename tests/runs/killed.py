@@ -6,7 +6,10 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pytest
+
 from tests.children import ForkedChild
+from tests.runs.runs_helpers import lines_of
 from workings.data.generators import addition
 from workings.data.preferences import PreferencePair
 from workings.data.row_fields import lines_bytes
@@ -15,6 +18,7 @@ from workings.evidence.verify import verify
 from workings.record.layout import REFERENCE_LOG_PROBS
 from workings.record.metrics import TIME_AND_MEMORY
 from workings.record.reader import RunRecord
+from workings.runs import train as training
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -151,3 +155,19 @@ def problems(out: Path, straight: dict[str, object]) -> list[str]:
     differing = [name for name in sorted(straight.keys() | found.keys()) if straight.get(name) != found.get(name)]
     failed = [f"{check.id}: {check.text}" for check in verify(out).checks if check.verdict == "failed"]
     return [f"{name} differs" for name in differing] + failed
+
+
+def assert_engines_agree(recipe: Path, settings: Sequence[str], folder: Path, names: Sequence[str]) -> None:
+    """Both engines take the same three steps from the weights of a folder; ``names``: further metrics."""
+    first = training.train(str(recipe), folder / "first", [*settings, "training.steps=1"])
+    base = folder / "base"
+    base.mkdir()
+    first.setup.engine.export(first.state, base)
+    first.setup.tokenizer.save(base)
+    words = [*settings, f"model={{source: pretrained, id: {base}}}", "tokenizer=model", "training.steps=3"]
+    runs = [lines_of(training.train(str(recipe), folder / engine, [*words, f"engine={engine}"]).run)
+            for engine in ("jax", "torch")]
+    for here, there in zip(*runs, strict=True):
+        assert here["batch_digest"] == there["batch_digest"]
+        for name in ("loss", "grad_norm", *names):
+            assert there[name] == pytest.approx(here[name], rel=2e-3, abs=1e-4), (here["step"], name)

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from workings.cli.main import app
 from workings.data.generators import addition
 from workings.data.generators.base import ItemRecord, write_items
 from workings.data.traces import Trace, write_traces
+from workings.errors import RequestError
 from workings.record.reader import RunRecord
 from workings.runs.train import train
 
@@ -66,6 +69,13 @@ def write_recipe(folder: Path, text: str = RECIPE) -> Path:
     path = folder / "recipe.yaml"
     path.write_text(text)
     return path
+
+
+def refused(*words: object) -> str:
+    """What the command line says of words that it refuses, asked in this process."""
+    asked = CliRunner().invoke(app, [*map(str, words)])
+    assert isinstance(asked.exception, RequestError), asked.output
+    return str(asked.exception)
 
 
 def lines_of(run: Path) -> list[dict[str, Any]]:

@@ -8,10 +8,9 @@ from safetensors.torch import load_file, save_file
 from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
 
 from tests.engines.tiny import tiny_shape
-from tests.runs.runs_helpers import forty_additions, resumed_bit_for_bit
+from tests.runs.runs_helpers import forty_additions
 from workings.config.load import load_recipe, shipped_recipes
 from workings.data.generators.base import write_items
-from workings.engines.torch.engine import TorchEngine
 from workings.errors import RequestError
 from workings.evidence.verify import verify
 from workings.inputs.resolve import find_shape
@@ -82,11 +81,6 @@ def test_the_text_part_is_trained_and_the_rest_put_back(folder: Path, tmp_path: 
                   segment_ids=ones.astype("int32"))
     ours = torch.from_numpy(opened.session.engine.logits(opened.session.state, batch))
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.full  # a run of this engine resumes in `test_train_torch.py`; this family keeps no other state of training
-def test_a_stopped_run_resumes_bit_for_bit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    resumed_bit_for_bit(TorchEngine, folder, WORDS, monkeypatch)
 
 
 def test_adapters_in_layers_with_a_state_are_merged_into_what_transformers_reads(folder: Path, tmp_path: Path) -> None:

@@ -55,9 +55,18 @@ def on_torch(folder):
     return engine, engine.load(folder, trainable=False)
 
 
-def test_tokens_mask_loss_and_greedy_text_are_those_of_transformers(folder, batch, on_torch):
+@pytest.fixture(scope="module")
+def reference(folder):
+    """The same weights in transformers' own class."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+
+
+def test_tokens_mask_loss_and_greedy_text_are_those_of_transformers(folder, batch, on_torch, reference):
+    import torch
+    from transformers import AutoTokenizer
 
     theirs = AutoTokenizer.from_pretrained(folder)
     assert theirs("The capital of France is").input_ids == [504, 3575, 282, 4649, 314]
@@ -71,11 +80,10 @@ def test_tokens_mask_loss_and_greedy_text_are_those_of_transformers(folder, batc
     supervised = batch.targets[0, 0][batch.loss_mask[0, 0] > 0]
     assert theirs.decode(supervised) == "2+2=4\n#### 4<|im_end|>"
 
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     engine, state = on_torch
     row = torch.tensor(batch.tokens[0, 0, :length].astype(np.int64))[None]
     with torch.no_grad():
-        log_probs = torch.log_softmax(model(row).logits[0].double(), -1)
+        log_probs = torch.log_softmax(reference(row).logits[0].double(), -1)
     picked = [float(log_probs[at, batch.targets[0, 0, at]]) for at in np.flatnonzero(batch.loss_mask[0, 0])]
     found = engine.evaluate(state, batch)
     assert found.loss_sum / found.supervised_tokens == pytest.approx(-np.mean(picked), abs=1e-5)
@@ -83,16 +91,15 @@ def test_tokens_mask_loss_and_greedy_text_are_those_of_transformers(folder, batc
     prompt = theirs.apply_chat_template(turns[:1], add_generation_prompt=True, return_dict=False)
     written = list(prompt)
     with torch.no_grad():
-        for _ in range(16):
-            written.append(int(model(torch.tensor([written])).logits[0, -1].argmax()))
-    ours = engine.generate(state, [prompt], max_new_tokens=16, stop_ids=[])[0].tokens
+        for _ in range(8):
+            written.append(int(reference(torch.tensor([written])).logits[0, -1].argmax()))
+    ours = engine.generate(state, [prompt], max_new_tokens=8, stop_ids=[])[0].tokens
     assert list(ours) == written[len(prompt):]
 
 
-def test_it_answers_over_http_with_the_log_probabilities_of_transformers(folder, on_torch):
+def test_it_answers_over_http_with_the_log_probabilities_of_transformers(folder, on_torch, reference):
     import torch
     from openai import OpenAI
-    from transformers import AutoModelForCausalLM
 
     engine, state = on_torch
     tokenizer = Tokenizer.load(folder)
@@ -114,9 +121,8 @@ def test_it_answers_over_http_with_the_log_probabilities_of_transformers(folder,
     assert first == again != other
     values = [token.logprob for token in answer.logprobs.content]
     tokens = engine.generate(state, [prompt], max_new_tokens=6, stop_ids=template.stop_ids)[0].tokens
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     with torch.no_grad():
-        theirs = torch.log_softmax(model(torch.tensor([[*prompt, *tokens]])).logits[0].double(), -1)
+        theirs = torch.log_softmax(reference(torch.tensor([[*prompt, *tokens]])).logits[0].double(), -1)
     assert values == pytest.approx([float(theirs[len(prompt) - 1 + at, token]) for at, token in enumerate(tokens)],
                                    abs=1e-4)
 

@@ -1,4 +1,7 @@
-"""Runs that learn from a teacher: the student comes closer, on both engines; killed and resumed it ends the same."""
+"""Runs that learn from a teacher: the student comes closer, on both engines; it is replayed; what cannot teach.
+
+A run that was killed goes on as one that learns from rewards does: see `test_train_rewarded.py`.
+"""
 
 import json
 import shutil
@@ -48,22 +51,6 @@ def test_loss_and_divergence_are_one_number_where_the_model_that_learns_drew(rec
     line, = lines_of(done.run)
     assert line["loss"] == pytest.approx(line["kl_teacher"], rel=1e-4)
     assert line["mismatch"] < 1e-5
-
-
-@pytest.mark.parametrize(("updates", "point"), [
-    # Going on in the middle of drawing is that of rewards, whose test stays.
-    pytest.param(1, "draw 3 unrewarded", marks=pytest.mark.full),
-    pytest.param(2, "rename checkpoints/.step_000002", marks=pytest.mark.full),
-    pytest.param(2, "draw 3 unrewarded", marks=pytest.mark.full),
-    pytest.param(1, "write train/rollouts/.step_000003", marks=pytest.mark.full)])
-def test_killed_and_resumed_it_ends_bit_for_bit_the_same(recipe, start_forked, updates, point):
-    start, words = killed.in_fork(start_forked), [f"algorithm.updates={updates}", "checkpoint.every_steps=1"]
-    place = point.replace("/", " ")
-    straight, out = (recipe.parent / f"{name} {updates} {place}" for name in ("straight", "killed"))
-    assert killed.train(recipe, straight, words, start).returncode == 0
-    assert killed.was_killed(killed.train(recipe, out, words, start, point))
-    assert killed.resume(recipe, out, words, start) == []
-    assert killed.problems(out, killed.contents(straight)) == []
 
 
 @pytest.mark.parametrize("engine", ["torch", pytest.param("jax", marks=pytest.mark.full)])

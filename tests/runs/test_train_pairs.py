@@ -53,25 +53,17 @@ def test_a_report_draws_rewards_and_calls_no_objective_a_loss(begun, tmp_path):
     assert "Mean negative log likelihood" not in page
 
 
-@pytest.mark.parametrize("point", [
-    pytest.param("write train/.reference_log_probs", marks=pytest.mark.full),  # half of what the reference said
-    "rename checkpoints/.step_000004",
-])
-def test_killed_at_any_moment_it_ends_bit_for_bit_the_same(begun, point):
+def test_killed_after_a_checkpoint_it_ends_bit_for_bit_the_same(begun):
     recipe, start, straight = begun
-    out = straight.with_name(f"killed-at-{point.replace('/', '-').replace(' ', '-')}")
-    assert killed.was_killed(killed.train(recipe, out, (), start, point))
+    out = straight.with_name("killed")
+    assert killed.was_killed(killed.train(recipe, out, (), start, "rename checkpoints/.step_000004"))
     assert killed.resume(recipe, out, (), start) == []
     assert killed.problems(out, killed.contents(straight)) == []
 
 
-@pytest.mark.parametrize("request_", [
-    pytest.param(ReplayRequest(steps=2), id="from a checkpoint"),
-    # As of rewards, in `test_train_rewarded.py`.
-    pytest.param(ReplayRequest(start=0, steps=2), id="from the first weights", marks=pytest.mark.full)])
-def test_steps_are_taken_again_and_wrong_ones_differ(begun, request_):
-    """Level 3."""
-    found = verify(begun[2], level=3, replay=lambda path, _: replay_run(path, request_).facts)
+def test_steps_are_taken_again_and_wrong_ones_differ(begun):
+    """Level 3, from a checkpoint; from the first weights in `test_train_rewarded.py`."""
+    found = verify(begun[2], level=3, replay=lambda path, _: replay_run(path, ReplayRequest(steps=2)).facts)
     told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
     assert (told["replay.steps"][:6], told["replay.controls"][:6]) == ("passed", "passed"), told
     for control in ("seed", "learning_rate", "rows", "checkpoint", "pair", "reference"):
@@ -89,11 +81,8 @@ def test_a_reference_that_said_something_else_is_found_by_replaying(begun):
     assert said == {name: told.recorded[name] for name in said}
 
 
-@pytest.mark.parametrize("words", [
-    # PyTorch with all weights is compared with JAX below.
-    pytest.param(("engine=torch",), marks=pytest.mark.full), pytest.param(LORA, marks=pytest.mark.full),
-    pytest.param(("engine=torch", *LORA), marks=pytest.mark.full), ("algorithm={name: dpo, loss: ipo, beta: 0.2}",)])
-def test_both_engines_and_adapters(begun, tmp_path, words):
+@pytest.mark.parametrize("words", [LORA, ("algorithm={name: dpo, loss: ipo, beta: 0.2}",)])
+def test_adapters_and_another_loss(begun, tmp_path, words):
     done = train(str(begun[0]), tmp_path / "run", [*words, "training.steps=3"])
     assert (done.status, verify(done.run).failed) == ("complete", 0)
     lines = lines_of(done.run)
@@ -106,30 +95,7 @@ def test_both_engines_and_adapters(begun, tmp_path, words):
 
 def test_both_engines_say_the_same(begun, tmp_path):
     """The same weights from a folder."""
-    first = train(str(begun[0]), tmp_path / "first", ["training.steps=1"])
-    (tmp_path / "base").mkdir()
-    first.setup.engine.export(first.state, tmp_path / "base")
-    first.setup.tokenizer.save(tmp_path / "base")
-    words = [f"model={{source: pretrained, id: {tmp_path / 'base'}}}", "tokenizer=model", "training.steps=3"]
-    runs = [lines_of(train(str(begun[0]), tmp_path / engine, [*words, f"engine={engine}"]).run)
-            for engine in ("jax", "torch")]
-    for here, there in zip(*runs, strict=True):
-        assert here["batch_digest"] == there["batch_digest"]
-        for name in ("loss", "grad_norm", "margin", "chosen_log_prob", "rejected_log_prob"):
-            assert there[name] == pytest.approx(here[name], rel=2e-3, abs=1e-4), (here["step"], name)
-
-
-@pytest.mark.full  # as of rewards, in `test_train_rewarded.py`
-def test_two_devices_learn_the_same(begun, workings, tmp_path):
-    recipe, _, straight = begun
-    done = workings("train", recipe, "mesh.fsdp=2", "batch.accumulation=1", "training.steps=1",
-                    "training.final_share=1", "--out",
-                    tmp_path / "two", devices=2)
-    assert "fsdp=2" in done.stderr
-    [two], one = lines_of(tmp_path / "two"), lines_of(straight)[0]
-    assert two["loss"] == pytest.approx(one["loss"], abs=2e-5)
-    assert two["chosen_log_prob"] == pytest.approx(one["chosen_log_prob"], rel=1e-5)
-    assert verify(tmp_path / "two").failed == 0
+    killed.assert_engines_agree(begun[0], (), tmp_path, ("margin", "chosen_log_prob", "rejected_log_prob"))
 
 
 @pytest.mark.parametrize(("words", "said"), [

@@ -1,6 +1,5 @@
 """Runs that learn from rewards, killed while they draw or write, end bit for bit like one that was not."""
 
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,7 @@ DYNAMIC = killed.REWARDED["two updates a rollout, dynamic sampling"]
 
 
 TORCH = ("engine=torch", *DYNAMIC)
-"""Sooner begun in a new process than JAX is, which is killed in `test_train_jax.py` and in `make proof`."""
+"""Sooner begun in a new process than JAX is, which is killed in `test_train_jax.py`."""
 
 
 @pytest.fixture(scope="module")
@@ -54,29 +53,9 @@ def test_the_straight_run_verifies_and_learns(begun):
     assert rollouts == ["step_000001.json", "step_000003.json", "step_000005.json"], "every second update draws"
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("point", [
-    "draw 3 unrewarded",  # in the middle of drawing the second rollout
-    "write train/rollouts/.step_000003",  # half of a rollout's file
-    "draw 5 begun",
-    "rename checkpoints/.step_000004",  # the second update of a rollout is taken again from the record
-])
-def test_jax_killed_at_any_moment_ends_bit_for_bit_the_same(tmp_path: Path, start_forked, point: str):
-    recipe, start = killed.write_rewarded(tmp_path), killed.in_fork(start_forked)
-    straight, out = tmp_path / "run", tmp_path / "killed"
-    assert killed.train(recipe, straight, DYNAMIC, start).returncode == 0
-    assert killed.was_killed(killed.train(recipe, out, DYNAMIC, start, point))
-    assert killed.resume(recipe, out, DYNAMIC, start) == []
-    assert killed.problems(out, killed.contents(straight)) == []
-
-
-@pytest.mark.parametrize("request_", [
-    # From a checkpoint a replay begins alike whatever was learned from; `test_train_pairs.py` does so.
-    pytest.param(ReplayRequest(steps=4), id="from a checkpoint", marks=pytest.mark.full),
-    pytest.param(ReplayRequest(start=0, steps=4), id="from the first weights")])
-def test_rollouts_are_drawn_again_and_wrong_ones_differ(by_jax, request_):
+def test_rollouts_are_drawn_again_and_wrong_ones_differ(by_jax):
     """Level 3; the first weights' rollout is learned from in two updates."""
-    found = verify(by_jax, level=3, replay=lambda path, _: replay_run(path, request_).facts)
+    found = verify(by_jax, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(start=0, steps=4)).facts)
     told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
     assert (told["replay.steps"][:6], told["replay.controls"][:6]) == ("passed", "passed"), told
     # Anyone who verifies a record runs no code that it brings: its rewards count as recorded, and that is said.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs import distilled, killed, taught
+from tests.runs import taught
 from tests.runs.runs_helpers import lines_of
 from workings.config.load import load_recipe
 from workings.data import top_tokens
@@ -44,15 +44,6 @@ def test_the_student_comes_closer_to_its_teacher(recipe, tmp_path, engine):
     assert "positions of" in told["consistency.top_tokens"]
 
 
-@pytest.mark.full  # as of what is drawn from the student, in `test_train_distilled.py`
-def test_it_is_replayed_with_its_teacher_and_without(tmp_path):
-    recipe = taught.write(tmp_path, ["training.steps=2"])
-    run = train(str(recipe), tmp_path / "run", ["training.steps=2"]).run
-    with_it, without = distilled.replayed_with_its_teacher_and_without(run, tmp_path / "teacher")
-    assert "root" in with_it["teacher"]
-    assert "root" not in without["teacher"]
-
-
 def test_what_was_asked_is_not_asked_again(recipe, tmp_path, monkeypatch):
     """Asked in files of two batches; the teacher is gone after the first file, and there again when it is resumed."""
     monkeypatch.setattr(top_tokens, "MAX_BATCHES", 2)
@@ -81,16 +72,6 @@ def test_what_was_asked_is_not_asked_again(recipe, tmp_path, monkeypatch):
         assert (run / TOP_TOKENS / name).read_bytes() == (straight / TOP_TOKENS / name).read_bytes()
     assert [line["loss"] for line in lines_of(run)] == [line["loss"] for line in lines_of(straight)]
     assert verify(run).failed == 0
-
-
-@pytest.mark.full  # going on after a checkpoint is that of imitation; going on while it asks is tested above
-def test_killed_after_a_checkpoint_it_ends_bit_for_bit_the_same(recipe, start_forked):
-    start, words = killed.in_fork(start_forked), ["checkpoint.every_steps=1"]
-    straight, out = recipe.parent / "straight", recipe.parent / "killed"
-    assert killed.train(recipe, straight, words, start).returncode == 0
-    assert killed.was_killed(killed.train(recipe, out, words, start, "rename checkpoints/.step_000002"))
-    assert killed.resume(recipe, out, words, start) == []
-    assert killed.problems(out, killed.contents(straight)) == []
 
 
 def test_what_does_not_go_together_is_refused_before_anything_is_made(recipe, tmp_path):

@@ -1,4 +1,7 @@
-"""Runs of KTO, ORPO and SimPO: killed, resumed bit for bit and replayed on both engines; fakes are found."""
+"""Runs of KTO, ORPO and SimPO: they learn, are replayed, and fakes are found; of KTO on both engines and with adapters.
+
+How a run of preferences is resumed does not depend on its objective: see `test_train_pairs.py`.
+"""
 
 import json
 import shutil
@@ -38,20 +41,31 @@ def write_verdicts(folder: Path) -> Path:
     return path
 
 
+def settings(way: str) -> list[str]:
+    """What a recipe needs to learn in this way."""
+    return [f"algorithm={{name: {way}, beta: 0.5}}", "training.learning_rate=0.01"]
+
+
+def straight_run(folder: Path, way: str) -> Path:
+    """A run of six updates."""
+    recipe = write_verdicts(folder) if way == "kto" else killed.write_pairs(folder)
+    return train(str(recipe), folder / "run", settings(way)).run
+
+
 @pytest.fixture(scope="module", params=WAYS)
-def begun(request, tmp_path_factory, start_forked):
-    """The recipe, its settings, how children start, and a run that was never killed."""
-    folder = tmp_path_factory.mktemp(request.param)
-    recipe = write_verdicts(folder) if request.param == "kto" else killed.write_pairs(folder)
-    words = (f"algorithm={{name: {request.param}, beta: 0.5}}", "training.learning_rate=0.01")
-    start = killed.in_fork(start_forked)
-    done = killed.train(recipe, folder / "run", words, start)
-    assert done.returncode == 0, done.stderr
-    return recipe, words, start, folder / "run", request.param
+def begun(request, tmp_path_factory):
+    """The name of the way, and its run."""
+    return request.param, straight_run(tmp_path_factory.mktemp(request.param), request.param)
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory):
+    """A recipe of KTO and its settings."""
+    return write_verdicts(tmp_path_factory.mktemp("verdicts")), settings("kto")
 
 
 def test_the_straight_run_verifies_and_learns(begun):
-    straight, name = begun[3], begun[4]
+    name, straight = begun
     found = verify(straight)
     told = {check.id: check.text for check in found.checks if check.verdict == "passed"}
     assert found.failed == 0, [check for check in found.checks if check.verdict == "failed"]
@@ -68,59 +82,43 @@ def test_the_straight_run_verifies_and_learns(begun):
     assert lines[-1]["loss"] < lines[0]["loss"]
 
 
-def test_killed_at_any_moment_it_ends_bit_for_bit_the_same(begun):
-    recipe, words, start, straight, _ = begun
-    out = straight.with_name("killed")
-    assert killed.was_killed(killed.train(recipe, out, words, start, "rename checkpoints/.step_000004"))
-    assert killed.resume(recipe, out, words, start) == []
-    assert killed.problems(out, killed.contents(straight)) == []
-
-
 def test_steps_are_taken_again_and_wrong_ones_differ(begun):
     """Level 3."""
-    found = verify(begun[3], level=3, replay=lambda path, _: replay_run(path, ReplayRequest(steps=2)).facts)
+    found = verify(begun[1], level=3, replay=lambda path, _: replay_run(path, ReplayRequest(steps=2)).facts)
     told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
     assert (told["replay.steps"][:6], told["replay.controls"][:6]) == ("passed", "passed"), told
-    for control in ("seed", "learning_rate", "rows", "pair", *(("reference",) if begun[4] == "kto" else ())):
+    for control in ("seed", "learning_rate", "rows", "pair", *(("reference",) if begun[0] == "kto" else ())):
         assert f"{control} (step " in told["replay.controls"]
 
 
 @pytest.mark.parametrize("words", [LORA, ("engine=torch", *LORA)])
-def test_adapters_on_both_engines(begun, tmp_path, words):
-    done = train(str(begun[0]), tmp_path / "run", [*begun[1], *words, "training.steps=3"])
+def test_adapters_on_both_engines(verdicts, tmp_path, words):
+    """Of which the reference is the model below them."""
+    recipe, asked = verdicts
+    done = train(str(recipe), tmp_path / "run", [*asked, *words, "training.steps=3"])
     assert (done.status, verify(done.run).failed) == ("complete", 0)
     lines = lines_of(done.run)
     assert lines[2]["loss"] < lines[0]["loss"]
 
 
-def test_both_engines_say_the_same(begun, tmp_path):
+def test_both_engines_say_the_same(verdicts, tmp_path):
     """The same weights from a folder."""
-    first = train(str(begun[0]), tmp_path / "first", [*begun[1], "training.steps=1"])
-    (tmp_path / "base").mkdir()
-    first.setup.engine.export(first.state, tmp_path / "base")
-    first.setup.tokenizer.save(tmp_path / "base")
-    words = [*begun[1], f"model={{source: pretrained, id: {tmp_path / 'base'}}}", "tokenizer=model", "training.steps=3"]
-    runs = [lines_of(train(str(begun[0]), tmp_path / engine, [*words, f"engine={engine}"]).run)
-            for engine in ("jax", "torch")]
-    for here, there in zip(*runs, strict=True):
-        assert here["batch_digest"] == there["batch_digest"]
-        for name in ("loss", "grad_norm", "margin", *(("drift",) if begun[4] == "kto" else ("chosen_log_prob",))):
-            assert there[name] == pytest.approx(here[name], rel=2e-3, abs=1e-4), (here["step"], name)
+    killed.assert_engines_agree(*verdicts, tmp_path, ("margin", "drift"))
 
 
 def test_fakes_are_found(begun, tmp_path):
     fakes = {"accuracy": 0.1, "loss": -0.2} | (
-        {"implied_reward": 0.3, "log_prob": -5.0, "drift": -1e3} if begun[4] == "kto" else
+        {"implied_reward": 0.3, "log_prob": -5.0, "drift": -1e3} if begun[0] == "kto" else
         {"margin": 0.3, "chosen_reward": 0.3, "rejected_log_prob": -0.5})
     check = "recompute.implied_rewards"
     for name, change in fakes.items():
         forged = tmp_path / name
-        shutil.copytree(begun[3], forged)
+        shutil.copytree(begun[1], forged)
 
         def edit(rows, name=name, change=change):
             # The first step's numbers are known to the digit; a later one is held to the others alone.
             line = rows[0 if name == "loss" else 3]
-            line[name] = line[name] - 9 if name == "loss" and begun[4] != "kto" else line[name] + change
+            line[name] = line[name] - 9 if name == "loss" and begun[0] != "kto" else line[name] + change
             return rows
 
         reseal.edit_lines(forged / METRICS, edit)
@@ -128,10 +126,8 @@ def test_fakes_are_found(begun, tmp_path):
         assert check in failed(forged), (name, failed(forged))
 
 
-def test_a_verdict_that_was_turned_round_in_the_index(begun, tmp_path):
-    if begun[4] != "kto":
-        pytest.skip("pairs have no verdicts")
-    shutil.copytree(begun[3], tmp_path / "forged")
+def test_a_verdict_that_was_turned_round_in_the_index(tmp_path):
+    straight_run(tmp_path, "kto").rename(tmp_path / "forged")
     reseal.edit_lines(tmp_path / "forged/data/rows.jsonl", lambda rows: [
         {**rows[0], "id": rows[0]["id"].replace("/wrong", "/other")}, *rows[1:]])
     reseal.reseal(tmp_path / "forged")

@@ -12,7 +12,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from tests.engines.tiny import packed_batch, random_batch, request
-from tests.runs.runs_helpers import forty_additions, resumed_bit_for_bit
+from tests.runs.runs_helpers import forty_additions
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, PrecisionConfig
 from workings.engines.torch.engine import TorchEngine
@@ -28,9 +28,7 @@ from workings.record.reader import RunRecord
 from workings.reports.html import write_report
 from workings.runs.open_model import open_run
 from workings.runs.plan import plan
-from workings.runs.replay.reopen_run import ReplayInputs, reopen_run
 from workings.runs.train import train
-from workings.runs.train_and_evaluate import train_and_evaluate
 
 SIZES: dict[str, Any] = {
     "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -204,12 +202,6 @@ def test_a_run_says_everywhere_that_nothing_was_proven(folder: Path, tmp_path: P
     assert planned.verdict.source == "traced"
 
 
-@pytest.mark.full
-def test_a_stopped_run_resumes_bit_for_bit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = resumed_bit_for_bit(TorchEngine, folder, WORDS, monkeypatch)
-    assert reopen_run(out, ReplayInputs()).shape == read_shape(folder / "base", verified=False)
-
-
 @pytest.mark.slow
 def test_it_is_exported_and_asked(folder: Path, tmp_path: Path) -> None:
     run = folder / "runs" / "straight"
@@ -222,23 +214,6 @@ def test_it_is_exported_and_asked(folder: Path, tmp_path: Path) -> None:
     torch.testing.assert_close(torch.from_numpy(ours), logits_of(tmp_path / "out", tokens), rtol=1e-4, atol=1e-5)
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config["architectures"] == ["Lfm2ForCausalLM"]
-
-
-@pytest.mark.full
-def test_it_is_evaluated_like_all_others(folder: Path) -> None:
-    result = train_and_evaluate(str(folder / "recipe.yaml"), folder / "asked" / "run", [
-        *WORDS[:-1], "training.steps=2", "evaluation={items: addition, max_new_tokens: 4}"])
-    assert result.to_json()["items"] > 0
-    assert verify(folder / "asked" / "run").failed == 0
-
-
-@pytest.mark.full
-def test_adapters_are_trained_on_it_and_their_run_is_opened(folder: Path) -> None:
-    out = folder / "runs" / "adapters"
-    train(str(folder / "recipe.yaml"), out, [
-        *WORDS, "method={name: lora, rank: 2, target_modules: [in_proj, q_proj, w2]}"])
-    assert verify(out).failed == 0
-    assert open_run(out).checkpoint.step == 4
 
 
 @pytest.mark.slow

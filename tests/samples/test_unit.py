@@ -67,24 +67,6 @@ def test_greedy_samples_have_no_seed(tmp_path: Path) -> None:
     assert verify(unit.path).failed == 0
 
 
-@pytest.mark.parametrize("cut", [0, 1, 900])
-def test_killed_and_continued_it_ends_the_same(tmp_path: Path, cut: int) -> None:
-    pairs = PairRule()
-    draw(tmp_path / "whole", pairs=pairs)
-    with pytest.raises(KeyboardInterrupt):
-        draw(tmp_path / "killed", session=drawing_model(die_at_call=2), pairs=pairs)
-    partial = tmp_path / "killed.partial"
-    if cut:  # the machine stopped in the middle of a line
-        (partial / "predictions.jsonl").write_bytes((partial / "predictions.jsonl").read_bytes()[:-cut])
-    # What an attempt left that was killed while it wrote its last files.
-    (partial / "pairs.jsonl").write_text("half")
-    again = drawing_model()
-    draw(tmp_path / "killed", session=again, pairs=pairs)
-    assert len(again.engine.calls) == (2 if cut == 0 else 3)
-    for path in sorted((tmp_path / "whole").iterdir()):
-        assert (tmp_path / "killed" / path.name).read_bytes() == path.read_bytes(), path.name
-
-
 def test_what_is_kept_may_be_decided_anew_when_it_is_continued(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         draw(tmp_path / "out", session=drawing_model(die_at_call=3), pairs=PairRule())

@@ -7,10 +7,8 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from workings.config.rewards import FileReward
-from workings.errors import RequestError, RewardError
+from workings.errors import RequestError
 from workings.scoring.items import Item
-from workings.scoring.rewards import CompletionToReward, RewardProcess, RewardSettings
 from workings.scoring.settings import ScoringSettings
 from workings.scoring.worker_pool import ScoringProcess
 
@@ -68,18 +66,6 @@ def test_what_a_scorer_does_to_one_item_is_that_items_error(tmp_path: Path) -> N
     for (body, said), judgement in zip(BODIES.items(), judged, strict=True):
         assert judgement.score == (said == ""), body
         assert said in judgement.error, body
-
-
-@pytest.mark.parametrize(("body", "said"), [
-    ("raise SystemExit(0)", "SystemExit"),
-    ("everywhere(b'{}\\n')\n    return [1.0]", "wrote where its answers go"),
-])
-def test_what_a_reward_does_wrong_is_an_error(tmp_path: Path, body: str, said: str) -> None:
-    own(tmp_path, f"{SHOUT}\ndef score(prompts, completions, **columns):\n    {body}\n")
-    settings = RewardSettings(rewards=(FileReward(scorer="own.py:score"),), form="any", max_new_tokens=8,
-                              base=tmp_path)
-    with pytest.raises(RewardError, match=said), RewardProcess(settings) as process:
-        process.score([CompletionToReward(item=ITEM, text="2", tokens=[1], truncated=False)])
 
 
 def test_a_scorer_that_was_mended_is_used_under_the_same_name(workings: Callable[..., "CompletedProcess[str]"],

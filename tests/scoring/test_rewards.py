@@ -248,18 +248,6 @@ def test_limits_that_are_none(written, said):
 
 
 @pytest.mark.children
-def test_a_process_that_died_is_replaced(own, monkeypatch):
-    monkeypatch.chdir(own)
-    with RewardProcess(settings("own.py:dies_once", base=own)) as process:
-        with pytest.raises(RewardError, match="exit code 3"):
-            process.score([sample(), OTHER])
-        assert process.score([sample(), OTHER]) == [{"own.py:dies_once": 2}, {"own.py:dies_once": 1}]
-        process.child.process.kill()
-        process.child.process.wait()
-        assert process.score([sample(), OTHER]) == [{"own.py:dies_once": 2}, {"own.py:dies_once": 1}]
-
-
-@pytest.mark.children
 @pytest.mark.parametrize(("scorer", "said"), [
     ("own.py:other", "no function other in"), ("own.py:number", "no function number in"),
     ("bad.py:f", r"raised ZeroDivisionError: division by zero \(bad.py, line 1\)"),
@@ -351,14 +339,6 @@ def test_a_cancelled_process_scores_nothing_more(own):
         process.cancel()
         with pytest.raises(CancelledError):
             process.score([sample()])
-
-
-@pytest.mark.children
-def test_the_child_imports_no_framework_and_nothing_for_rewards():
-    code = ("import sys, workings.scoring.worker\n"
-            "heavy = ('jax', 'torch', 'transformers', 'tunix', 'flax', 'pydantic', 'http')\n"
-            "print([name for name in heavy if name in sys.modules])")
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 @pytest.mark.children

@@ -29,24 +29,6 @@ def test_without_warmup_the_first_step_is_on_the_curve():
     assert schedule("cosine", warmup_steps=0, steps=1, final_share=0.5).at(1) == pytest.approx(0.2)
 
 
-@pytest.mark.parametrize(("kind", "factory"), [
-    ("linear", "get_linear_schedule_with_warmup"), ("cosine", "get_cosine_schedule_with_warmup")])
-@pytest.mark.parametrize("warmup", [0, 3])
-def test_transformers_has_the_same_curve_one_step_later(kind, factory, warmup):
-    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.4)
-    theirs = getattr(transformers, factory)(optimizer, num_warmup_steps=warmup, num_training_steps=10)
-    rates = []
-    for _ in range(11):  # the rate of the first update, of the second, …, and the one after the last
-        rates.append(theirs.get_last_lr()[0])
-        optimizer.step()
-        theirs.step()
-    ours = schedule(kind, warmup_steps=warmup, final_share=0.0)
-    assert [ours.at(step) for step in range(1, 11)] == pytest.approx(rates[1:], abs=1e-12)
-    assert ours.at(10) == 0.0, "the last step of ours moves nothing"
-    assert rates[0] == (0.0 if warmup else 0.4), "the first of theirs does not, where there is a warm-up"
-
-
 @pytest.mark.parametrize("step", [0, 11, -1])
 def test_steps_outside_the_run(step):
     with pytest.raises(ValueError, match="outside"):

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 
 from tests.ui.making import client, two_runs
 from workings.record.phase import process_start
@@ -88,9 +89,7 @@ def test_pieces_are_sent_as_they_are_written_and_after_a_lost_connection_from_th
     assert asyncio.run(again()) == [], "a page that stops sends nothing more"
 
 
-def test_answers_of_a_command_are_a_stream_of_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path / "folder")
-    page = client(tmp_path / "folder", monkeypatch)
+def test_answers_of_a_command_are_a_stream_of_events(page: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "PROGRAM", ["true"])
     job = page.post("/api/ask/runs/steps", data={"question": "1+1?"}).json()["id"]
     answer = page.get(f"/api/jobs/{job}/pieces")
@@ -113,8 +112,6 @@ def test_what_was_asked_of_a_run_is_found_among_other_commands(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("question", ["", "   ", "x" * 4_001])
-def test_no_question_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: str) -> None:
-    two_runs(tmp_path / "folder")
-    page = client(tmp_path / "folder", monkeypatch)
+def test_no_question_starts_nothing(page: TestClient, question: str) -> None:
     assert page.post("/ask/runs/steps", data={"question": question}).status_code == 422
     assert page.get("/api/jobs").json() == []

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 import uvicorn
+from starlette.testclient import TestClient
 
-from tests.ui.making import BASE, TOKEN, client, two_runs
+from tests.ui.making import BASE, TOKEN, client
 from workings.ui.serve import kept_token, serve
 
 ROUTES = ["/", "/run/runs/plain", "/compare?run=runs/plain&run=runs/steps", "/data", "/plan", "/start", "/jobs",
@@ -14,9 +15,7 @@ ROUTES = ["/", "/run/runs/plain", "/compare?run=runs/plain&run=runs/steps", "/da
           "/export/run/runs/plain", "/nothing"]
 
 
-def test_every_route_needs_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
-    page = client(tmp_path, monkeypatch)
+def test_every_route_needs_the_token(page: TestClient) -> None:
     for route in ROUTES:
         assert page.get(route, headers={"authorization": ""}).status_code == 401, route
         assert page.get(route, headers={"authorization": "Bearer wrong"}).status_code == 401, route
@@ -50,9 +49,7 @@ def test_another_site_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert page.get("/api/jobs").json() == []
 
 
-def test_headers_forbid_inline_code_and_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
-    page = client(tmp_path, monkeypatch)
+def test_headers_forbid_inline_code_and_frames(page: TestClient) -> None:
     for route in ROUTES:
         answer = page.get(route, headers={"origin": BASE})
         policy = answer.headers["content-security-policy"]

@@ -50,10 +50,7 @@ def test_verify_from_the_page_becomes_the_badge(tmp_path: Path, monkeypatch: pyt
     ("eval", {"run": "runs/plain", "items": "../items.jsonl", "name": "x"}),
     ("eval", {"run": "runs/plain", "items": "eval", "name": "../../x"}), ("verify", {"run": ".."}),
     ("quickstart", {"out": "/tmp/elsewhere"}), ("plan", {"recipe": "smoke-tiny", "target": "nowhere"})])
-def test_nothing_is_started_that_was_not_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str,
-                                                 fields: dict[str, str]) -> None:
-    two_runs(tmp_path)
-    page = client(tmp_path, monkeypatch)
+def test_nothing_is_started_that_was_not_checked(page: TestClient, verb: str, fields: dict[str, str]) -> None:
     answer = page.post(f"/api/{verb}", data=fields)
     assert answer.status_code == 422, answer.text
     assert answer.json()["error"]

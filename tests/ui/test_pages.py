@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from fastapi.routing import APIRoute
+from starlette.testclient import TestClient
 
 from tests.evaluation.making import items, score, write_lines
 from tests.record import synthetic
@@ -26,9 +27,7 @@ from workings.ui.site import Site
 PAIR = "run=runs/plain&run=runs/steps"
 
 
-def test_the_list_says_what_the_records_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
-    page = client(tmp_path, monkeypatch)
+def test_the_list_says_what_the_records_say(page: TestClient, tmp_path: Path) -> None:
     rows = {row["name"]: row for row in page.get("/api/runs").json()["rows"]}
     assert set(rows) == {"runs/plain", "runs/steps"}
     assert rows["runs/plain"]["accuracy"]["mean"] == 0.5
@@ -58,9 +57,7 @@ def test_a_second_look_reads_no_log_of_a_sealed_run(tmp_path: Path, monkeypatch:
     assert tokens["runs/plain"] > {row.name: row.tokens for row in first}["runs/plain"]
 
 
-def test_search_filter_and_order_are_in_the_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
-    page = client(tmp_path, monkeypatch)
+def test_search_filter_and_order_are_in_the_address(page: TestClient) -> None:
     found = [[row["name"] for row in page.get(f"/api/runs?{query}").json()["rows"]] for query in (
         "sort=accuracy&order=down", "sort=accuracy&order=up", "q=steps", "state=failed", "q=steps plain")]
     assert found == [["runs/steps", "runs/plain"], ["runs/plain", "runs/steps"], ["runs/steps"], [], []]
@@ -103,9 +100,7 @@ def test_every_tab_of_a_run_nests_and_has_its_words(tmp_path: Path, monkeypatch:
     assert len(ids) == len(set(ids))
 
 
-def test_items_are_searched_and_paged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
-    page = client(tmp_path, monkeypatch)
+def test_items_are_searched_and_paged(page: TestClient) -> None:
     wrong = page.get("/api/items/runs/plain?result=wrong").json()
     assert (wrong["found"], wrong["total"], wrong["pages"]) == (30, 60, 1)
     assert not any(row["right"] for row in wrong["rows"])
@@ -117,15 +112,13 @@ def test_items_are_searched_and_paged(tmp_path: Path, monkeypatch: pytest.Monkey
     assert page.get("/api/items/runs/plain?unit=other").json()["expected"] == "one of: items"
 
 
-def test_items_are_filtered_by_their_first_wrong_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
+def test_items_are_filtered_by_their_first_wrong_step(page: TestClient, tmp_path: Path) -> None:
     asked = items(12)
     for name, wrong in (("plain", "so\n{0}+7=99\n#### 99"), ("steps", "{0}+7=98\n#### {1}")):
         file = write_lines(tmp_path / f"{name}.jsonl", [
             {"id": item.id, "completion": wrong.format(number, item.expected_answer) if number < 5
              else f"#### {item.expected_answer}"} for number, item in enumerate(asked)])
         evaluate_predictions(file, asked, tmp_path / "alone" / name)
-    page = client(tmp_path, monkeypatch)
     found = {step: page.get("/api/items/alone/plain", params={"wrong_step": step}).json()["found"]
              for step in ("", "a wrong equation", "wrong from line 2 on", "wrong from line 1 on",
                           "right, no wrong equation")}
@@ -143,11 +136,9 @@ def test_items_are_filtered_by_their_first_wrong_step(tmp_path: Path, monkeypatc
     assert "0 of 5" in page.get(f"/compare?{both}&show=newly_right&wrong_step=wrong from line 1 on").text
 
 
-def test_equivalence_is_asked_for_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
+def test_equivalence_is_asked_for_on_the_page(page: TestClient, tmp_path: Path) -> None:
     asked = items(60)
     score(tmp_path / "runs", "again", asked, [k < 53 for k in range(60)])
-    page = client(tmp_path, monkeypatch)
     near = "run=runs/steps&run=runs/again"
     assert page.get(f"/api/compare?{near}").json()["comparison"]["verdict"] == "inconclusive"
     answer = page.get(f"/api/compare?{near}&within=10").json()["comparison"]
@@ -159,9 +150,7 @@ def test_equivalence_is_asked_for_on_the_page(tmp_path: Path, monkeypatch: pytes
     assert page.get(f"/api/compare?{near}&within=0").json()["expected"] == "percentage points above 0 and below 100"
 
 
-def test_a_comparison_agrees_with_the_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
-    page = client(tmp_path, monkeypatch)
+def test_a_comparison_agrees_with_the_verb(page: TestClient) -> None:
     answer = page.get(f"/api/compare?{PAIR}").json()
     assert answer["comparison"]["verdict"] == "better"
     assert answer["comparison"]["delta"] == pytest.approx(0.4)
@@ -179,9 +168,7 @@ def test_a_comparison_agrees_with_the_verb(tmp_path: Path, monkeypatch: pytest.M
     assert page.get("/compare?run=runs/plain&run=runs/plain").status_code == 404
 
 
-def test_curves_keep_ends_and_spikes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
-    page = client(tmp_path, monkeypatch)
+def test_curves_keep_ends_and_spikes(page: TestClient, tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (tmp_path / "runs/steps/train/metrics.jsonl").read_text().splitlines()]
     found = page.get("/api/curves/runs/steps?x=tokens").json()
     loss = next(series for series in found["series"] if series["key"] == "loss")
@@ -191,13 +178,11 @@ def test_curves_keep_ends_and_spikes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert next(series for series in part["series"] if series["key"] == "loss")["x"] == [2.0]
 
 
-def test_a_run_that_is_being_written_is_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
+def test_a_run_that_is_being_written_is_live(page: TestClient, tmp_path: Path) -> None:
     live = tmp_path / "runs" / "live.partial"
     shutil.copytree(tmp_path / "runs" / "steps", live)
     for name in ("run_manifest.json", "SEAL.json", "SHA256SUMS"):
         (live / name).unlink()
-    page = client(tmp_path, monkeypatch)
     row = page.get("/api/run/runs/live.partial").json()["row"]
     assert row["state"] == "stopped"
     lock = DirectoryLock(live)
@@ -220,15 +205,12 @@ def test_a_run_that_is_being_written_is_live(tmp_path: Path, monkeypatch: pytest
     assert (row["state"], row["steps"], row["loss"]) == ("running", before + 1, 0.125)
 
 
-def test_a_running_run_stands_first_under_the_name_that_it_will_have(tmp_path: Path,
-                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
+def test_a_running_run_stands_first_under_the_name_that_it_will_have(page: TestClient, tmp_path: Path) -> None:
     for name in ("live.partial", "live.interrupted-1"):
         shutil.copytree(tmp_path / "runs" / "steps", tmp_path / "runs" / name)
     live = tmp_path / "runs" / "live.partial"
     for name in ("run_manifest.json", "SEAL.json", "SHA256SUMS"):
         (live / name).unlink()
-    page = client(tmp_path, monkeypatch)
     lock = DirectoryLock(live)
     try:
         rows = page.get("/api/runs").json()["rows"]
@@ -248,12 +230,10 @@ def test_a_running_run_stands_first_under_the_name_that_it_will_have(tmp_path: P
     assert page.get("/run/runs/live.partial").status_code == 200
 
 
-def test_what_differs_in_recipes_can_be_columns_and_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
+def test_what_differs_in_recipes_can_be_columns_and_groups(page: TestClient, tmp_path: Path) -> None:
     resolved = tmp_path / "runs/plain/config/resolved.json"
     said = json.loads(resolved.read_text())
     resolved.write_text(json.dumps(said | {"training": said["training"] | {"learning_rate": 0.125}}))
-    page = client(tmp_path, monkeypatch)
     assert "training.learning_rate" in page.get("/api/runs").json()["differing"]
     shown = Page(page.get("/?column=training.learning_rate&group=training.learning_rate&sort=name").text).text
     assert "training.learning_rate 0.125 (1)" in shown
@@ -261,10 +241,8 @@ def test_what_differs_in_recipes_can_be_columns_and_groups(tmp_path: Path, monke
     assert "runs (2)" in Page(page.get("/?group=folder").text).text
 
 
-def test_every_file_of_a_run_opens_and_nothing_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
+def test_every_file_of_a_run_opens_and_nothing_beside_it(page: TestClient, tmp_path: Path) -> None:
     run = tmp_path / "runs" / "steps"
-    page = client(tmp_path, monkeypatch)
     files = [row["path"] for row in page.get("/api/run/runs/steps").json()["detail"]["files"]]
     opened = {name: page.get("/api/files/runs/steps", params={"file": name}).json() for name in files}
     assert {name: found["problem"] for name, found in opened.items() if found["problem"]} == {}
@@ -284,9 +262,7 @@ def _written(run: Path, text: str) -> str:
     return "note.txt"
 
 
-def test_a_mean_is_over_the_steps_that_were_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
-    page = client(tmp_path, monkeypatch)
+def test_a_mean_is_over_the_steps_that_were_asked_for(page: TestClient) -> None:
     loss = {mean: next(series for series in page.get(f"/api/curves/runs/steps?mean={mean}").json()["series"]
                        if series["key"] == "loss") for mean in (1, 3)}
     assert (loss[1]["smoothed"], loss[3]["smoothing_steps"]) == ([], 3)
@@ -303,18 +279,15 @@ def test_every_route_runs_in_a_thread_of_its_own(tmp_path: Path) -> None:
     assert not [route.path for route in routes if inspect.iscoroutinefunction(route.endpoint)]
 
 
-def test_a_comparison_is_made_again_when_a_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
-    page = client(tmp_path, monkeypatch)
+def test_a_comparison_is_made_again_when_a_file_changes(page: TestClient, tmp_path: Path) -> None:
     assert page.get(f"/api/compare?{PAIR}").json()["comparison"]["verdict"] == "better"
     predictions = tmp_path / "runs" / "steps" / "eval" / "items" / "predictions.jsonl"
     predictions.write_bytes(predictions.read_bytes() + b"\n")
     assert "is not the file that was sealed" in page.get(f"/api/compare?{PAIR}").json()["error"]
 
 
-def test_text_of_a_run_is_never_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_of_a_run_is_never_markup(page: TestClient, tmp_path: Path) -> None:
     attack = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7*7 }}"
-    two_runs(tmp_path)
     unit = tmp_path / "runs" / "steps" / "eval" / "items" / "predictions.jsonl"
     lines = [json.loads(line) for line in unit.read_text().splitlines()]
     for line in lines:
@@ -324,7 +297,6 @@ def test_text_of_a_run_is_never_markup(tmp_path: Path, monkeypatch: pytest.Monke
     values = json.loads(manifest.read_text())
     manifest.write_text(json.dumps(values | {"model_id": attack}))
     (tmp_path / "runs" / "steps" / "config" / "recipe.yaml").write_text(attack)
-    page = client(tmp_path, monkeypatch)
     for route in ("/", "/run/runs/steps?tab=items", "/run/runs/steps?tab=recipe", "/run/runs/steps?tab=log"):
         shown = Page(page.get(route).text)
         assert attack in " ".join(shown.words)
@@ -332,11 +304,9 @@ def test_text_of_a_run_is_never_markup(tmp_path: Path, monkeypatch: pytest.Monke
         assert all((a.get("src") or "").startswith("/static/") for a in shown.named("script"))
 
 
-def test_a_failed_run_says_why_before_anything_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
+def test_a_failed_run_says_why_before_anything_else(page: TestClient, tmp_path: Path) -> None:
     manifest, why = tmp_path / "runs" / "steps" / "run_manifest.json", "step 8: loss nan <b>"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"status": "failed", "status_reason": why}))
-    page = client(tmp_path, monkeypatch)
     assert why in Page(page.get("/run/runs/steps").text).text
     assert {row["name"]: row["reason"] for row in page.get("/api/runs").json()["rows"]} == {
         "runs/steps": why, "runs/plain": ""}
@@ -347,12 +317,10 @@ def test_a_failed_run_says_why_before_anything_else(tmp_path: Path, monkeypatch:
     ("run_manifest.json", b'{"name": 1}'), ("SEAL.json", b"\xff\xfe"),
     ("eval/items/eval_summary.json", b'{"scorecard": 3}'),
     ("train/metrics.jsonl", b'{"step": "x"}\n\xff\n'), ("plan/plan.json", b'{"breakdown": 7}')])
-def test_a_damaged_run_is_a_row_and_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str,
-                                                  contents: bytes) -> None:
-    two_runs(tmp_path)
+def test_a_damaged_run_is_a_row_and_hides_no_other(page: TestClient, tmp_path: Path, name: str,
+                                                   contents: bytes) -> None:
     (tmp_path / "runs" / "steps" / name).parent.mkdir(exist_ok=True)
     (tmp_path / "runs" / "steps" / name).write_bytes(contents)
-    page = client(tmp_path, monkeypatch)
     rows = {row["name"]: row for row in page.get("/api/runs").json()["rows"]}
     assert rows["runs/plain"]["state"] == "complete"
     assert "runs/steps" in rows
@@ -375,9 +343,7 @@ def test_no_path_leads_out_of_the_folder(tmp_path: Path, monkeypatch: pytest.Mon
     assert "link" not in [row["name"] for row in page.get("/api/runs").json()["rows"]]
 
 
-def test_exports_are_one_file_without_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
-    page = client(tmp_path, monkeypatch)
+def test_exports_are_one_file_without_script(page: TestClient) -> None:
     for route, words in (("/export/run/runs/steps", "steps"), (f"/export/compare?{PAIR}", "steps is better")):
         answer = page.get(route)
         assert "attachment" in answer.headers["content-disposition"]
@@ -396,9 +362,7 @@ def test_every_json_twin_is_described(tmp_path: Path, monkeypatch: pytest.Monkey
         assert all(operation.get("description") for operation in described[path].values()), path
 
 
-def test_an_address_without_a_needed_value_says_what_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
-    page = client(tmp_path, monkeypatch)
+def test_an_address_without_a_needed_value_says_what_is_needed(page: TestClient) -> None:
     assert "tick them in the list" in page.get("/compare").text
     assert page.get("/api/compare").json()["expected"] == "2 to 12 different runs to compare"
     wrong = page.get("/api/items/runs/steps?page=x").json()

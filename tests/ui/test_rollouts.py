@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 
 from tests.reports.parsed_page import Page
 from tests.reports.rewarded import ATTACK, SHOWN, rewarded_run
@@ -19,9 +20,19 @@ TAB = "/run/run?tab=rollouts"
 API = "/api/rollouts/run"
 
 
-def test_groups_are_shown_with_all_that_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rewarded_run(tmp_path / "run")
-    page = client(tmp_path, monkeypatch)
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run that learned from rewards."""
+    return rewarded_run(tmp_path / "run")
+
+
+@pytest.fixture
+def page(run: Path, monkeypatch: pytest.MonkeyPatch) -> TestClient:
+    """The page over its folder."""
+    return client(run.parent, monkeypatch)
+
+
+def test_groups_are_shown_with_all_that_is_known(page: TestClient) -> None:
     found = page.get(f"{API}?step=2").json()
     assert (found["first"], found["before"], found["after"], found["last"], found["count"]) == (1, 1, 3, 3, 3)
     (hard, mixed, easy) = found["rollout"]["rows"]
@@ -39,10 +50,7 @@ def test_groups_are_shown_with_all_that_is_known(tmp_path: Path, monkeypatch: py
     assert shown.open == []
 
 
-def test_the_last_rollout_comes_first_and_orders_are_in_the_address(tmp_path: Path,
-                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
-    rewarded_run(tmp_path / "run")
-    page = client(tmp_path, monkeypatch)
+def test_the_last_rollout_comes_first_and_orders_are_in_the_address(page: TestClient) -> None:
     assert page.get(API).json()["rollout"]["step"] == 3
     orders = {order: [row["id"] for row in page.get(f"{API}?order={order}").json()["rollout"]["rows"]]
               for order in ("drawn", "lowest", "highest")}
@@ -69,12 +77,10 @@ def test_a_large_rollout_is_shown_a_page_at_a_time(tmp_path: Path, monkeypatch: 
     assert "100 further characters" in shown
 
 
-def test_only_what_is_asked_for_is_read_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = rewarded_run(tmp_path / "run")
+def test_only_what_is_asked_for_is_read_and_once(page: TestClient, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     real = rollouts.read_rollout
     monkeypatch.setattr(rollouts, "read_rollout", lambda run, step: (read.append(step), real(run, step))[1])
-    page = client(tmp_path, monkeypatch)
     for _ in range(2):
         assert page.get(f"{API}?step=2").status_code == 200
     assert read == [2]
@@ -84,12 +90,10 @@ def test_only_what_is_asked_for_is_read_and_once(tmp_path: Path, monkeypatch: py
     assert read == [2, 2], "the file that changed"
 
 
-def test_an_update_in_the_middle_belongs_to_a_rollout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = rewarded_run(tmp_path / "run")
+def test_an_update_in_the_middle_belongs_to_a_rollout(page: TestClient, run: Path) -> None:
     config = json.loads((run / "config/resolved.json").read_text())
     config["algorithm"]["updates"] = 2
     (run / "config/resolved.json").write_text(json.dumps(config))
-    page = client(tmp_path, monkeypatch)
     assert [page.get(f"{API}?step={step}").json()["rollout"]["step"] for step in (1, 2, 3)] == [1, 1, 3]
     assert page.get(f"{API}?step=0").json()["rollout"]["step"] == 3
 
@@ -102,13 +106,11 @@ def test_an_update_in_the_middle_belongs_to_a_rollout(tmp_path: Path, monkeypatc
     ("data/prompts.jsonl", None, "data/prompts.jsonl is missing"),
     ("config/tokenizer/tokenizer.json", None, "cannot be read without the run's tokenizer"),
 ])
-def test_a_damaged_rollout_is_a_sentence_and_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str,
+def test_a_damaged_rollout_is_a_sentence_and_hides_no_other(page: TestClient, run: Path, name: str,
                                                             contents: str | None, said: str) -> None:
-    run = rewarded_run(tmp_path / "run")
     (run / name).unlink()
     if contents is not None:
         (run / name).write_text(contents)
-    page = client(tmp_path, monkeypatch)
     answer = page.get(f"{API}?step=2")
     assert answer.status_code == 409
     assert said in answer.json()["error"]
@@ -153,9 +155,7 @@ def test_a_run_that_still_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert page.get("/api/rollouts/run.partial").json()["last"] == 3
 
 
-def test_curves_of_rewards_come_in_figures_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rewarded_run(tmp_path / "run")
-    page = client(tmp_path, monkeypatch)
+def test_curves_of_rewards_come_in_figures_with_a_sentence(page: TestClient, tmp_path: Path) -> None:
     found = page.get("/api/curves/run").json()["series"]
     figures: dict[str, list[str]] = {}
     for series in found:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from tests.reports.parsed_page import Page
 from tests.reports.rewarded import ATTACK, SHOWN
 from tests.samples.making import draw, kinds
-from tests.ui.making import client, two_runs
+from tests.ui.making import client
 from workings.record.layout import PREDICTIONS, SELECTION
 from workings.samples.selection import Selection
 
@@ -60,10 +61,8 @@ def test_each_sample_says_what_became_of_it(tmp_path: Path, monkeypatch: pytest.
     assert page.get(API).json()["fates"] == {"another form": 32}, "the file changed"
 
 
-def test_a_unit_is_a_row_of_the_list_and_has_its_own_tabs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
+def test_a_unit_is_a_row_of_the_list_and_has_its_own_tabs(page: TestClient, tmp_path: Path) -> None:
     unit = draw(tmp_path / "unit", selection=ONE_EACH)
-    page = client(tmp_path, monkeypatch)
     row = next(row for row in page.get("/api/runs").json()["rows"] if row["name"] == "unit")
     assert (row["kind"], row["state"], row["accuracy"]) == ("samples", "complete", None), "drawn, not answered greedily"
     assert row["samples"] == {"kept": unit.counts.kept, "samples": 32, "prompts": 8}

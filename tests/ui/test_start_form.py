@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 
 from tests.ui.making import client, two_runs
 from workings.config.load import load_recipe
@@ -24,9 +25,7 @@ def test_fields_are_the_recipe_with_its_help_and_choices() -> None:
     assert load_recipe("smoke-tiny", words).resolved() == load_recipe("smoke-tiny").resolved()
 
 
-def test_an_error_keeps_the_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path / "folder")
-    page = client(tmp_path / "folder", monkeypatch)
+def test_an_error_keeps_the_form(page: TestClient) -> None:
     typed = {"recipe": "quickstart", "out": "mine", "overrides": "training.stepz=4\nseed=3", "smoke": "true"}
     answer = page.post("/start/train", data=typed)
     assert answer.status_code == 422
@@ -41,16 +40,14 @@ def test_an_error_keeps_the_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_names_that_are_proposed_are_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path / "folder")
-    (tmp_path / "folder/runs").rename(tmp_path / "folder/first-run")
-    form = client(tmp_path / "folder", monkeypatch).get("/start").text
+    two_runs(tmp_path)
+    (tmp_path / "runs").rename(tmp_path / "first-run")
+    form = client(tmp_path, monkeypatch).get("/start").text
     assert 'name="out" value="first-run-2"' in form
     assert 'name="out" value="quickstart"' in form
 
 
-def test_a_plan_for_no_machine_says_what_to_tick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path / "folder")
-    page = client(tmp_path / "folder", monkeypatch)
+def test_a_plan_for_no_machine_says_what_to_tick(page: TestClient) -> None:
     answer = page.post("/plan", data={"recipe": "smoke-tiny"})
     assert answer.status_code == 422
     assert "tick one, such as cpu" in answer.text
@@ -59,18 +56,14 @@ def test_a_plan_for_no_machine_says_what_to_tick(tmp_path: Path, monkeypatch: py
     assert [sealed in page.get(address).text for address in ("/", "/plan", "/start")] == [True, False, False]
 
 
-def test_the_form_shows_the_recipe_that_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path / "folder")
-    page = client(tmp_path / "folder", monkeypatch)
+def test_the_form_shows_the_recipe_that_is_chosen(page: TestClient) -> None:
     steps = load_recipe("quickstart").recipe.training.steps
     assert f'data-key="training.steps" data-default="{steps}"' in page.get("/start?recipe=quickstart").text
     assert page.get("/start?recipe=../none.yaml").status_code == 422
     assert page.get("/api/fields?recipe=smoke-tiny").json()["training"][0]["key"] == "training.steps"
 
 
-def test_what_the_formula_says_stands_beside_the_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path / "folder")
-    page = client(tmp_path / "folder", monkeypatch)
+def test_what_the_formula_says_stands_beside_the_form(page: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def ask(words: list[str], cwd: Path) -> dict[str, object]:

@@ -3,9 +3,8 @@
 import shutil
 from pathlib import Path
 
-import pytest
+from starlette.testclient import TestClient
 
-from tests.ui.making import client, two_runs
 from workings.ui.time_line import MAX_ANSWERS, time_lines
 
 ANSWERS = {10: "<reasoning>8+9+1=17</reasoning>", 20: "it's \"18\"\n(stop)", 30: "18"}
@@ -35,11 +34,9 @@ def test_of_many_answers_the_first_and_the_last_are_shown(tmp_path: Path) -> Non
     assert (len(steps), steps[0], steps[-1], steps == sorted(set(steps))) == (MAX_ANSWERS, 1, 1_000, True)
 
 
-def test_the_page_shows_them_with_the_wrong_step_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path / "folder")
-    shutil.rmtree(tmp_path / "folder/runs/steps/eval")
-    log(tmp_path / "folder/runs/steps", [sample(step, text) for step, text in ANSWERS.items()])
-    page = client(tmp_path / "folder", monkeypatch)
+def test_the_page_shows_them_with_the_wrong_step_marked(page: TestClient, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "runs/steps/eval")
+    log(tmp_path / "runs/steps", [sample(step, text) for step, text in ANSWERS.items()])
     shown = page.get("/run/runs/steps?tab=samples").text
     assert "During training" in shown
     assert '<span class="wrong-step">8+9+1=17</span>' in shown
