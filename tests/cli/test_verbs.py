@@ -130,7 +130,8 @@ def test_train_ask_verify_and_score_again(workings, tmp_path):
     continued = last_line(workings("ask", run, "And 3 more?", "--history", earlier, "--temperature", "1", "--seed", "3",
                                    "--max-new-tokens", "5", "--json"))
     assert continued["finish_reason"] in ("stop", "length")
-    for words, wrong in ((["--also", run], f"{run} is named twice"), (["--seed", "3"], "--seed 3 without --temperature"),
+    for words, wrong in ((["--also", run], f"{run} is named twice"),
+                         (["--seed", "3"], "--seed 3 without --temperature"),
                          (["--history", '[{"role": "narrator"}]'], "must have a role")):
         refused = workings("ask", run, "1+1?", *words, check=False)
         assert (refused.returncode, wrong in refused.stderr) == (2, True)
