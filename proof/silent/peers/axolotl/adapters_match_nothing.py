@@ -1,0 +1,8 @@
+"""Names of matrices that the model does not have."""
+from _tiny import SUM, say, trained
+
+try:
+    log = trained(SUM, adapter="lora", lora_r=4, lora_alpha=8, lora_target_modules=["Wqkv", "c_attn"])
+    say("wrong", f"trained to its end, loss {log[0]['loss']}")
+except ValueError as error:
+    say("refused", " ".join(str(error).split())[:150])
