@@ -124,8 +124,8 @@ def _try_peers(parser: argparse.ArgumentParser, pythons: dict[str, str], known: 
         cells[peer] = theirs(Path(python), peer, only or [*known])
         peers[peer] = {"versions": found} | measured()
         _say({peer: cells[peer]})
-    if not only:
-        _write(known, {"peers": {peer: peers[peer] for peer in PEERS if peer in peers}, "cells_of_peers": cells})
+        if not only:
+            _write(known, {"peers": {one: peers[one] for one in PEERS if one in peers}, "cells_of_peers": cells})
     return 0
 
 

@@ -1,6 +1,6 @@
 """Padding is the end of text: of two rows of other lengths the stop token is learned and padding is not."""
 from _tiny import encoded, folder, say
-from llamafactory.data import SFTDataCollatorWith4DAttentionMask, TEMPLATES
+from llamafactory.data import TEMPLATES, SFTDataCollatorWith4DAttentionMask
 
 rows = [{"instruction": "ab", "input": "", "output": text} for text in ("c", "c" * 20)]
 tokens, made = encoded(rows, folder(pad_token="<|im_end|>"))

@@ -1,7 +1,7 @@
 """A run of three batches is resumed with two other batches."""
 import tempfile
 
-from _tiny import apart, model, rows, say, sft
+from _tiny import apart, rows, say, sft
 
 folder = tempfile.mkdtemp()
 first = sft([rows(8)] * 3, checkpoint_root_directory=folder)
