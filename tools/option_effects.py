@@ -36,6 +36,7 @@ _RULES = ("--keep all", "--valid-steps", "--most 1", "--prefer longest", "--near
           "--pairs right-wrong", "--prompts-out solved.jsonl", "--out other")
 _WEIGHTS = ("--template nowhere", "--engine nowhere", "--precision nowhere", "--tokenizer nowhere")
 _IMPROVE, _SELECTED = "runs/test_improve.py", "samples/test_selection.py::{}"
+_PUSHED = "publish/test_push.py::test_the_hub_gets_the_very_bytes_and_the_record_verifies_after_a_download"
 _SELECTION = {"most": _SELECTED.format("test_which_come_first"), "prefer": _SELECTED.format("test_which_come_first"),
               "near_duplicates": _SELECTED.format("test_near_duplicates_are_left_out_above_the_similarity"),
               "valid_steps": _SELECTED.format("test_a_right_answer_for_a_wrong_reason"),
@@ -102,8 +103,8 @@ EFFECTS: dict[str, Tried | Named] = {
              "--verbose", "--explain all", "--render README.md"),
     **_tried("pack", "HERE/runs/a --out out.zip", "--out other.zip", "--weights digest", "--writeup HERE/gsm.jsonl",
              "--notebook HERE/rows.jsonl", "--limit kaggle-writeup", "--max-mib 1", "--dry-run"),
-    **_tried("push", "HERE/runs/a me/model --license mit", "--yes", "--run HERE/runs/b", "--license nonsense",
-             "--accept-terms", "--private"),
+    **_tried("push", "HERE/runs/a me/model --license mit", "--run HERE/runs/b", "--license nonsense"),
+    **_named("push", yes=_PUSHED, private=_PUSHED, accept_terms="publish/test_push.py::test_what_a_licence_forbids_needs_a_word"),
     **_named("ui", port="ui/test_browser.py::test_a_person_clicks_through",
              browser="ui/test_browser.py::test_a_person_clicks_through",
              new_token="ui/test_guard.py::test_links_stay_good_until_a_new_token_is_asked_for"),

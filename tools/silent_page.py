@@ -18,7 +18,7 @@ NAMES = {"trl": "TRL", "llamafactory": "LLaMA-Factory", "axolotl": "axolotl", "u
          "soup": "Soup"}
 LIMITS = {
     "llamafactory": "Without torchvision and torchaudio, which do not load with PyTorch's CPU wheel.",
-    "axolotl": "0.21.0 asks for Python 3.12; 0.19.0 is the newest for 3.11. Installed without what needs a GPU or a cloud.",
+    "axolotl": "0.21.0 asks for Python 3.12; 0.19.0 is the newest for 3.11. Without what needs a GPU.",
     "unsloth": "Templates and masks only, with `UNSLOTH_ALLOW_CPU=1`: its training needs a GPU."}
 """What could not be tried of a peer, or how it was installed."""
 HEAD = """# Silent wrongness
