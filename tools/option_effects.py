@@ -46,9 +46,10 @@ _JUDGED = "--url http://127.0.0.1:1/v1 --model m --items HERE/rows.jsonl --out o
 EFFECTS: dict[str, Tried | Named] = {
     **_tried("quickstart", "--out HERE/rows.jsonl", "--out HERE/gsm.jsonl", "--tiny --rewards", "--rewards --tiny"),
     **_named("quickstart", seed="runs/test_quickstart.py::test_quickstart_leaves_two_equal_runs_and_a_page"),
-    **_tried("doctor", "smoke-tiny engine=torch device=cpu", "--out HERE/rows.jsonl", "--setup nowhere",
-             "--steps 5", "--whole", "--yes"),
-    **_named("doctor", online="doctor/test_checks.py::"
+    **_named("doctor", out="doctor/test_checks.py::test_room_for_all_checkpoints_and_the_one_being_written",
+             **dict.fromkeys(("setup", "yes"),
+                             "doctor/test_verb.py::test_setting_up_cuda_without_a_card_is_refused_and_nothing_is_written"),
+             **dict.fromkeys(("steps", "whole"), "doctor/test_verb.py::test_a_wrong_request"), online="doctor/test_checks.py::"
              "test_a_model_that_is_here_needs_no_hub_and_one_that_is_not_is_not_asked_for",
              engines="runs/test_parity.py::test_a_model_that_one_engine_lacks_is_refused"),
     **_tried("plan", "gemma-2b-t4 --on t4 --formula", "--on rtx5090", "--deadline 1m", "--write plan.yaml"),
