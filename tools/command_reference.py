@@ -20,7 +20,8 @@ HEAD = """# Commands
 
 `python -m workings` is the same as `workings`. Every command takes `--json`: one JSON object as the last line of
 standard output; progress and explanations go to standard error. Where a command fails, the object is `error`, with
-`message`, `exit_code`, and of a wrong request `given`, `expected` and `try`.
+`message`, `exit_code`, and of a wrong request `given`, `expected` and `try`. `tools/option_effects.py` says of each
+option what shows that it matters: two calls that differ, or a test.
 
 | exit code | meaning |
 |---|---|

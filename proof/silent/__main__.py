@@ -15,6 +15,7 @@ import inspect
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from importlib import import_module
 from pathlib import Path
@@ -23,8 +24,13 @@ from typing import Any
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent.parent
 RESULT = FOLDER.parent / "silent.json"
-PEERS = {"trl": ("trl", "peft", "transformers", "torch")}
-"""Packages of each peer whose versions belong to its cells."""
+PEERS = {"trl": ("trl", "peft", "transformers", "torch"),
+         "llamafactory": ("llamafactory", "trl", "peft", "transformers", "torch"),
+         "axolotl": ("axolotl", "trl", "peft", "transformers", "torch"),
+         "unsloth": ("unsloth", "unsloth_zoo", "trl", "transformers", "torch"),
+         "tunix": ("google-tunix", "jax", "flax", "optax"),
+         "soup": ("soup-cli", "trl", "peft", "transformers", "torch")}
+"""Packages of each peer whose versions belong to its cells; the first is the peer's own."""
 VERDICTS = ("right", "refused", "warned", "wrong")
 
 
@@ -54,8 +60,10 @@ def theirs(python: Path, peer: str, names: list[str]) -> dict[str, dict[str, str
     """What a peer's examples of these cases print, by case; `not tried` where one failed."""
     folder = FOLDER / "peers" / peer
     tried = [name for name in names if (folder / f"{name}.py").is_file()]
-    done = subprocess.run([python, "-W", "ignore", folder.parent / "_run.py", folder, *tried], stdout=subprocess.PIPE,
-                          text=True, check=False, env=os.environ | {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""})
+    with tempfile.TemporaryDirectory() as place:  # some write files where they are started
+        done = subprocess.run([python.absolute(), "-W", "ignore", folder.parent / "_run.py", folder, *tried], text=True,
+                              stdout=subprocess.PIPE, check=False, cwd=place,
+                              env=os.environ | {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""})
     lines = [line.partition("\t") for line in done.stdout.splitlines() if "\t" in line]
     parts = {name: said.partition(": ") for name, _, said in lines}
     return {name: {"verdict": verdict if verdict in VERDICTS else "not tried", "evidence": evidence}
@@ -72,8 +80,9 @@ def versions_of(python: Path, packages: tuple[str, ...]) -> dict[str, str]:
 def main(arguments: list[str] | None = None) -> int:
     """Try all cases, or those asked for; 1 if one of ours is wrong."""
     parser = argparse.ArgumentParser(prog="python -m proof.silent", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--peers", type=Path,
-                        help="Python of an environment that has the other trainers: they are tried in place of ours")
+    parser.add_argument("--peers", action="append", default=[], metavar="NAME=PYTHON",
+                        help=f"a trainer ({', '.join(PEERS)}) and the Python of an environment that has it: it is "
+                        "tried in place of ours")
     parser.add_argument("--only", action="append", default=[], metavar="NAME",
                         help="only this case; nothing is written")
     asked = parser.parse_args(arguments)
@@ -82,12 +91,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"no such case: {', '.join(sorted(unknown))}; there are: {', '.join(known)}")
     names = asked.only or [*known]
     if asked.peers:
-        peers = {peer: found for peer, packages in PEERS.items() if (found := versions_of(asked.peers, packages))}
-        cells = {peer: theirs(asked.peers, peer, names) for peer in peers}
-        _say(cells)
-        if not asked.only:
-            _write(known, {"peers": peers, "cells_of_peers": cells})
-        return 0 if peers else 3
+        return _try_peers(parser, dict(one.partition("=")[::2] for one in asked.peers), known, asked.only)
     # The environment of tests: no network, separate caches, programs that compile in a third of the time.
     import_module("tests.conftest")
     import_module("tests.engines.conftest")
@@ -105,6 +109,26 @@ def main(arguments: list[str] | None = None) -> int:
     return int(bool(wrong))
 
 
+def _try_peers(parser: argparse.ArgumentParser, pythons: dict[str, str], known: dict[str, tuple[str, str]],
+               only: list[str]) -> int:
+    """Try these peers, each with its Python; peers that are not asked for keep their cells."""
+    from tools.result_file import earlier, measured
+
+    if unknown := {*pythons} - {*PEERS}:
+        parser.error(f"no such trainer: {', '.join(sorted(unknown))}; there are: {', '.join(PEERS)}")
+    values = earlier(RESULT)
+    peers, cells = values.get("peers", {}), values.get("cells_of_peers", {})
+    for peer, python in pythons.items():
+        if not (found := versions_of(Path(python), PEERS[peer])):
+            parser.error(f"{python} lacks one of {', '.join(PEERS[peer])}")
+        cells[peer] = theirs(Path(python), peer, only or [*known])
+        peers[peer] = {"versions": found} | measured()
+        _say({peer: cells[peer]})
+        if not only:
+            _write(known, {"peers": {one: peers[one] for one in PEERS if one in peers}, "cells_of_peers": cells})
+    return 0
+
+
 def _say(columns: dict[str, dict[str, dict[str, str]]]) -> None:
     for column, cells in columns.items():
         for name, cell in cells.items():
@@ -113,9 +137,9 @@ def _say(columns: dict[str, dict[str, dict[str, str]]]) -> None:
 
 def _write(known: dict[str, tuple[str, str]], new: dict[str, Any]) -> None:
     """Write the result file: what was tried now, and the other columns as they were."""
-    from tools.result_file import earlier, measured, write_result
+    from tools.result_file import earlier, write_result
 
-    values = earlier(RESULT) | new | {"kinds": len(known)} | ({"peers_tried": measured()} if "peers" in new else {})
+    values = earlier(RESULT) | new | {"kinds": len(known)}
     values["cases"] = {name: {"wrong": wrong, "reported": reported} for name, (wrong, reported) in known.items()}
     columns = values["ours"] | values.get("cells_of_peers", {})
     values["counts"] = {column: {verdict: sum(cell["verdict"] == verdict for cell in cells.values())

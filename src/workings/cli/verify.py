@@ -79,7 +79,7 @@ def verify_command(
     if highest > HIGHEST_LEVEL:
         raise RequestError(f"--level {highest}", f"a level from 0 to {HIGHEST_LEVEL}", f"--level {HIGHEST_LEVEL}")
 
-    replay = _replayer(highest, _Draw(steps, confidence, splice, seed), data, weights)
+    replay = _replayer(highest, _Draw(steps, confidence, splice, seed, data, weights))
     verdicts = VerificationCache.here()  # the page's badges
     before = verdicts.stamps(path)
     keys = _trusted(key or [])
@@ -204,10 +204,13 @@ class _Draw:
     confidence: float | None
     splice: float | None
     seed: int | None
+    data: Path | None
+    weights: Path | None
 
     def check(self, level: int) -> None:
         """Raise `RequestError` for words that mean nothing together."""
-        options = {"--steps": self.steps, "--confidence": self.confidence, "--splice": self.splice, "--seed": self.seed}
+        options = {"--steps": self.steps, "--confidence": self.confidence, "--splice": self.splice, "--seed": self.seed,
+                   "--data": self.data, "--weights": self.weights}
         words = [f"{name} {value}" for name, value in options.items() if value is not None]
         if level < 3 and words:
             raise RequestError(f"{' '.join(words)} with --level {level}", "level 3, which recomputes steps",
@@ -224,7 +227,7 @@ class _Draw:
             raise RequestError(" ".join(words), "a share above 0", "--splice 0.1")
 
 
-def _replayer(level: int, draw: _Draw, data: Path | None, weights: Path | None) -> "Replay | None":
+def _replayer(level: int, draw: _Draw) -> "Replay | None":
     """Function that replays steps of a run; None below level 3, which uses no engine."""
     draw.check(level)
     # Without a replayer no engine is imported, which is what lets levels 0 to 2 run anywhere.
@@ -234,7 +237,7 @@ def _replayer(level: int, draw: _Draw, data: Path | None, weights: Path | None) 
     from workings.runs.replay.replay import ReplayRequest, replay_run
 
     request = ReplayRequest(drawn=True, confidence=draw.confidence, seed=draw.seed,
-                            inputs=ReplayInputs(data=data, weights=weights))
+                            inputs=ReplayInputs(data=draw.data, weights=draw.weights))
     if draw.steps is not None:
         request = replace(request, steps=draw.steps)
     if draw.splice is not None:

@@ -1,0 +1,75 @@
+"""A tiny random model and a tokenizer of bytes in a folder, and Soup's trainer on a file of rows."""
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "false",
+               "HF_DATASETS_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+
+import torch
+from soup_cli.config.loader import load_config_from_string
+from soup_cli.data.loader import load_dataset
+from soup_cli.trainer.sft import SFTTrainerWrapper
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+CHATML = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+          "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+MARKED = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if m.role == 'assistant' %}{% generation %}"
+          "{{ m.content + '<|im_end|>' }}{% endgeneration %}{% else %}{{ m.content + '<|im_end|>' }}{% endif %}"
+          "{{ '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+"""With the marks that Soup asks for where nothing but the answer is to be learned."""
+SUM = [{"messages": [{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "2"}]}] * 2
+
+
+def folder(template=MARKED, post=None, **marks):
+    """Of a model and its tokenizer."""
+    made, alphabet = tempfile.mkdtemp(), sorted(pre_tokenizers.ByteLevel.alphabet())
+    base = Tokenizer(models.BPE({letter: number for number, letter in enumerate(alphabet)}, []))
+    base.pre_tokenizer, base.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    fast = PreTrainedTokenizerFast(tokenizer_object=base, **({
+        "bos_token": "<s>", "eos_token": "<|im_end|>", "pad_token": "<pad>",
+        "additional_special_tokens": ["<|im_start|>"]} | marks))
+    fast.chat_template, fast.backend_tokenizer.post_processor = template, post or base.post_processor
+    fast.save_pretrained(made)
+    torch.manual_seed(0)
+    LlamaForCausalLM(LlamaConfig(
+        vocab_size=300, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=512)).save_pretrained(made)
+    return made
+
+
+def recipe(place, data="x.jsonl", training=None, **more):
+    """A configuration as text; full fine-tuning on the CPU."""
+    settings = {"epochs": 1, "batch_size": 1, "lr": 1e-3, "quantization": "none", "logging_steps": 1,
+                "gradient_accumulation_steps": 1, "warmup_ratio": 0.0, "lora": {"r": 0}} | (training or {})
+    return json.dumps({"base": place, "task": "sft", "output": tempfile.mkdtemp(), "training": settings,
+                       "data": {"train": data, "val_split": 0.0, "max_length": 256} | more})
+
+
+def trainer(rows, place=None, training=None, **more):
+    """Soup's own trainer, made ready with these rows; its `.trainer` is the inner one."""
+    path = Path(tempfile.mkdtemp(), "rows.jsonl")
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = load_config_from_string(recipe(place or folder(), str(path), training, **more))
+    made = SFTTrainerWrapper(config, device="cpu")
+    made.setup(load_dataset(config.data))
+    return made
+
+
+def texts(made):
+    """What is read and what is learned of the first row, as the model gets it."""
+    batch = made.trainer.data_collator([made.trainer.train_dataset[0]])
+    ids, learned = batch["input_ids"][0], batch["labels"][0] != -100
+    return made.tokenizer.decode(ids[~learned]), made.tokenizer.decode(ids[learned])
+
+
+def logged(made, name):
+    return [line[name] for line in made.trainer.state.log_history if name in line]
+
+
+def say(verdict, evidence):
+    sys.stdout.write(f"\n{verdict}: {evidence}\n")

@@ -1,0 +1,156 @@
+"""What shows that each option of each command matters: a table for the reference page, and for the test that tries it.
+
+`tests/cli/test_option_effects.py` runs the words of a command twice in one process, without the option and with it,
+each in an empty folder, and compares exit code, output and written files. A command that takes minutes names the test
+that shows the option's effect. An option that is not here fails that test.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Two calls that have to differ; where the second is refused, it has to be for the option."""
+
+    base: str
+    other: str
+
+
+@dataclass(frozen=True)
+class Named:
+    """A test that shows the effect, as FILE::TEST below `tests/`."""
+
+    test: str
+
+
+def _tried(verb: str, base: str, *others: str) -> dict[str, Tried | Named]:
+    """Cases that add words to the same call; the first of the words is the option."""
+    return {f"{verb} {other.split()[0]}": Tried(f"{verb} {base}", f"{verb} {base} {other}") for other in others}
+
+
+def _named(verb: str, **tests: str) -> dict[str, Tried | Named]:
+    return {f"{verb} --{name.strip('_').replace('_', '-')}": Named(test) for name, test in tests.items()}
+
+
+_RULES = ("--keep all", "--valid-steps", "--most 1", "--prefer longest", "--near-duplicates 0.1", "--balance solved",
+          "--pairs right-wrong", "--prompts-out solved.jsonl", "--out other")
+_WEIGHTS = ("--template nowhere", "--engine nowhere", "--precision nowhere", "--tokenizer nowhere")
+_IMPROVE, _SELECTED = "runs/test_improve.py", "samples/test_selection.py::{}"
+_PUSHED = "publish/test_push.py::test_the_hub_gets_the_very_bytes_and_the_record_verifies_after_a_download"
+_SELECTION = {"most": _SELECTED.format("test_which_come_first"), "prefer": _SELECTED.format("test_which_come_first"),
+              "near_duplicates": _SELECTED.format("test_near_duplicates_are_left_out_above_the_similarity"),
+              "valid_steps": _SELECTED.format("test_a_right_answer_for_a_wrong_reason"),
+              "most_pairs": _SELECTED.format("test_a_number_of_pairs_needs_a_rule_that_makes_some")}
+_JUDGED = "--url http://127.0.0.1:1/v1 --model m --items HERE/rows.jsonl --out out"
+
+EFFECTS: dict[str, Tried | Named] = {
+    **_tried("quickstart", "--out HERE/rows.jsonl", "--out HERE/gsm.jsonl", "--tiny --rewards", "--rewards --tiny"),
+    **_named("quickstart", seed="runs/test_quickstart.py::test_quickstart_leaves_two_equal_runs_and_a_page"),
+    **_named("doctor", out="doctor/test_checks.py::test_room_for_all_checkpoints_and_the_one_being_written",
+             **dict.fromkeys(("setup", "yes"),
+                             "doctor/test_verb.py::test_setting_up_cuda_without_a_card_is_refused_and_nothing_is_written"),
+             **dict.fromkeys(("steps", "whole"), "doctor/test_verb.py::test_a_wrong_request"), online="doctor/test_checks.py::"
+             "test_a_model_that_is_here_needs_no_hub_and_one_that_is_not_is_not_asked_for",
+             engines="runs/test_parity.py::test_a_model_that_one_engine_lacks_is_refused"),
+    **_tried("plan", "gemma-2b-t4 --on t4 --formula", "--on rtx5090", "--deadline 1m", "--write plan.yaml"),
+    "plan --formula": Named("ui/test_start_form.py::test_what_the_formula_says_stands_beside_the_form"),
+    **_named("plan", nearest="planning/test_plan.py::test_several_targets_at_once",
+             runs="planning/test_run_time.py::test_runs_of_ones_own_take_the_place_of_the_assumption"),
+    **_tried("train", "smoke-tiny --out HERE/runs/a", "--out HERE/runs/b", "--resume", "--auto-resume",
+             "--track nowhere"),
+    **_named("train", notify="reports/test_live.py::test_what_cannot_be_told_is_refused_before_a_run", smoke="runs/test_shipped_recipes.py::test_smoke",
+             smoke_steps="cli/test_every_option.py::test_a_smoke_run_has_the_steps_that_were_asked_for",
+             force="runs/test_memory_check.py::"
+             "test_a_program_that_the_compiler_refuses_is_a_verdict_that_no_force_can_change"),
+    **_tried("launch", "smoke-tiny engine=torch device=cpu --for slurm --write out --on cpu --hosts 1", "--for kubernetes",
+             "--write HERE", "--on nowhere", "--home relative", "--hosts 2", "--cards 1", "--name other", "--image x",
+             "--claim x", "--storage gs://x", "--wheel nowhere", "--user x", "--smoke"),
+    **_tried("sample", "HERE/runs/a --prompts HERE/add/items.jsonl --out HERE/runs", "--precision nowhere",
+             "--tokenizer nowhere", "--revision main"),
+    **_named("sample", **dict.fromkeys(
+        ("keep", "balance", "pairs", "temperature", "template", "form", "prompts", "prompts_out"),
+        "runs/test_sample.py::test_what_was_asked_for_wrongly_is_named"),
+        **dict.fromkeys(("out", "samples", "max_new_tokens"),
+                        "runs/test_sample.py::test_a_run_draws_and_learns_from_what_was_right"),
+        **dict.fromkeys(("engine", "device"), "runs/test_sample.py::test_both_engines_draw_from_weights"),
+        seed="samples/test_unit.py::test_what_is_kept_may_be_decided_anew_when_it_is_continued",
+        batch_size="samples/test_unit.py::test_more_samples_than_fit_are_drawn_in_several_calls",
+        scorer="runs/test_sample.py::test_what_was_asked_for_wrongly_is_named", **_SELECTION),
+    **_named("improve", **dict.fromkeys(("out", "samples", "most", "rounds", "all_rounds", "control"),
+                                        f"{_IMPROVE}::test_a_round_a_control_and_a_further_round"),
+             prompts=f"{_IMPROVE}::test_a_held_out_item_among_the_prompts_is_refused",
+             **dict.fromkeys(("temperature", "balance"),
+                             f"{_IMPROVE}::test_what_could_not_be_drawn_is_refused_before_anything_is_trained"),
+             keep=_SELECTED.format("test_the_best_of_a_prompt_are_kept_where_they_earned_something"),
+             prefer=_SELECTED.format("test_which_come_first"),
+             near_duplicates=_SELECTED.format("test_near_duplicates_are_left_out_above_the_similarity")),
+    **_named("ask", **dict.fromkeys(("max_new_tokens", "also"),
+                                    "cli/test_verbs.py::test_train_ask_verify_and_score_again"),
+             **dict.fromkeys(("base", "pieces"), "ui/test_ask.py::test_answers_come_one_after_the_other")),
+    **_tried("eval", "--predictions HERE/said.jsonl --items HERE/add/items.jsonl --out out", "--items HERE/gsm.jsonl",
+             "--predictions HERE/rows.jsonl", "--out other", "--harness-log HERE/rows.jsonl", "--task nowhere", "--limit 2",
+             "--few-shot 2", "--harness-filter x", "--harness-metric x", "--device cpu", *_WEIGHTS, "--revision main",
+             "--max-new-tokens 5", "--batch-size 2", "--temperature 0.5", "--samples 2", "--aggregate majority", "--seed 3",
+             "--scorer exact", "--rules boxed", "--form think"),
+    **_tried("compare", "HERE/runs/a HERE/runs/b", "--with-a HERE/runs/a", "--with-b HERE/runs/b", "--html page.html",
+             "--equivalent-within 2"),
+    **_tried("gate", "HERE/runs/b --baseline a --dir HERE/baselines", "--baseline b", "--list", "--metric truncated",
+             "--max-drop 0.99", "--dir HERE/none"),
+    "gate --inconclusive": Tried("gate HERE/runs/a --baseline a --dir HERE/baselines --max-drop 0",
+                                 "gate HERE/runs/a --baseline a --dir HERE/baselines --inconclusive nowhere"),
+    "gate --save": Tried("gate HERE/runs/a --save x --dir d", "gate HERE/runs/a --save y --dir d"),
+    **_tried("verify", "HERE/runs/a", "--level 1", "--require-level 3", "--expect-root 00", "--key HERE/rows.jsonl",
+             "--steps 3", "--confidence 0.9", "--splice 0.1", "--seed 3", "--data HERE/rows.jsonl", "--weights HERE/runs",
+             "--verbose", "--explain all", "--render README.md"),
+    **_tried("pack", "HERE/runs/a --out out.zip", "--out other.zip", "--weights digest", "--writeup HERE/gsm.jsonl",
+             "--notebook HERE/rows.jsonl", "--limit kaggle-writeup", "--max-mib 1", "--dry-run"),
+    **_tried("push", "HERE/runs/a me/model --license mit", "--run HERE/runs/b", "--license nonsense"),
+    **_named("push", yes=_PUSHED, private=_PUSHED, accept_terms="publish/test_push.py::test_what_a_licence_forbids_needs_a_word"),
+    **_named("ui", port="ui/test_browser.py::test_a_person_clicks_through",
+             browser="ui/test_browser.py::test_a_person_clicks_through",
+             new_token="ui/test_guard.py::test_links_stay_good_until_a_new_token_is_asked_for"),
+    **_tried("serve", "HERE/runs/a --port 0", "--template nowhere", "--engine nowhere", "--precision nowhere",
+             "--tokenizer nowhere"),
+    **_named("serve", device="runs/test_broken_models.py::test_verbs_say_it_in_words_and_hold_nothing",
+             port="serving/test_serve.py::test_a_port_that_is_taken_is_refused"),
+    **_named("mcp", folder="runs/test_agent_tools.py::test_a_session_of_the_sdk_s_client"),
+    **_tried("export", "HERE/runs/a --out out", "--out HERE/runs", "--type q8_0", "--format nowhere", "--device nowhere"),
+    **_tried("data import", "HERE/rows.jsonl --out out.jsonl --format question-answer", "--out other.jsonl",
+             "--format gsm8k", "--map prompt=answer", "--ignore id", "--columns a,b", "--hold-out 2",
+             "--completions keep", "--revision main", "--subset main", "--split test", "--section x", "--category x",
+             "--difficulty x", "--source x", "--licence x"),
+    "data import --seed": Tried("data import HERE/rows.jsonl --out o.jsonl --format question-answer --hold-out 3",
+                                "data import HERE/rows.jsonl --out o.jsonl --format question-answer --hold-out 3 --seed 5"),
+    "data import --on-error": Tried("data import HERE/gsm.jsonl --out o.jsonl --format gsm8k",
+                                    "data import HERE/gsm.jsonl --out o.jsonl --format gsm8k --on-error skip"),
+    "data import --force": Tried("data import HERE/rows.jsonl --out HERE/made.jsonl --format question-answer",
+                                 "data import HERE/rows.jsonl --out HERE/made.jsonl --format question-answer --force"),
+    **_tried("data make", "addition --out out --n 5 --items 2", "--out other", "--n 6", "--items 3", "--seed 4"),
+    "data make --force": Tried("data make addition --out HERE/again --n 5 --items 2",
+                               "data make addition --out HERE/again --n 5 --items 2 --force"),
+    **_tried("data check", "HERE/add/traces.jsonl", "--against HERE/add/items.jsonl", "--recipe smoke-tiny",
+             "--fix", "--yes", "--findings found.jsonl"),
+    **_tried("data preview", "smoke-tiny", "--n 1", "--row nowhere"),
+    **_tried("data select", "HERE/samples --out out", *_RULES, "--most-pairs 2"),
+    **_tried("data show", "addition", "--n 1"),
+    **_tried("reward check", "HERE/rewarded.yaml --no-model --prompts 2", "--prompts 3"),
+    "reward check --no-model": Named("cli/test_reward.py::test_samples_are_drawn"),
+    **_tried("reward judge", _JUDGED, "--url nowhere", "--items HERE/none.jsonl", "--out HERE/gsm.jsonl"),
+    **_named("reward judge", **dict.fromkeys(("model", "max_tokens"),
+                                             "evaluation/test_judge.py::test_agreement_is_measured_and_the_judge_attacked")),
+    **_tried("runs fetch", "--from gs://none/x --out out", "--from nowhere", "--out HERE/rows.jsonl"),
+    **_named("runs fetch", expect_root="runs/test_object_store.py::test_finished_runs_are_fetched_whole_or_not_at_all"),
+    **_tried("runs replay", "HERE/runs/a", "--samples HERE/none", "--device nowhere"),
+    **_named("runs replay", _from="evidence/test_replay.py::test_a_checkpoint_that_is_not_there_is_named",
+             **dict.fromkeys(("steps", "weights", "predictions"),
+                             "evidence/test_replay.py::test_from_the_first_weights_and_only_some_steps"),
+             seed="evidence/test_replay.py::test_a_seed_draws_the_steps_and_the_answer_says_what_that_misses",
+             data="evidence/test_replay.py::test_the_data_are_found_by_digest_and_nowhere_else",
+             fsdp="runs/test_replay_jax.py::test_over_two_devices_it_is_the_same_within_the_tolerance"),
+    **_tried("runs sign", "HERE/runs/a --key HERE/none", "--key HERE/rows.jsonl", "--new-key k"),
+    **_named("runs sign", passphrase="evidence/test_sign.py::test_a_passphrase_is_asked_for"),
+    **_tried("runs track", "HERE/runs/a --to nowhere", "--to wandb", "--mlflow http://127.0.0.1:1"),
+    **_named("runs track", **dict.fromkeys(("out", "experiment"),
+                                           "reports/test_wandb.py::test_an_offline_run_holds_what_the_record_says"),
+             weights="reports/test_trackers.py::test_artifacts_are_the_records_files_without_tensors"),
+}
