@@ -127,9 +127,11 @@ def test_train_ask_verify_and_score_again(workings, tmp_path):
     texts = {one["completion"] for one in (first, reply, last, *last["also"].values())}
     assert (texts, [*last["also"]]) == ({reply["completion"]}, [str(run.with_name("copy"))])
     earlier = json.dumps([{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "2"}])
-    continued = last_line(workings("ask", run, "And 3 more?", "--history", earlier, "--temperature", "1", "--seed", "3",
-                                   "--max-new-tokens", "5", "--json"))
-    assert continued["finish_reason"] in ("stop", "length")
+    sampled = ["--temperature", "1", "--max-new-tokens", "8", "--json", "--seed"]
+    texts = [last_line(workings("ask", run, "And 3 more?", *sampled, *words))["completion"]
+             for words in (["3"], ["4"], ["3", "--history", earlier], ["3"])]
+    assert texts[0] == texts[3]
+    assert len(set(texts)) == 3, "another seed and earlier turns give other answers"
     for words, wrong in ((["--also", run], f"{run} is named twice"),
                          (["--seed", "3"], "--seed 3 without --temperature"),
                          (["--history", '[{"role": "narrator"}]'], "must have a role")):
