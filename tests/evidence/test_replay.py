@@ -265,7 +265,7 @@ def test_the_verb_says_it_all(trained: Path, run: Path, workings: Any, monkeypat
 @pytest.mark.parametrize(("words", "expected"), [
     (("--seed", "3"), "level 3, which recomputes steps"),
     (("--level", "3", "--steps", "3", "--confidence", "0.9"), "a confidence that decides how many"),
-    (("--level", "3", "--splice", "0.2"), "a confidence next to it"),
+    (("--level", "3", "--splice", "0.2"), "--confidence as well"),
     (("--level", "3", "--confidence", "1"), "a confidence above 0 and below 1"),
     (("--level", "3", "--confidence", "0.9", "--splice", "0"), "a share above 0"),
 ])

@@ -29,7 +29,7 @@ class AgentTools:
     """The tools over one folder of runs. Errors are texts with what was given, what was expected and what to try."""
 
     folder: Path
-    """Runs are written and read below it."""
+    """Folder in which runs are written and read."""
     _plans: dict[str, tuple[str, tuple[str, ...], str]] = field(default_factory=dict)
     """Token -> recipe, overrides, digest of the resolved recipe."""
     _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)

@@ -63,7 +63,7 @@ class ImproveRequest:
     all_rounds: bool = False
     """Continue after a round that did not help."""
     control: bool = False
-    """Also train on the recipe's own traces for as long as all rounds took."""
+    """Control: also train on the recipe's traces for as many steps as all rounds."""
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
