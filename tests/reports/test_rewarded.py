@@ -63,7 +63,7 @@ def test_a_report_has_the_curves_and_some_of_what_was_drawn(tmp_path: Path) -> N
                  "Mismatch of sampler and trainer, nats a token (log scale)", "What was drawn, first and last",
                  "Update 1", "Update 3", "3 groups, mean reward 0.375.", "What is 21+21?", "mixed 3 1",
                  "expected 42 · mean reward", "Highest reward: 0.875", "Lowest reward: -0.125", "(advantage +0.5)",
-                 "equal rewards: it teaches nothing", "(value of the objective of dr_grpo)"):
+                 "equal rewards: teaches nothing", "(value of the objective of dr_grpo)"):
         assert text in page.text, text
     assert "Training loss" not in page.text, "its loss is none of traces"
     assert "Update 2" not in page.text

@@ -97,7 +97,7 @@ def test_rollouts_of_a_teacher_have_divergences_and_no_rewards(tmp_path: Path, m
     for query in ("step=2",):
         shown = Page(page.get(f"/run/run?tab=rollouts&{query}").text)
         assert shown.open == []
-        assert "-0.25 nats a token from the teacher" in shown.text
+        assert "-0.25 nats per token from the teacher" in shown.text
         for words in ("mean reward", "Mean reward", "advantage", "teaches nothing"):
             assert words not in shown.text, words
     assert "the teacher large-one says how likely" in Page(page.get("/run/run?tab=rollouts").text).text

@@ -195,7 +195,7 @@ def sample_seed(seed: int, step: int, epoch: int, prompt: str, number: int) -> i
         prompt: the prompt's id.
         number: number of the sample in its group, from 0.
     """
-    # The id is last, because it alone may hold a slash: no two samples have the same text.
+    # The id is last, because only it may contain a slash: texts are unique.
     return int(bytes_digest(f"rollout/{seed}/{step}/{epoch}/{number}/{prompt}".encode())[:8], 16)
 
 

@@ -1,4 +1,4 @@
-"""`/run/NAME`: one run, a tab for each question about it. The tabs are the files of `workings.ui.tabs`."""
+"""`/run/NAME`: one run, with the tabs of `workings.ui.tabs`."""
 
 import inspect
 import tempfile
@@ -23,13 +23,13 @@ from workings.ui.tab import OpenedRun, Tab
 from workings.ui.tabs import TABS
 from workings.ui.tabs.ask import arguments
 
-INSTEAD_OF_LOSS = (("reward", "Mean reward", "rollout"), ("kl_teacher", "Nats a token from the teacher", "rollout"),
+HEADLINE_METRICS = (("reward", "Mean reward", "rollout"), ("kl_teacher", "Nats per token from the teacher", "rollout"),
                    ("margin", "Margin of pairs", "step"))
-"""Key in the log, name, and what each value is of."""
+"""Key in the log, name, and what a value belongs to."""
 
 
 class RunAnswer(BaseModel):
-    """One run: its row in the list, and all that its files say."""
+    """One run: its row in the list, and the contents of its files."""
 
     row: RunRow
     detail: Detail
@@ -50,7 +50,7 @@ def router(site: Site, tabs: Mapping[str, Tab] = TABS) -> APIRouter:
         """Progress of a run: its row in the list, without values that take long to read."""
         return site.live(name)
 
-    # `partial` hides the site from FastAPI, which makes a parameter of each argument that is left.
+    # `partial` hides the site from FastAPI, which makes parameters of the remaining arguments.
     for tab in tabs.values():
         if tab.answer is not None:
             routes.get(f"/api/{tab.key}/{{name:path}}", name=f"{tab.key}_json",
@@ -76,7 +76,7 @@ def router(site: Site, tabs: Mapping[str, Tab] = TABS) -> APIRouter:
 
 
 def _file_name(name: str) -> str:
-    # The name is in quotes in a header: a quote or a line break in it would end the value or add a header.
+    # A quote or line break in a header's value would end it or add a header.
     return "".join(sign if sign.isalnum() or sign in "-_." else "-" for sign in name)[:100] or "run"
 
 
@@ -91,28 +91,28 @@ def _page(site: Site, tabs: Mapping[str, Tab], name: str, wanted: Any) -> HTMLRe
     try:
         run = OpenedRun.open(site, name)
     except RequestError:
-        # Its address is good from the first second on, when there is no directory yet.
+        # Its address works from the start, before there is a directory.
         if name not in site.phases():
             raise
-        return site.html("begun.html.jinja", page="runs", row=site.live(name))
+        return site.html("starting.html.jinja", page="runs", row=site.live(name))
     shown = {key: tab for key, tab in tabs.items() if tab.shown(run)}
-    # A link may name a tab that this run does not have; the first one is shown instead of an error.
+    # A link may name a tab that this run lacks: show the first one.
     key = wanted.tab if wanted.tab in shown else next(iter(shown))
     values = shown[key].values(site, run, wanted)
     command_lines = commands([bare_view(run.path)]) if run.sealed and run.trained else []
-    return site.html("run.html.jinja", page="runs", row=run.row, detail=run.detail, tab=key, told=command_lines,
-                     instead=_instead_of_loss(site, run.path), sealed=run.sealed,
+    return site.html("run.html.jinja", page="runs", row=run.row, detail=run.detail, tab=key, commands=command_lines,
+                     headline=_headline_metric(site, run.path), sealed=run.sealed,
                      tabs={key: tab.title for key, tab in shown.items()}, **values)
 
 
-def _instead_of_loss(site: Site, run: Path) -> dict[str, Any] | None:
-    """The metric shown in place of a loss that is not a loss of tokens: name, first and last value."""
+def _headline_metric(site: Site, run: Path) -> dict[str, Any] | None:
+    """The metric to show if the loss is not a token loss: name, first and last value."""
     try:
         lines = site.folder.metrics(run)
     except RecordError:
         return None  # the page's notes say so
-    for key, name, where in INSTEAD_OF_LOSS:
-        # An update in the middle of a rollout has none.
+    for key, name, where in HEADLINE_METRICS:
+        # An update in the middle of a rollout lacks it.
         rewards = [line[key] for line in lines if isinstance(line.get(key), int | float)]
         if rewards:
             return {"name": name, "where": where, "first": round(rewards[0], 6) + 0.0,
@@ -121,18 +121,18 @@ def _instead_of_loss(site: Site, run: Path) -> dict[str, Any] | None:
 
 
 def _ask_the_model(site: Site, routes: APIRouter) -> None:
-    """Routes that put a question to a run's checkpoint, and lead back to the tab that shows the answer."""
+    """Routes that ask a run's checkpoint a question and lead back to the tab with the answer."""
 
     @routes.post("/api/ask/{name:path}", name="ask")
     def ask_json(name: str, question: Annotated[str, Form()],
                  max_new_tokens: Annotated[int, Form(ge=1, le=4096)] = 256) -> Job:
-        """Put a question to a run and to the model that it began with; look at the job for the answers."""
+        """Ask a run and its base model a question; the job has the answers."""
         run = site.folder.path(name)
         return site.jobs.start("ask", arguments(run, question, max_new_tokens), subject=site.folder.name(run))
 
     @routes.post("/ask/{name:path}", include_in_schema=False)
     def ask_form(name: str, question: Annotated[str, Form()],
                  max_new_tokens: Annotated[int, Form(ge=1, le=4096)] = 256) -> RedirectResponse:
-        # A form sends line ends as a network does; a model was trained on others.
+        # A form sends CRLF line ends; models are trained on LF.
         ask_json(name, question.replace("\r\n", "\n").strip(), max_new_tokens)
         return RedirectResponse(f"/run/{quote(name)}?tab=ask", 303)

@@ -1,4 +1,4 @@
-// What every page does: local times, live rows, a job that is watched, forms that ask first. No library.
+// Used by every page: local times, live rows, live jobs, confirmed forms. No library.
 "use strict";
 
 /** A recorded UTC time in the reader's own. */
@@ -115,7 +115,7 @@ function watchAnswers(element) {
   source.addEventListener("message", (event) => {
     const { model, piece } = JSON.parse(event.data);
     const place = element.querySelector(`[data-pieces="${model}"]`);
-    if (!place) return;  // the page has the whole answer already
+    if (!place) return;  // the page already has the whole answer
     for (const other of element.querySelectorAll("[data-pieces]:not([hidden])")) other.nextElementSibling.hidden = other !== place;
     place.hidden = false;
     place.append(piece);
@@ -185,9 +185,9 @@ function watchRecipe(form) {
       const mine = ++turn;
       said.textContent = "…";
       const { value } = await asked(`/api/formula?${new URLSearchParams({ recipe: form.elements.recipe.value, target: target.value, overrides: text.value })}`);
-      if (mine !== turn) return;  // something was typed since
+      if (mine !== turn) return;  // the input has changed
       const size = (bytes) => bytes < 2 ** 30 ? `${(bytes / 2 ** 20).toFixed(1)} MiB` : `${(bytes / 2 ** 30).toFixed(2)} GiB`;
-      said.textContent = !value ? "no answer for what is there" : `${value.peak_bytes <= value.limit_bytes ? "fits" : "does not fit"}: about ${size(value.peak_bytes)} of ${size(value.limit_bytes)} a device, for the ${value.program}`;
+      said.textContent = !value ? "no estimate for these values" : `${value.peak_bytes <= value.limit_bytes ? "fits" : "does not fit"}: about ${size(value.peak_bytes)} of ${size(value.limit_bytes)} a device, for the ${value.program}`;
     }, 700);
   };
   form.addEventListener("input", plan);
@@ -199,7 +199,7 @@ function watchRecipe(form) {
   read();
 }
 
-// The machine that a recipe is called after is ticked with it, else this one, until someone ticks another one.
+// Select the machine in a recipe's name, else this one, until the user selects another.
 function tickMachine(form) {
   const machines = JSON.parse(form.dataset.plan), boxes = [...form.querySelectorAll("[name=target]")];
   const recipe = form.elements.recipe;
