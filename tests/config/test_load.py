@@ -234,7 +234,7 @@ def test_an_override_in_another_trainer_s_words_is_told_the_key_here():
 
 
 def test_a_number_that_is_not_finite_is_refused():
-    with pytest.raises(RequestError, match="a number that is finite"):
+    with pytest.raises(RequestError, match="a finite number"):
         load_recipe("smoke-tiny", ["training.learning_rate=1e400"])
 
 

@@ -100,7 +100,7 @@ def test_from_the_first_weights_and_only_some_steps(run: Path) -> None:
     assert facts["start"] == "random weights of seed 5"
     assert [line["step"] for line in facts["lines"]] == [1, 2, 3, 4]
     assert facts["weights"] == {"absent": "the run kept no checkpoint of step 4"}
-    assert facts["predictions"] == {"absent": "none were asked for"}
+    assert facts["predictions"] == {"absent": "none requested"}
 
 
 def test_one_step_says_nothing_about_the_learning_rate(run: Path) -> None:

@@ -143,7 +143,7 @@ def test_data_in_a_bucket_keep_their_address_and_what_reads_it_is_installed(tmp_
     loaded = load_recipe("smoke-tiny", ["engine=jax", "device=cpu", "data.traces=gs://bucket/traces.jsonl"])
     made = launch(loaded, LaunchRequest(launcher="skypilot", target="cpu", remote_folder="/a", wheel=wheel),
                   tmp_path / "out")
-    assert "data.traces: gs://bucket/traces.jsonl, by this name there as here" in made.job.file_notes
+    assert "data.traces: gs://bucket/traces.jsonl, the same name on both machines" in made.job.file_notes
     assert "[jax,stores]'" in yaml.safe_load((tmp_path / "out/task.yaml").read_text())["setup"]
     assert load_recipe(str(tmp_path / "out/recipe.yaml")).recipe.data.traces == "gs://bucket/traces.jsonl"
 

@@ -86,7 +86,7 @@ def test_groups_without_spread_are_counted_and_said():
     assert warnings([equal] * 2, 8) == [
         "2 of 2 groups have equal rewards: nothing to learn; no sample is right: easier prompts, or imitate traces "
         "first (algorithm.name=sft)"]
-    assert warnings([tried({}, [RIGHT, RIGHT])], 8)[0].endswith("every sample is right: harder prompts")
+    assert warnings([tried({}, [RIGHT, RIGHT])], 8)[0].endswith("every sample is correct: use harder prompts")
     assert "2 of 3 groups have equal rewards: little to learn; a larger algorithm.group" in warnings(
         [equal, tried({}, [RIGHT, RIGHT]), mixed], 8)[0]
 

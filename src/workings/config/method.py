@@ -36,8 +36,8 @@ class AdapterFields(Section):
     alpha: float = Field(default=32.0, gt=0)
     """An adapter's output is scaled by `alpha / rank` (peft: `lora_alpha`)."""
     rank_stabilized: bool = False
-    """Whether it is scaled by `alpha / rank ** 0.5` instead (Kalajdzievski, 2023; peft: `use_rslora`), so that a larger
-    rank does not learn more slowly."""
+    """Whether it is scaled by `alpha / rank ** 0.5` instead (Kalajdzievski, 2023; peft: `use_rslora`), so that a
+    larger rank does not learn more slowly."""
     target_modules: tuple[Projection, ...] = Field(default=PROJECTIONS, min_length=1, strict=False)
     """Projections that get an adapter, by Hugging Face's names: of this project's families those of the default, Qwen
     3.5's `in_proj_qkv`, `in_proj_z` and `out_proj` in layers with a state, and GPT-2's `c_attn`, `c_proj` and `c_fc`;

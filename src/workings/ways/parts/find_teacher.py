@@ -124,7 +124,7 @@ def _base(run: RunRecord, recipe: Recipe, algorithm: TeacherWay, engine: str) ->
         return None
     model, recorded = recipe.model, run.manifest.weight_digests
     if isinstance(model, FromPretrained):
-        weights = recorded_weights(run, model, f"type it in the folder that {model.id} is relative to", adapters=True,
+        weights = recorded_weights(run, model, f"run it in the folder that {model.id} is relative to", adapters=True,
                                    tensors=False)
     # The same seed gives other random weights in another engine, and adapters fit only those that they were trained on.
     elif recipe.engine != engine:

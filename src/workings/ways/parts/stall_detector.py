@@ -60,7 +60,7 @@ class StallDetector:
             raise TrainingFailed(
                 f"not learning: in {self.equal_reward_rollouts} rollouts in a row all completions of each prompt had "
                 f"the same reward (the last ones: {', '.join(f'{value:g}' for value in values[:3])}); there is nothing "
-                "to compare: other prompts, a larger algorithm.group, or a reward that tells more apart")
+                "to compare: other prompts, a larger algorithm.group, or a finer reward")
         if not rollout.trained_samples:
             raise TrainingFailed(
                 f"not learning: of {len(rollout.groups)} groups that were sampled for update {rollout.step} none had "
