@@ -123,7 +123,7 @@ def test_a_hold_out_that_cannot_be_is_refused(tmp_path: Path) -> None:
         run(tmp_path, [record(0), record(1, question(0).replace("noon", "night"))], 1)
     (tmp_path / "out.items.jsonl").write_text("mine")
     request = ImportRequest(format="traces", labels={}, hold_out=1)
-    with pytest.raises(RequestError, match="which exists"):
+    with pytest.raises(RequestError, match="already exists"):
         import_records(open_file(tmp_path / "file.jsonl"), tmp_path / "out.jsonl", request)
     assert (tmp_path / "out.items.jsonl").read_text() == "mine"
     assert not (tmp_path / "out.jsonl").exists()

@@ -118,7 +118,7 @@ def test_the_folder_holds_all_that_the_other_machine_needs(tmp_path):
     assert "evaluation.items: /shared/tiny/data/evaluation-items.jsonl, copied from here" in made.job.file_notes
     assert made.start == "sbatch job.sbatch"
     assert "Planned for one process alone: 2 take 2 times these rows where the mesh is auto." in made.job.plan
-    with pytest.raises(RequestError, match="which exists"):
+    with pytest.raises(RequestError, match="already exists"):
         launch(loaded, asked, tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["my items.jsonl", "out"]
 

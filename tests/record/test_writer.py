@@ -79,7 +79,7 @@ def test_evaluations_are_read(tmp_path) -> None:
 def test_nothing_is_overwritten(tmp_path) -> None:
     path = synthetic.sealed_run(tmp_path / "tiny")
     before = (path / "run_manifest.json").read_bytes()
-    with pytest.raises(RequestError, match=r"tiny, which exists") as caught:
+    with pytest.raises(RequestError, match=r"tiny already exists") as caught:
         RunWriter.create(path)
     assert caught.value.try_next == "another --out"
     writer = RunWriter.create(tmp_path / "other")

@@ -215,7 +215,7 @@ def test_a_request_that_makes_no_run_says_what_would(keywords, said):
 
 
 @pytest.mark.parametrize(("keywords", "words"), [
-    ({"out": "there"}, "--out there, which exists"),
+    ({"out": "there"}, "--out there already exists"),
     ({"resume": True}, "--resume without --out"),
     ({"steps": 0}, "neither steps nor epochs"),
     ({"epochs": 1}, "steps=3 and epochs=1"),

@@ -158,7 +158,7 @@ def test_finished_runs_are_fetched_whole_or_not_at_all(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("source", "out", "said"), [
-    ("runs/a", "b", "an address in an object store"), ("gs://b/a", ".", "which exists")])
+    ("runs/a", "b", "an address in an object store"), ("gs://b/a", ".", "already exists")])
 def test_a_wrong_request_for_a_run_is_said(source, out, said):
     with pytest.raises(RequestError, match=said):
         fetch(source, Path(out))

@@ -36,7 +36,7 @@ def test_quickstart_leaves_two_equal_runs_and_a_page(workings, tmp_path):
     assert (out / "data" / "manifest.json").is_file()
     again = workings("quickstart", "--tiny", "--out", out, check=False)
     assert again.returncode == 2
-    assert "which exists" in again.stderr
+    assert "already exists" in again.stderr
 
 
 def test_an_override_that_is_wrong_leaves_nothing(workings, tmp_path):

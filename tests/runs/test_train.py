@@ -112,7 +112,7 @@ def test_the_same_recipe_twice_is_the_same_run(straight, recipe, tmp_path):
 def test_an_existing_run_is_never_overwritten(straight, recipe):
     out = straight.training.run
     before = (out / "SHA256SUMS").read_bytes()
-    with pytest.raises(RequestError, match="which exists"):
+    with pytest.raises(RequestError, match="already exists"):
         train(str(recipe), out)
     with pytest.raises(RequestError, match="complete"):
         train(str(recipe), out, resume=True)

@@ -50,7 +50,7 @@ def test_the_command_says_what_was_kept(tmp_path: Path) -> None:
 
 def test_what_is_no_unit_of_samples_or_was_changed_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     unit = draw(tmp_path / "unit").path
-    with pytest.raises(RequestError, match="which exists"):
+    with pytest.raises(RequestError, match="already exists"):
         reselect(unit, unit, Selection())
     with pytest.raises(RequestError, match="workings sample --out"):
         reselect(tmp_path, tmp_path / "out", Selection())

@@ -53,7 +53,7 @@ def copy_command(
         with target.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise RequestError(f"{target}, which exists", "a file that does not exist yet", "another name") from None
+        raise RequestError(f"{target} already exists", "a file that does not exist yet", "another name") from None
     except OSError as error:
         raise RequestError(f"{target}: {error.strerror}", "a path that can be written", "another folder") from None
     answer({"written": str(target)}, as_json=as_json, text=f"written: {target}")

@@ -51,12 +51,13 @@ def _request_error(wrong: Any, program: Any, typed: Sequence[str]) -> RequestErr
     called, option = " ".join(["workings", *names]), getattr(wrong, "option_name", "")
     if hasattr(command, "commands") and (unknown := next((w for w in typed[len(names):] if w[:1] != "-"), "")):
         near = difflib.get_close_matches(unknown, command.commands, 1)
-        return RequestError(f"unknown command {unknown!r}", f"one of those that `{called} -h` lists",
+        return RequestError(f"unknown command {unknown!r}", f"a command that `{called} -h` lists",
                             f"workings {INSTEAD[unknown]}" if command is program and unknown in INSTEAD else
                             f"{called} {near[0] if near else '-h'}")
     # Options of other trainers, such as a learning rate, are recipe keys here.
     if key := _suggested_key(option, command):
-        return RequestError(f"the option {option}", "recipe keys after the recipe's name, as KEY=VALUE", f"{key}=…")
+        return RequestError(f"`{called}` has no option {option}", "recipe keys after the recipe's name, as KEY=VALUE",
+                            f"{key}=…")
     if hasattr(wrong, "possibilities"):
         return _unknown_option(wrong, called, typed)
     if hasattr(wrong, "param_type") and wrong.param is not None:
@@ -99,9 +100,9 @@ def _unknown_option(wrong: Any, called: str, typed: Sequence[str]) -> RequestErr
     # Typer's own suggestions are poor: for `--on` it suggests `--json`.
     near = difflib.get_close_matches(name.lstrip("-"), option_of_name, 1, 0.8)
     if not near:
-        return RequestError(f"the option {name}", f"one of those that `{called} -h` lists", f"{called} -h")
+        return RequestError(f"`{called}` has no option {name}", f"an option that `{called} -h` lists", f"{called} -h")
     nearest = option_of_name[near[0]]
-    return RequestError(f"the option {name}", nearest, _joined(
+    return RequestError(f"`{called}` has no option {name}", nearest, _joined(
         [nearest + word[len(name):] if word.partition("=")[0] == name else word for word in typed]))
 
 

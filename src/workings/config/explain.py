@@ -44,7 +44,9 @@ def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
         source: source of a key.
     """
     problems, expected, hints, missing = [], [], [], []
-    for error in _without_union_noise(errors):
+    errors = _without_union_noise(errors)
+    meant = {_near_key(_location(error)) for error in errors if error["type"] == "extra_forbidden"}
+    for error in errors:
         location = _location(error)
         dotted = ".".join(location) or "the recipe"
         where = source(location)
@@ -53,25 +55,25 @@ def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
             expected.append(error["ctx"]["expected"])
             hints.append(error["ctx"]["try_next"])
         elif error["type"] == "extra_forbidden":
-            problems.append(f"{dotted}: {short_repr(error['input'])}, in {where}")
-            expected.append(f"no key `{dotted}`")
+            problems.append(f"unknown key {dotted}: {short_repr(error['input'])}, in {where}")
+            expected.append(f"a key of `{'.'.join(location[:-1])}`" if location[1:] else "a key of a recipe")
             hints += [_did_you_mean(location), "" if where.startswith(OVERRIDE) else _whole_section(error, location)]
-        elif error["type"] == "missing":
+        elif error["type"] == "missing" and dotted not in meant:
             problems.append(f"no `{dotted}`, in {where}")
             expected.append(f"`{dotted}`" + _described(location))
             missing.append(_override_for(location))
         elif error["type"] in ("union_tag_invalid", "union_tag_not_found"):
             _explain_choice(error, location, source, (problems, expected, hints))
-        else:
+        elif error["type"] != "missing":
             problems.append(f"{dotted}: {short_repr(error['input'])}, in {where}")
             expected.append(f"{dotted}: {_expected(error, location)}" + _described(location))
-            hints.append(_near_choice(error, dotted) or _empty_section(error, location))
+            hints.append(_near_choice(error, dotted) or _empty_section(error, location) or
+                         f"correct `{dotted}`; `workings recipes show smoke-tiny` prints a whole recipe")
     if missing:
         words = " ".join(missing)
         hints.append(f"what is missing, in the dict: {_as_dict(words)}" if source(()) == GIVEN else
                      f"what is missing, in the file or at the end of the command: {words}")
-    hints = [hint for hint in hints if hint] or [
-        "correct that key; `workings recipes show smoke-tiny` prints a whole recipe"]
+    hints = [hint for hint in hints if hint] or ["`workings recipes show smoke-tiny`, which prints a whole recipe"]
     # Further lines are indented by the ten characters of the label.
     return RequestError(*("\n          ".join(dict.fromkeys(lines)) for lines in (problems, expected, hints)))
 
@@ -212,13 +214,21 @@ def _did_you_mean(location: tuple[str, ...]) -> str:
     row = table().get(last)
     if row is not None:  # in a file another trainer's key is renamed at the top level only
         return f"`{last}` ({', '.join(row['from'])}) is `{row['key']}` here" if "key" in row else row["instead"]
-    if near := difflib.get_close_matches(last, sorted(siblings), n=1, cutoff=0.6):
-        return f"did you mean `{'.'.join([*parents, near[0]])}`?"
+    if near := _near_key(location):
+        return f"did you mean `{near}`?"
     # The correct key in the wrong section.
     elsewhere = [dotted for dotted in known_keys() if dotted.split(".")[-1] == last]
     if elsewhere:
         return f"did you mean `{elsewhere[0]}`?"
     return f"keys there: {', '.join(sorted(siblings))}" if siblings else ""
+
+
+def _near_key(location: Sequence[str]) -> str:
+    """The most similar key of the same section; empty if none is similar."""
+    *parents, last = location
+    siblings = {name for section in section_at(parents) for name in section.model_fields}
+    near = difflib.get_close_matches(last, sorted(siblings - {last}), n=1, cutoff=0.6)
+    return ".".join([*parents, *near]) if near else ""
 
 
 def choice_of(section: type[BaseModel]) -> list[str]:

@@ -161,6 +161,10 @@ def _key_source(text: str, origin: str, overrides: Sequence[str], location: tupl
         if key == location[:len(key)]:
             return f"{OVERRIDE}{override}"
     places = key_places(text) if origin != GIVEN else {}
+    # An unknown section may exist only because of overrides of its keys.
+    below = [override for override in overrides if override.startswith(".".join(location) + ".")]
+    if location and below and location not in places:
+        return f"{OVERRIDE}{below[-1]}"
     # A missing key has no line; its section has one.
     near = next((places[location[:end]] for end in range(len(location), 0, -1) if location[:end] in places), None)
     if near is None:
@@ -188,7 +192,7 @@ def _find(name: str) -> tuple[str, str, Path]:
         return shipped[name], f"shipped:{name}", Path.cwd()
     near = difflib.get_close_matches(name, shipped, n=3)
     is_file = path.suffix in (".yaml", ".yml") or len(path.parts) > 1
-    raise RequestError(f"recipe {name!r}" + (f"; there is no file {path.absolute()}" if is_file else ""),
+    raise RequestError(f"there is no file {path.absolute()}" if is_file else f"there is no recipe {name!r}",
                        "a YAML file, or a shipped recipe" + (f": {', '.join(near)}" if near else ""),
                        f"workings recipes show {near[0]}" if near else "workings recipes list")
 

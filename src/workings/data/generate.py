@@ -81,7 +81,7 @@ def make_named(name: str, out: Path, *, force: bool) -> MadeFiles:
 def _refuse_existing(paths: Sequence[Path], force: bool) -> None:
     existing = [str(path) for path in paths if path.exists()]
     if existing and not force:
-        raise RequestError(f"{', '.join(existing)}, which exists", "files that do not exist yet",
+        raise RequestError(f"{', '.join(existing)} already exists", "files that do not exist yet",
                            "--force, or another --out")
 
 

@@ -37,7 +37,7 @@ def open_traces(name: str, base: Path = Path(), more: str = "") -> OpenedTraces:
         return OpenedTraces(name=name, traces=file, sha256=file.sha256)
     shipped = shipped_sets()
     if name not in shipped:
-        raise RequestError(f"traces: {name}; {no_file(path)}", f"a file of traces{more}, or one of {_names('traces')}",
+        raise RequestError(f"traces: {no_file(path)}", f"a file of traces{more}, or a data set: {_names('traces')}",
                            "workings data list")
     if shipped[name].holds != "traces":
         raise RequestError(f"traces: {name}, which is a set of items", f"one of {_names('traces')}",

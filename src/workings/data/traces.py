@@ -103,7 +103,7 @@ def iterate_traces(path: Path) -> Iterator[Trace]:
         raise RequestError(f"traces: {path}", "a file of traces, one JSON object a line",
                            "workings data make addition --out traces.jsonl")
     yield from iterate_lines(path, trace_from_json, form="traces", out="traces.jsonl",
-                             expected="one trace a line: id, prompt, steps, answer; or a raw text: text")
+                             expected="one trace per line: id, prompt, steps, answer; or a raw text: text")
 
 
 def read_traces(path: Path) -> list[Trace]:

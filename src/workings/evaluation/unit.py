@@ -137,7 +137,7 @@ def find_units(path: Path) -> list[EvaluationRecord]:
              # In a run that is not sealed, an evaluation that was interrupted is next to those that are finished.
              if not summary_path.parent.name.endswith(PARTIAL_SUFFIX)]
     if not path.exists():
-        raise RequestError(f"{path}, which does not exist", "a run directory, or the directory that `eval --out` wrote",
+        raise RequestError(f"{path} does not exist", "a run directory, or the directory that `eval --out` wrote",
                            _meant(path))
     if not units:
         raise RequestError(str(path), "a run directory with an evaluation, or the directory that `eval --out` wrote",
@@ -211,7 +211,7 @@ def refuse_existing(out: Path) -> None:
     """Raise `RequestError` where a unit cannot be made because something is there."""
     refuse_unit_name(out)
     if out.exists():
-        raise RequestError(f"--out {out}, which exists", "a new directory; evaluations are never overwritten",
+        raise RequestError(f"--out {out} already exists", "a new directory; evaluations are never overwritten",
                            f"--out {out}-2")
 
 

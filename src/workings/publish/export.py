@@ -85,7 +85,7 @@ def export_run(run: Path, out: Path, *, device: str = AS_RECORDED, gguf_type: st
         StorageError: the disk is full or failing; nothing is left at ``out``.
     """
     if out.exists():
-        raise RequestError(f"--out {out}, which exists", "a directory that does not exist yet", "choose another --out")
+        raise RequestError(f"--out {out} already exists", "a directory that does not exist yet", "choose another --out")
     if gguf_type and find_spec("gguf") is None:
         raise RequestError("--format gguf, and the package gguf is not installed", "the package that writes GGUF",
                            pip_install("gguf"))

@@ -61,7 +61,7 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
     """
     # Cheap questions before dear ones: building a wheel takes a while.
     if out.exists():
-        raise RequestError(f"--out {out}, which exists", "a folder that does not exist yet", "another --out")
+        raise RequestError(f"--out {out} already exists", "a folder that does not exist yet", "another --out")
     check_user(user)
     loaded = load_recipe(recipe, overrides)
     machine = find_machine(on, loaded.recipe.device)

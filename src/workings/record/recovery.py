@@ -165,12 +165,13 @@ def sealed_to_resume(final: Path) -> Path:
     """The sealed folder that a resumed run begins from; raises `RequestError` as `begin_from_sealed`."""
     if (final / SEAL).is_file():
         if parse_seal((final / SEAL).read_bytes())["status"] == "complete":
-            raise RequestError(f"--resume for {final}, which is complete", "a run that was interrupted or failed",
-                               f"workings verify {quote(str(final))}, or another --out for a new run")
+            raise RequestError(f"{final} is complete: there is nothing to resume",
+                               "a run that was interrupted or failed", f"workings verify {quote(str(final))}, or "
+                               "another --out for a new run")
         return final
     earlier = _numbered(final)
     if final.exists() or not earlier:
-        raise RequestError(f"--resume for {final}", "an unfinished or interrupted run of that name",
+        raise RequestError(f"there is no run {final} to resume", "an unfinished or interrupted run of that name",
                            "leave --resume out to start it")
     # The newest, where a run was interrupted more than once.
     return earlier[max(earlier)]

@@ -40,7 +40,7 @@ def refuse_taken(final: Path) -> None:
     partial = partial_path(final)
     # `lexists`, because a broken link is in the way, too.
     if os.path.lexists(final):
-        raise RequestError(f"{final}, which exists", "the name of a new run", "another --out")
+        raise RequestError(f"{final} already exists", "the name of a new run", "another --out")
     if os.path.lexists(partial):
         raise RequestError(f"{final} has an unfinished run ({partial.name})", "the name of a new run",
                            "--resume to continue that run, or another --out")

@@ -62,7 +62,7 @@ class AgentTools:
             raise RequestError("train without the token of a plan", "the token that plan gave, which starts one run",
                                "plan RECIPE first")
         if out.exists() or partial_path(out).exists():
-            raise RequestError(f"name: {name}, which exists", "a new name", f"name={name}-2")
+            raise RequestError(f"name: {name} already exists", "a new name", f"name={name}-2")
         recipe, overrides, digest = self._plans[token]
         if _digest(recipe, overrides) != digest:
             raise RequestError(f"recipe {recipe}, which is not what was planned", "the recipe as it was planned",

@@ -39,7 +39,7 @@ def fetch(url: str, out: Path, expect_root: str = "") -> Fetched:
     if not is_stored(url):
         raise RequestError(f"--from {url}", "an address in an object store", "--from gs://bucket/runs/NAME")
     if out.exists():
-        raise RequestError(f"--out {out}, which exists", "a name that does not exist yet", "another name")
+        raise RequestError(f"--out {out} already exists", "a name that does not exist yet", "another name")
     out.parent.mkdir(parents=True, exist_ok=True)
     # Next to its final path, so that the rename stays within one file system.
     with tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=".fetching-") as folder:

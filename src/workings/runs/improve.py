@@ -184,7 +184,7 @@ def _open(out: Path, loaded: LoadedRecipe, request: ImproveRequest, digests: dic
                                f"--out {out}-2")
         return recorded
     if out.exists() and any(out.iterdir()):
-        raise RequestError(f"--out {out}, which exists", "a folder that does not exist yet", f"--out {out}-2")
+        raise RequestError(f"--out {out} already exists", "a folder that does not exist yet", f"--out {out}-2")
     out.mkdir(parents=True, exist_ok=True)
     atomic.write_json(path, recorded)
     return recorded

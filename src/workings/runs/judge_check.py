@@ -65,7 +65,7 @@ def check_judge(url: str, model: str, items: Path, out: Path, *, max_tokens: int
         raise RequestError(f"--url {url}", "an address that begins with http:// or https://",
                            "--url http://127.0.0.1:8000/v1")
     if out.exists():
-        raise RequestError(f"--out {out}, which exists", "a new file", f"--out {out.with_suffix('')}-2.json")
+        raise RequestError(f"--out {out} already exists", "a new file", f"--out {out.with_suffix('')}-2.json")
     labelled, endpoint = read_labelled(items), Endpoint(url, model, max_tokens)
     with slow_operation(f"judging {len(labelled):,} labelled completions"):
         scores = [score_of(reply) for reply in endpoint.replies([one.question for one in labelled])]

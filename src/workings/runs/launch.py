@@ -90,7 +90,7 @@ def launch(loaded: LoadedRecipe, request: LaunchRequest, folder: Path) -> Launch
         RequestError: the request is wrong, or the recipe fits on none of the machines.
     """
     if folder.exists():
-        raise RequestError(f"--write {folder}, which exists", "a folder that does not exist yet", "another name")
+        raise RequestError(f"--write {folder} already exists", "a folder that does not exist yet", "another name")
     # All candidates share the first one's platform.
     target, hosts, devices = next(candidates(request))
     loaded = with_engine(loaded, target.platform)

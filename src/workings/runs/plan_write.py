@@ -26,7 +26,7 @@ def write_nearest(plan: Plan, loaded: LoadedRecipe, out: Path) -> None:
         raise RequestError(f"--write {out} for a plan that does not fit", "a plan that fits; the search found none",
                            "a smaller model, shorter rows or a larger machine")
     if out.exists():
-        raise RequestError(f"--write {out}, which exists", "a file that does not exist yet", "another name")
+        raise RequestError(f"--write {out} already exists", "a file that does not exist yet", "another name")
     # A plan that fits has no nearest one.
     words = plan.nearest.overrides if plan.nearest is not None else ()
     values = with_overrides(loaded, words)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
@@ -216,11 +217,14 @@ def _check_out(out: Path, resume: bool) -> None:
         # A run that failed before its first checkpoint cannot be resumed.
         way_on = "" if (out / SEAL).is_file() and not has_checkpoint(out) else (
             ", or add --resume if that run did not finish")
-        raise RequestError(f"--out {out}, which exists", "a directory that does not exist yet",
+        raise RequestError(f"--out {out} already exists", "a directory that does not exist yet",
                            f"choose another --out{way_on}")
     refuse_taken(out)
     # `lexists`, because a broken link blocks it too; the nearest existing parent decides.
     parent = next(parent for parent in out.absolute().parents if os.path.lexists(parent))
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise RequestError(f"--out {out}: {parent} is not a writable folder",
-                           "a path for the run directory", "choose another --out")
+    try:
+        # `os.access` allows root everything, also in /proc and on a read-only disk.
+        TemporaryDirectory(dir=parent).cleanup()
+    except OSError as error:
+        raise RequestError(f"--out {out}: no folder can be created in {parent} ({error.strerror})",
+                           "a path in a writable folder", "choose another --out") from None

@@ -60,7 +60,7 @@ def new_place(folder: Folder, name: str) -> str:
     path = folder.inside(name)
     # An unfinished run, which has a suffix, takes the name as well.
     if path.exists() or path.with_name(path.name + PARTIAL_SUFFIX).exists():
-        raise RequestError(f"{name}, which exists", "the name of a new run", f"{name}-2")
+        raise RequestError(f"{name} already exists", "the name of a new run", f"{name}-2")
     return str(path)
 
 

@@ -61,7 +61,7 @@ def format_of(source: RecordSource, keys: KeyMap) -> str:
         if first and not values and isinstance(first[0], Unreadable):
             raise RequestError(f"{source.name}:{first[0].number}: {first[0].reason}", "a record that can be read")
         has = f"; the first record has {keys_of(values[0])}" if values else ""
-        raise RequestError(f"no --format{has}", "one of those that `workings data list` names",
+        raise RequestError(f"unknown format{has}", "--format with a name that `workings data list` prints",
                            "workings data list; --map KEY=KEY where a format's keys have other names here, or "
                            "--columns NAME,NAME for a table without a line of names")
     return form

@@ -165,7 +165,7 @@ def _check(request: ImportRequest, out: Path) -> None:
     # Before anything is read: an import can take minutes.
     for path in (out, *((item_path(out),) if request.hold_out else ())):
         if path.exists() and not request.force:
-            raise RequestError(f"--out {out}: {path}, which exists", "a file that does not exist",
+            raise RequestError(f"--out {out}: {path} already exists", "a file that does not exist",
                                "--force, or another --out")
     if not out.parent.is_dir():
         raise RequestError(f"--out {out}", "a file in a directory that exists", f"mkdir -p {out.parent}")

@@ -58,7 +58,7 @@ def new_key(path: Path, passphrase: str = "") -> NewKey:
     for taken in (path, public):
         # `lexists`, because a link to nowhere counts: a write would go where it points.
         if os.path.lexists(taken):
-            raise RequestError(f"{taken}, which exists", "a new file; keys are never overwritten", "another --out")
+            raise RequestError(f"{taken} already exists", "a new file; keys are never overwritten", "another --out")
     if inside := next((folder for folder in path.absolute().parents
                        if (folder / SEAL).exists() or (folder / MANIFEST).exists()), None):
         raise RequestError(f"{path}, inside the record {inside}", "a private place outside of every record",

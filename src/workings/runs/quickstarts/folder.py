@@ -24,7 +24,7 @@ def goes_on(out: Path, recipes: Mapping[str, LoadedRecipe]) -> bool:
         return False
     files = {name: _recipe_file(out, name) for name in recipes}
     if not all(file.is_file() for file in files.values()) or (out / "report.html").exists():
-        raise RequestError(f"--out {out}, which exists", "a folder that does not exist yet, or a quickstart that "
+        raise RequestError(f"--out {out} already exists", "a folder that does not exist yet, or a quickstart that "
                            "was interrupted during training", "another --out")
     for name, file in files.items():
         if file.read_text(encoding="utf-8") != recipes[name].written():
