@@ -63,8 +63,8 @@ def chained_again(rows: list[dict]) -> list[dict]:
 
 
 @pytest.mark.parametrize(("change", "words"), [
-    (without(0), "line 1 of attempts.jsonl follows one that is not there"),
-    (without(1), "line 2 of attempts.jsonl follows one that is not there"),
+    (without(0), "line 1 of attempts.jsonl follows a missing line"),
+    (without(1), "line 2 of attempts.jsonl follows a missing line"),
     (without(2), "lists no start of 'tiny'"),
     (lambda rows: [rows[0] | {"run": "other"}, *rows[1:]], "line 2 of attempts.jsonl follows one"),
     (chained_again, "lacks or changed a line that the run's events name"),

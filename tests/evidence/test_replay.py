@@ -137,7 +137,7 @@ def test_level_3_takes_the_steps_again(run: Path) -> None:
     assert checks["level"] == ("3", "0 failed")
     assert {name for name in checks if name.startswith("replay.")} == {
         "replay.steps", "replay.controls", "replay.predictions", "replay.coverage"}
-    assert checks["replay.coverage"] == ("not_checked", "what was taken again was not drawn")
+    assert checks["replay.coverage"] == ("not_checked", "the recomputed parts were not chosen by a seed")
     without = {check.id: check for check in verify(run, level=3).checks}
     assert without["replay.steps"].verdict == "not_checked"
     assert "no engine was given" in without["replay.steps"].text
@@ -157,7 +157,7 @@ def test_as_many_steps_as_a_confidence_needs(run: Path) -> None:
     assert checks["level"] == ("3", "0 failed")
     assert checks["replay.steps"][1].startswith("12 steps in 2 stretches replayed from 2 kept states")
     assert checks["replay.coverage"][0] == "passed"
-    assert "missed: nothing, every step was taken again" in checks["replay.coverage"][1]
+    assert "missed: nothing, every step was recomputed" in checks["replay.coverage"][1]
     found = verify(run, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(confidence=0.4, seed=1)).facts)
     drawn = found.to_json()["coverage"]["."]
     assert {key: drawn["steps"][key] for key in ("steps", "replayed", "drawn", "not_replayed", "found", "joint")} == {
@@ -427,7 +427,7 @@ def test_what_is_said() -> None:
                                              4)
     facts = {"seed": 1, "steps": draw.to_json(10), "answers": answers.to_json(0.1)}
     told = sentences(facts)
-    assert told[0] == "seed 1: 30 of 50 steps taken again, 3 of 5 stretches behind kept states"
+    assert told[0] == "seed 1: 30 of 50 steps taken again, 3 of 5 ranges after stored states"
     # Places 1, 11, 21 and 31 meet one of four stretches, ten meet the last one, the other 27 meet two.
     assert told[1] == ("10 wrong steps in a row: found with probability 0.500 wherever they are (0.841 on average); "
                        "1 or more with 0.5, 21 or more with 0.95, 21 or more with 0.99")

@@ -153,7 +153,7 @@ def _meant(path: Path) -> str:
     near = next((other for other in (Path("runs") / path, *(path.with_name(name) for name in names))
                  if other.is_dir()), None)
     return f"did you mean {near}?" if near else (
-        "the folder that `workings train` or `workings eval` named when it ended")
+        "workings runs, which lists the runs of a folder")
 
 
 def find_results(path: Path) -> list[EvaluationRecord]:

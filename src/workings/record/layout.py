@@ -82,7 +82,7 @@ NOTE = "note.json"
 RUN_FOLDERS = ("config", "env", "plan", "data", "train", CHECKPOINTS)
 """Folders that a run makes for itself at the start."""
 SAMPLED = "samples"
-"""Kind of a unit of completions that were drawn to learn from."""
+"""Kind of a unit of completions that were sampled to learn from."""
 EVALUATION_UNITS = ("eval", SAMPLED)
 """Kinds of units that hold predictions."""
 UNIT_PARENTS = ("eval", "notes")

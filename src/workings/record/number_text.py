@@ -8,7 +8,7 @@ MILLISECOND = 1e-3
 
 
 def percent(share: float, places: int = 1) -> str:
-    """A share of 1 for people, with so many decimal places: ``0.994`` as ``99.4 %``."""
+    """A share as a percentage with this number of decimals: ``0.994`` as ``99.4 %``."""
     return f"{100 * share:.{places}f} %"
 
 

@@ -27,7 +27,7 @@ class Phase:
     """Absolute path of the future run directory."""
     recipe: str
     steps: int
-    """Planned steps; 0 while they are not known yet."""
+    """Planned steps; 0 while unknown."""
     doing: str
     """Current operation; empty while it takes steps, which its log shows."""
     began_at: str

@@ -1,4 +1,4 @@
-"""Reading a sealed run. Reading checks the form of what it reads; `workings verify` checks that it is true."""
+"""Reads a sealed run. Reading checks the form; `workings verify` checks the truth."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -99,10 +99,10 @@ class RunRecord:
 
 
 def _advice(path: Path) -> str:
-    """What to type in place of a path that is no sealed run."""
-    # People leave out the folder that runs are written to by default, or name the one that holds several runs.
+    """A proposal in place of a path that is no sealed run."""
+    # Users often leave out the default folder of runs, or name a folder of several runs.
     near = Path("runs") / path
     if (near / SEAL).is_file():
         return f"did you mean {near}?"
     inside = sorted(seal.parent for runs in (path, path / "runs") for seal in runs.glob(f"*/{SEAL}"))
-    return f"a run in it, such as {inside[0]}" if inside else "the folder that `workings train` named when it ended"
+    return f"a run in it, such as {inside[0]}" if inside else "workings runs, which lists the runs of a folder"

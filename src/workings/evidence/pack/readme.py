@@ -19,7 +19,7 @@ class PackedRun:
     """Root digest."""
     manifest: RunManifest
     asked: Mapping[str, Any]
-    """Contents of `config/overrides.json`; empty where the run has none."""
+    """Contents of `config/overrides.json`; empty if the run has none."""
 
 
 def readme(version: str, runs: Mapping[str, PackedRun], *, compared: Sequence[str], by_digest: bool,
@@ -85,7 +85,7 @@ def _indented(*lines: str) -> list[str]:
 
 
 SHOWN_DIGITS = 12
-"""Digits of the root on the badge; all of them stand in its title. They are to be recognized, not to be relied on."""
+"""Digits of the root on the badge, for recognition only; its title has all digits."""
 _LABEL, _LEFT, _RIGHT, _HEIGHT = "sealed by workings", 122, 128, 20
 
 

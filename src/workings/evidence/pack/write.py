@@ -48,7 +48,7 @@ def write_zip(target: Path, documents: Mapping[str, bytes], files: Mapping[str, 
     root digests do not.
 
     Raises:
-        RecordError: a file is not the one that was sealed.
+        RecordError: a file differs from its seal.
         StorageError: the disk is full, read-only or failing.
     """
     if both := sorted(documents.keys() & files.keys()):

@@ -212,7 +212,7 @@ class RolloutWay(Way):
             updates //= 2
 
     def shorter_completions(self, recipe: Recipe) -> Iterator[KeyValues]:
-        """Half the new tokens, then a quarter, and so on; rows lose as many, so that prompts keep their length."""
+        """Half the new tokens, then a quarter, and so on; rows shrink equally, so that prompts keep their length."""
         # The penalty of long completions begins at the first token at the earliest.
         buffers = [reward.buffer for reward in recipe.rewards if isinstance(reward, OverlongReward)]
         shortest = max([SHORTEST_COMPLETION, *buffers])

@@ -221,7 +221,7 @@ def try_rewards(settings: RewardSettings) -> None:
 
 
 def episode_rules(recipe: Recipe) -> EpisodeRules | None:
-    """When an episode of a recipe goes on; None without an environment."""
+    """Decides when an episode continues; None without an environment."""
     if recipe.environment is None:
         return None
     return EpisodeRules(turns=recipe.environment.turns, max_length=recipe.data.max_length,

@@ -33,7 +33,7 @@ MAX_IMPROVEMENTS = 100
 def rounds(record: Record) -> Iterator[CheckFinding]:
     """Result, request and page of each improvement against runs and samples of its rounds, which are compared again."""
     folders = improvement_folders(record)
-    # A bound, because a comparison costs seconds and a tree of someone else may hold thousands.
+    # A bound, because a comparison takes seconds and a foreign tree may hold thousands.
     for folder in folders[:MAX_IMPROVEMENTS]:
         name = shown(f"{folder}/{ROUNDS}" if folder else ROUNDS)
         if record.given.rounds is None:

@@ -38,7 +38,7 @@ def learns_by_reference(unit: Unit) -> bool:
 
 @check("consistency.preferences", when=learns_from("pairs"), precondition=only_if_few_sequences)
 def pairs(unit: Unit) -> Iterator[CheckFinding]:
-    """Ids side by side; the same question and as many tokens of prompt; two completions that differ."""
+    """Neighbouring ids; the same question and number of prompt tokens; two different completions."""
     from workings.data.pair_rows import pair_ids
     rows = kept_rows(unit)
     names = pair_ids([row["id"] for row in rows])
@@ -52,7 +52,7 @@ def pairs(unit: Unit) -> Iterator[CheckFinding]:
 
 
 def prompt_problems(unit: Unit, names: Sequence[str], kind: str) -> list[str]:
-    """What is wrong with the prompts of rows that are two of each entry, and with the recorded number of entries."""
+    """Problems of the prompts of paired rows, and of the recorded number of entries."""
     rows = kept_rows(unit)
     problems = [f"{kind} {name[:60]!r}: completions of different prompts"
                 for name, one, other in zip(names, rows[::2], rows[1::2], strict=True)
@@ -205,9 +205,9 @@ def margin_problems(algorithm: Dpo, numbers: Mapping[str, float], pairs: int, sl
     right = round(numbers["accuracy"] * pairs)
     margin, loss = numbers["margin"], numbers["loss"]
     if right == pairs and margin < -slack:
-        return [f"a margin of {margin:g}, with every pair right"]
+        return [f"a margin of {margin:g}, with every pair correct"]
     if right == 0 and margin > slack:
-        return [f"a margin of {margin:g}, with no pair right"]
+        return [f"a margin of {margin:g}, with no pair correct"]
     # The bounds below follow from the sigmoid loss of plain margins, and hold for no other.
     if algorithm.loss != "sigmoid" or algorithm.length_normalized or algorithm.label_smoothing:
         return []

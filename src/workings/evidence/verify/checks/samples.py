@@ -32,10 +32,10 @@ def seeds(unit: Unit) -> Iterator[CheckFinding]:
         raise RecordError(f"{unit.tree_path(EVALUATION_CONFIG)}: samples or a temperature that is no number")
     is_sampled = temperature > 0
     if is_sampled and not isinstance(decoding.get("seed"), int):
-        raise RecordError(f"{unit.tree_path(EVALUATION_CONFIG)}: completions are drawn, and the seed is no number")
+        raise RecordError(f"{unit.tree_path(EVALUATION_CONFIG)}: completions are sampled, but the seed is no number")
     if any("id" not in row for row in rows):
         raise RecordError(f"{unit.tree_path(PREDICTIONS)}: a line without an id")
-    # `groupby` joins neighbours only: an item whose samples stand apart shows as two groups that are too short.
+    # `groupby` joins neighbours only: separated samples of an item give two short groups.
     for name, group in groupby(rows, key=lambda row: str(row["id"])):
         numbers = [row.get("sample") for row in group]
         if not are_numbered(numbers, samples_per_item):
@@ -45,7 +45,7 @@ def seeds(unit: Unit) -> Iterator[CheckFinding]:
                      "follows" for row in rows if not isinstance(row.get("sample"), int)
                      or row.get("seed") != sample_seed(decoding["seed"], str(row["id"]), row["sample"])]
     elif not is_sampled:
-        problems += [f"{str(row['id'])[:60]}: a seed, and nothing was drawn" for row in rows if "seed" in row]
+        problems += [f"{str(row['id'])[:60]}: a seed, but nothing was sampled" for row in rows if "seed" in row]
     yield finding_from(problems, f"{len(rows)} completions of seed {decoding.get('seed')}", unit)
 
 
@@ -54,7 +54,7 @@ def selection(unit: Unit) -> Iterator[CheckFinding]:
     """Prompts solved never, sometimes, always; samples kept and left out; pairs; that the unit is in no run."""
     recorded, rows = unit.json(SELECTION), unit.lines(PREDICTIONS)
     counts, scores = recorded["counts"], {(str(row["id"]), row["sample"]): row["score"] for row in rows}
-    # Samples of a prompt stand together in the file, so neighbors are grouped without sorting.
+    # Samples of a prompt are neighbours in the file.
     by_prompt = [[row["score"] == 1 for row in group] for _, group in groupby(rows, key=lambda row: row["id"])]
     kept_ids = [str(row["id"]).rpartition("/") for row in unit.lines(KEPT)]
     by_outcome = {"prompts": len(by_prompt), "never": sum(not any(right) for right in by_prompt),
@@ -115,5 +115,5 @@ def _location_problems(unit: Unit) -> list[str]:
     """Problems of the location: samples may be of trained questions, so they must not be among evaluations."""
     problems = [] if unit.parent is None else ["samples are next to a run, not among its evaluations"]
     if unit.json(EVALUATION_CONFIG).get("source") != {"kind": "generated"}:
-        problems.append("completions that were not drawn by the model")
+        problems.append("completions that the model did not sample")
     return problems

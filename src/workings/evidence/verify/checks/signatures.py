@@ -79,7 +79,7 @@ def _public_key(run: Unit, name: str) -> Any:
 
 @check("attestation.trust")
 def trust(run: Unit) -> Iterator[CheckFinding]:
-    """Each signature's key against those of `--key`: a key found in a record says only that one person made all."""
+    """Each signature's key against those of `--key`: a key in a record only shows that one signer made all."""
     # Keys that are in the record are never trusted by themselves: a forger can add a new key.
     if not run.record.given.trusted:
         if _envelopes(run):
@@ -160,7 +160,7 @@ def _covered(run: Unit, opened: OpenedEnvelope) -> set[str]:
         if name not in names:
             raise RecordError(f"it names {shown(name)}, which is not here")
         path, unit = names[name]
-        # Equal as a whole: a further digest or key in the subject would be something that no one checked.
+        # Equal as a whole, because an extra digest or key would be unchecked.
         if subject != {"name": name, "digest": {"sha256": unit.root}}:
             raise RecordError(f"it names another root for {shown(name)} than {unit.root[:16]}…")
         covered.add(path)
