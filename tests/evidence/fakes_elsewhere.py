@@ -345,7 +345,7 @@ OF_SAMPLES: Table = {
     "a pair turned around": (kept(lambda found: [
         found[0] | {"chosen": found[0]["rejected"], "rejected": found[0]["chosen"]}, *found[1:]], PAIRS), CHOSEN),
     "one pair less": (kept(lambda found: found[1:], PAIRS), CHOSEN),
-    "no pairs": (put(SELECTION, "pairs", {"absent": "not asked for"}), CHOSEN),
+    "no pairs": (put(SELECTION, "pairs", {"absent": "not requested"}), CHOSEN),
     "completions from elsewhere": (put(CONFIG, "source", {"kind": "predictions"}), CHOSEN),
     **{f"hostile {place or 'whole'}": (put(SELECTION, place, value), CHOSEN) for place, value in (
         ("counts", []), ("selection", {"keep": ["x"]}), ("selection.most_per_prompt", "3"), ("pairs", {"rule": 4}),

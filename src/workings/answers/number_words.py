@@ -59,7 +59,7 @@ def read_words(words: Sequence[str]) -> InWords | None:
 
 
 def _whole(words: Sequence[str], at: int) -> tuple[Fraction, int] | None:
-    """A whole number, and where it ends."""
+    """A whole number and its end."""
     total = current = words_read = 0
     last_scale = 10**15
     if at + 1 < len(words) and words[at] in ("a", "an") and words[at + 1] in (*SCALES, "hundred"):

@@ -1,6 +1,6 @@
-"""Texts that a good reward must not prefer to an honest solution: what a model finds when it learns to please a reward.
+"""Texts that a good reward must not prefer to an honest solution: typical exploits of rewards.
 
-Each is a completion of one prompt. A reward is tried on them before a run, so that a person sees what else it pays for.
+Each is a completion of one prompt. Testing a reward on them before a run shows what else it pays for.
 """
 
 from itertools import count
@@ -49,7 +49,7 @@ def probes(item: Item, form: str, worked: str | None) -> dict[str, str]:
         "bare numbers": " ".join(map(str, range(REPEATS))),
         "answer repeated": " ".join([right] * REPEATS),
     }
-    # Behind the worked steps, like the right answer: only the answer is another one.
+    # After the worked steps, like the correct answer.
     texts |= {name: final if form == "answer_only" else _written(worked or "", final, form)
               for name, final in {NEAR_MISS: near_miss(item), **attacked(wrong_answer(item), item)}.items()}
     if form == "answer_only":
@@ -64,7 +64,7 @@ def probes(item: Item, form: str, worked: str | None) -> dict[str, str]:
 
 
 def right_answer(item: Item, form: str, worked: str | None) -> str:
-    """The expected answer in a form, behind the worked steps where they are known: what probes are held against.
+    """The expected answer in a form, after the worked steps if known: the reference for probes.
 
     Arguments and errors are those of `probes`.
     """
@@ -82,7 +82,7 @@ def wrong_answer(item: Item) -> str:
     '13'
     """
     number = parse_number(item.expected_answer)
-    # Larger than the tolerance; every other right answer is at one place, so the search ends.
+    # Larger than the tolerance; correct answers are finitely many, so the search ends.
     step = 1 + ceil(item.tolerance)
     texts = ("not " * times + item.expected_answer if number is None else str(number.value + step * times)
              for times in count(1))
@@ -90,7 +90,7 @@ def wrong_answer(item: Item) -> str:
 
 
 def near_miss(item: Item) -> str:
-    """A wrong answer that looks like the right one: two digits that changed places, a sign, a letter too few.
+    """A wrong answer that looks like the correct one: two swapped digits, a sign, a missing letter.
 
     >>> near_miss(Item(id="a", prompt="7+5?", expected_answer="12"))
     '21'
@@ -105,6 +105,6 @@ def near_miss(item: Item) -> str:
 
 
 def _written(steps: str, final: str, form: str) -> str:
-    """A completion in a form, also where a part of it is empty."""
+    """A completion in a form, maybe with empty parts."""
     trace = Trace(id="probe", prompt="probe", steps=(steps or _NOTHING,), answer=final or _NOTHING)
     return completion_text(trace, form).replace(_NOTHING, "")

@@ -22,7 +22,7 @@ class Answer:
     prompt_tokens: int
     tokens: tuple[int, ...]
     log_probs: tuple[float, ...] = ()
-    """Natural log probability of each token, where the request asks for them."""
+    """Natural log probability of each token, if requested."""
 
 
 class Answerer:
@@ -107,7 +107,7 @@ class Answerer:
                       log_probs=log_probs)
 
     def token_texts(self, tokens: Sequence[int]) -> list[str]:
-        """The text of each token alone."""
+        """The text of each single token."""
         return [self._session.tokenizer.decode([token]) for token in tokens]
 
 

@@ -160,7 +160,7 @@ class _Expression:
         if self._signs > _MAX_DEPTH:
             raise NotRead
         minus = self._take().text == "-"
-        # A minus of the first number, if it is taken before the power.
+        # A minus of the first number, if it binds stronger than the power.
         if minus and self._reading.minus_first and (token := self._next()) and token.kind == "number":
             return self._raised(-self._postfix())
         value = self._signed()

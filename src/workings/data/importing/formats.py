@@ -31,7 +31,7 @@ class Format:
     keys: str
     """The keys that a record needs, in words."""
     read: Callable[[Record], Parts]
-    """Raises `ValueError` with a reason that fits behind `file:line:`."""
+    """Raises `ValueError` with a reason to follow `file:line:`."""
 
 
 # A record is read as the first format that reads it. Pairs first, because a record of pairs often holds a

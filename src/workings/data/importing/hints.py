@@ -1,4 +1,4 @@
-"""The format that a record looks like, for requests with another format or without one."""
+"""Guesses a record's format, for requests with another format or without one."""
 
 from collections.abc import Mapping
 from itertools import islice
@@ -40,7 +40,7 @@ def advice(record: Mapping[str, Any], keys: KeyMap, requested_format: str) -> st
     renamed = keys.renamed(record)
     if hint := looks_like(renamed, requested_format):
         return f"these keys look like format {hint}: --format {hint}"
-    # The keys are right, and something else is wrong with the record.
+    # The keys fit, so something else is wrong with the record.
     if by_a_key(renamed) == requested_format or _reads(requested_format, renamed):
         return SKIP
     return f"--map says what the keys are called here, as in --map prompt=KEY; the record has {keys_of(record)}"
@@ -50,7 +50,7 @@ def format_of(source: RecordSource, keys: KeyMap) -> str:
     """The format that the first records of a source look like.
 
     Raises:
-        RequestError: they look like none.
+        RequestError: they fit no format.
     """
     # A few, because the first may be a bad one; no more, because a source may be gigabytes.
     first = [*islice(source.records(lambda _: None), _LOOKED_AT)]
@@ -62,8 +62,8 @@ def format_of(source: RecordSource, keys: KeyMap) -> str:
             raise RequestError(f"{source.name}:{first[0].number}: {first[0].reason}", "a record that can be read")
         has = f"; the first record has {keys_of(values[0])}" if values else ""
         raise RequestError(f"unknown format{has}", "--format with a name that `workings data list` prints",
-                           "workings data list; --map KEY=KEY where a format's keys have other names here, or "
-                           "--columns NAME,NAME for a table without a line of names")
+                           "workings data list; --map KEY=KEY for keys with other names, or "
+                           "--columns NAME,NAME for a table without a header")
     return form
 
 
