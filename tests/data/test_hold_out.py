@@ -102,7 +102,7 @@ def test_only_questions_of_their_own_are_held_out(tmp_path: Path) -> None:
     turns = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello."}]
     records = [record(0), record(1), record(2, history=turns), record(3, question(4)), record(4)]
     records[3]["answer"] = "another one"
-    with pytest.raises(RequestError, match="at most 2: so many of the 5 traces"):
+    with pytest.raises(RequestError, match="at most 2: this number of the 5 traces"):
         run(tmp_path, records, 3)
     assert [path.name for path in tmp_path.iterdir()] == ["file.jsonl"]
     held = run(tmp_path, records, 1).held_out

@@ -146,7 +146,7 @@ def test_level_3_takes_the_steps_again(run: Path) -> None:
 def test_a_seed_draws_the_steps_and_the_answer_says_what_that_misses(run: Path) -> None:
     told = level_3(run, drawn=True, steps=3, seed=1)["replay.coverage"]
     assert told[0] == "not_checked", "no one asked for a confidence"
-    assert told[1].startswith("seed 1: 3 of 12 steps taken again, 1 of 2 stretches behind kept states; 2 wrong steps "
+    assert told[1].startswith("seed 1: 3 of 12 steps recomputed, 1 of 2 ranges after stored states; 2 wrong steps "
                               "in a row: found with probability 0.000 wherever they are")
     both = {level_3(run, drawn=True, steps=3, seed=seed)["replay.steps"][1][:15] for seed in range(4)}
     assert both == {"Steps 1 to 3 re", "Steps 10 to 12 "}
@@ -177,7 +177,7 @@ def test_within_a_tolerance_no_more_steps_than_it_was_measured_over(run: Path, m
     monkeypatch.setitem(TOLERANCES, "float64", TOLERANCES["float32"])
     monkeypatch.setattr(replay, "MEASURED_STEPS", 4)
     checks = level_3(run, confidence=0.95, seed=1)
-    assert "7 of 12 steps taken again" in checks["replay.coverage"][1]
+    assert "7 of 12 steps recomputed" in checks["replay.coverage"][1]
     assert "missed: wrong steps within 5 to 9" in checks["replay.coverage"][1]
     assert (checks["replay.coverage"][0], checks["level"][0]) == ("not_checked", "2")
 
@@ -427,7 +427,7 @@ def test_what_is_said() -> None:
                                              4)
     facts = {"seed": 1, "steps": draw.to_json(10), "answers": answers.to_json(0.1)}
     told = sentences(facts)
-    assert told[0] == "seed 1: 30 of 50 steps taken again, 3 of 5 ranges after stored states"
+    assert told[0] == "seed 1: 30 of 50 steps recomputed, 3 of 5 ranges after stored states"
     # Places 1, 11, 21 and 31 meet one of four stretches, ten meet the last one, the other 27 meet two.
     assert told[1] == ("10 wrong steps in a row: found with probability 0.500 wherever they are (0.841 on average); "
                        "1 or more with 0.5, 21 or more with 0.95, 21 or more with 0.99")

@@ -117,7 +117,7 @@ def test_the_folder_holds_all_that_the_other_machine_needs(tmp_path):
     assert json.loads((tmp_path / "out/plan.json").read_text())["fits"]
     assert "evaluation.items: /shared/tiny/data/evaluation-items.jsonl, copied from here" in made.job.file_notes
     assert made.start == "sbatch job.sbatch"
-    assert "Planned for one process alone: 2 take 2 times these rows where the mesh is auto." in made.job.plan
+    assert "Planned for one process: with mesh auto, 2 processes take 2 times these rows." in made.job.plan
     with pytest.raises(RequestError, match="already exists"):
         launch(loaded, asked, tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["my items.jsonl", "out"]

@@ -33,7 +33,7 @@ def test_complete_runs_are_used_and_an_unfinished_one_is_resumed(tmp_path: Path,
         assert folder.complete_run(tmp_path, name, recipe, said.append) is not None
     assert trained == [(f"{name}.yaml", tmp_path / "runs" / name, resume)
                        for name, resume in ((ANSWER_ONLY, True), (OTHER, False))]
-    assert said == [f"{done} is complete and is used as it is",
+    assert said == [f"{done} is complete and is reused",
                     f"{tmp_path / 'runs' / ANSWER_ONLY} was interrupted and is resumed"]
     status = "interrupted"
     with pytest.raises(Interrupted, match=f"to resume: the same command with --out {tmp_path}"):

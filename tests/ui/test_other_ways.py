@@ -109,7 +109,7 @@ def test_curves_of_a_teacher_name_what_to_read(tmp_path: Path, monkeypatch: pyte
     found = {series["key"]: series for series in page.get("/api/curves/run").json()["series"]}
     assert found["kl_teacher"]["y"] == pytest.approx([1.0, 0.5, 1 / 3])
     assert "read the divergence from the teacher instead" in found["objective"]["note"]
-    assert "Nats a token from the teacher 0.3333 of the last rollout; 1 in the first" in Page(
+    assert "Nats per token from the teacher 0.3333 in the last rollout; 1 in the first" in Page(
         page.get("/run/run").text).text
 
 

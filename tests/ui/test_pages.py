@@ -89,7 +89,7 @@ def test_commands_on_the_page_can_be_typed_anywhere(tmp_path: Path, monkeypatch:
 def test_every_tab_of_a_run_nests_and_has_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tab: str) -> None:
     two_runs(tmp_path)
     page = Page(client(tmp_path, monkeypatch).get(f"/run/runs/steps?tab={tab}").text)
-    words = {"curves": "Drag across a curve", "device": "What fills the device", "recipe": "What was asked for",
+    words = {"curves": "Drag across a curve", "device": "What fills the device", "recipe": "Recipe as written",
              "scorecard": "Scorecard", "items": "60 of 60", "checks": "Not verified yet",
              "log": "Log", "files": "Root digest"}
     assert words[tab] in page.text
@@ -167,8 +167,8 @@ def test_a_comparison_agrees_with_the_verb(tmp_path: Path, monkeypatch: pytest.M
     assert "".join(piece["text"] for piece in first["b_pieces"]) == first["b"]["completion"]
     assert any(not piece["same"] for piece in first["b_pieces"])
     shown = Page(page.get(f"/compare?{PAIR}&show=both_wrong").text)
-    assert "newly right 24" in shown.text
-    assert [each for each in ("steps is better", "95 % interval", "difference", "24 newly right")
+    assert "newly correct 24" in shown.text
+    assert [each for each in ("steps is better", "95 % interval", "difference", "24 newly correct")
             if each not in shown.text] == []
     assert page.get("/compare?run=runs/plain").status_code == 404
     assert page.get("/compare?run=runs/plain&run=runs/plain").status_code == 404

@@ -51,7 +51,7 @@ PANELS = (
         sentence="What the completions of a rollout earned: their mean, the means of its parts before weights, and the "
                  "spread (standard deviation) over all of them. The mean should rise over many steps. Bad signs: a "
                  "mean that falls or does not move, and a spread near 0, which leaves nothing to compare."),
-    Panel(key="teacher", title="Divergence from the teacher", unit="nats a token", lines=(
+    Panel(key="teacher", title="Divergence from the teacher", unit="nats per token", lines=(
         PanelLine(key="kl_teacher", name="divergence"),),
         sentence="How much likelier the sampled tokens were to the student than to its teacher: the mean over a "
                  "rollout (reverse Kullback-Leibler). It should fall over many steps, towards 0. Bad signs: it does "
@@ -79,10 +79,10 @@ PANELS = (
         PanelLine(key="truncated", name="cut off"), PanelLine(key="empty", name="empty", rare=True)),
         sentence="The share that reached algorithm.max_new_tokens, or that has no token. "
                  "Bad sign: a growing share, because truncated completions seldom earn anything."),
-    Panel(key="entropy", title="Entropy", unit="nats a token", lines=(PanelLine(key="entropy", name="entropy"),),
+    Panel(key="entropy", title="Entropy", unit="nats per token", lines=(PanelLine(key="entropy", name="entropy"),),
           sentence="How unsure the model is of its next token. It falls slowly as the model learns. Bad signs: near 0 "
                    "(all completions of a prompt are the same) or a sharp rise (the text falls apart)."),
-    Panel(key="mismatch", title="Mismatch of sampler and trainer", unit="nats a token", log=True, lines=(
+    Panel(key="mismatch", title="Mismatch of sampler and trainer", unit="nats per token", log=True, lines=(
         PanelLine(key="mismatch", name="mean"), PanelLine(key="mismatch_most", name="most")),
         sentence="How far the log probabilities of the sampled tokens differ between the sampler and the model "
                  "in training, which have the same weights, so that only arithmetic may differ. Bad sign: a growing "
@@ -92,7 +92,7 @@ PANELS = (
         PanelLine(key="clip_fraction", name="clip fraction"),),
         sentence="The share of tokens whose probability moved beyond the algorithm's bound. With one update per "
                  "rollout it is 0. Bad sign: a large share, because the rollout is then too old for its updates."),
-    Panel(key="kl_behavior", title="Distance from the sampler", unit="nats a token", lines=(
+    Panel(key="kl_behavior", title="Distance from the sampler", unit="nats per token", lines=(
         PanelLine(key="kl_behavior", name="divergence", rare=True),),
         sentence="How far the model has moved from the one that sampled the completions (Kullback-Leibler). With one "
                  "update per rollout it is 0. Bad sign: a sharp rise."),

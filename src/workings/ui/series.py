@@ -62,8 +62,8 @@ def _gib(line: Line) -> Any:
 
 
 KINDS: tuple[tuple[str, str, str, Callable[[Line], Any]], ...] = (
-    ("loss", "Training loss", "nats a token", itemgetter("loss")),
-    ("evaluation_loss", "Evaluation loss", "nats a token", lambda line: line.get("evaluation_loss")),
+    ("loss", "Training loss", "nats per token", itemgetter("loss")),
+    ("evaluation_loss", "Evaluation loss", "nats per token", lambda line: line.get("evaluation_loss")),
     ("learning_rate", "Learning rate", "", lambda line: line.get("learning_rate")),
     ("grad_norm", "Gradient norm", "", lambda line: line.get("grad_norm")),
     ("share_of_weights_changed", "Share of weights changed", "of stored weights",

@@ -187,7 +187,7 @@ function watchRecipe(form) {
       const { value } = await asked(`/api/formula?${new URLSearchParams({ recipe: form.elements.recipe.value, target: target.value, overrides: text.value })}`);
       if (mine !== turn) return;  // the input has changed
       const size = (bytes) => bytes < 2 ** 30 ? `${(bytes / 2 ** 20).toFixed(1)} MiB` : `${(bytes / 2 ** 30).toFixed(2)} GiB`;
-      said.textContent = !value ? "no estimate for these values" : `${value.peak_bytes <= value.limit_bytes ? "fits" : "does not fit"}: about ${size(value.peak_bytes)} of ${size(value.limit_bytes)} a device, for the ${value.program}`;
+      said.textContent = !value ? "no estimate for these values" : `${value.peak_bytes <= value.limit_bytes ? "fits" : "does not fit"}: about ${size(value.peak_bytes)} of ${size(value.limit_bytes)} per device, for the ${value.program}`;
     }, 700);
   };
   form.addEventListener("input", plan);
