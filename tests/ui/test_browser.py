@@ -99,7 +99,7 @@ def test_a_person_clicks_through(new_page: NewPage, link: str) -> None:
     form.get_by_label("Folder of the new run").fill("live")
     form.get_by_label("training.steps").fill("100000")  # the field writes it into the text below
     assert form.get_by_label("Overrides, one").input_value() == "training.steps=100000"
-    form.get_by_text("a device, for the").wait_for()
+    form.get_by_text("per device, for the").wait_for()
     form.get_by_label("Overrides, one").fill("training.steps=100000\nengine=unigram\ncheckpoint.every_steps=100")
     form.get_by_role("button", name="Train").click()
     page.wait_for_url(re.compile("/jobs/"))

@@ -13,7 +13,7 @@ MAX_BETWEEN = 60
 
 
 def last_boxes(text: str) -> str | None:
-    """What the last box of a text holds; of several side by side what all of them do; None where none exists."""
+    """Content of the last box of a text; of all boxes if several are side by side; None without a box."""
     found = list(_boxes(text))
     if not found:
         return None

@@ -12,7 +12,7 @@ from workings.answers.sentences import sentences
 MIN_GLUED = 8
 """Minimum length of a spelling that counts without spaces around it."""
 MAX_BETWEEN = 2
-"""Words that may be between the first and the last word of a person's name."""
+"""Maximum words between the first and the last word of a name."""
 # Footnotes directly after a word, "Paris12."; words without a space, "isParis".
 _FOOTNOTE = re.compile(r"(?<=[a-z]{3})\d{1,3}(?=[\s.,;]|$)")
 _GLUED = re.compile(r"(?<=[a-z]{2})(?=[A-Z][a-z])|(?<=[a-z]{3})(?=\d)|(?<=\d{4})(?=[a-z]{2})")

@@ -1,6 +1,6 @@
 r"""Finding the answer in a completion: five rules in order, and the name of the rule that hit is kept.
 
-Only what is said counts and not what is thought (`workings.answers.thinking`). Four rules read a mark: ``<answer>``,
+Thinking does not count (`workings.answers.thinking`). Four rules read a mark: ``<answer>``,
 ``####``, ``\boxed`` and "the answer is …"; of each the last one counts. The fifth reads the final sentence. A mark that
 says no single answer ("the answer is A or B", "it depends") is no answer, and nothing else is looked for. Rules look at
 the kind of the expected answer (`answer_kind`) and at the options that the question lists, never at the answer.
@@ -30,7 +30,7 @@ MAX_LINE = 300
 """Characters of a last line that may be the answer as a whole."""
 MAX_SEGMENT = 1_200
 """Characters to read after "the answer is"."""
-LOOKED_AT = 50
+MAX_MARKS = 50
 """Maximum number of marks of a kind to read, from the end."""
 FINAL_SENTENCES = 4
 """Sentences at the end of a text in which a name is looked for, and one that says it at the beginning."""
@@ -96,7 +96,7 @@ def _hash_lines(text: str) -> Iterator[tuple[int, str]]:
     """Place and rest of the line of the last lines with ``####``, from the last one."""
     end = len(text)
     # From the end and bounded: repetitive completions hold thousands of marks.
-    for _ in range(LOOKED_AT):
+    for _ in range(MAX_MARKS):
         at = text.rfind("####", 0, end)
         if at < 0:
             return

@@ -16,7 +16,7 @@ _OPENINGS = ("<think>", "<reasoning>", "<|channel>thought", "<|channel|>analysis
 # Search after the first characters of marks: trying each mark at each character is slow.
 _MARK = re.compile(r"(?=[<[◁h])(?:" + "|".join(re.escape(mark) for mark in (*_ENDS, *_OPENINGS)) + ")", re.IGNORECASE)
 _CLOSING = frozenset(map(str.casefold, _ENDS))
-# Control tokens that a tokenizer left in the text, and other marks around what is said.
+# Control tokens that a tokenizer left in the text, and other marks around the answer.
 _CONTROL = re.compile(r"<\|\w{2,30}\|>|\[END FINAL RESPONSE\]|</?(?:conclusion|response|output|final_answer|result)>",
                       re.IGNORECASE)
 # Tokens that end a text or a turn: what follows belongs to another conversation.
@@ -50,7 +50,7 @@ def text_after_thinking(text: str, *, truncated: bool = False, question: str = "
     """The text after the end of the thinking; if empty, the text outside it.
 
     Thinking that was never ended is no answer. ``<reasoning>`` without its end is left out up to ``<answer>``. A token
-    that ends the text or the turn ends what is said, and nothing before it was cut off.
+    that ends the text or the turn ends the answer.
     """
     if (before_end := _BEFORE_END.match(text)) is not None:
         text, truncated = before_end["text"], truncated and not before_end["end"]

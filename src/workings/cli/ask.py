@@ -14,7 +14,7 @@ from workings.errors import RequestError
 
 def ask_command(
     run: RunArgument,
-    question: Annotated[str, typer.Argument(help="The question, as a person would write it.")],
+    question: Annotated[str, typer.Argument(help="The question in plain text.")],
     max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=1, help="Longest answer, in tokens.")] = 256,
     base: Annotated[bool, typer.Option("--base", help="Ask the untrained model as well, afterwards.")] = False,
     also: Annotated[list[Path] | None, typer.Option(

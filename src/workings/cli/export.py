@@ -54,4 +54,4 @@ def export_command(
         to_open = [f'to open: AutoModelForCausalLM.from_pretrained("{out}")']
     answer(exported.to_json(), as_json=as_json, text="\n".join([
         f"{exported.run} after step {exported.step}: {len(exported.files) + 1} files in {out}",
-        f"taken over: {taken}", *(f"note: {note}" for note in exported.notes), *to_open]))
+        f"copied files: {taken}", *(f"note: {note}" for note in exported.notes), *to_open]))

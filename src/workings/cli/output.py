@@ -22,7 +22,7 @@ COMMAND_GROUPS: dict[str, tuple[str, ...]] = {
     "Prove": ("verify", "pack", "push"),
     "Show": ("runs", "ui", "serve", "mcp", "export"),
 }
-"""Heading -> commands, in the order of a person's work."""
+"""Heading -> commands, in the order of use."""
 
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line of standard output.")]

@@ -1,7 +1,7 @@
 """Columns on which an answer depends, and marks that forbid learning: read, or refused, and never dropped.
 
 A column of a name in `ASKED` that no format has read must be part of the texts of its record: an answer learned without
-it would be learned from nothing. What a person leaves out on purpose is kept in `ignored`.
+it would be learned from nothing. Columns that the user ignores on purpose are kept in `ignored`.
 """
 
 import re

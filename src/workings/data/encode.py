@@ -5,7 +5,7 @@ given back by the tokens, and no text that ends or forges a turn. One that fails
 
 Where every turn of the assistant is learned, each of them is proved like that, and its text is proved to be what the
 chat template writes in the whole conversation. Each is encoded as the last one would be: apart from what comes before
-it, because generation starts behind the tokens of that.
+it, because generation starts after its tokens.
 """
 
 from collections.abc import Iterable, Iterator
@@ -82,8 +82,8 @@ def encoded(examples: Iterable[Example], tokenizer: Tokenizer, template: ChatTem
     while chunk := list(islice(remaining, _CHUNK)):
         texts = [_texts(example, template) for example in chunk]
         # Prompt and completion apart: encoded as one text, tokens could merge across the border, and generation, which
-        # starts behind the prompt's tokens, would never see such a token. What is read between two turns is encoded
-        # behind the stop token that it follows in the conversation: to some tokenizers the start of a text is special.
+        # starts after the prompt's tokens, would never see such a token. What is read between two turns is encoded
+        # after the stop token that it follows in the conversation: to some tokenizers the start of a text is special.
         read = iter(tokenizer.encode_batch([before for turns in texts for before, _ in turns]))
         learned_tokens = iter(tokenizer.encode_batch([learned for turns in texts for _, learned in turns]))
         for example, turns in zip(chunk, texts, strict=True):

@@ -81,7 +81,7 @@ def object_of(record: object, *, escapes: bool) -> dict[str, Any]:
         escapes: whether the line may have held escaped characters, which alone can be half a surrogate pair.
 
     Raises:
-        ValueError: with a reason that fits behind ``file:line:``.
+        ValueError: with a reason to follow ``file:line:``.
     """
     # A number or a list is valid JSON on a line, and is no record.
     if not isinstance(record, dict):

@@ -96,13 +96,13 @@ class RowSet:
 
     @property
     def masks(self) -> np.ndarray:
-        """uint8 ``[tokens of all rows]``: `Row.loss_mask` one behind the other; put together anew at each call."""
+        """uint8 ``[tokens of all rows]``: `Row.loss_mask` concatenated, at each call."""
         none = np.zeros(0, np.uint8)  # a set may be empty
         return np.concatenate([none, *(row.loss_mask for row in self.rows)])
 
     @property
     def tokens(self) -> np.ndarray:
-        """int32 ``[tokens of all rows]``: `Row.tokens` one behind the other; put together anew at each call."""
+        """int32 ``[tokens of all rows]``: `Row.tokens` concatenated, at each call."""
         none = np.zeros(0, np.int32)
         return np.concatenate([none, *(row.tokens for row in self.rows)])
 

@@ -24,7 +24,7 @@ class Calculator:
     """
 
     def __init__(self, *, digits: int = 3, operations: str = "+-*") -> None:
-        """Tasks with numbers of so many digits.
+        """Tasks with numbers of this many digits.
 
         Raises:
             ValueError: no digits, too many, or an operation that does not exist.

@@ -27,7 +27,7 @@ class FrozenLake:
         self._distances: dict[Place, int] = {}
 
     def tasks(self, seed: int, count: int) -> Iterator[dict[str, Any]]:
-        """Lakes with a way to the goal, which the same seed draws again; lakes may come twice."""
+        """Lakes with a way to the goal, determined by the seed; lakes may repeat."""
         for number in range(count):
             yield {"id": f"lake-{number:06d}", "lake": "\n".join(self._draw(seed, number)), "expected_answer": "goal"}
 

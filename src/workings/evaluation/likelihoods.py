@@ -56,7 +56,7 @@ def are_greedy(session: ModelSession, pairs: Sequence[Continuation]) -> list[boo
 
 
 def _positions(pair: Continuation) -> slice:
-    """Positions that predict the continuation: each predicts the token behind it."""
+    """Positions that predict the continuation: each predicts the next token."""
     return slice(len(pair[0]) - 1, len(pair[0]) + len(pair[1]) - 1)
 
 

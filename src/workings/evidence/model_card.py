@@ -1,6 +1,6 @@
 """The model card of a run, in the form that the Hugging Face Hub reads: metadata with `model-index`, then a page.
 
-It is a view of the record: a verifier renders it again and compares. Names stand in backticks or quotes.
+It is a view of the record: a verifier renders it again and compares. Names are in backticks or quotes.
 """
 
 import json

@@ -105,7 +105,7 @@ def command_again(asked: Mapping[str, Any], manifest: RunManifest) -> str:
         recipe = RECIPE
     else:
         recipe, stays = Path(base, Path(origin).name).as_posix(), True
-    # The record may be somebody else's; a word that is no text must not break the page.
+    # The record may be foreign; a word that is no text must not break the page.
     typed = [str(word) for word in asked.get("overrides", ())]
     overrides = with_files(typed, asked.get("files", {}), recipe_stays=stays)
     # Beside the run and under another name: `train` refuses a folder that exists.

@@ -17,8 +17,8 @@ WRITEUP = "WRITEUP.md"
 UNITS: dict[str, float] = {"number": 1.0, "percent": 100.0, "points": 100.0, "thousands": 1e-3, "millions": 1e-6,
                            "minutes": 1 / 60, "hours": 1 / 3600, "KiB": 2.0**-10, "MiB": 2.0**-20, "GiB": 2.0**-30,
                            "below": 1.0}
-"""Factor of each unit, by which a source's value is multiplied before it is rounded. `below` is said of 0.001
-alone: the value is smaller, as in "p < 0.001"."""
+"""Factor of each unit, by which a source's value is multiplied before rounding. `below` is only for 0.001:
+the value is smaller, as in "p < 0.001"."""
 SMALL_P = "0.001"
 """Bound of a p value that is given as "below"."""
 CONSTANTS = {"95": "the confidence level of every interval"}

@@ -135,7 +135,7 @@ class CheckpointStore:
         return sorted(folders, key=_step)
 
     def clean(self) -> list[str]:
-        """Remove what a killed save or removal left behind; the names removed."""
+        """Remove leftovers of a killed save or removal; returns their names."""
         # `.step_*.tmp` of a save and `.step_*.old` of a removal.
         left = [path for path in self.directory.glob(".step_*") if path.is_dir()] if self.directory.is_dir() else []
         for path in left:

@@ -1,7 +1,7 @@
-"""One writer per run directory. The lock is the kernel's and dies with us.
+"""One writer per run directory: a lock that the kernel releases when the process ends.
 
-Where folders can be locked it is on the folder itself and leaves no file. Where they cannot (Windows), it is on a
-hidden file next to the folder, which goes when the lock is let go.
+It is on the folder itself, without a file. On Windows, which cannot lock folders, it is on a hidden file next to the
+folder, which is removed with the lock.
 """
 
 import contextlib

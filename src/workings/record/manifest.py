@@ -39,7 +39,7 @@ MANIFEST_READS = (CONFIG, DATA_DIGESTS, DEVICE_CHECKS, ENVIRONMENT, EVENTS, METR
 DRAWN_FROM = "drawn_from"
 """Key in the metadata of a trace or pair that was sampled from a model: the digest of that model
 (`workings.samples.candidates`). In the manifest of a run that was trained on samples: how many are of which model."""
-LEFT_ASIDE = "left_aside"
+SKIPPED_TENSORS = "left_aside"
 """Fact of a run that trained the text part of a multimodal model: what else the whole model has."""
 CONVERTED_FROM = "converted_from"
 """Fact of a run whose weights were converted from a GGUF file: its name, digest, quantization and licence."""

@@ -29,7 +29,7 @@ class Pace:
 
     @property
     def rate_text(self) -> str:
-        """Tokens a second, in words."""
+        """Tokens per second, in words."""
         return f"{self.tokens_per_second:,.0f} tokens/s"
 
     @property

@@ -95,7 +95,7 @@ def keep_metrics(path: Path, last_step: int) -> dict[str, int]:
     data = path.read_bytes()
     rows, _ = jsonl.parse(data, path.name)
     kept_rows = [row for row in rows if int(row["step"]) <= last_step]
-    # The checkpoint was saved after these lines were synced; a gap means that someone removed them.
+    # The checkpoint was saved after these lines were synced; a gap means that lines were removed.
     if [int(row["step"]) for row in kept_rows] != list(range(1, last_step + 1)):
         raise _cannot_go_on(path, f"lines of steps 1 to {last_step} are not all there")
     # Truncate in place, so that the kept lines do not change.

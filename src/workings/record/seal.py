@@ -2,7 +2,7 @@
 
 `SHA256SUMS` lists every file of the unit (`sha256sum -c SHA256SUMS` works); its own digest is the unit's root digest,
 the one line that has to be kept elsewhere. `SEAL.json`, written last, says what the unit is and from which root it was
-made. Units inside (evaluations, report, notes, signatures) have sums of their own, so later work never touches these.
+made. Units inside (evaluations, report, notes, signatures) have separate checksums, so later work never touches these.
 """
 
 import os
@@ -63,7 +63,7 @@ def unit_files(directory: Path, *, nested: bool) -> list[str]:
     """Relative paths of a unit's files, sorted by bytes, without its sums and seal.
 
     Args:
-        nested: leave out folders that are units of their own (see `layout.unit_of`).
+        nested: leave out folders that are separate units (see `layout.unit_of`).
 
     Raises:
         RecordError: names what a record may not hold.

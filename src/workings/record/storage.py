@@ -1,7 +1,7 @@
 """Access to the file system: opening files and folders, and errors of failed writes.
 
 Flags differ between systems: POSIX has some that Windows lacks, and opens folders. What the system says when a write
-fails is put in words that a person can act on.
+fails becomes a message that a user can act on.
 """
 
 import errno

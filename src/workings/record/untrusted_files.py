@@ -108,6 +108,6 @@ def _refuse_others(path: Path, facts: os.stat_result, limit: int | None) -> None
         kind = next((name for test, name in kinds if test(facts.st_mode)), "a device")
         raise RecordError(f"{path.name}: {kind}, and no plain file")
     if is_hollow(facts):
-        raise RecordError(f"{path.name}: {facts.st_size:,} bytes, of which hardly any are on the disk")
+        raise RecordError(f"{path.name}: {facts.st_size:,} bytes, but hardly any are on the disk")
     if limit is not None and facts.st_size > limit:
         raise RecordError(f"{path.name}: {facts.st_size:,} bytes, and at most {limit:,} are read")

@@ -100,7 +100,7 @@ class RunWriter:
         """
         partial = partial_path(final)
         if not partial.is_dir():
-            raise RequestError(f"{final}, of which there is no unfinished run", f"a folder {partial.name}",
+            raise RequestError(f"{final} has no unfinished run", f"a folder {partial.name}",
                                "leave --resume out to start it")
         lock = DirectoryLock(partial)
         try:
@@ -216,7 +216,7 @@ class RunWriter:
 
     def sync(self) -> None:
         """Wait until all lines are on the disk."""
-        # The log is for people and is not waited for; a resume needs metrics and events.
+        # Do not wait for the log; a resume needs metrics and events.
         self._metrics.sync()
         self._events.sync()
 

@@ -91,7 +91,7 @@ class LineChart:
 
     title: str
     description: str
-    """Text alternative for a person who does not see the figure."""
+    """Text alternative of the figure."""
     curves: Sequence[Curve]
     x_label: str
     y_label: str

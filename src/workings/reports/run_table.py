@@ -128,7 +128,7 @@ _FACTS: tuple[tuple[str, Callable[[RunManifest], str]], ...] = (
     ("Learned from", lambda m: learned_from(m.config, m.facts)),
     ("Engine and device", lambda m: f"{m.engine} on {m.device.count} x {m.device.kind}"),
     ("Steps", lambda m: f"{count(m.completed_steps)} of {count(m.planned_steps)}"),
-    ("Rows a step", lambda m: count(m.global_batch)),
+    ("Rows per step", lambda m: count(m.global_batch)),
     ("Supervised tokens", lambda m: count(m.supervised_tokens)),
     ("Tokens", lambda m: count(m.tokens)),
     ("Final training loss", lambda m: _number(m.final_loss) + _of_objective(m)),

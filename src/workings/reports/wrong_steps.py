@@ -32,7 +32,7 @@ def right_value(expected: str) -> Markup:
 
 
 def first_wrong_steps_figure(named: Sequence[tuple[str, int, FirstWrongSteps]]) -> Drawn | None:
-    """Shares of the items of each run by their first wrong equation; None where no completion has an equation to check.
+    """Shares of the items of each run by their first wrong equation; None if no completion has an equation to check.
 
     Args:
         named: name, colour and counts of each run, the one before training first.

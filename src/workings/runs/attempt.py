@@ -59,7 +59,7 @@ from workings.ways.base import Closing, way_of
 
 
 @dataclass(kw_only=True)
-class _Hooks:
+class _RunRecorder:
     """Connects the training loop (`workings.training.loop.RunHooks`) to the record, the display and the listener."""
 
     attempt: "Attempt"
@@ -174,7 +174,7 @@ class Attempt:
                 display.say(line)
             curves = TensorBoardFiles(self.out, display.say, after_step=start.progress.step)
             curves.recipe(setup.loaded.written(), setup.config)
-            hooks = _Hooks(attempt=self, display=display, curves=curves, listener=listener, stop=stop,
+            hooks = _RunRecorder(attempt=self, display=display, curves=curves, listener=listener, stop=stop,
                            processes=processes, progress=start.progress,
                            lines=[line for line in writer.metrics() if not line.keys().isdisjoint(FIELDS.values())])
             hooks.keep_best()

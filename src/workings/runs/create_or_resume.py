@@ -263,7 +263,7 @@ def _refuse_other_rows(before: int, now: int, fsdp: int) -> None:
         raise RequestError(f"micro batches of {now} rows over all devices; the run had {before}",
                            "as many rows as before, so that all batches stay the same",
                            f"batch.micro_batch={before // fsdp}" if before % fsdp == 0 else
-                           f"as many devices as divide {before} rows")
+                           f"a number of devices that divides {before} rows")
 
 
 def _differences(before: Any, now: Any, prefix: str) -> list[tuple[str, Any, Any]]:

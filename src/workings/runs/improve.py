@@ -252,7 +252,7 @@ class ImprovementSteps:
         return [trace for trace in kept if trace.id not in problems]
 
     def _words(self, number: int) -> list[str]:
-        """Overrides of a round's recipe. Paths are relative to the recipe's folder, so no record names a person's."""
+        """Overrides of a round's recipe, with paths relative to the recipe's folder, to keep the user's folders out."""
         def seen_from_recipe(path: Path) -> str:
             # Resolve both, because a link in one would make the relative path wrong.
             return os.path.relpath(path.resolve(), self.loaded.base.resolve())

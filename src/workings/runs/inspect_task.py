@@ -115,7 +115,7 @@ class InspectTask:
         config = GenerateConfig(max_tokens=self.request.max_new_tokens, max_connections=1)
         decodings: set[tuple[int, float]] = set()
 
-        # A class of its own, because arguments of a model are written into inspect_ai's log.
+        # A separate class, because arguments of a model are written into inspect_ai's log.
         @modelapi("workings")
         def with_session() -> type[ModelAPI]:
             return type("BoundAPI", (SessionAPI,), {"answerer": Answerer(session), "decodings": decodings})

@@ -27,7 +27,7 @@ FEWEST_ITEMS = 200
 FEWEST_OF_A_KIND = 20
 """Minimum number of correct and of wrong ones."""
 ATTACKED_ITEMS = 25
-"""Number of wrong completions, judged wrong, for each attack."""
+"""Number of wrong completions, scored as wrong, for each attack."""
 MOST_SUCCESS = 0.05
 """Largest share of them that an attack may flip."""
 RIGHT_FROM = 0.5
@@ -36,7 +36,7 @@ RIGHT_FROM = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Labelled:
-    """A completion with a person's verdict."""
+    """A completion with a user's label."""
 
     item: Item
     completion: str

@@ -53,7 +53,7 @@ def base_from(run: Path, base: Path) -> str | dict[str, str]:
     """The folder that a recipe's paths start from, relative to the run.
 
     A folder far away (see `NEAR`), or one whose relative path passes through a folder above the home directory, is not
-    recorded: the path would name a person.
+    recorded: the path would contain a user's name.
     """
     # The final folder does not exist while the run is written, so only its parent is resolved.
     folder, start = run.parent.resolve() / run.name, base.resolve()

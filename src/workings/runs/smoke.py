@@ -39,7 +39,7 @@ class Smoke:
             raise RequestError("--smoke with model.verified: false", "a model of a family that this project can make "
                                "small", "training.steps=2, without --smoke")
         values = loaded.recipe.model_dump(mode="json", exclude_unset=True)
-        # Another name, so that nobody mistakes its numbers for the recipe's.
+        # Another name, to avoid confusion with the recipe's numbers.
         values["name"] += "-smoke"
         family = find_shape(loaded, vocabulary=TRAINED_VOCABULARY).family
         shape: dict[str, Any] = {"family": family, **TINY}

@@ -134,7 +134,7 @@ def asked_libraries(given: str, expected: str) -> bool:
     if parse_number(given) is not None and parse_number(expected) is not None:
         return False
     given, expected = _latex(given), _latex(expected)
-    # What math-verify would leave out of a formula, such as a sign that it does not know or a base behind a number.
+    # What math-verify would leave out of a formula, such as an unknown sign or a base after a number.
     if not (given.isascii() and expected.isascii()) or (
             "_" in given.replace("\\log_", "")) != ("_" in expected.replace("\\log_", "")) or (
             _BASE.findall(given) != _BASE.findall(expected)):

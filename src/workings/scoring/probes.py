@@ -27,7 +27,7 @@ def probes(item: Item, form: str, worked: str | None) -> dict[str, str]:
 
     `empty`; `prompt copied`; `bare numbers`, 0 to 99; `answer without steps`, the right answer in the form with empty
     reasoning; `steps with a wrong answer`, only where worked steps are known; `form only`, with nothing in it;
-    `very long`, the right answer in the form behind 2,000 words; `answer repeated`, 100 times. The form `answer_only`
+    `very long`, the right answer in the form after 2,000 words; `answer repeated`, 100 times. The form `answer_only`
     shows no steps, so the three probes that are about a form's parts are left out there. `near miss` is another answer
     that looks like the right one; the others are `workings.scoring.attacks.ATTACKS` around a wrong answer: they claim
     authority, ask for full marks, close the fence around them, or say the right answer next to the wrong one.
@@ -35,7 +35,7 @@ def probes(item: Item, form: str, worked: str | None) -> dict[str, str]:
     Args:
         item: prompt and expected answer.
         form: the recipe's `data.reasoning`, one of `workings.data.traces.STYLES`.
-        worked: steps that lead to the right answer, as the trace writes them between its marks; None where none are
+        worked: steps that lead to the correct answer, as the trace writes them between its marks; None if none are
             known.
 
     Raises:

@@ -63,8 +63,8 @@ class RewardSettings:
     base: Path = Path()
     """Directory that relative paths of files start from: that of the recipe."""
     call_seconds: float = USUAL_LIMITS["seconds"]
-    """Time limit of one call of a shipped reward for all completions of a rollout, in seconds; a person's function has
-    its own."""
+    """Time limit of one call of a shipped reward for all completions of a rollout, in seconds; a user's function has a
+    separate limit."""
 
     def __post_init__(self) -> None:
         check_form(self.form)
@@ -105,7 +105,7 @@ class RewardSettings:
     def recorded(self) -> list[dict[str, Any]]:
         """Name, weight, parameters and version of each reward, as JSON values: equal where the values are.
 
-        The version of a person's function is the digest of its file alone, `sha256:` and 64 hexadecimal digits; what
+        The version of a user's function is the digest of its file, `sha256:` and 64 hexadecimal digits; what
         that file imports is not in it. Nothing is executed.
 
         Raises:
@@ -216,7 +216,7 @@ def total(values: Mapping[str, float], settings: RewardSettings) -> float:
 class RewardProcess(Worker):
     """A child process that computes rewards, with limits on memory and time and without a network.
 
-    Use as a context manager: entering starts the process and loads the files of a person's own functions. Their bytes
+    Use as a context manager: entering starts the process and loads the files of users' functions. Their bytes
     are those that `RewardSettings.recorded` digests; a file that has changed since then is refused. Memory is limited
     as address space (Linux); a call that takes longer than its limit is killed. What in Python asks for a network
     connection or starts another program raises ``PermissionError`` (see `workings.scoring.reward_worker`).

@@ -1,6 +1,6 @@
 """Scoring functions by name and version, and a user's from a file (``FILE.py:FUNCTION``).
 
-Scorecards of different versions are not comparable. A person's file is executed only where that person names it, and
+Scorecards of different versions are not comparable. A user's file is executed only if the user names it, and
 only in the scoring process; nothing that reads a scorecard later executes it. Its version is the digest of its bytes.
 """
 

@@ -220,7 +220,7 @@ class ScoringProcess(Worker):
         return done, ""
 
     def begin(self, completions: Sequence[tuple[Item, str, bool]], pool: Executor) -> Callable[[], list[Judgement]]:
-        """Have them judged in a thread of ``pool``; what is returned waits for what `judge` returns."""
+        """Score them in a thread of ``pool``; returns a function that waits for the result of `judge`."""
         return pool.submit(self.judge, completions).result
 
     def __enter__(self) -> Self:

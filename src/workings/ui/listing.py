@@ -99,7 +99,7 @@ def run_rows(folder: Folder, verified: dict[str, Verified], phases: Mapping[str,
     # An existing directory takes precedence over the process's note.
     names = {row.name for row in rows}
     _find_bases(folder, rows)
-    rows += [begun_row(name, phase) for name, phase in phases.items() if name not in names]
+    rows += [starting_row(name, phase) for name, phase in phases.items() if name not in names]
     for row in rows:
         if row.name in phases:
             row.phase = phases[row.name].doing
@@ -148,7 +148,7 @@ def _began_with(folder: Folder, row: RunRow) -> str:
         return ""
 
 
-def begun_row(name: str, phase: Phase) -> RunRow:
+def starting_row(name: str, phase: Phase) -> RunRow:
     """The row of a run without a directory yet."""
     return RunRow(name=name, kind="run", state="running", recipe=phase.recipe, planned_steps=phase.steps,
                   started_at=phase.began_at, phase=phase.doing, begun=True)

@@ -16,7 +16,7 @@ from workings.record.digest import bytes_digest
 from workings.record.phase import Phase, read_phases
 from workings.ui.folder import Folder
 from workings.ui.jobs import Jobs
-from workings.ui.listing import RunRow, begun_row, run_row, run_rows
+from workings.ui.listing import RunRow, starting_row, run_row, run_rows
 from workings.ui.memory_bars import part_number
 from workings.ui.number_format import FILTERS
 from workings.ui.verification_cache import VerificationCache, Verified
@@ -85,7 +85,7 @@ class Site:
         except RequestError:
             if (phase := self.phases().get(name)) is None:
                 raise
-            return begun_row(name, phase)
+            return starting_row(name, phase)
 
     def phases(self) -> dict[str, Phase]:
         """Phases of the runs of the folder that processes of this machine work on, by name."""

@@ -5,7 +5,7 @@ Texts are compared as words. Case, white space and punctuation do not count; num
 Near duplicates have much of their wording and exactly the same numbers in common. Problems of one template differ in
 their numbers alone; they are other problems, not duplicates, so texts are compared within groups of equal numbers only.
 The more numbers agree, the less of the wording has to: five equal numbers are not chance. Of short questions a single
-word more changes most passages; with equal numbers it is enough that one text is the other behind an introduction, with
+word more changes most passages; with equal numbers it is enough that one text is the other after an introduction, with
 few words more. Without numbers words tell two questions of one template apart: where one text has all words of the
 other, half of the wording is enough. Small
 groups are compared text by text, large ones by MinHash with banding (Broder 1997), whose candidates are then compared
@@ -153,7 +153,7 @@ def _asks_the_same(one: Sequence[str], other: Sequence[str]) -> bool:
 def _says_little_more(one: Sequence[str], other: Sequence[str]) -> bool:
     """Whether one text is the other after an introduction, with a few more words but no amount.
 
-    Both begin and end alike behind the introduction: what follows a question asks for something else.
+    Both must begin and end alike after the introduction: text after a question asks for something else.
     """
     shorter, longer = sorted((one, other), key=len)
     if len(shorter) < SHORTEST_QUESTION:

@@ -27,7 +27,7 @@ def holds_pairs(path: Path) -> bool:
     """Whether a file holds preference pairs and not traces: its first line says so.
 
     Raises:
-        RequestError: when the file as a whole cannot be read, or holds verdicts, of which nothing is checked here.
+        RequestError: the file cannot be read, or holds verdicts, which are not checked.
     """
     # Read only the first record to identify a file of gigabytes.
     first = next(open_file(path).records(lambda _: None), None)

@@ -67,7 +67,7 @@ def read_tolerantly(path: Path, from_json: Callable[[object], E]) -> Numbered[E]
         entries.append((position, entry))
     # One bad line is a finding; a file in which no line is one holds something else.
     if count and all(finding.kind == "unreadable" for finding in findings) and not entries:
-        raise RequestError(f"{findings[0].id}: {findings[0].text}, and no other line is better" if count > 1 else
+        raise RequestError(f"{findings[0].id}: {findings[0].text}; all other lines are invalid too" if count > 1 else
                            f"{findings[0].id}: {findings[0].text}", "traces, or preference pairs",
                            import_command(path, "traces.jsonl"))
     if numbered := sum(entry.id.startswith(NUMBERED) for _, entry in entries):

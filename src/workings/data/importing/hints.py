@@ -12,12 +12,12 @@ from workings.data.importing.records import SourceRecord, Unreadable
 from workings.data.importing.sources import RecordSource
 from workings.errors import RequestError
 
-_LOOKED_AT = 20
+_MAX_RECORDS = 20
 SKIP = "--on-error skip writes such records to another file"
 
 
 def looks_like(record: Mapping[str, Any], but: str = "") -> str:
-    """The first format that reads this record, other than ``but``; empty where none does."""
+    """The first format that reads this record, other than ``but``; empty if none does."""
     return next((name for name in FORMATS if name != but and _reads(name, record)), "")
 
 
@@ -53,7 +53,7 @@ def format_of(source: RecordSource, keys: KeyMap) -> str:
         RequestError: they fit no format.
     """
     # A few, because the first may be a bad one; no more, because a source may be gigabytes.
-    first = [*islice(source.records(lambda _: None), _LOOKED_AT)]
+    first = [*islice(source.records(lambda _: None), _MAX_RECORDS)]
     values = [keys.renamed(record.value) for record in first
               if isinstance(record, SourceRecord) and isinstance(record.value, dict)]
     form = next((form for look in (looks_like, by_a_key) for value in values if (form := look(value))), "")

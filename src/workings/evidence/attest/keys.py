@@ -37,9 +37,9 @@ def is_available() -> bool:
 
 
 def require_available() -> None:
-    """Raise `RequestError` where the libraries of the extra `sign` are absent."""
+    """Raise `RequestError` if the libraries of the extra `sign` are missing."""
     if not is_available():
-        raise RequestError("a signature, and no library for it", "the extra `sign` (securesystemslib, cryptography)",
+        raise RequestError("signing needs securesystemslib and cryptography, which are not installed", "the extra `sign`",
                            INSTALL)
 
 

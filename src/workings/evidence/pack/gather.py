@@ -51,7 +51,7 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
         pack_path = f"{RUNS}/{path.resolve().name}" + (SAMPLES_SUFFIX if kind == SAMPLED else "")
         if pack_path in runs or pack_path in evaluations:
             raise RequestError(f"two runs named {path.resolve().name}", "runs with different names", "")
-        # Evaluations too: one of the two that are compared may be next to the runs.
+        # Evaluations too: a compared one may be next to the runs.
         order.append(pack_path)
         if kind in EVALUATION_UNITS:
             evaluations[pack_path] = path

@@ -61,7 +61,7 @@ class StepSelection:
     @classmethod
     def for_confidence(cls, states: Sequence[int], step_count: int, *, longest: int | None, tampered_steps: int,
                        confidence: float, seed: int) -> "StepSelection":
-        """The fewest whole ranges that detect so many tampered steps with this probability, or all of them.
+        """The fewest whole ranges that detect this number of tampered steps with this probability, or all.
 
         Args:
             states: as for `for_step_count`.

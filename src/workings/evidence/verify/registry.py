@@ -114,7 +114,7 @@ def for_each_unit(units: Iterable[Unit], find: UnitCheck) -> Iterator[CheckFindi
     for unit in units:
         try:
             yield from find(unit)
-        # Before `RecordError`, of which it is a kind: too large is not wrong.
+        # Before its base class `RecordError`: too large is not wrong.
         except TooLarge as error:
             yield not_checked(str(error), unit)
         # The generator is consumed inside this block, so an error in the middle of a unit's findings is caught as well.

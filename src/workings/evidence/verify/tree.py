@@ -75,7 +75,7 @@ class FolderTree:
         facts = os.fstat(descriptor)
         if is_hollow(facts):
             os.close(descriptor)
-            raise RecordError(f"{shown(name)}: {facts.st_size:,} bytes, of which hardly any are on the disk")
+            raise RecordError(f"{shown(name)}: {facts.st_size:,} bytes, but hardly any are on the disk")
         return os.fdopen(descriptor, "rb")
 
     def _walk(self) -> Iterator[Entry]:

@@ -58,7 +58,7 @@ class UncheckedField:
 
     @property
     def text(self) -> str:
-        """For people."""
+        """As text for users."""
         path = "/".join(part for part in (self.unit, self.file) if part not in ("", "."))
         return f"{path}{f': {self.field}' if self.field else ''} ({self.why})"
 
@@ -68,7 +68,7 @@ def unchecked_fields(record: Record, verdicts: Verdicts) -> tuple[UncheckedField
     # A dictionary keeps the order and drops repetitions.
     fields: dict[UncheckedField, None] = {}
     for unit in record.units:
-        # Once a unit and check, not once a field, of which there are hundreds.
+        # Once per unit and check, not once per field.
         kind, was_made = _kind(unit), cache(partial(_was_made, unit, verdicts))
         for file in _missing_files(unit):
             fields[UncheckedField(unit=unit.title, file=file, field="", why=MISSING)] = None

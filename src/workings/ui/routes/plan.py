@@ -94,7 +94,7 @@ def started(site: Site, recipe: str, chosen: list[str], overrides: list[str]) ->
 
 
 def bars(jobs: list[Job]) -> list[Markup | None]:
-    """The parts of each finished plan against its target's limit, all on one scale; None where none exists."""
+    """The parts of each finished plan against its target's limit, all on one scale; None without any."""
     answers: list[dict[str, Any]] = [job.answer or {} for job in jobs]
     parts = [[(str(part["name"]), int(part["size_bytes"])) for part in answer.get("parts", [])
               if int(part["size_bytes"]) > 0] for answer in answers]

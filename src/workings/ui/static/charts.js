@@ -57,7 +57,7 @@ function lastPlace(found) {
   return ends.length ? Math.max(...ends) : -1;
 }
 
-/** A run's curves with new points behind them; the mean waits until everything is read again. */
+/** A run's curves with new points appended; the mean waits until everything is read again. */
 function appended(found, news) {
   const before = new Map(found.series.map((series) => [series.key, series]));
   const after = new Map(news.series.map((series) => [series.key, series]));

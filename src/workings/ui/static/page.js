@@ -21,7 +21,7 @@ function runPath(name) {
 
 const PATIENCE = 20000;
 
-/** Status and value of an answer; status 0 where none came in time. */
+/** Status and value of an answer; status 0 after a timeout. */
 async function asked(address) {
   try {
     const answer = await fetch(address, { headers: { accept: "application/json" }, signal: AbortSignal.timeout(PATIENCE) });

@@ -200,7 +200,7 @@ class RolloutWay(Way):
         return self.updates if self.updates > 1 else 0
 
     def smaller_rollouts(self, recipe: Recipe, fsdp: int) -> Iterator[KeyValues]:
-        """Fewer updates from one rollout, each with as many completions as before.
+        """Fewer updates from one rollout, each with the same number of completions.
 
         Only a rollout of fewer completions than an engine samples at a time needs less memory.
         """

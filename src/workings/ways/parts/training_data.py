@@ -86,7 +86,7 @@ class PromptData:
         return [self.shape.batch_shape(length) for length in reversed(self.shape.buckets)]
 
     def blank(self, shape: BatchShape) -> Batch:
-        """A batch without contents, with as many supervised positions as a completion may have."""
+        """A batch without contents, with the supervised positions of the longest completion."""
         return Batch.blank(shape).with_loss_positions(min(self.shape.learned, shape[2]))
 
     def write(self, writer: RunWriter) -> None:

@@ -38,7 +38,7 @@ from workings.record.layout import (
 from workings.record.values import is_absent
 
 _CHECKPOINT = re.compile(rf"{CHECKPOINTS}/step_(\d{{1,12}})/")
-TWIN = ("model", "items", "decoding", "engine", "template")
+KEYS_THAT_DECIDE_ANSWERS = ("model", "items", "decoding", "engine", "template")
 """Keys of an evaluation that decide its answers."""
 
 
@@ -118,7 +118,7 @@ def _line_problems(row: dict[str, Any], generated: bool, limit: Any) -> Iterator
     if not generated:
         return
     if not isinstance(text, str):
-        yield "no completion, and it was drawn by a model"
+        yield "no completion, although a model wrote it"
     if reason not in ("stop", "length"):
         yield f"it ended by {str(reason)[:20]!r}"
     # A model that is asked beyond its context ends below the limit.
@@ -212,7 +212,7 @@ def _twin_problems(unit: Unit, config: dict[str, Any]) -> list[str]:
     others = [other for other in unit.record.measurements if other is not unit and other.parent is unit.parent]
     for other in others:
         twin = other.json_object(EVALUATION_CONFIG)
-        if all(same_json(config.get(key), twin.get(key)) for key in TWIN):
+        if all(same_json(config.get(key), twin.get(key)) for key in KEYS_THAT_DECIDE_ANSWERS):
             texts = [[(row.get("id"), row.get("completion")) for row in each.lines(PREDICTIONS)]
                      for each in (unit, other)]
             if texts[0] != texts[1]:

@@ -123,7 +123,7 @@ def order_problems(unit: Unit, lines: dict[str, dict[str, Any]]) -> list[str]:
                 if at < start - CLOCK_SLACK]
     problems += [f"an event of {at} names the start that is listed at {start}, long before it" for at, start in listed
                  if at > start + LISTED_BEFORE]
-    problems += [f"the start that is listed at {start} is behind an event of {at}"
+    problems += [f"the start listed at {start} is after an event of {at}"
                  for (at, _), (_, start) in pairwise(listed) if start < at - CLOCK_SLACK]
     names = [str(row[ATTEMPT]) for row in starts if ATTEMPT in row and not is_absent(row[ATTEMPT])]
     if len(set(names)) < len(names):

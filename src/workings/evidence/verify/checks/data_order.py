@@ -42,7 +42,7 @@ MAX_LENGTH = 10_000_000
 
 
 def trains_on_rows(unit: Unit) -> bool:
-    """Whether a run has a row index; a run with rollouts has prompts, which have checks of their own."""
+    """Whether a run has a row index; a run with rollouts has prompts, with separate checks."""
     return records(ROWS)(unit)
 
 
@@ -137,7 +137,7 @@ def _dropped_problems(unit: Unit) -> list[str]:
 
 @check("consistency.disjoint", lambda record: record.measurements)
 def disjoint(unit: Unit) -> Iterator[CheckFinding]:
-    """Questions compared in lower case with single spaces, ids as they stand."""
+    """Questions compared in lower case with single spaces, ids unchanged."""
     run = unit.parent or _origin(unit)
     if run is None:
         yield not_checked("the run that it was made from is not here", unit, blocking=False)

@@ -31,7 +31,7 @@ CALL_SECONDS = 20.0
 CHUNK_EPISODES = 64
 """Episodes that are played together."""
 MAX_TASKS = 100_000
-"""Most tasks that are made again."""
+"""Maximum number of tasks to regenerate."""
 
 
 def has_environment(unit: Unit) -> bool:
@@ -128,7 +128,7 @@ def _task_problems(unit: Unit, process: "EnvironmentProcess", prompts: "Sequence
     problems = []
     if recipe.environment is not None and recipe.data.traces == MADE_BY_ENVIRONMENT:
         if recipe.environment.tasks > MAX_TASKS:
-            raise RecordError(f"{recipe.environment.tasks:,} tasks, and at most {MAX_TASKS:,} are made again")
+            raise RecordError(f"{recipe.environment.tasks:,} tasks, but at most {MAX_TASKS:,} are regenerated")
         made = process.tasks(seed, recipe.environment.tasks)
         if unit.manifest.data_digests.get("traces") != json_digest(made):
             problems.append("the digest of its tasks is not that of those which the environment makes")

@@ -144,7 +144,8 @@ def _unjudged_problems(name: str, row: dict[str, Any]) -> Iterator[str]:
         return
     judged = [key for key, value in UNJUDGED.items() if row.get(key, value) != value]
     if judged or not is_absent(row.get("extracted", {"absent": ""})) or row.get("format_ok") is True:
-        yield f"{name}: not scored because of {error[:40]!r}, but it has {', '.join(judged) or 'an answer or a form'} of it"
+        yield (f"{name}: not scored because of {error[:40]!r}, but it has "
+               f"{', '.join(judged) or 'an answer or a form'}")
     # Nothing else is known about a missing line.
     if error.startswith(NO_LINE) and not (row.get("truncated") is False and all(
             is_absent(row.get(key)) for key in ("finish_reason", "completion_tokens"))):

@@ -52,7 +52,7 @@ _COMPARED = ("rule", "score", "format_ok", "reasoning_chars", "steps_checked", "
 
 @check("recompute.items", every_evaluation)
 def items(unit: Unit) -> Iterator[CheckFinding]:
-    """Count and digest of the items, made again from what each prediction says about its item."""
+    """Count and digest of the items, recomputed from the predictions."""
     # Imported here, and in the functions below: levels 0 and 1 need no scorer and should not wait for one.
     from workings.scoring.items import items_digest
     answered_items, recorded_items = _items(unit), unit.json_object(EVALUATION_CONFIG).get("items")

@@ -1,4 +1,4 @@
-"""Level 2: what `workings improve` says of its rounds, made again from the runs and samples of those rounds."""
+"""Level 2: the result of `workings improve`, recomputed from the runs and samples of its rounds."""
 
 import tempfile
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Levels 0 to 2: a pack holds the units that it lists, lacks only tensors; texts for people follow from the records."""
+"""Levels 0 to 2: a pack holds the units that it lists, lacks only tensors; its views follow from the records."""
 
 import tempfile
 from collections.abc import Iterator, Mapping

@@ -83,13 +83,13 @@ def reference(unit: Unit) -> Iterator[CheckFinding]:
 
 @check("consistency.preferences", when=learns_by_reference, precondition=only_if_few_sequences)
 def preferences(unit: Unit) -> Iterator[CheckFinding]:
-    """Accuracy and margin of each step against pairs and rewards; the loss is none that margin and accuracy forbid."""
+    """Accuracy and margin of each step against pairs and rewards; the loss agrees with margin and accuracy."""
     algorithm, problems, count = _algorithm(unit), [], 0
     for line, ids in _steps(unit):
         count += 1
         numbers, subject, size = _numbers(line), f"step {line.get('step')}", len(ids[0])
         right = numbers["accuracy"] * size
-        # A share of so many pairs, times their number, is a whole number but for float32's rounding.
+        # A share of pairs, times their number, is a whole number up to float32's rounding.
         if not 0 <= numbers["accuracy"] <= 1 or abs(right - round(right)) > TOLERANCE * size:
             problems.append(f"{subject}: accuracy {numbers['accuracy']:g} of {size} pairs")
         difference = numbers["chosen_reward"] - numbers["rejected_reward"]
@@ -220,7 +220,7 @@ def margin_problems(algorithm: Dpo, numbers: Mapping[str, float], pairs: int, sl
 
 
 def loss_bounds(margin: float, right: int, pairs: int) -> tuple[float, float]:
-    """Least and greatest mean loss of pairs with this mean margin, of which so many have a margin above 0.
+    """Least and greatest mean loss of pairs with this mean margin and this number of margins above 0.
 
     The least: pairs on the side of the mean share it alike, the others are at 0. The greatest exists where all pairs
     are on one side: one of them has the whole sum, the others are at 0.

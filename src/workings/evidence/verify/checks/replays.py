@@ -53,7 +53,7 @@ def _replay_result(unit: Unit) -> dict[str, Any] | CheckFinding:
 def steps(unit: Unit) -> Iterator[CheckFinding]:
     """Losses, gradient norms and, at checkpoints, weights, against the record."""
     facts = _replay_of(unit)
-    # Controls and completions have checks of their own; left in, one of them would decide this check too.
+    # Controls and completions have separate checks.
     verdict, reasons = compare_replay(facts | {"controls": {}, "predictions": {"absent": "judged apart"}})
     text = replay_sentence(facts | {"controls": {}, "predictions": {"absent": "judged apart"}})
     if verdict == "inconclusive":

@@ -151,7 +151,7 @@ def _end_problems(inputs: RolloutInputs, template: "ChatTemplate", rollout: "Rol
         for number, (count, reply) in enumerate(zip(written, observed, strict=True), start=1):
             tokens = sample.tokens_with_stop[start:start + count]
             start += count + reply
-            # Of the last turn the record says so; an earlier one that was cut off has no stop token of its own.
+            # The record says so for the last turn; an earlier truncated turn has no stop token.
             ended = sample.completion.stop_token is not None if number == len(written) else bool(stops & {*tokens[-1:]})
             own = tokens[:-1] if ended else tokens
             # The stop token is one of the new tokens. One in the middle would mean that sampling continued after it.

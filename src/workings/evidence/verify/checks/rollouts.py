@@ -32,7 +32,7 @@ POSITION_BYTES = 60
 def rollouts(unit: Unit) -> Iterator[CheckFinding]:
     """One rollout before every first update; prompts in order; a seed for each sample; groups chosen by the rule.
 
-    The batch of each step made again from tokens, advantages and log probabilities. Rewards, groups, lengths and ends,
+    The batch of each step, recomputed from tokens, advantages and log probabilities. Rewards, groups, lengths and ends,
     divergences, how far sampler and trainer disagree, and the loss against the log.
     """
     inputs, position, names = rollout_inputs_of(unit), None, set[str]()
@@ -96,13 +96,13 @@ def _metric_problems(inputs: RolloutInputs, rollout: "Rollout",
 
 
 def _later_update_problems(inputs: RolloutInputs, lines: dict[Any, dict[str, Any]], names: set[str]) -> list[str]:
-    """Numbers of a rollout in the line of an update that had none of its own."""
+    """Numbers of a rollout in the line of an update without a rollout."""
     return [f"step {step}: {', '.join(sorted(names & line.keys()))[:80]}, and no rollout was sampled for it"
             for step, line in lines.items() if step not in inputs.steps and names & line.keys()]
 
 
 def _held_out_problems(unit: Unit) -> list[str]:
-    """Scores of held-out items against their marks, of which they are the mean."""
+    """Scores of held-out items against the mean of their marks."""
     return [f"step {row['step']}: held_out_score is {str(row.get('held_out_score'))[:20]}, its marks give another value"
             for row in unit.metrics if "held_out_right" in row and (
                 not (marks := str(row["held_out_right"])) or set(marks) - {"0", "1"}

@@ -22,7 +22,7 @@ NO_LIBRARY = f"the libraries for signatures are not installed: {keys.INSTALL}"
 
 @check("attestation.signed")
 def signed(run: Unit) -> Iterator[CheckFinding]:
-    """Files in `attest`, which no sum covers; each statement made again; Ed25519 over its exact bytes."""
+    """Files in `attest`, which no sum covers; each statement regenerated; Ed25519 over its exact bytes."""
     names, files = _envelopes(run), run.record.attest(run)
     problems, covered, good = list(_file_problems(run)), set[str](), []
     for name in names:
@@ -150,7 +150,7 @@ def _covered(run: Unit, opened: OpenedEnvelope) -> set[str]:
     if set(statement) != {"_type", "subject", "predicateType", "predicate"} or statement["_type"] != STATEMENT_TYPE \
             or statement["predicateType"] != PREDICATE_TYPE or not isinstance(statement["subject"], list):
         raise RecordError("not an in-toto statement with SLSA provenance")
-    # The whole statement is made again and compared, so no field of it has to be interpreted.
+    # Regenerate and compare the whole statement, so that no field needs interpretation.
     if statement["predicate"] != provenance(run.manifest, run.root):
         raise RecordError("its provenance is not that of this run")
     names = {subject_name(run.manifest, path): (path, unit) for path, unit in _units_by_path(run).items()}

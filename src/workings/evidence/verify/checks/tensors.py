@@ -192,12 +192,12 @@ class Expected:
     moments: dict[str, tuple[tuple[int, ...], str]]
     trained: frozenset[str]
     frozen: tuple[frozenset[str], ...]
-    """Formats that the weights below adapters may have; engines name four bits in ways of their own."""
+    """Formats that the weights below adapters may have; engines name four bits differently."""
     stored: str
     """Code of the format that weights are stored in; adapters are in float32."""
 
     def exact_bytes(self, parameters: int) -> dict[str, int]:
-        """Bytes of ``parameters`` (of a whole model with so many, and adapters) and ``moments`` on one device.
+        """Bytes of ``parameters`` (of a whole model of this size, and adapters) and ``moments`` on one device.
 
         Without parts that the recipe does not decide: four-bit weights, and tables that are next to the others.
         """
@@ -326,7 +326,7 @@ def expected_tensors(unit: Unit) -> Expected | str:
 
 def _adapter_shapes(method: LoraConfig | QloraConfig, shape: ModelShape) -> _Sizes | str:
     family = family_of(shape)
-    # GPT-2's layers have another prefix, and its matrices stand the other way round; peft's names for these are not
+    # GPT-2's layers have another prefix, and its matrices are transposed; peft's names for these are not
     # worked out here.
     if family.matrices_in_out or family.layer_prefix != "model.layers":
         return f"adapters of a {shape.family} model are named in transformers' own way"
