@@ -33,7 +33,7 @@ MAX_SEGMENT = 1_200
 MAX_MARKS = 50
 """Maximum number of marks of a kind to read, from the end."""
 FINAL_SENTENCES = 4
-"""Sentences at the end of a text in which a name is looked for, and one that says it at the beginning."""
+"""Sentences to search for a name at the end of a text, plus the first one."""
 
 _HEADING = re.compile(
     r"[\s*_#]*(?:step|part|case|phase|option|method|approach|section|question|problem|example|task)\s*[\dA-Z]\b"

@@ -16,7 +16,7 @@ from workings.record.digest import bytes_digest
 from workings.record.phase import Phase, read_phases
 from workings.ui.folder import Folder
 from workings.ui.jobs import Jobs
-from workings.ui.listing import RunRow, starting_row, run_row, run_rows
+from workings.ui.listing import RunRow, run_row, run_rows, starting_row
 from workings.ui.memory_bars import part_number
 from workings.ui.number_format import FILTERS
 from workings.ui.verification_cache import VerificationCache, Verified

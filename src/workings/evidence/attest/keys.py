@@ -39,8 +39,8 @@ def is_available() -> bool:
 def require_available() -> None:
     """Raise `RequestError` if the libraries of the extra `sign` are missing."""
     if not is_available():
-        raise RequestError("signing needs securesystemslib and cryptography, which are not installed", "the extra `sign`",
-                           INSTALL)
+        raise RequestError("signing needs securesystemslib and cryptography, which are not installed",
+                           "the extra `sign`", INSTALL)
 
 
 def new_key(path: Path, passphrase: str = "") -> NewKey:
