@@ -48,7 +48,8 @@ class RunRecord:
             RecordError: manifest or seal cannot be read.
         """
         if not (path / SEAL).is_file() or not (path / MANIFEST).is_file():
-            raise RequestError(str(path), f"a sealed run directory (with {MANIFEST} and {SEAL})", _advice(path))
+            raise RequestError(f"{path} is not a sealed run" if path.exists() else f"there is no run {path}",
+                               f"a sealed run directory (with {MANIFEST} and {SEAL})", _advice(path))
         # Small files only; tensors, logs and predictions are read when they are asked for.
         status = parse_seal(read_plain(path / SEAL))["status"]
         return cls(path=path, manifest=read_manifest(RunFolder(path)), status=status, root=root_digest(path))
@@ -105,4 +106,7 @@ def _advice(path: Path) -> str:
     if (near / SEAL).is_file():
         return f"did you mean {near}?"
     inside = sorted(seal.parent for runs in (path, path / "runs") for seal in runs.glob(f"*/{SEAL}"))
-    return f"a run in it, such as {inside[0]}" if inside else "workings runs, which lists the runs of a folder"
+    if inside:
+        return f"a run in it, such as {inside[0]}"
+    beside = sorted(seal.parent.name for seal in path.parent.glob(f"*/{SEAL}"))
+    return f"a run in {path.parent}: {', '.join(beside[:6])}" if beside else "workings runs, which lists the runs"

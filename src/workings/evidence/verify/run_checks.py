@@ -56,7 +56,7 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
     if not 0 <= level <= HIGHEST_LEVEL:
         raise ValueError(f"level must be 0 to {HIGHEST_LEVEL}, not {level}")
     if Path(path).is_file() and not _may_be_zip(Path(path)):
-        raise RequestError(str(path), "a run directory, a folder of runs, or a packed .zip",
+        raise RequestError(f"{path} is not a record", "a run directory, a folder of runs, or a packed .zip",
                            "workings runs, which lists the runs of a folder")
     try:
         record = load(open_tree(Path(path)), VerifierInputs(

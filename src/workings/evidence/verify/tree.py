@@ -181,7 +181,7 @@ def open_tree(path: Path) -> Tree:
     if (partial := partial_path(path)).is_dir():
         raise RequestError(f"{path}, a run that has not ended", "a sealed run directory",
                            f"the command that started it, with --resume; so far it is in {partial}")
-    raise RequestError(str(path), "a run directory, a folder of runs, or a packed .zip",
+    raise RequestError(f"{path} is not a record", "a run directory, a folder of runs, or a packed .zip",
                        "workings runs, which lists the runs of a folder")
 
 
