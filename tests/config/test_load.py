@@ -175,7 +175,8 @@ def test_an_error_shows_the_line_with_a_caret_below_the_key(tmp_path: Path) -> N
     with pytest.raises(RequestError) as caught:
         load_recipe(path)
     said = caught.value.given.splitlines()
-    at = next(number for number, line in enumerate(said) if line.lstrip().startswith("training.stepz: 3, in "))
+    at = next(number for number, line in enumerate(said)
+              if line.lstrip().startswith("unknown key training.stepz: 3, in "))
     assert said[at + 1] == " " * 14 + "training: {stepz: 3, learning_rate: 1e-3}"
     assert said[at + 2].index("^") == said[at + 1].index("stepz")
     path.write_text(MINIMAL.replace("training: {steps: 3,", f"training: {{stepz: {'3' * 100},"))

@@ -80,7 +80,7 @@ UNCLEAR: list[tuple[str, Any, str]] = [
                                 "chosen": [{**bot("2"), "reasoning_content": "x"}]}, "reasoning in a separate field"),
     ("chosen-rejected", {"prompt": "1?", "chosen": "2", "rejected": "3"}, "try --format prompt-chosen-rejected"),
     ("chosen-rejected", {"chosen": [user("1?"), bot("2")], "rejected": [user("2?"), bot("3")]}, "before their last"),
-    ("chosen-rejected", {"chosen": "The sky is bluer", "rejected": "The sky is blue now"}, "a word, behind 'The"),
+    ("chosen-rejected", {"chosen": "The sky is bluer", "rejected": "The sky is blue now"}, "a word, after 'The"),
     ("chosen-rejected", {"chosen": "The sky", "rejected": "The sky is blue"}, "one text is the beginning of the other"),
     ("chosen-rejected", {"chosen": "A sky", "rejected": "The sky"}, "different beginnings"),
     ("chosen-rejected", {"chosen": "  2", "rejected": "  3"}, "`prompt` is empty"),

@@ -52,7 +52,7 @@ def test_a_folder_of_runs_names_one_of_them(tmp_path) -> None:
         assert refused.value.try_next == f"a run in it, such as {run}"
     with pytest.raises(RequestError) as refused:
         RunRecord.open(run / "train")
-    assert "workings train" in refused.value.try_next
+    assert "workings runs" in refused.value.try_next
 
 
 def test_lines_about_the_machine_go_on_after_a_torn_one(tmp_path) -> None:
