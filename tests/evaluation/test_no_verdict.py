@@ -105,7 +105,7 @@ def test_answers_that_were_not_found_may_be_right(unit: Callable[[str, Writes], 
     said, sentence = verdict(plain, good)
     assert said == "inconclusive"
     assert "no answer was found in 0.0 % of the completions of good and 50.0 % of sentences" in sentence
-    assert "100.0 % of sentences would be right" in sentence
+    assert "100.0 % of sentences would be correct" in sentence
     assert "--scorer judge" in sentence
     assert verdict(good, plain)[0] == "inconclusive"
 

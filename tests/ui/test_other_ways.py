@@ -43,7 +43,7 @@ def test_a_loss_of_pairs_is_not_called_one_of_tokens(tmp_path: Path, monkeypatch
     assert [found[key]["figure"] for key in ("margin", "chosen_reward", "rejected_reward")] == ["margin"] * 3
     assert {"accuracy", "chosen_log_prob", "rejected_log_prob"} <= found.keys()
     shown = Page(page.get("/run/run").text).text
-    assert "Margin of pairs 3 of the last step; 0 in the first" in shown
+    assert "Margin of pairs 3 in the last step; 0 in the first" in shown
     assert "nats a token" not in shown
     assert "learned from 3 preference pairs (dpo)" in shown
     assert [row["learned_from"] for row in page.get("/api/runs?q=preference").json()["rows"]] == [
@@ -60,7 +60,7 @@ def test_an_evaluation_loss_alone_says_what_it_is(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
     write(run / METRICS, [line | {"evaluation_loss": 2.0} for line in lines])
     report = Page(write_report(tmp_path / "page.html", [run]).read_text()).text
-    assert "Mean negative log likelihood of the supervised tokens, in nats on traces that were held out." in report
+    assert "Mean negative log likelihood of the supervised tokens, in nats on held-out traces." in report
     assert "The same on traces" not in report
 
 
@@ -100,7 +100,7 @@ def test_rollouts_of_a_teacher_have_divergences_and_no_rewards(tmp_path: Path, m
         assert "-0.25 nats per token from the teacher" in shown.text
         for words in ("mean reward", "Mean reward", "advantage", "teaches nothing"):
             assert words not in shown.text, words
-    assert "the teacher large-one says how likely" in Page(page.get("/run/run?tab=rollouts").text).text
+    assert "the teacher large-one scores every token" in Page(page.get("/run/run?tab=rollouts").text).text
 
 
 def test_curves_of_a_teacher_name_what_to_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

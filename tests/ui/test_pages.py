@@ -235,7 +235,7 @@ def test_a_running_run_stands_first_under_the_name_that_it_will_have(tmp_path: P
     assert rows[0]["started_at"] == json.loads((live / "train/events.jsonl").read_text().splitlines()[0])["time"]
     assert {row["name"]: row["earlier_of"] for row in rows}["runs/live.interrupted-1"] == "runs/live"
     assert "live.interrupted-1" not in shown
-    assert "1 of them earlier attempts of resumed runs: show it" in shown
+    assert "including 1 earlier attempt of resumed runs: show it" in shown
     assert "live.interrupted-1" in Page(page.get("/?earlier=true").text).text
     assert names == ["runs/live", "runs/live"]
     shutil.copy(tmp_path / "runs/steps/run_manifest.json", live)
