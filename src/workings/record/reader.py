@@ -108,5 +108,5 @@ def _advice(path: Path) -> str:
     inside = sorted(seal.parent for runs in (path, path / "runs") for seal in runs.glob(f"*/{SEAL}"))
     if inside:
         return f"a run in it, such as {inside[0]}"
-    beside = sorted(seal.parent.name for seal in path.parent.glob(f"*/{SEAL}"))
-    return f"a run in {path.parent}: {', '.join(beside[:6])}" if beside else "workings runs, which lists the runs"
+    siblings = sorted(seal.parent.name for seal in path.parent.glob(f"*/{SEAL}"))
+    return f"a run in {path.parent}: {', '.join(siblings[:6])}" if siblings else "workings runs, which lists the runs"
