@@ -1,7 +1,7 @@
 """Counts odd English per 1,000 lines: ``python -m tools.idioms [FOLDER ...] [--list] [--at-most RATE]``.
 
-Every word below is correct English that technical writers hardly use: httpx and structlog together have 0.3 per 1,000
-lines. ``--list`` prints each line that has one; with ``--at-most`` the exit code is 1 when a folder has more.
+Every phrase below is correct English that technical writers hardly use, or use in another sense. ``--list`` prints each
+line that has one; with ``--at-most`` the exit code is 1 when a folder has more.
 """
 
 import argparse
@@ -21,11 +21,28 @@ IDIOMS = {
     "of its own, of their own": r"(?i:\bof (?:its|their) own\b)",
     "lie, lies": r"(?i:\blies?\b)",
     "nobody, somebody, whoever": r"(?i:\b(?:nobody|somebody|whoever)\b)",
-    "is none, are none": r"\b(?:[Ii]s|[Aa]re) none\b",  # not Python's `is None`
+    "is none, are none": r"(?<![Tt]here )\b(?:[Ii]s|[Aa]re) none\b",  # not Python's `is None`, nor "there is none"
     "of which": r"(?i:\bof which\b)",
     "taken for": r"(?i:\btaken for\b)",
     "whatever": r"(?i:\bwhatever\b)",
     "for people": r"(?i:\bfor people\b)",
+    "goes on (resumes)": r"(?i:\b(?:go|goes|going|went) on(?: with| from| at| after| where|[.,;:]))",
+    "held against": r"(?i:\b(?:held|hold|holds) \S+ against\b|\bheld against\b)",
+    "is said, are said": r"(?i:\b(?:is|are) said\b)",
+    "in silence": r"(?i:\bin silence\b)",
+    "drawn, draws (sampled)": r"(?i:\b(?:drawn|draws|drew) (?:again|by|with|from|to|before|for)\b)",
+    "judged (scored)": r"(?i:\b(?:be|is|are|was|were|not|and) judged\b)",
+    "made again": r"(?i:\bmade again\b)",
+    "stays open": r"(?i:\bstays? open\b)",
+    "says otherwise": r"(?i:\bsays? otherwise\b)",
+    "behind (after)": r"(?i:\bbehind (?:a|an|the|its|it|each|all|one|them|this|that|another)\b)",
+    "so many": r"(?i:\bso many\b)",
+    "a token, a second (per)": (
+        r"(?i:\b(?:nats|tokens|rows|bytes|steps|seconds) an? (?:token|second|step|update|epoch|device|row)\b)"),
+    "a person's, the person": r"(?i:\ba person's\b|\bthe person\b)",
+    "the two that": r"(?i:\bthe two that\b)",
+    "taken out of, taken again": r"(?i:\btaken (?:out of|again|over)\b)",
+    "where none": r"(?i:\bwhere none\b)",
 }
 
 

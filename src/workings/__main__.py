@@ -16,17 +16,17 @@ def run() -> None:
     """Entry point."""
     _use_utf8()
     _open_closed_streams()
-    # Before the commands are imported, which a person does not always wait for.
+    # Before the commands are imported: someone may press Ctrl-C while they are.
     catch_signals()
     try:
         _run_command()
     except SystemExit as end:
-        # After a failure in one of several processes the libraries' own clearing up waits for the others and aborts.
+        # After one of several processes fails, the libraries' own cleanup waits for the others and aborts.
         alone = not (launched() or started_apart())
         if not isinstance(end.code, int) or end.code == 0 or (alone and end.code != Interrupted.exit_code):
             raise
-        # Everything was cleaned up and said. A runtime's threads may still be within a program that was interrupted,
-        # and taking the process apart under them has ended in a segmentation fault.
+        # Cleanup and messages are done. A runtime's threads may still be inside an interrupted program,
+        # and a normal interpreter exit has then caused a segmentation fault.
         with suppress(OSError, ValueError):  # the reader is gone
             sys.stdout.flush()
             sys.stderr.flush()
@@ -34,24 +34,24 @@ def run() -> None:
 
 
 def _use_utf8() -> None:
-    """Start again in Python's UTF-8 mode where the locale cannot name every file, and let no character fail.
+    """Restart in Python's UTF-8 mode where the locale cannot encode every file name; escape what cannot be printed.
 
-    Under `LC_ALL=C` a path such as `rezept ß.yaml` is no valid text. Python decides about its mode when it starts.
+    Under `LC_ALL=C` a path such as `rezept ß.yaml` cannot be encoded, and Python chooses its mode at startup.
     """
     if codecs.lookup(sys.getfilesystemencoding()).name != "utf-8":
-        os.environ["PYTHONUTF8"] = "1"  # for the processes that this one starts
+        os.environ["PYTHONUTF8"] = "1"  # for child processes
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606  the same program
-    # A terminal that cannot show a character gets its escape; Python itself does so for standard error only.
+    # Print an escape for a character that the terminal cannot show; Python does so for standard error only.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            with suppress(OSError):  # a file in whose place another program has put a pipe: Python cannot find its end
+            with suppress(OSError):  # standard output is a pipe: Python cannot seek in it
                 stream.reconfigure(errors="backslashreplace")
 
 
 def _open_closed_streams() -> None:
-    """Let a standard stream that the caller has closed (`>&-`, a daemon) lead nowhere.
+    """Open the null device for a standard stream that the caller closed (`>&-`, a daemon).
 
-    The next file that is opened would have its number, and what libraries say would be written into that file.
+    Otherwise the next opened file gets its descriptor, and messages of libraries are written into that file.
     """
     for number, (name, mode) in enumerate([("stdin", "r"), ("stdout", "w"), ("stderr", "w")]):
         if getattr(sys, name) is None:
@@ -64,7 +64,7 @@ def _run_command() -> None:
         from workings.cli.main import main
 
         main()
-    except KeyboardInterrupt as stop:  # while it was imported or looked for, or had ended
+    except KeyboardInterrupt as stop:  # during the import, or after the command ended
         from workings.cli.output import say_failure
 
         say_failure(interrupted(stop), sys.argv[1:])

@@ -5,14 +5,14 @@
     │   └── DeviceError          exit code 2   the device asked for is absent or unusable
     ├── DoesNotFit               exit code 1   the plan says no
     ├── TrainingFailed           exit code 1   a run stopped by itself (not-a-number, out of memory, disk full)
-    │   └── RewardError          exit code 1   a reward function failed, or gave back something else than numbers
-    ├── RecordError              exit code 1   a run directory is damaged or is not what it says
+    │   └── RewardError          exit code 1   a reward function failed or did not return numbers
+    ├── RecordError              exit code 1   a run directory is damaged or contradicts itself
     ├── StorageError             exit code 1   the disk is full, read-only or failing; nothing half-written took effect
     │                                          (2 where a place without permission was named)
-    └── Interrupted              exit code 130 stopped, and can be resumed; the message says how
+    └── Interrupted              exit code 130 stopped and resumable; the message says how
 
-The command line prints such an error without a traceback; any other exception is a bug and keeps its traceback. At the
-end of the file: errors of frameworks, recognized by their text without importing them.
+The command line prints such an error without a traceback; any other exception is a bug and keeps its traceback. The
+end of the file recognizes errors of frameworks by their text, without importing them.
 """
 
 from collections.abc import Mapping
@@ -26,12 +26,12 @@ class WorkingsError(Exception):
 
 
 class RequestError(WorkingsError):
-    """A person's mistake: says what was given, what was expected and what to type next.
+    """A user's mistake: says what was given, what was expected and what to type next.
 
     Args:
         given: what was given, e.g. ``"data.packng: first_fit"``.
-        expected: what would have been right.
-        try_next: a command or an edit that gets the person further; may be empty where none exists.
+        expected: what would have been accepted.
+        try_next: a command or an edit that solves the problem; empty if there is none.
     """
 
     exit_code = 2
@@ -40,7 +40,7 @@ class RequestError(WorkingsError):
         self.given = given
         self.expected = expected
         self.try_next = try_next
-        # The terminal paints these labels by their words, and further lines of a part are indented by their width.
+        # The terminal colours these labels by their words; continuation lines are indented by the labels' width.
         super().__init__("\n".join(line for line in (
             f"given:    {given}",
             f"expected: {expected}",
@@ -49,7 +49,7 @@ class RequestError(WorkingsError):
 
 
 class DeviceError(RequestError):
-    """The device asked for is absent, unusable or too small. Never answered by another device in silence."""
+    """The requested device is absent, unusable or too small. There is no silent fallback to another device."""
 
 
 class DoesNotFit(WorkingsError):
@@ -66,32 +66,32 @@ class DoesNotFit(WorkingsError):
 
 
 class TrainingFailed(WorkingsError):
-    """A run stopped by itself. Its directory is sealed with status ``failed`` and keeps the last good checkpoint."""
+    """The run failed. Its directory is sealed with status ``failed`` and keeps the last good checkpoint."""
 
 
 class RewardError(TrainingFailed):
-    """A reward function failed or gave back something else than a finite number for each completion.
+    """A reward function failed or did not return a finite number for each completion.
 
-    The message names the reward, the completion where it is about one, and what came back. Nothing is mistaken for 0.
+    The message names the reward, the completion if one is at fault, and the returned value. Nothing counts as 0.
     """
 
 
 class RecordError(WorkingsError):
-    """A run directory, unit or checkpoint is damaged, incomplete or not what it says it is."""
+    """A run directory, unit or checkpoint is damaged, incomplete or contradicts itself."""
 
 
 class StorageError(WorkingsError):
-    """The file system refused a write: full, read-only, not permitted, failing. What was there before is unharmed."""
+    """The file system refused a write: full, read-only, not permitted, failing. Existing files are unharmed."""
 
 
 class Interrupted(WorkingsError):
-    """A person or the loss of another process stopped it. What was finished is safe; the message says how to go on."""
+    """A user or the loss of another process stopped it. Finished work is safe; the message says how to resume."""
 
     exit_code = 130
 
 
 PEER_GONE = "another process is gone; continue with the same command and --auto-resume"
-"""What every process says that has lost another one of its run, and exits as `Interrupted`."""
+"""Message of `Interrupted` in each process that has lost another process of its run."""
 
 OUT_OF_MEMORY_WORDS = (
     "RESOURCE_EXHAUSTED",  # XLA, on every platform
@@ -104,7 +104,7 @@ OUT_OF_MEMORY_WORDS = (
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out, on the device or on the host."""
+    """Return whether the device or the host ran out of memory."""
     if isinstance(error, MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in OUT_OF_MEMORY_WORDS)

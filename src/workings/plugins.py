@@ -1,4 +1,4 @@
-"""What other packages bring to a registry of this one: entry points of their distributions, by group and name."""
+"""Entry points by which other packages extend the registries of this one, by group and name."""
 
 from collections.abc import Collection
 from functools import cache
@@ -11,14 +11,14 @@ OURS = "workings"
 
 
 def plugin_names(group: str) -> list[str]:
-    """Names of all entry points of a group, in order; nothing is imported."""
+    """Sorted names of all entry points of a group; nothing is imported."""
     return sorted({point.name for point in entry_points(group=group)})
 
 
 @cache
 def our_names(group: str) -> frozenset[str]:
-    """Names of the entry points of a group that this package itself brings; nothing is imported."""
-    # Of one distribution: to read those of all that are installed takes longer than to verify a small record.
+    """Names of this package's own entry points in a group; nothing is imported."""
+    # Only of this distribution: reading those of all installed packages takes longer than verifying a small record.
     return frozenset(point.name for point in distribution(OURS).entry_points.select(group=group))
 
 
@@ -29,12 +29,12 @@ def find_plugin(group: str, name: str, *, given: str, task: str = "bring") -> En
         group: of entry points.
         name: of the entry point.
         given: how an error names it, such as ``engine: jax``.
-        task: what the package does for it, in the error's words.
+        task: what the package does for it, a verb for the error message.
 
     Raises:
         RequestError: two packages have an entry point of this name.
     """
-    # By what they point to: a package that is twice on the path lists each of its entry points twice.
+    # Deduplicated by target: a package that is on the path twice lists each entry point twice.
     points = {point.value: point for point in entry_points(group=group) if point.name == name}
     if len(points) > 1:
         raise RequestError(given, f"one package to {task} it; these do: "
@@ -43,7 +43,7 @@ def find_plugin(group: str, name: str, *, given: str, task: str = "bring") -> En
 
 
 def refuse_our_names(group: str, names: Collection[str], *, kind: str) -> None:
-    """Another package under one of our names could change what a recipe means without a change in the recipe.
+    """Refuse other packages' entry points that use one of this package's names: a recipe would change its meaning.
 
     Args:
         group: of entry points.
@@ -54,7 +54,7 @@ def refuse_our_names(group: str, names: Collection[str], *, kind: str) -> None:
         RequestError: another package has an entry point of one of these names.
     """
     for point in entry_points(group=group):
-        # Some of ours were entry points once; an environment lists them until the package is installed again.
+        # Stale entry points of an earlier version of this package stay listed until it is reinstalled.
         if point.name in names and not point.value.startswith("workings."):
             package = distribution_name(point)
             raise RequestError(f"{kind} {point.name} of {package}", f"a name that no {kind} of this package has",
@@ -62,5 +62,5 @@ def refuse_our_names(group: str, names: Collection[str], *, kind: str) -> None:
 
 
 def distribution_name(point: EntryPoint) -> str:
-    """The package that brings it; where none is known, what it points to."""
+    """The package that provides an entry point; if unknown, the entry point's target."""
     return point.dist.name if point.dist else point.value

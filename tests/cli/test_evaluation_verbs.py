@@ -100,7 +100,7 @@ def test_an_interrupted_evaluation_says_how_to_go_on(tmp_path: Path, start_forke
     child.send_signal(number)
     _, said = child.communicate()
     assert child.returncode == 130
-    assert "the same command goes on" in said
+    assert "to resume, run the same command" in said
     assert "Traceback" not in said
 
 

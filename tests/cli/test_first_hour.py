@@ -105,4 +105,4 @@ def test_a_good_record_is_one_line_and_a_bad_one_says_what_is_wrong():
     checks = tuple(Check(id=f"form.{level}", level=level, verdict=passed, text="said") for level in (0, 1))
     unevaluated = Verification(path="runs/a", checks=checks, asked_level=2, root="ab", claims=())
     assert verification_text(unevaluated, verbose=False).splitlines()[0] == (
-        "not checked  level 2: nothing is here that it could check, such as an evaluation")
+        "not checked  level 2: nothing here to check, such as an evaluation")

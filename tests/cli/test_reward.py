@@ -19,7 +19,7 @@ def test_a_good_reward_passes_with_a_table(workings, recipe):
     rows = done.stdout.splitlines()
     assert rows[0].split() == ["reward", "right", "beats", "answer"]
     assert rows[1].split() == ["empty", "0.00", "0", "%", "0", "%", "0.00"]
-    assert "3 prompts; beats: share of them where the probe earns more than the right answer" in done.stdout
+    assert "3 prompts; beats: share of them where the probe earns more than the correct answer" in done.stdout
     assert rows[-1] == "no probe earns what it should not"
 
 

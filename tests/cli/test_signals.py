@@ -38,7 +38,7 @@ def test_a_verb_that_is_stopped_says_so(number: signal.Signals, name: str, start
     child.send_signal(number)
     _, said = child.communicate()
     assert child.returncode == 130
-    assert said.startswith(f"stopped by {name}: nothing half-written took effect")
+    assert said.startswith(f"stopped by {name}: nothing half-written remains")
     assert "Traceback" not in said
 
 
@@ -78,7 +78,7 @@ def test_a_verb_that_has_not_begun_says_so(moment: str, start_forked, tmp_path: 
     child = start_forked("-c", f"{moment}\nfrom workings.__main__ import run\nrun()", cwd=tmp_path)
     _, said = child.communicate()
     assert child.returncode == 130
-    assert said == "stopped by SIGTERM: nothing half-written took effect; type the same command to start again\n"
+    assert said == "stopped by SIGTERM: nothing half-written remains; type the same command to start again\n"
 
 
 def test_an_interruption_that_python_drops_comes_again(start_forked, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_an_interruption_that_python_drops_comes_again(start_forked, tmp_path: P
     child = start_forked("-c", in_a_finalizer, cwd=tmp_path)
     _, said = child.communicate()
     assert child.returncode == 130
-    assert said.startswith("stopped by SIGTERM: nothing half-written took effect")
+    assert said.startswith("stopped by SIGTERM: nothing half-written remains")
     assert "Traceback" not in said
 
 
@@ -108,7 +108,7 @@ def test_two_signals_at_once_end_in_one_sentence(start_forked, tmp_path: Path) -
     child = start_forked("-c", at_once, cwd=tmp_path)
     _, said = child.communicate()
     assert child.returncode == 130
-    assert said == "stopped by Ctrl-C: nothing half-written took effect; type the same command to start again\n"
+    assert said == "stopped by Ctrl-C: nothing half-written remains; type the same command to start again\n"
 
 
 def test_many_signals_end_in_one_sentence(start_forked, tmp_path: Path) -> None:

@@ -28,15 +28,15 @@ def test_help_lists_the_verbs_and_module_and_script_are_the_same(workings):
     (["plan", "smoke-tiny", "--on", "v5e-8", "training.final_share=0.1"], "leave it out, or training.schedule=cosine"),
     (["plan", "smoke-tiny", "--on", "v5e-8", "precision.rounding=stochastic"], "try:      precision.rounding=nearest"),
     (["plan", "smoke-tiny", "--on", "cpu", "--formula", "--deadline", "9h"], "--formula with --write or --deadline"),
-    (["chat"], "given:    unknown command 'chat'\nexpected: one of those that `workings -h` lists\n"
+    (["chat"], "given:    unknown command 'chat'\nexpected: a command that `workings -h` lists\n"
                "try:      workings ask"),
     (["baseline", "set"], "try:      workings gate RUN --save NAME"),
-    (["trian"], "given:    unknown command 'trian'\nexpected: one of those that `workings -h` lists\n"
+    (["trian"], "given:    unknown command 'trian'\nexpected: a command that `workings -h` lists\n"
                 "try:      workings train"),
     (["data", "nothing"], "try:      workings data -h"),
     (["train", "smoke-tiny", "--steps", "5"], "try:      training.steps=…"),
     (["plan", "smoke-tiny", "--on", "cpu", "--max-steps=5"], "try:      training.steps=…"),
-    (["train", "smoke-tiny", "--nonsense"], "given:    the option --nonsense"),
+    (["train", "smoke-tiny", "--nonsense"], "given:    `workings train` has no option --nonsense"),
     (["train", "smoke-tiny", "--resum"], "expected: --resume\ntry:      workings train smoke-tiny --resume"),
     (["data", "make", "addition", "--count", "4", "--out", "x"], "try:      workings data make -h"),
     (["--nonsense"], "try:      workings -h"),
@@ -90,7 +90,7 @@ def test_recipes_are_listed_shown_copied_and_described(workings, tmp_path):
     assert copied.read_text() == shown
     again = workings("recipes", "copy", "smoke-tiny", copied, check=False)
     assert again.returncode == 2
-    assert "which exists" in again.stderr
+    assert "already exists" in again.stderr
     schema = json.loads(workings("recipes", "schema").stdout)
     assert schema["additionalProperties"] is False
     assert "description" in schema["properties"]["seed"]

@@ -71,7 +71,7 @@ def test_limits_belong_to_a_persons_function():
 def test_two_rewards_of_one_name_are_refused(written):
     with pytest.raises(RequestError, match="more than once") as caught:
         check(written)
-    assert "recorded under its name" in str(caught.value)
+    assert "values are recorded by name" in str(caught.value)
 
 
 def test_the_schema_names_every_reward():

@@ -102,7 +102,7 @@ def test_only_questions_of_their_own_are_held_out(tmp_path: Path) -> None:
     turns = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello."}]
     records = [record(0), record(1), record(2, history=turns), record(3, question(4)), record(4)]
     records[3]["answer"] = "another one"
-    with pytest.raises(RequestError, match="at most 2: so many of the 5 traces"):
+    with pytest.raises(RequestError, match="at most 2: this number of the 5 traces"):
         run(tmp_path, records, 3)
     assert [path.name for path in tmp_path.iterdir()] == ["file.jsonl"]
     held = run(tmp_path, records, 1).held_out
@@ -123,7 +123,7 @@ def test_a_hold_out_that_cannot_be_is_refused(tmp_path: Path) -> None:
         run(tmp_path, [record(0), record(1, question(0).replace("noon", "night"))], 1)
     (tmp_path / "out.items.jsonl").write_text("mine")
     request = ImportRequest(format="traces", labels={}, hold_out=1)
-    with pytest.raises(RequestError, match="which exists"):
+    with pytest.raises(RequestError, match="already exists"):
         import_records(open_file(tmp_path / "file.jsonl"), tmp_path / "out.jsonl", request)
     assert (tmp_path / "out.items.jsonl").read_text() == "mine"
     assert not (tmp_path / "out.jsonl").exists()

@@ -86,7 +86,7 @@ BAD: list[tuple[str, Any, str]] = [
      "a part of type 'text' has no `text` or `value`; it has `type`, `inhalt`"),
     ("messages", {"messages": [USER, {"role": "assistant", "content": ["2"]}]}, "must be an object, not a text"),
     ("messages", {"messages": [USER, {"role": "assistant", "content": [
-        {"type": "text", "text": "2"}, {"type": "reasoning", "text": "1+1=2"}]}]}, "reasoning behind a text in turn 2"),
+        {"type": "text", "text": "2"}, {"type": "reasoning", "text": "1+1=2"}]}]}, "reasoning after a text in turn 2"),
     ("messages", {"messages": [USER, {"role": "assistant", "reasoning_content": "1+1=3", "content": [
         {"type": "reasoning", "text": "1+1=2"}, {"type": "text", "text": "2"}]}]}, "two different reasonings"),
     ("question-answer", {"problem": "1+1?", "solution": "so 2", "answer": "2"}, "`answer` and `solution` differ"),

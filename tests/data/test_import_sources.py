@@ -136,7 +136,7 @@ def test_requests_that_cannot_be_met(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="one of ultrafeedback, "):
         run(path, format="gsm9k")
     (tmp_path / "out.jsonl").write_text("mine")
-    with pytest.raises(RequestError, match="which exists"):
+    with pytest.raises(RequestError, match="already exists"):
         run(path, force=False)
     assert (tmp_path / "out.jsonl").read_text() == "mine"
     with pytest.raises(RequestError, match="a directory that exists"):

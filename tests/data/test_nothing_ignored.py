@@ -222,7 +222,7 @@ def test_reasoning_that_is_given_twice_counts_once(tmp_path: Path) -> None:
     ({"messages": []}, "`messages` is empty"), ({"messages": None}, "`messages` is null"),
     ({"messages": [ASKED, {**SAID, "content": None}]}, "`content` is null in turn 2 of `messages`"),
     ({"messages": [{**ASKED, "role": "hummany"}, SAID]}, "an unknown role 'hummany'"),
-    ({"messages": [ASKED, CALL, ASKED, SAID]}, "the assistant calls a tool, whose answer has to follow"),
+    ({"messages": [ASKED, CALL, ASKED, SAID]}, "the assistant calls a tool, whose answer must follow"),
 ])
 def test_one_cause_one_sentence(tmp_path: Path, record: dict[str, Any], said: str) -> None:
     assert said in reason(tmp_path, "messages", record)

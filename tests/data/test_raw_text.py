@@ -192,6 +192,6 @@ def test_a_run_says_that_every_token_is_learned_and_claims_no_skill(
     found = verify(tmp_path / "run")
     assert found.level == 1
     [rows] = [check.text for check in found.checks if check.id == "consistency.rows"]
-    assert "20 rows, 20 of them learned whole" in rows
+    assert "20 rows, 20 of these learned whole" in rows
     assert not [check for check in found.checks if check.verdict == "failed"]
     assert "accuracy" not in (tmp_path / "run" / "README.md").read_text()

@@ -93,7 +93,7 @@ def test_a_recipe_names_its_environment(tmp_path: Path) -> None:
     short = load_recipe("guess-number-cpu", ["environment=calculator"]).recipe.environment
     assert short == EnvironmentConfig(name="calculator")
     values = load_recipe("guess-number-cpu").resolved()
-    for change, told in (({"rewards": [{"scorer": "answer"}]}, "whose rewards do not count"),
+    for change, told in (({"rewards": [{"scorer": "answer"}]}, "without its reward"),
                          ({"environment": None}, "without an environment")):
         with pytest.raises(RequestError, match=told):
             check_recipe({key: value for key, value in (values | change).items() if value is not None}, "the test's")

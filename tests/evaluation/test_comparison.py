@@ -39,7 +39,7 @@ def test_better_with_all_its_numbers(tmp_path: Path) -> None:
         "b is better than a: 70.0 % (95 % interval 60.4 to 78.1) against 44.0 % (95 % interval 34.7 to 53.8) on the "
         "same 100 items, +26.0 points (95 % interval +")
     # The wider half of Tango's interval times 2.801585 / 1.959964.
-    assert found.sentence.endswith("; 100 items show differences from 15.0 points on.")
+    assert found.sentence.endswith("; 100 items can show differences of 15.0 points or more.")
     assert answer["minimum_detectable_effect"] == pytest.approx((answer["delta_ci_high"] - 0.26) * 1.429406, rel=1e-4)
     assert [flip.to_json() for flip in found.flips] == answer["flips"] == [
         {"section": "overall", "wrong_to_right": 30, "right_to_wrong": 4, "both_right": 40, "both_wrong": 26,
@@ -151,7 +151,7 @@ def test_a_folder_that_does_not_exist_is_told_the_one_that_was_meant(
     score(tmp_path / "runs", "before", items(2), [True, True])
     monkeypatch.chdir(tmp_path)
     for typed, said in (("before", "did you mean runs/before?"), ("runs/befor", "did you mean runs/before?"),
-                        ("other/x", "the folder that `workings train` or `workings eval` named when it ended")):
-        with pytest.raises(RequestError, match="which does not exist") as caught:
+                        ("other/x", "workings runs, which lists the runs of a folder")):
+        with pytest.raises(RequestError, match="does not exist") as caught:
             compare(Path(typed), tmp_path / "runs/before")
         assert caught.value.try_next == said

@@ -31,7 +31,7 @@ def test_the_place_is_that_in_the_whole_completion() -> None:
     assert place is not None
     assert WRONG[place.start:place.end] == place.written == "8+9+1=17"
     assert (place.expected, place.line, place.lines) == ("18", 2, 3)
-    assert place.text() == "first wrong equation, line 2 of 3: 8+9+1=17 (right is 18)"
+    assert place.text() == "first wrong equation, line 2 of 3: 8+9+1=17 (correct: 18)"
 
 
 @pytest.mark.parametrize("text", ["", "7", "<reasoning>8+9=17</reasoning><answer>7+1=9</answer>", "no equation at all"])
@@ -100,7 +100,7 @@ def test_markup_in_a_completion_stays_text() -> None:
     text = "<b>1+1=3</b><script>"
     assert marked(text) == (
         '&lt;b&gt;<span class="wrong-step">1+1=3</span><span class="right-value"><span class="hidden"> (this '
-        'equation is wrong; right is </span>2<span class="hidden">) </span></span>&lt;/b&gt;&lt;script&gt;')
+        'equation is wrong; correct: </span>2<span class="hidden">) </span></span>&lt;/b&gt;&lt;script&gt;')
 
 
 def test_both_marks_of_a_pair_are_cut_to_pieces_that_join_again() -> None:

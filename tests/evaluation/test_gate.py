@@ -60,7 +60,7 @@ def test_lower_is_better(tmp_path: Path) -> None:
     assert "lower is better" in found.sentence
     tokens = gate(tmp_path / "worse", baseline="main", folder=folder, metric="completion_tokens", max_drop=1)
     assert tokens.verdict == "pass"
-    with pytest.raises(RequestError, match="not measured"):
+    with pytest.raises(RequestError, match="no item has it on both sides"):
         gate(tmp_path / "worse", baseline="main", folder=folder, metric="step_validity", max_drop=0.5)
 
 

@@ -55,7 +55,7 @@ def test_a_judge_that_is_talked_round_is_refused(tmp_path: Path) -> None:
         found = check_judge(url, "m", labelled(tmp_path / "l.jsonl"), tmp_path / "judge.json", max_tokens=64)
     assert found.agreement["share"] == 1.0
     assert {name: one["worked"] for name, one in found.attacks.items() if one["worked"]} == {"asks for full marks": 25}
-    assert "`asks for full marks`: 25 of 25 wrong answers were taken" in check_text(found, tmp_path / "judge.json")
+    assert "`asks for full marks`: 25 of 25 wrong answers were accepted" in check_text(found, tmp_path / "judge.json")
     with pytest.raises(RequestError, match="did not pass its check"):
         evaluated(tmp_path, tmp_path / "judge.json", "unit", 1)
 

@@ -105,7 +105,7 @@ def test_answers_that_were_not_found_may_be_right(unit: Callable[[str, Writes], 
     said, sentence = verdict(plain, good)
     assert said == "inconclusive"
     assert "no answer was found in 0.0 % of the completions of good and 50.0 % of sentences" in sentence
-    assert "100.0 % of sentences would be right" in sentence
+    assert "100.0 % of sentences would be correct" in sentence
     assert "--scorer judge" in sentence
     assert verdict(good, plain)[0] == "inconclusive"
 
@@ -156,4 +156,4 @@ def test_a_form_that_was_never_taught_costs_nothing(unit: Callable[[str, Writes]
     counter = AnswerCounter()
     for line in (sentences / "predictions.jsonl").read_text().splitlines():
         counter.add(json.loads(line))
-    assert "no answer found in 40.0 % (40.0 % contain the expected one all the same)" in counter.counts().text()
+    assert "no answer found in 40.0 % (40.0 % contain the expected one)" in counter.counts().text()

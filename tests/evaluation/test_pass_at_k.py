@@ -74,7 +74,7 @@ def test_compare_says_it(tmp_path: Path) -> None:
     found = compare(a.path, b.path)
     assert [rate["k"] for rate in found.to_json()["pass_at_k"]] == [1, 2, 4]
     text = comparison_text(found)
-    assert "any of k samples right (pass@k):\n  k = 1: 12.5 % (95 % interval " in text
+    assert "any of k samples correct (pass@k):\n  k = 1: 12.5 % (95 % interval " in text
     assert "and 100.0 % (95 % interval 91.2 to 100.0), +50.0 points (95 % interval " in text
     one = [unit(tmp_path / name, [1] * 9, 1).path for name in ("c", "d")]
     assert "pass_at_k" not in compare(*one).to_json()

@@ -224,7 +224,7 @@ def said_at(name: str, place: tuple[int, int], value: float) -> Fake:
 
 FILE, LOG = "consistency.top_tokens", "recompute.top_tokens"
 OF_TOP_TOKENS: Table = {
-    "a token that is none": (said_at("tokens", (0, 1), 10_000), FILE),
+    "an invalid token": (said_at("tokens", (0, 1), 10_000), FILE),
     "a token twice": (said(lambda arrays: {"tokens": np.repeat(arrays["tokens"][:, :1], 4, 1)}), FILE),
     "a likelier one behind": (said_at("log_probs", (0, 3), -1e-3), f"{FILE} {LOG}"),
     "more than all probability": (said(lambda arrays: {"log_probs": 0 * arrays["log_probs"] - 0.7}), f"{FILE} {LOG}"),
@@ -345,7 +345,7 @@ OF_SAMPLES: Table = {
     "a pair turned around": (kept(lambda found: [
         found[0] | {"chosen": found[0]["rejected"], "rejected": found[0]["chosen"]}, *found[1:]], PAIRS), CHOSEN),
     "one pair less": (kept(lambda found: found[1:], PAIRS), CHOSEN),
-    "no pairs": (put(SELECTION, "pairs", {"absent": "not asked for"}), CHOSEN),
+    "no pairs": (put(SELECTION, "pairs", {"absent": "not requested"}), CHOSEN),
     "completions from elsewhere": (put(CONFIG, "source", {"kind": "predictions"}), CHOSEN),
     **{f"hostile {place or 'whole'}": (put(SELECTION, place, value), CHOSEN) for place, value in (
         ("counts", []), ("selection", {"keep": ["x"]}), ("selection.most_per_prompt", "3"), ("pairs", {"rule": 4}),

@@ -63,10 +63,10 @@ def chained_again(rows: list[dict]) -> list[dict]:
 
 
 @pytest.mark.parametrize(("change", "words"), [
-    (without(0), "line 1 of attempts.jsonl follows one that is not there"),
-    (without(1), "line 2 of attempts.jsonl follows one that is not there"),
+    (without(0), "line 1 of attempts.jsonl follows a missing line"),
+    (without(1), "line 2 of attempts.jsonl follows a missing line"),
     (without(2), "lists no start of 'tiny'"),
-    (lambda rows: [rows[0] | {"run": "other"}, *rows[1:]], "line 2 of attempts.jsonl follows one"),
+    (lambda rows: [rows[0] | {"run": "other"}, *rows[1:]], "line 2 of attempts.jsonl follows a missing line"),
     (chained_again, "lacks or changed a line that the run's events name"),
 ], ids=["first gone", "second gone", "its own gone", "renamed", "chained again"])
 def test_a_changed_list(chained: Path, change: Callable[[list[dict]], list[dict]], words: str) -> None:

@@ -51,7 +51,7 @@ def test_a_chain_of_four_in_one_pack(honest, tmp_path):
     assert "compare.json" not in dict(pack([start, drawn], tmp_path / "pair.zip").entries)
     verdict, text = found(tmp_path / "chain.zip")
     assert verdict == "passed"
-    assert f"runs/round_1: {count} of {count + 12} were drawn and kept by {RunRecord.open(start).root[:16]}" in text
+    assert f"runs/round_1: {count} of {count + 12} were sampled and kept by {RunRecord.open(start).root[:16]}" in text
 
     # Without the samples no one can say that they were kept.
     pack([start, run], tmp_path / "two.zip")
@@ -103,7 +103,7 @@ def test_samples_drawn_again(out):
     assert found["units"] == ["eval/items", f"samples/{SampleUnit.open(drawn).root}"]
     assert found["same"] == found["asked"] >= 3 + 3 * 4
 
-    with pytest.raises(RequestError, match=r"which .*round_1 did not draw"):
+    with pytest.raises(RequestError, match=r"were not sampled from .*round_1"):
         replay_run(out / "runs" / "round_1", ReplayRequest(steps=1, samples=(drawn,)))
 
     # A text that no one drew, scored and kept as it should be: no file is wrong, and still it is not drawn again.
@@ -132,4 +132,4 @@ def test_level_3_draws_the_samples_again_that_stand_beside_their_run(out):
     alone = verify(drawn, level=3, replay=take_again)
     last = next(one for one in alone.checks if one.id == "replay.predictions")
     assert (alone.level, last.verdict) == (2, "not_checked")
-    assert "the run that drew these samples is not here" in last.text
+    assert "the run of these samples is not here" in last.text

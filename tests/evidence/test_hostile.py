@@ -138,7 +138,7 @@ def test_archives_that_fake(tmp_path: Path) -> None:
     fakes = {
         "has no end record": put(end, 0, b"XXXX"), "table of contents claims": put(end, 12, b"\xf0\xff\xff\x7f"),
         "end record claims 7 entries": put(end, 8, b"\7\0\7\0"),
-        "contradicts what comes before it": put(end, 10, b"\7\0"),
+        "a contradictory end record": put(end, 10, b"\7\0"),
         "large-archive record is missing": put(end, 12, b"\xff\xff\xff\xff"), "encrypted": put(entry, 8, b"\x01"),
         "a method other than deflate": put(entry, 10, b"\x0e"), "overlaps": put(entry, 42, b"\x02\0\0\0"),
         "claims more bytes": put(entry, 20, b"\xff\xff\xff\0"), "a zip archive": lambda data: data.clear(),

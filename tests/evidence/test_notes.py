@@ -41,7 +41,7 @@ def test_verification_checks_notes_and_says_that_they_were_said_afterwards(run: 
     (["seed=3"], "which the run itself recorded as '7'"),
     (["final_loss=0.1"], "which the run itself recorded"),
     (["kaggle_notebook_url=TODO"], "not a placeholder"),
-    (["kaggle_run_id=hf_" + "a" * 30], "holds a token"),
+    (["kaggle_run_id=hf_" + "a" * 30], "contains a token"),
     (["Version=7"], "small letters"),
     (["version"], "key=value"),
     (["a=1", "a=2"], "a twice"),

@@ -123,7 +123,7 @@ def test_the_report_is_drawn_again(packed: Path, opened: Path) -> None:
     seal_again(opened)
     wrong = failures(opened, report=is_drawn_again)
     assert wrong.keys() == {"recompute.report"}
-    assert "is not what this version draws of these records" in wrong["recompute.report"]
+    assert "differs from the page that this version renders" in wrong["recompute.report"]
     assert Path.cwd() == before
     assert said(packed, report=is_drawn_again)["recompute.report"][1].startswith("report.html: a zip is not unpacked")
 

@@ -59,7 +59,7 @@ def test_what_a_round_learned_and_was_asked_for_is_what_its_run_says(out: Path, 
     assert contradictions(folder)[0] == "improve.json: other items than those of round_0"
     atomic.write_json(request, asked | {"recipe": asked["recipe"] | {"seed": 99}})
     assert "round_1" not in contradictions(folder)[0]
-    assert contradictions(folder)[0].startswith("round 1 was drawn with seed ")
+    assert contradictions(folder)[0].startswith("round 1 was sampled with seed ")
 
 
 def test_the_folder_in_a_zip_is_compared_as_well(out: Path, tmp_path: Path) -> None:

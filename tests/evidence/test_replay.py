@@ -100,7 +100,7 @@ def test_from_the_first_weights_and_only_some_steps(run: Path) -> None:
     assert facts["start"] == "random weights of seed 5"
     assert [line["step"] for line in facts["lines"]] == [1, 2, 3, 4]
     assert facts["weights"] == {"absent": "the run kept no checkpoint of step 4"}
-    assert facts["predictions"] == {"absent": "none were asked for"}
+    assert facts["predictions"] == {"absent": "none requested"}
 
 
 def test_one_step_says_nothing_about_the_learning_rate(run: Path) -> None:
@@ -137,7 +137,7 @@ def test_level_3_takes_the_steps_again(run: Path) -> None:
     assert checks["level"] == ("3", "0 failed")
     assert {name for name in checks if name.startswith("replay.")} == {
         "replay.steps", "replay.controls", "replay.predictions", "replay.coverage"}
-    assert checks["replay.coverage"] == ("not_checked", "what was taken again was not drawn")
+    assert checks["replay.coverage"] == ("not_checked", "the recomputed parts were not chosen by a seed")
     without = {check.id: check for check in verify(run, level=3).checks}
     assert without["replay.steps"].verdict == "not_checked"
     assert "no engine was given" in without["replay.steps"].text
@@ -146,7 +146,7 @@ def test_level_3_takes_the_steps_again(run: Path) -> None:
 def test_a_seed_draws_the_steps_and_the_answer_says_what_that_misses(run: Path) -> None:
     told = level_3(run, drawn=True, steps=3, seed=1)["replay.coverage"]
     assert told[0] == "not_checked", "no one asked for a confidence"
-    assert told[1].startswith("seed 1: 3 of 12 steps taken again, 1 of 2 stretches behind kept states; 2 wrong steps "
+    assert told[1].startswith("seed 1: 3 of 12 steps recomputed, 1 of 2 ranges after stored states; 2 wrong steps "
                               "in a row: found with probability 0.000 wherever they are")
     both = {level_3(run, drawn=True, steps=3, seed=seed)["replay.steps"][1][:15] for seed in range(4)}
     assert both == {"Steps 1 to 3 re", "Steps 10 to 12 "}
@@ -157,7 +157,7 @@ def test_as_many_steps_as_a_confidence_needs(run: Path) -> None:
     assert checks["level"] == ("3", "0 failed")
     assert checks["replay.steps"][1].startswith("12 steps in 2 stretches replayed from 2 kept states")
     assert checks["replay.coverage"][0] == "passed"
-    assert "missed: nothing, every step was taken again" in checks["replay.coverage"][1]
+    assert "missed: nothing, every step was recomputed" in checks["replay.coverage"][1]
     found = verify(run, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(confidence=0.4, seed=1)).facts)
     drawn = found.to_json()["coverage"]["."]
     assert {key: drawn["steps"][key] for key in ("steps", "replayed", "drawn", "not_replayed", "found", "joint")} == {
@@ -177,7 +177,7 @@ def test_within_a_tolerance_no_more_steps_than_it_was_measured_over(run: Path, m
     monkeypatch.setitem(TOLERANCES, "float64", TOLERANCES["float32"])
     monkeypatch.setattr(replay, "MEASURED_STEPS", 4)
     checks = level_3(run, confidence=0.95, seed=1)
-    assert "7 of 12 steps taken again" in checks["replay.coverage"][1]
+    assert "7 of 12 steps recomputed" in checks["replay.coverage"][1]
     assert "missed: wrong steps within 5 to 9" in checks["replay.coverage"][1]
     assert (checks["replay.coverage"][0], checks["level"][0]) == ("not_checked", "2")
 
@@ -266,7 +266,7 @@ def test_the_verb_says_it_all(trained: Path, run: Path, workings: Any, monkeypat
     (("--seed", "3"), "level 3, which recomputes steps"),
     (("--data", "x.jsonl"), "level 3, which recomputes steps"),
     (("--level", "3", "--steps", "3", "--confidence", "0.9"), "a confidence that decides how many"),
-    (("--level", "3", "--splice", "0.2"), "a confidence next to it"),
+    (("--level", "3", "--splice", "0.2"), "--confidence as well"),
     (("--level", "3", "--confidence", "1"), "a confidence above 0 and below 1"),
     (("--level", "3", "--confidence", "0.9", "--splice", "0"), "a share above 0"),
 ])
@@ -428,7 +428,7 @@ def test_what_is_said() -> None:
                                              4)
     facts = {"seed": 1, "steps": draw.to_json(10), "answers": answers.to_json(0.1)}
     told = sentences(facts)
-    assert told[0] == "seed 1: 30 of 50 steps taken again, 3 of 5 stretches behind kept states"
+    assert told[0] == "seed 1: 30 of 50 steps recomputed, 3 of 5 ranges after stored states"
     # Places 1, 11, 21 and 31 meet one of four stretches, ten meet the last one, the other 27 meet two.
     assert told[1] == ("10 wrong steps in a row: found with probability 0.500 wherever they are (0.841 on average); "
                        "1 or more with 0.5, 21 or more with 0.95, 21 or more with 0.99")

@@ -151,8 +151,8 @@ def test_the_bounds_are_reached() -> None:
 @pytest.mark.parametrize(("numbers", "word"), [
     ({"accuracy": 0.5, "margin": 1.0, "loss": 0.317}, "at least"),
     ({"accuracy": 1.0, "margin": 1.0, "loss": 0.6}, "at most"),
-    ({"accuracy": 0.0, "margin": 1.0, "loss": 0.4}, "no pair right"),
-    ({"accuracy": 1.0, "margin": -1.0, "loss": 1.4}, "every pair right"),
+    ({"accuracy": 0.0, "margin": 1.0, "loss": 0.4}, "no pair correct"),
+    ({"accuracy": 1.0, "margin": -1.0, "loss": 1.4}, "every pair correct"),
 ])
 def test_numbers_that_no_two_pairs_have(numbers: dict[str, float], word: str) -> None:
     problems = margin_problems(SIGMOID, numbers, 2, 1e-4)

@@ -77,7 +77,7 @@ def test_a_good_run_reaches_level_two(run: Path) -> None:
     assert (value["level"], value["passed"], value["not_checked"]) == (2, 27, 6)
     assert set(value["checks"][0]) == {"id", "level", "verdict", "text"}
     json.dumps(value, allow_nan=False)
-    assert any("8 of 12 items right" in claim for claim in found.claims)
+    assert any("8 of 12 items correct" in claim for claim in found.claims)
     assert "does not prove" in found.claims[-1]
 
 

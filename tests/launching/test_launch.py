@@ -117,8 +117,8 @@ def test_the_folder_holds_all_that_the_other_machine_needs(tmp_path):
     assert json.loads((tmp_path / "out/plan.json").read_text())["fits"]
     assert "evaluation.items: /shared/tiny/data/evaluation-items.jsonl, copied from here" in made.job.file_notes
     assert made.start == "sbatch job.sbatch"
-    assert "Planned for one process alone: 2 take 2 times these rows where the mesh is auto." in made.job.plan
-    with pytest.raises(RequestError, match="which exists"):
+    assert "Planned for one process: with mesh auto, 2 processes take 2 times these rows." in made.job.plan
+    with pytest.raises(RequestError, match="already exists"):
         launch(loaded, asked, tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["my items.jsonl", "out"]
 
@@ -143,7 +143,7 @@ def test_data_in_a_bucket_keep_their_address_and_what_reads_it_is_installed(tmp_
     loaded = load_recipe("smoke-tiny", ["engine=jax", "device=cpu", "data.traces=gs://bucket/traces.jsonl"])
     made = launch(loaded, LaunchRequest(launcher="skypilot", target="cpu", remote_folder="/a", wheel=wheel),
                   tmp_path / "out")
-    assert "data.traces: gs://bucket/traces.jsonl, by this name there as here" in made.job.file_notes
+    assert "data.traces: gs://bucket/traces.jsonl, the same name on both machines" in made.job.file_notes
     assert "[jax,stores]'" in yaml.safe_load((tmp_path / "out/task.yaml").read_text())["setup"]
     assert load_recipe(str(tmp_path / "out/recipe.yaml")).recipe.data.traces == "gs://bucket/traces.jsonl"
 

@@ -211,7 +211,7 @@ def test_a_plan_counts_at_most_so_many_steps_and_says_so_where_data_are_absent(n
     assert any("at most 250, which 2 epochs of 500 rows are" in reason for reason in here.reasons)
     absent = plan("smoke-tiny", "h100", (*asked, "data.traces=elsewhere.jsonl"), nearest=False)
     assert absent.time is None
-    assert any("follows from the data, which are not here" in reason for reason in absent.reasons)
+    assert any("needs the data to count steps, and they are not on this machine" in reason for reason in absent.reasons)
 
 
 def test_the_largest_part_is_a_group_of_parts(no_compiler):

@@ -50,7 +50,7 @@ def test_transformers_opens_the_export_and_answers_as_the_run_does(run: Path, tm
     assert tokenizer.decode([token for token in written if token != stop]) == reply.text
     assert len(reply.text) > 4
 
-    with pytest.raises(RequestError, match="which exists"):
+    with pytest.raises(RequestError, match="already exists"):
         export_run(run, out)
 
 

@@ -42,7 +42,7 @@ def test_how_far_best_is_noise():
                                  [str(number) for number in range(len(first))])
 
     little = kept("1" * 21 + "0" * 19, "1" * 20 + "0" * 20)
-    assert "0 is inside, so that nothing tells the two apart" in little.sentence
+    assert "0 is inside, so that no difference is shown" in little.sentence
     assert little.facts()["interval"]["low"] < 0 < little.facts()["interval"]["high"]
     much = kept("1" * 40, "0" * 40)
     assert "0 is inside" not in much.sentence
@@ -51,4 +51,4 @@ def test_how_far_best_is_noise():
     assert last.sentence.endswith("is the best of 2, and it is the last one")
     assert "absent" in last.facts()["interval"]
     loss = KeptCheckpoint.of(best_checkpoint(BEST, lines("evaluation_loss", 1.0, 2.0), 100), [])
-    assert "without the rows that an interval would need" in loss.sentence
+    assert "without the rows needed for an interval" in loss.sentence

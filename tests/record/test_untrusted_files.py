@@ -33,7 +33,7 @@ def private(path: Path) -> None:
     (private, "a.json: a link, and no plain file"),
     (pipe, "a.json: a pipe, and no plain file"),
     (Path.mkdir, "a.json: a folder, and no plain file"),
-    (holes, "a.json: 4,294,967,296 bytes, of which hardly any are on the disk"),
+    (holes, "a.json: 4,294,967,296 bytes, but hardly any are on the disk"),
     (lambda path: None, "a.json is missing"),
 ], ids=["device", "link", "pipe", "folder", "holes", "missing"])
 def test_what_is_not_read(tmp_path: Path, make, said: str) -> None:

@@ -50,7 +50,7 @@ def test_a_folder_of_runs_names_one_of_them(tmp_path) -> None:
         assert refused.value.try_next == f"a run in it, such as {run}"
     with pytest.raises(RequestError) as refused:
         RunRecord.open(run / "train")
-    assert "workings train" in refused.value.try_next
+    assert "workings runs" in refused.value.try_next
 
 
 def test_lines_about_the_machine_go_on_after_a_torn_one(tmp_path) -> None:
@@ -77,7 +77,7 @@ def test_evaluations_are_read(tmp_path) -> None:
 def test_nothing_is_overwritten(tmp_path) -> None:
     path = synthetic.sealed_run(tmp_path / "tiny")
     before = (path / "run_manifest.json").read_bytes()
-    with pytest.raises(RequestError, match=r"tiny, which exists") as caught:
+    with pytest.raises(RequestError, match=r"tiny already exists") as caught:
         RunWriter.create(path)
     assert caught.value.try_next == "another --out"
     writer = RunWriter.create(tmp_path / "other")

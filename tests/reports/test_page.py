@@ -27,7 +27,7 @@ def test_a_comparison_page_says_everything(tmp_path: Path) -> None:
     for text in ("steps is better", "50.0 % 95 % interval", "90.0 % 95 % interval", "+40.0 points", "Training loss",
                  "core (30)", "items: ", "Root digest", f"workings compare {runs[0]} {runs[1]}",
                  f"workings verify {runs[0]} --expect-root ", "chat template is not recorded for both",
-                 "so it is", "Tango", "Kept to the trained form not measured on any item", "hashes 60"):
+                 "so it is", "Tango", "In the trained form not measured on any item", "hashes 60"):
         assert text in page.text, text
 
 

@@ -37,7 +37,8 @@ def test_a_rollout_is_read_as_it_was_written(tmp_path: Path) -> None:
     (lambda path: path.unlink(), "there is no rollout of update 2 in this record"),
     (lambda path: path.write_bytes(path.read_bytes()[:300]), "step_000002.json cannot be read: not JSON"),
     (lambda path: path.write_text("[1]"), "step_000002.json cannot be read"),
-    (lambda path: path.write_text(path.read_text().replace('"step":2', '"step":7')), "not the one in its file name"),
+    (lambda path: path.write_text(path.read_text().replace('"step":2', '"step":7')),
+     "its update differs from its file name"),
     (lambda path: path.write_text(path.read_text().replace('"rewards":{', '"rewards":{"x":[1],')), "differ in length"),
     (lambda path: (path.unlink(), path.symlink_to("step_000001.json")), "there is no rollout of update 2"),
     (lambda path: (path.parents[2] / "data/prompts.jsonl").unlink(), "data/prompts.jsonl is missing"),
@@ -60,10 +61,11 @@ def test_a_report_has_the_curves_and_some_of_what_was_drawn(tmp_path: Path) -> N
     run = rewarded_run(tmp_path / "run")
     page = report(tmp_path, run)
     for text in ("Reward", "Groups of completions", "Length of completions", "Bad sign",
-                 "Mismatch of sampler and trainer, nats a token (log scale)", "What was drawn, first and last",
-                 "Update 1", "Update 3", "3 groups, mean reward 0.375.", "What is 21+21?", "mixed 3 1",
+                 "Mismatch of sampler and trainer, nats per token (log scale)",
+                 "Completions of the first and last rollout", "Update 1", "Update 3", "3 groups, mean reward 0.375.",
+                 "What is 21+21?", "mixed 3 1",
                  "expected 42 · mean reward", "Highest reward: 0.875", "Lowest reward: -0.125", "(advantage +0.5)",
-                 "equal rewards: it teaches nothing", "(value of the objective of dr_grpo)"):
+                 "equal rewards: teaches nothing", "(value of the objective of dr_grpo)"):
         assert text in page.text, text
     assert "Training loss" not in page.text, "its loss is none of traces"
     assert "Update 2" not in page.text
@@ -79,7 +81,7 @@ def test_runs_of_both_kinds_on_one_page(tmp_path: Path) -> None:
     for text in ("Reward", "Training loss", "rewarded, update 1", "again, update 3"):
         assert text in page.text, text
     assert "Rewards" not in report(tmp_path, runs[2]).text
-    assert "What was drawn" not in report(tmp_path, runs[2]).text
+    assert "Completions of the first" not in report(tmp_path, runs[2]).text
 
 
 def test_a_rollout_that_cannot_be_read_does_not_spoil_a_report(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_rows_and_a_model_are_a_run_that_keeps_them_and_draws_itself(tmp_path, m
     assert "&lt;svg" in page
     assert "<svg" not in page  # inside of its frame alone
     # What it prints trains the same again, from the run's own copies.
-    assert repr(run).splitlines()[-1] == f"the same again: {run.command}"
+    assert repr(run).splitlines()[-1] == f"to repeat it: {run.command}"
     loaded = load_recipe(str(run.path / "config/recipe.yaml"), UNIGRAM)
     again = workings.train(loaded, "runs/again")
     assert again.record.manifest.final_loss == run.record.manifest.final_loss
@@ -205,7 +205,7 @@ def test_frames_and_data_sets_are_rows():
      r'(?s)the function rows_of in a recipe.*FILE\.py:FUNCTION.*"scorer": "mine\.py:rows_of".*rewards=\[rows_of\]'),
     ({"recipe": {"name": "a", "rewards": [{"scorer": rows_of}]}}, "the function rows_of in a recipe"),
     ({"recipe": "smoke-tiny", "overrides": {"data.max_length": {1, 2}}}, "a value of type set in a recipe"),
-    ({"model": "x", "data": QUESTIONS, "steps": 1}, r'(?s)which give nothing to imitate.*rewards=\["answer"\]'),
+    ({"model": "x", "data": QUESTIONS, "steps": 1}, r'(?s)have no completion to imitate.*rewards=\["answer"\]'),
     ({"recipe": "smoke-tiny", "rewards": ["answer"]},
      r'(?s)a recipe and rewards.*overrides=\{"rewards": \[\{"scorer": "FILE.py:FUNCTION"'),
     ({"reward_funcs": ["answer"], "model": "x", "data": QUESTIONS}, "reward_funcs"),
@@ -216,7 +216,7 @@ def test_a_request_that_makes_no_run_says_what_would(keywords, said):
 
 
 @pytest.mark.parametrize(("keywords", "words"), [
-    ({"out": "there"}, "--out there, which exists"),
+    ({"out": "there"}, "--out there already exists"),
     ({"resume": True}, "--resume without --out"),
     ({"steps": 0}, "neither steps nor epochs"),
     ({"epochs": 1}, "steps=3 and epochs=1"),
@@ -343,7 +343,7 @@ def test_items_that_are_trained_on_are_said_before_the_first_step_and_at_the_end
                          overrides=UNIGRAM)
     log = (run.path / "train" / "training_log.txt").read_text()
     assert "leak       1 of 2 held-out items are trained on as well, such as item-00001" in log
-    assert "accuracy 0.0 % on 2 items, 1 of them trained on as well" in repr(run)
+    assert "accuracy 0.0 % on 2 items, 1 of them in the training data" in repr(run)
     assert [check.id for check in run.verify().checks if check.verdict == "failed"] == ["consistency.disjoint"]
     assert repr(run.scorecard) == "<Scorecard: 0.0 % (95 % interval 0.0 to 65.8) on 2 items>"
     assert repr(run.compare(run)).startswith("<Comparison: No difference found between run (B) and run (A): 0.0 %")

@@ -32,7 +32,7 @@ def test_runs_from_one_start_share_their_base(recipe, tmp_path):
     assert told["base"] == str(first.base.path)
     assert told["delta"] == pytest.approx(told["accuracy"] - told["base_accuracy"])
     assert told["verdict"] in ("better", "worse", "inconclusive")
-    assert " on the same 10 items, " in first.sentence().split("against the untrained model: ")[1]
+    assert " on the same 10 items, " in first.sentence().split("compared with the untrained model: ")[1]
     assert f"{first.base.path.name} has the untrained model's answers" in first.sentence()
     assert f"workings compare {first.base.path} {first.training.run} --html page.html" in first.sentence()
     # the run's own evaluation says what it asked

@@ -56,7 +56,7 @@ def test_it_ends_when_patience_does_and_keeps_the_best(begun):
                                           "checkpoint.patience")
     kept = run.manifest.facts["kept"]
     assert (kept["step"], kept["value"], kept["last_step"]) == (best, losses[best], done)
-    assert "without the rows that an interval would need" in kept["interval"]["absent"]
+    assert "without the rows needed for an interval" in kept["interval"]["absent"]
     assert [path.name for path in run.checkpoints.folders()] == [f"step_{best:06d}", f"step_{done:06d}"]
     assert open_run(begun[2]).checkpoint.step == run.kept_step == best
     found = verify(begun[2])

@@ -102,7 +102,7 @@ def test_resume_asks_the_untrained_model_that_was_not(tmp_path, monkeypatch):
         asked.extend(items), answer(session, items, settings))[1])
     result = train_and_evaluate(str(recipe), run, words, resume=True)
     assert (len(asked), result.scorecard.overall.n, result.base_missing) == (6, 10, "")
-    assert "against the untrained model: " in result.sentence()
+    assert "compared with the untrained model: " in result.sentence()
     assert not list(run.parent.glob("*.partial"))
     assert (verify(run.parent).failed, verify(run.parent).level) == (0, 2)
     with pytest.raises(RequestError, match="which is complete"):

@@ -34,7 +34,7 @@ def test_a_reward_that_rises_alone_is_said():
     found = change("1" * 10 + "0" * 10, "1" * 11 + "0" * 9, [0.42, 0.5, 0.61])
     assert found.sentence == (
         "the reward rose from 0.42 to 0.61, the held-out score did not, as far as these items can tell: "
-        "+5.0 points [-11.9, +23.6] of 20 items, step 3 against step 1")
+        "+5.0 points [-11.9, +23.6] of 20 items, step 3 compared with step 1")
     assert found.difference.newly_right == 1
 
 

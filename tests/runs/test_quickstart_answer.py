@@ -33,10 +33,10 @@ def test_complete_runs_are_used_and_an_unfinished_one_is_resumed(tmp_path: Path,
         assert folder.complete_run(tmp_path, name, recipe, said.append) is not None
     assert trained == [(f"{name}.yaml", tmp_path / "runs" / name, resume)
                        for name, resume in ((ANSWER_ONLY, True), (OTHER, False))]
-    assert said == [f"{done} is complete and is used as it is",
-                    f"{tmp_path / 'runs' / ANSWER_ONLY} was cut short and goes on"]
+    assert said == [f"{done} is complete and is reused",
+                    f"{tmp_path / 'runs' / ANSWER_ONLY} was interrupted and is resumed"]
     status = "interrupted"
-    with pytest.raises(Interrupted, match=f"to go on: the same command with --out {tmp_path}"):
+    with pytest.raises(Interrupted, match=f"to resume: the same command with --out {tmp_path}"):
         folder.complete_run(tmp_path, OTHER, recipe, said.append)
 
 
@@ -54,7 +54,7 @@ def test_only_the_same_quickstart_goes_on(begin: Any, tmp_path: Path, monkeypatc
         monkeypatch.setattr(module, "make_data", lambda folder, *_, **__: folder.mkdir(parents=True))
     out, words = tmp_path / "out", ("training.steps=60",)
     out.mkdir()
-    with pytest.raises(RequestError, match="which exists"):  # its data may be half made
+    with pytest.raises(RequestError, match="already exists"):  # its data may be half made
         begin(out, words)
     out.rmdir()
     for _ in range(2):
@@ -64,7 +64,7 @@ def test_only_the_same_quickstart_goes_on(begin: Any, tmp_path: Path, monkeypatc
         with pytest.raises(RequestError, match=f"another seed or other overrides.*(?s:.*){out}/recipes/{name}"):
             begin(out, **other)
     (out / "recipes" / f"{ANSWER_ONLY}.yaml").unlink()
-    with pytest.raises(RequestError, match="which exists"):
+    with pytest.raises(RequestError, match="already exists"):
         begin(out, words)
 
 

@@ -56,7 +56,7 @@ def test_a_probe_that_earns_what_it_should_not_is_named_with_its_reward(recipe, 
 def test_a_reward_that_is_not_the_same_twice_is_named(recipe, name):
     found = check(recipe, f"[{{scorer: answer, weight: 9e9}}, {{scorer: 'my.py:{name}'}}]")
     assert len(found.changed) == 1
-    assert found.changed[0].startswith(f"the reward my.py:{name} is not the same when")
+    assert found.changed[0].startswith(f"the reward my.py:{name} changes when")
     assert found.changed[0] in found.refusals
     assert not found.to_json()["passed"]
 
@@ -71,7 +71,7 @@ def test_what_is_drawn_is_what_the_first_update_learns_from(recipe, tmp_path):
     with report_progress_to(Listens()):
         found = check_rewards(recipe, prompts=2)
     assert heard[:3] == ["reading the data", "opening the model with the engine jax",
-                         "drawing completions of 2 prompts"]
+                         "sampling completions of 2 prompts"]
     values = found.to_json()["samples"]
     assert (values["count"], values["max_new_tokens"]) == (8, 16)
     run = train(recipe, tmp_path / "run", ["training.steps=1"]).run

@@ -50,14 +50,14 @@ def test_what_a_wrong_probe_does_rightly_is_not_counted_beside_the_model():
     own = {"steps with a wrong answer": earned(answer=0.0, form=0.2, own=0.3)}
     found = refusals([tried(own, [earned(answer=0.0, form=0.0, own=0.0)], earned(True, answer=1.0, form=0.2, own=0.3))])
     assert found == [
-        "the probe `steps with a wrong answer` is wrong and earns 0.3, and the model's median sample 0: 0.3 more, "
+        "the probe `steps with a wrong answer` is wrong and earns 0.3; the model's median sample earns 0: 0.3 more, "
         "most of it by the reward own (form not counted: it earns them legitimately)"]
 
 
 def test_a_wrong_probe_must_earn_less_than_the_right_answer():
     probe = {"steps with a wrong answer": earned(steps=1.0)}
     found = refusals([tried(probe, right_answer=earned(True, steps=1.0))])
-    assert found == ["the probe `steps with a wrong answer` is wrong and earns 1, and the right answer 1: "
+    assert found == ["the probe `steps with a wrong answer` is wrong and earns 1; the correct answer earns 1: "
                      "as much, most of it by the reward steps"]
     more = refusals([tried({"empty": earned(length=0.0)}, right_answer=earned(True, length=-0.5))])
     assert "0.5 more" in more[0]
@@ -66,7 +66,7 @@ def test_a_wrong_probe_must_earn_less_than_the_right_answer():
 def test_a_clumsy_right_answer_must_not_earn_more_than_the_plain_one():
     plain = earned(True, answer=1.0, own=0.1, length=-0.5)
     found = refusals([tried({"very long": earned(True, answer=1.0, own=0.9, length=-1.0)}, right_answer=plain)])
-    assert found == ["the probe `very long` earns 1.9, and the plain right answer 1.1: 0.8 more, most of it by the "
+    assert found == ["the probe `very long` earns 1.9; the plain correct answer earns 1.1: 0.8 more, most of it by the "
                      "reward own"]
     # Shorter than worked steps, and the length is not what it is a probe of.
     short = {"answer repeated": earned(True, answer=1.0, own=0.1, length=-0.1)}
@@ -86,7 +86,7 @@ def test_groups_without_spread_are_counted_and_said():
     assert warnings([equal] * 2, 8) == [
         "2 of 2 groups have equal rewards: nothing to learn; no sample is right: easier prompts, or imitate traces "
         "first (algorithm.name=sft)"]
-    assert warnings([tried({}, [RIGHT, RIGHT])], 8)[0].endswith("every sample is right: harder prompts")
+    assert warnings([tried({}, [RIGHT, RIGHT])], 8)[0].endswith("every sample is correct: use harder prompts")
     assert "2 of 3 groups have equal rewards: little to learn; a larger algorithm.group" in warnings(
         [equal, tried({}, [RIGHT, RIGHT]), mixed], 8)[0]
 

@@ -105,7 +105,7 @@ def test_questions_that_the_run_learned_are_named(made: Path, tmp_path: Path) ->
     words = ["eval", str(made / "run"), "--task", str(task), "--out", str(tmp_path / "out"), "--json"]
     said = CliRunner().invoke(app, words)
     assert said.exit_code == 0, said.output
-    assert "2 of the items are questions" in json.loads(said.stdout.splitlines()[-1])["warning"]
+    assert "2 items are questions" in json.loads(said.stdout.splitlines()[-1])["warning"]
 
 
 @with_lm_eval

@@ -111,7 +111,7 @@ def test_the_same_recipe_twice_is_the_same_run(straight, recipe, tmp_path):
 
 def test_a_place_that_cannot_be_written_is_said_at_once(recipe, tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(RequestError, match="not a folder that can be written to"):
+    with pytest.raises(RequestError, match="no folder can be created in"):
         train(str(recipe), tmp_path / "file" / "run")
     assert (tmp_path / "file").read_text() == "in the way"
 
@@ -326,7 +326,7 @@ def test_smoke_keeps_the_recipe_and_shrinks_the_model(tmp_path):
     assert manifest.config["model"]["shape"]["width"] == 32
     assert (result.training.run / "config" / "recipe.yaml").read_text() == path.read_text()
     # The untrained tiny model is asked as well, and no other run will begin with it.
-    assert "against the untrained model: " in result.sentence()
+    assert "compared with the untrained model: " in result.sentence()
     assert "base_accuracy" in result.to_json()
     assert "base" not in result.to_json()
     assert "kept for further runs" not in result.sentence()

@@ -119,7 +119,7 @@ def test_turns_that_add_up_and_are_others_are_found_when_the_rows_are_made_again
     shutil.copytree(run, forged)
     edit_lines(forged / "data" / "rows.jsonl", moved)
     reseal(forged)
-    with pytest.raises(RecordError, match="has other learned turns than the data give"):
+    with pytest.raises(RecordError, match="has other learned turns than the data for"):
         replay_run(forged, ReplayRequest())
 
 

@@ -50,7 +50,7 @@ def test_the_command_says_what_was_kept(tmp_path: Path) -> None:
 
 def test_what_is_no_unit_of_samples_or_was_changed_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     unit = draw(tmp_path / "unit").path
-    with pytest.raises(RequestError, match="which exists"):
+    with pytest.raises(RequestError, match="already exists"):
         reselect(unit, unit, Selection())
     with pytest.raises(RequestError, match="workings sample --out"):
         reselect(tmp_path, tmp_path / "out", Selection())
@@ -73,7 +73,7 @@ def test_what_an_interrupted_sampling_drew_is_not_taken_away(tmp_path: Path) -> 
 def test_samples_are_neither_compared_nor_gated(tmp_path: Path) -> None:
     unit = draw(tmp_path / "unit").path
     set_baseline(tmp_path / "baselines", "good", EvaluationRecord(unit))
-    with pytest.raises(RequestError, match="samples that were drawn to learn from"):
+    with pytest.raises(RequestError, match="has samples to learn from"):
         compare(unit, unit)
-    with pytest.raises(RequestError, match="samples that were drawn to learn from"):
+    with pytest.raises(RequestError, match="has samples to learn from"):
         gate(unit, baseline="good", folder=tmp_path / "baselines", metric="accuracy", max_drop=0)

@@ -31,7 +31,7 @@ def test_a_run_is_listed_under_its_address_before_it_has_a_folder(tmp_path: Path
     assert page.get("/run/runs/new").status_code == 404
     assert page.get("/api/begun").json() == []
     with phases(folder / "runs" / "new", "epochs", 0):
-        assert "its steps are counted when its rows are known" in page.get("/run/runs/new").text
+        assert "steps unknown until the rows are counted" in page.get("/run/runs/new").text
         assert "0 steps" not in page.get("/run/runs/new").text
 
 

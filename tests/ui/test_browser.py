@@ -99,7 +99,7 @@ def test_a_person_clicks_through(new_page: NewPage, link: str) -> None:
     form.get_by_label("Folder of the new run").fill("live")
     form.get_by_label("training.steps").fill("100000")  # the field writes it into the text below
     assert form.get_by_label("Overrides, one").input_value() == "training.steps=100000"
-    form.get_by_text("a device, for the").wait_for()
+    form.get_by_text("per device, for the").wait_for()
     form.get_by_label("Overrides, one").fill("training.steps=100000\nengine=unigram\ncheckpoint.every_steps=100")
     form.get_by_role("button", name="Train").click()
     page.wait_for_url(re.compile("/jobs/"))
@@ -108,11 +108,11 @@ def test_a_person_clicks_through(new_page: NewPage, link: str) -> None:
     page.get_by_role("link", name="Runs", exact=True).click()
     page.get_by_label("Compare runs/answer-only").check()
     page.get_by_label("Compare runs/with-steps").check()
-    page.get_by_role("button", name="Compare the ticked runs").click()
+    page.get_by_role("button", name="Compare the selected runs").click()
     page.wait_for_url(re.compile("/compare"))
     assert page.locator(".verdict").first.inner_text() == "with-steps is better"
     page.locator(".curves figure canvas").first.wait_for()
-    page.get_by_role("link", name=re.compile("^both right")).click()
+    page.get_by_role("link", name=re.compile("^both correct")).click()
     page.wait_for_url(re.compile("both_right"))  # and for its script, which listens to keys
     assert page.locator("article.item").count() > 0
     for key, number in (("j", 0), ("j", 1), ("k", 0)):
@@ -146,7 +146,7 @@ def test_a_person_clicks_through(new_page: NewPage, link: str) -> None:
     page.goto(link.split("?")[0] + "run/runs/with-steps?tab=checks")
     assert "level 2" in page.locator(".badge").first.inner_text()
 
-    for name, heading in (("Plan", "Plan: will it fit"), ("Data", "Data: what the model will see")):
+    for name, heading in (("Plan", "Plan: will it fit"), ("Data", "Data: what the model sees")):
         page.get_by_role("link", name=name, exact=True).click()
         assert heading in page.locator("h1").inner_text()
     page.get_by_label("Recipe").select_option("smoke-tiny")
@@ -184,7 +184,7 @@ def test_text_has_contrast_and_nothing_sticks_out(new_page: NewPage, link: str) 
     """WCAG AA: at least 4.5 to 1 for text (3 to 1 where large); a narrow screen scrolls within tables only."""
     page = new_page()
     page.goto(link)
-    assert page.get_by_role("button", name="Compare the ticked runs").is_visible()
+    assert page.get_by_role("button", name="Compare the selected runs").is_visible()
     base = link.split("?")[0]
     for place in PAGES:
         page.set_viewport_size({"width": 400, "height": 900})
@@ -217,7 +217,7 @@ def test_rollouts_are_found_by_keyboard_and_curves_of_one_figure_stand_together(
     page.get_by_label("Update").press("Enter")
     page.wait_for_url(re.compile("step=2.*order=lowest"))
     assert page.locator("article.group h3").all_inner_texts() == ["hard", "mixed", "easy"]
-    page.get_by_role("link", name="after: update 3", exact=True).press("Enter")
+    page.get_by_role("link", name="next: update 3", exact=True).press("Enter")
     assert page.get_by_label("Update").input_value() == "3"
     page.context.close()
     assert said == []

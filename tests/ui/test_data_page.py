@@ -34,7 +34,7 @@ def test_every_turn_with_what_is_learned_of_it(
     asked = client(tmp_path, monkeypatch).get("/data", params={"recipe": "quickstart", "overrides": overrides})
     page = Page(asked.text).text
     assert asked.status_code == 200
-    assert f"Turns of the assistant learned {share}" in page
+    assert f"Assistant turns learned {share}" in page
     assert f"of 24; data.learn: {learn}" in page
     assert said in page
 

@@ -67,4 +67,4 @@ def test_of_a_thousand_evaluations_some_are_left_out(runs: Path, monkeypatch: py
         (runs / f"plain/eval/more_{number}/eval_summary.json").write_bytes(unit.read_bytes())
     detail = client(runs, monkeypatch).get("/api/run/plain").json()["detail"]
     assert 0 < len(detail["evaluations"]) < 4
-    assert any("is left out: more values than a page shows" in note for note in detail["notes"])
+    assert any("is left out: it has more values than a page shows" in note for note in detail["notes"])

@@ -50,7 +50,7 @@ def test_the_tab_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     folder = tmp_path / "folder"
     two_runs(folder)
     page = client(folder, monkeypatch)
-    assert "Nothing was written down" in page.get("/run/runs/steps?tab=device").text
+    assert "Not recorded" in page.get("/run/runs/steps?tab=device").text
     write(folder / "runs/steps", [at(0, cpu_percent=50.0), at(10, cpu_percent=60.0)])
     assert "Processors at work" in page.get("/run/runs/steps?tab=device").text
     assert page.get("/api/device/runs/steps").json()["figures"][0]["curves"][0]["values"] == [50, 60]

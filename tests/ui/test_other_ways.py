@@ -60,7 +60,7 @@ def test_an_evaluation_loss_alone_says_what_it_is(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
     write(run / METRICS, [line | {"evaluation_loss": 2.0} for line in lines])
     report = Page(write_report(tmp_path / "page.html", [run]).read_text()).text
-    assert "Mean negative log likelihood of the supervised tokens, in nats on traces that were held out." in report
+    assert "Mean negative log likelihood of the supervised tokens, in nats on held-out traces." in report
     assert "The same on traces" not in report
 
 
@@ -97,10 +97,10 @@ def test_rollouts_of_a_teacher_have_divergences_and_no_rewards(tmp_path: Path, m
     for query in ("step=2",):
         shown = Page(page.get(f"/run/run?tab=rollouts&{query}").text)
         assert shown.open == []
-        assert "-0.25 nats a token from the teacher" in shown.text
+        assert "-0.25 nats per token from the teacher" in shown.text
         for words in ("mean reward", "Mean reward", "advantage", "teaches nothing"):
             assert words not in shown.text, words
-    assert "the teacher large-one says how likely" in Page(page.get("/run/run?tab=rollouts").text).text
+    assert "the teacher large-one scores every token" in Page(page.get("/run/run?tab=rollouts").text).text
 
 
 def test_curves_of_a_teacher_name_what_to_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

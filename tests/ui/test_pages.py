@@ -91,7 +91,7 @@ def test_commands_on_the_page_can_be_typed_where_it_was_started(
 def test_every_tab_of_a_run_nests_and_has_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tab: str) -> None:
     two_runs(tmp_path)
     page = Page(client(tmp_path, monkeypatch).get(f"/run/runs/steps?tab={tab}").text)
-    words = {"curves": "Drag across a curve", "device": "What fills the device", "recipe": "What was asked for",
+    words = {"curves": "Drag across a curve", "device": "What fills the device", "recipe": "Recipe as written",
              "scorecard": "Scorecard", "items": "60 of 60", "checks": "Not verified yet",
              "log": "Log", "files": "Root digest"}
     assert words[tab] in page.text
@@ -161,8 +161,8 @@ def test_a_comparison_agrees_with_the_verb(page: TestClient) -> None:
     assert "".join(piece["text"] for piece in first["b_pieces"]) == first["b"]["completion"]
     assert any(not piece["same"] for piece in first["b_pieces"])
     shown = Page(page.get(f"/compare?{PAIR}&show=both_wrong").text)
-    assert "newly right 24" in shown.text
-    assert [each for each in ("steps is better", "95 % interval", "difference", "24 newly right")
+    assert "newly correct 24" in shown.text
+    assert [each for each in ("steps is better", "95 % interval", "difference", "24 newly correct")
             if each not in shown.text] == []
     assert page.get("/compare?run=runs/plain").status_code == 404
     assert page.get("/compare?run=runs/plain&run=runs/plain").status_code == 404
@@ -222,7 +222,7 @@ def test_a_running_run_stands_first_under_the_name_that_it_will_have(page: TestC
     assert rows[0]["started_at"] == json.loads((live / "train/events.jsonl").read_text().splitlines()[0])["time"]
     assert {row["name"]: row["earlier_of"] for row in rows}["runs/live.interrupted-1"] == "runs/live"
     assert "live.interrupted-1" not in shown
-    assert "1 of them earlier attempts of resumed runs: show it" in shown
+    assert "including 1 earlier attempt of resumed runs: show it" in shown
     assert "live.interrupted-1" in Page(page.get("/?earlier=true").text).text
     assert names == ["runs/live", "runs/live"]
     shutil.copy(tmp_path / "runs/steps/run_manifest.json", live)

@@ -74,7 +74,7 @@ def test_a_large_rollout_is_shown_a_page_at_a_time(tmp_path: Path, monkeypatch: 
     assert (len(long["text"]), long["more"]) == (20_000, 100)
     shown = page.get(TAB).text
     assert shown.count("<article") == 48
-    assert "100 further characters" in shown
+    assert "100 more characters" in shown
 
 
 def test_only_what_is_asked_for_is_read_and_once(page: TestClient, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def test_a_damaged_rollout_is_a_sentence_and_hides_no_other(page: TestClient, ru
     shown = page.get(f"{TAB}&step=2")
     assert shown.status_code == 200
     assert said in Page(shown.text).text
-    assert "after: update 3" in shown.text
+    assert "next: update 3" in shown.text
     if name.startswith("train"):
         assert "mixed 3 1" in page.get(f"{TAB}&step=3").text
 

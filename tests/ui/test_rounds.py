@@ -35,7 +35,8 @@ def test_rounds_are_shown_with_links_to_runs_and_samples(tmp_path: Path, monkeyp
     text = page.get("/rounds/better").text
     shown = Page(text)
     assert shown.open == []
-    for words in ("One round took the model", "the last round against the start: better", "90.0 %", "+40.0 points",
+    for words in ("One round took the model", "the last round compared with the start: better", "90.0 %",
+                  "+40.0 points",
                   f"workings verify {folder.out.resolve()}"):
         assert words in shown.text, words
     assert [a.get("aria-label") for a in shown.named("svg") if a.get("role") == "img"], "the figure says its numbers"
@@ -56,13 +57,13 @@ def test_the_folder_itself_may_be_an_improvement(tmp_path: Path, monkeypatch: py
     page = client(tmp_path / "better", monkeypatch)
     listed = Page(page.get("/").text)
     assert listed.open == []
-    for words in ("better, round by round the last round against the start: better", "It is not finished",
+    for words in ("better, round by round the last round compared with the start: better", "Not finished",
                   "Accuracy by round", "90.0 %", "3 of 3 runs"):
         assert words in listed.text, words
     assert {"/rounds/", "/run/runs/round_1", "/run/samples/for_round_1"} <= {a["href"] for a in listed.named("a")}
     shown = page.get("/rounds/")
     assert shown.status_code == 200
-    assert "It is not finished" in shown.text
+    assert "Not finished" in shown.text
     assert "/run/runs/round_1" in shown.text
     assert page.get("/api/rounds/").json()["name"] == "."
 

@@ -81,6 +81,6 @@ def test_what_the_formula_says_stands_beside_the_form(page: TestClient, monkeypa
 def test_help_is_text_with_its_code_marked() -> None:
     assert coded("`steps` <b> or `epochs`") == "<code>steps</code> &lt;b&gt; or <code>epochs</code>"
     assert [ending(reason) for reason in ("stop", "length", "")] == [
-        "ended by itself", "cut off at the longest length", ""]
+        "stop token", "cut off at the length limit", ""]
     assert small_p("(+79.8, p = 2.6e-110): p < 1e-300; p = 0.031") == (
         "(+79.8, p\N{NO-BREAK SPACE}<\N{NO-BREAK SPACE}0.001): p\N{NO-BREAK SPACE}<\N{NO-BREAK SPACE}0.001; p = 0.031")

@@ -1,4 +1,4 @@
-"""What a text answers: found by ordered rules, and compared with what was expected.
+"""Finds the answer of a text by ordered rules and compares it with the expected one.
 
 Below data and scoring, because an answer that is imported, checked, rewarded or scored is found by the same rules.
 """

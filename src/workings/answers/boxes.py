@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 MAX_BOXES = 50
-"""Last boxes that are looked at."""
+"""Maximum number of boxes to read, from the end."""
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
 # "x = \boxed{2} or x = \boxed{3}": both are the answer.
 _SIDE_BY_SIDE = re.compile(r"[\s$\\()]*(?:,|and|or|;)[\s$\\()]*(?:and|or)?[\s$\\()]*(?:[a-zA-Z]\s*=\s*)?")
@@ -13,12 +13,12 @@ MAX_BETWEEN = 60
 
 
 def last_boxes(text: str) -> str | None:
-    """What the last box of a text holds; of several side by side what all of them do; None where none exists."""
+    """Content of the last box of a text; of all boxes if several are side by side; None without a box."""
     found = list(_boxes(text))
     if not found:
         return None
     start, _, content = found[-1]
-    # "-\boxed{256}"; behind something else the sign is that of a difference.
+    # "-\boxed{256}"; after something else the sign is a difference.
     contents = [f"-{content}" if re.search(r"[=$(]\s*-\s*$", text[:start][-9:]) else content]
     for before in reversed(found[:-1]):
         # Cut, because the expression could take long on a text of any length; a cut one matches nothing.
@@ -33,7 +33,7 @@ def _boxes(text: str) -> Iterator[tuple[int, int, str]]:
     """Start, end and content of the last boxes, in order."""
     marks = list(_BOX.finditer(text))[-MAX_BOXES:]
     for index, match in enumerate(marks):
-        # A box ends before the next one begins; where it does not, it holds that one, which is the answer.
+        # A box ends before the next one begins; otherwise the inner one is the answer.
         limit = marks[index + 1].start() if index + 1 < len(marks) else len(text)
         if text[match.end():match.end() + 1] != "{":
             content = text[match.end():match.end() + 100].split(maxsplit=1)[:1]

@@ -38,7 +38,7 @@ _TRUTH_DENIED = re.compile(r"(?:\bnot|n['’]t)\s(?:\w+\s)?$", re.IGNORECASE)
 
 @lru_cache(maxsize=256)
 def options(question: str) -> dict[str, str]:
-    """The choices that a question lists, by letter; empty where it lists fewer than two.
+    """The choices that a question lists, by letter; empty with fewer than two.
 
     >>> options("Which is red? (A) Venus (B) Mars")
     {'A': 'Venus', 'B': 'Mars'}
@@ -60,7 +60,7 @@ def options(question: str) -> dict[str, str]:
 
 
 def option_letter(text: str, question: str) -> str:
-    """The letter of the option that a text is; "" where it is not one, or two options are alike."""
+    """The letter of the option that equals a text; "" without one, or with two equal options."""
     wanted = _words(text)
     letters = [letter for letter, option in options(question).items() if wanted and _words(option) == wanted]
     return letters[0] if len(letters) == 1 else ""

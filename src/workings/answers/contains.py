@@ -10,10 +10,10 @@ from workings.answers.number_words import read_words
 from workings.answers.sentences import sentences
 
 MIN_GLUED = 8
-"""Characters of a spelling that counts where no space parts it from the words around it."""
+"""Minimum length of a spelling that counts without spaces around it."""
 MAX_BETWEEN = 2
-"""Words that may be between the first and the last word of a person's name."""
-# Footnotes that are right behind a word, "Paris12."; a sentence that was glued together, "isParis".
+"""Maximum words between the first and the last word of a name."""
+# Footnotes directly after a word, "Paris12."; words without a space, "isParis".
 _FOOTNOTE = re.compile(r"(?<=[a-z]{3})\d{1,3}(?=[\s.,;]|$)")
 _GLUED = re.compile(r"(?<=[a-z]{2})(?=[A-Z][a-z])|(?<=[a-z]{3})(?=\d)|(?<=\d{4})(?=[a-z]{2})")
 _REASON = re.compile(r"(?<=\S{2})[,;]? because .*")
@@ -24,7 +24,7 @@ _DENIALS = frozenset(("not", "never", "nor", "neither", "without", "except", "un
     "werent", "than", "instead", "nobody"))
 _REJECTIONS = frozenset(("wrong", "incorrect", "false"))
 NEAR = 4
-"""Words before a name in which a denial is looked for."""
+"""Words before a name that are searched for a negation."""
 _ALTERNATIVES = re.compile(
     r"([^\s,;?:]+(?: [^\s,;?:]+)?)(?:, ([^\s,;?:]+))?,? or (?:the |an? )?([^\s,;?:]+(?: [^\s,;?:]+)?)", re.IGNORECASE)
 

@@ -1,6 +1,6 @@
 r"""Finding the answer in a completion: five rules in order, and the name of the rule that hit is kept.
 
-Only what is said counts and not what is thought (`workings.answers.thinking`). Four rules read a mark: ``<answer>``,
+Thinking does not count (`workings.answers.thinking`). Four rules read a mark: ``<answer>``,
 ``####``, ``\boxed`` and "the answer is …"; of each the last one counts. The fifth reads the final sentence. A mark that
 says no single answer ("the answer is A or B", "it depends") is no answer, and nothing else is looked for. Rules look at
 the kind of the expected answer (`answer_kind`) and at the options that the question lists, never at the answer.
@@ -21,19 +21,19 @@ from workings.answers.units import read_unit
 from workings.errors import RequestError
 
 EXTRACTION_VERSION = 3
-"""Raised whenever a rule changes what it finds; scorecards of different versions are not comparable."""
+"""Increased with every change of a rule; scorecards of different versions are not comparable."""
 
 Rule = Callable[[AfterThinking, Kind], str | None]
-"""The answer that a rule finds: "" where its mark says none, None where the text has no such mark."""
+"""The answer that a rule finds: "" if its mark has none, None without such a mark."""
 
 MAX_LINE = 300
 """Characters of a last line that may be the answer as a whole."""
 MAX_SEGMENT = 1_200
-"""Characters behind "the answer is" that are looked at."""
-LOOKED_AT = 50
-"""Last marks of a kind that are looked at."""
+"""Characters to read after "the answer is"."""
+MAX_MARKS = 50
+"""Maximum number of marks of a kind to read, from the end."""
 FINAL_SENTENCES = 4
-"""Sentences at the end of a text in which a name is looked for, and one that says it at the beginning."""
+"""Sentences to search for a name at the end of a text, plus the first one."""
 
 _HEADING = re.compile(
     r"[\s*_#]*(?:step|part|case|phase|option|method|approach|section|question|problem|example|task)\s*[\dA-Z]\b"
@@ -96,7 +96,7 @@ def _hash_lines(text: str) -> Iterator[tuple[int, str]]:
     """Place and rest of the line of the last lines with ``####``, from the last one."""
     end = len(text)
     # From the end and bounded: repetitive completions hold thousands of marks.
-    for _ in range(LOOKED_AT):
+    for _ in range(MAX_MARKS):
         at = text.rfind("####", 0, end)
         if at < 0:
             return
@@ -105,7 +105,7 @@ def _hash_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def boxed(text: AfterThinking, kind: Kind) -> str | None:
-    r"""Content of the last ``\boxed{…}`` or ``\fbox{…}`` that is closed; of several side by side, all of them."""
+    r"""Content of the last closed ``\boxed{…}`` or ``\fbox{…}``; for several side by side, all contents."""
     content = last_boxes(text.text)
     if content is None:
         return None
@@ -197,14 +197,14 @@ def check_rules(names: Sequence[str]) -> None:
 
 def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool = False, question: str = ""
             ) -> Extraction:
-    """What the first rule says whose mark the text has.
+    """The answer by the first rule whose mark the text has.
 
     Args:
         text: the completion.
         kind: what is expected.
         rules: names of rules in order; empty: all of them.
-        truncated: the completion was cut off by the limit on new tokens; then what is at its very end is no answer.
-        question: what is answered, for the options that it lists.
+        truncated: the completion was cut off by the limit on new tokens, so that its very end is no answer.
+        question: the question, for its options.
     """
     # A closing tag that was cut in two.
     if (open_tag := text.rstrip().rpartition("<")[2]) and "/answer".startswith(open_tag) and len(open_tag) > 1:
@@ -219,7 +219,7 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
 
 
 def _of_kind(segment: str, kind: Kind, question: str) -> str:
-    """What a marked text says as an answer of this kind; "" where it says none."""
+    """The answer of this kind in a marked text; "" without one."""
     if "\\box" in segment and (content := last_boxes(segment)) is not None:
         segment = content
     if kind == "number":
@@ -235,7 +235,7 @@ def _of_kind(segment: str, kind: Kind, question: str) -> str:
 
 
 def _number_of(segment: str) -> str:
-    """The number with which a marked text begins, else the one that its first sentence says."""
+    """The number at the beginning of a marked text, else the one of its first sentence."""
     answer = tidy(segment)
     if parse_number(answer) is not None or parse_words(answer) is not None:
         return answer

@@ -1,4 +1,4 @@
-"""What a search for an answer gives back, and what kind of answer is expected."""
+"""The result of a search for an answer, and kinds of expected answers."""
 
 import re
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _FORMULA = re.compile(r"[\\^_=<>≤≥+*/{}\[\]√π∞|]|\([^()]*,|\d\s?[-–]\
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """The answer found in a completion (empty where none was) and the rule that found it."""
+    """The answer found in a completion (maybe empty) and the rule that found it."""
 
     text: str
     rule: str

@@ -1,4 +1,4 @@
-"""The number that a sentence says: the one in bold, behind its last equals sign, or its last one."""
+"""The number of a sentence: in bold, after its last equals sign, or its last one."""
 
 import re
 from functools import lru_cache
@@ -11,9 +11,9 @@ from workings.answers.sentences import sentences
 
 MAX_SENTENCE = 2_000
 MAX_SENTENCES = 40
-"""Last sentences of a text that are looked at."""
+"""Sentences to read at the end of a text."""
 _BOLD = re.compile(r"\*\*([^*\n]+)\*\*")
-# What follows gives a reason, or says what is not meant.
+# A reason or a contrast follows.
 _REASON = re.compile(
     r"[\s,;(]+(?:because|since|given that|as (?:he|she|it|they|we|there)\b|where|rather than|instead of"
     r"|(?:but |and )?not|never|except|than|e\.g\.|for example)\b.*", re.IGNORECASE | re.DOTALL)
@@ -84,7 +84,7 @@ def sentence_number(sentence: str) -> str | None:
         return in_words  # "the least number of darts for 501 points is nine"
     said = marked or [each for each in found if each.end <= len(_REASON.sub("", sentence, count=1))]
     said = [each for each in said if not _THING_BEFORE.search(sentence[:each.start][-12:])]
-    # "5 apples on the 3rd day"; a place is the answer where no other number is there.
+    # "5 apples on the 3rd day"; an ordinal is the answer only without another number.
     said = [each for each in said if not re.match("(?:st|nd|rd|th)", sentence[each.end:])] or said
     if not said or said[-1].number is None or _is_open(sentence, found, said[-1]):
         return None
@@ -101,7 +101,7 @@ def _prepared(sentence: str) -> str:
 
 
 def _right_side(sentence: str, at: int, behind: list[NumberAt]) -> str | None:
-    """The number right behind the last equals sign; of `= 1/6 ≈ 0.167` both. None for an equation with unknowns."""
+    """The number directly after the last equals sign; both for `= 1/6 ≈ 0.167`. None for an equation with unknowns."""
     left = sentence[:at].strip(" *$")
     if not (names_a_value(_LEADS_IN.split(left)[-1]) or names_a_value(left)):
         return None
@@ -133,7 +133,7 @@ def _is_open(sentence: str, found: list[NumberAt], chosen: NumberAt) -> bool:
 
 
 def _number_in_words(sentence: str) -> str:
-    """The last number in words of a sentence; "one" only where no other is there."""
+    """The last number in words of a sentence; "one" only without another."""
     found = [each for each in _IN_WORDS.finditer(sentence) if parse_words(each[1]) is not None and not (
         each[1].casefold() == "one" and (_PRONOUN.search(sentence[:each.start()][-12:])
                                          or _PRONOUN_BEHIND.match(sentence, each.end())))]

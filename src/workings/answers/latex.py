@@ -27,7 +27,7 @@ _FRACTION_FIRST = re.compile(r"\\frac\s*(\d)\s*\{")
 _FRACTION = re.compile(r"\\[dtc]?frac(?![A-Za-z])")
 _ONE_BRACED = re.compile(r"([\^_√])\{([^{}\s])\}")
 _ROOT = re.compile(r"√\s*(\d+|[A-Za-z])")
-# Bold text that holds its own braces: "\boldsymbol{3\sqrt[3]{2}}".
+# Bold text with braces inside: "\boldsymbol{3\sqrt[3]{2}}".
 _BOLD = re.compile(r"\\(?:boldsymbol|mathbf|bm)\s*\{((?:[^{}]|\{[^{}]*\}){1,300})\}")
 _MATH = re.compile(r"[\\\^_√π∞=<>≤≥≠±∈∪∩{}\[\]()*+/×]|\d\s*[-:,]\s*-?\d|\d\s*[-+]?\s*[a-zA-Z]\b"
                    r"|\b[a-zA-Z]\s*[-+]\s*\d")
@@ -76,7 +76,7 @@ def plain(text: str) -> str:
     text = re.sub(r"\\frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}", _slashed, text)
     text = _FRACTION_DIGITS.sub(r" \1/\2", text)
     text = re.sub(r"\\([%$€£&#])", r"\1", text)
-    # Braces that are left over group what is without them too.
+    # Remaining braces have no meaning.
     return re.sub(r"(?<![√\\}])\{([^{}]{1,3})\}", r"\1", text)
 
 
@@ -110,7 +110,7 @@ def normal_form(text: str) -> str:
     text = re.sub(r"\^\s*\{?\\(?:circ|degree)\}?", "°", text)
     text = _SIGN.sub(lambda sign: _SIGNS[sign[1]], text).replace("\\{", "{").replace("\\}", "}").replace("$", "")
     text = re.sub(r"\s+", "", text)
-    # Behind a digit it would be a mixed number.
+    # After a digit it would be a mixed number.
     text = re.sub(r"(?<!\d)(?<!ln)(?<!log)(?<!sin)(?<!cos)(?<!tan)\\frac\{(?!ln|log|sin|cos|tan)(\d*√?[\w.]+)\}"
                   r"\{(\d+|[^\W\d_])\}", r"\1/\2", text)
     return _ONE_BRACED.sub(r"\1\2", _ROOT.sub(r"√\1", text))

@@ -27,7 +27,7 @@ def marked_answer(text: str) -> str:
 
 
 def final_answer(text: str) -> str:
-    """The answer alone, where a text marks one in itself; else the text."""
+    """The marked answer of a text, else the text."""
     return marked_answer(text) or text.strip()
 
 

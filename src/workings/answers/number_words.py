@@ -59,7 +59,7 @@ def read_words(words: Sequence[str]) -> InWords | None:
 
 
 def _whole(words: Sequence[str], at: int) -> tuple[Fraction, int] | None:
-    """A whole number, and where it ends."""
+    """A whole number and its end."""
     total = current = words_read = 0
     last_scale = 10**15
     if at + 1 < len(words) and words[at] in ("a", "an") and words[at + 1] in (*SCALES, "hundred"):
@@ -94,7 +94,7 @@ def _while_digits(words: Sequence[str]) -> list[str]:
 
 
 def _part(words: Sequence[str]) -> tuple[Fraction, int] | None:
-    """A part of one behind "and": "a half", "three quarters"; and how many words it is."""
+    """A fraction after "and": "a half", "three quarters"; and its number of words."""
     if len(words) > 1 and words[1] in _PARTS and (words[0] in ("a", "an") or words[0] in _SMALL):
         return Fraction(_SMALL.get(words[0], 1), _PARTS[words[1]]), 2
     return None

@@ -1,7 +1,7 @@
 r"""Numbers as people and models write them, read exactly: ``$1,234.50``, ``50%``, ``1 1/2``, ``\frac{3}{4}``, ``5 km``.
 
 Values are fractions, so ``0.1 + 0.2`` and ``0.3`` are equal and nothing overflows. Nothing is ever evaluated:
-``10**10**10`` is not a number, and every text is bounded before it is looked at. What cannot be read as one number is
+``10**10**10`` is not a number, and every text is bounded before parsing. What cannot be read as one number is
 none, and no part of it is one either.
 """
 
@@ -20,7 +20,7 @@ MAX_CHARACTERS = 300
 MAX_EXPONENT = 400
 """Largest absolute power of ten in scientific notation."""
 FLOAT_DIGITS = 9
-"""From so many significant digits on a decimal is the print of a float, and compared with `FLOAT_ERROR`."""
+"""From this number of significant digits a decimal is a printed float, compared with `FLOAT_ERROR`."""
 FLOAT_ERROR = Fraction(1, 10**9)
 """Relative difference of a float and the number that it represents."""
 
@@ -43,14 +43,14 @@ _CURRENCY_MARK = re.compile(rf"{CURRENCY}\s*")
 _CURRENCY_BEFORE = re.compile(rf"(?:{CURRENCY})\s?$")
 _ABOUT = re.compile(r"(?:about|approximately|approx\.?|roughly|around|exactly|only|nearly|almost|a total of|≈|~)\s*",
                     re.IGNORECASE)
-# "1.234,50", and cents behind a comma where the currency is one of people who write them so.
+# "1.234,50", and cents after a comma in currencies that use it.
 _COMMA_DECIMAL = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d{1,2})(?![\d.,])"
                             r"|(?:(?<=R\$)|(?<=€)|(?<=R\$ )|(?<=€ ))(\d+),(\d\d)(?!\d)"
                             r"|(?<![\d.,])(\d+),(\d\d)(?=\s?(?:€|EUR\b|[Ee]uros?\b|reais\b))")
 _AND_CENTS = re.compile(r"(?:\$\s?(\d[\d,]*+)|(?<![\d.,])(\d[\d,]*+) dollars?),? and (\d\d?) cents\b", re.IGNORECASE)
 _CYCLE = re.compile(r"(\d*)\.(\d*?)(?:\\overline\s*\{?(\d+)\}?|(\d+?)\4+(?:\.\.\.|…|\\ldots|\\dots))")
 _NAME = r"[^\W\d_]+(?:['’-][^\W\d_]+)*"
-# What may be before an equals sign so that the right side is the answer: a name, f(3), x_1, words, m+n.
+# Left sides whose right side is the answer: a name, f(3), x_1, words, m+n.
 _NAMED = re.compile(rf"\s*{_NAME}\.?(?:\s+{_NAME}\.?){{0,9}}\s*(?:_\{{?\w{{1,5}}\}}?|\^\{{?-1\}}?)?\s*"
                     r"['’′]{0,3}(?:\([^()=]{0,40}\))?\s*:?"
                     r"|\\?(?:sin|cos|tan|log|ln)\s*\(?\d?(?:\\(?:theta|alpha|beta)|[θαβa-z])\)?"
@@ -63,12 +63,12 @@ _MORE_OF_RUN = re.compile(r"\s\d+/\d+(?!\d)|(?: \d{3})+(?!\d|[.,]\d)(?:\.\d+)?|\
                           r"|[eE][+-]?\d{1,3}(?!\w)")
 _BEHIND = re.compile(r"\s?%|\s?°[CF]?|[-\s]?(?:[^\W\d_]|[²³/](?=[^\W\d_]))+(?:\^?[23])?")
 MAX_BEHIND = 4
-"""Words behind a number in a sentence that may be its scale and unit."""
+"""Words after a number in a sentence that may be its scale and unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenNumber:
-    """One number as written: its exact value, whether a percent sign stood there, and its unit."""
+    """One number as written: its exact value, whether it had a percent sign, and its unit."""
 
     value: Fraction
     percent: bool = False
@@ -150,7 +150,7 @@ def numbers_in(sentence: str) -> list[NumberAt]:
 
 
 def _number_at(sentence: str, start: int, end: int) -> NumberAt:
-    """The number whose digits begin and end here, as far as it goes on."""
+    """The number around these digits, extended as far as possible."""
     if (more := _MORE_OF_RUN.match(sentence, end)) and _VALUE.fullmatch(sentence[start:more.end()]):
         end = more.end()
     currency = _CURRENCY_BEFORE.search(sentence[max(0, start - 6):start])
@@ -179,7 +179,7 @@ def _number_at(sentence: str, start: int, end: int) -> NumberAt:
 
 @lru_cache(maxsize=10_000)
 def _parse(text: str) -> WrittenNumber | None:
-    # An expected answer is read when its kind is asked, when it is scored and in every sample: once is enough.
+    # Cached, because an expected answer is read for its kind, for its score and for every sample.
     cleaned = _clean(text)
     if not cleaned:
         return None
@@ -295,7 +295,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
     if match["decimal"] is None:
         return Fraction(10) ** int(match["braced"] or match["power"])
     exponent = int(match["exponent"] or 0)
-    # Powers of fractions are exact: a large exponent would be as many digits in memory.
+    # Powers of fractions are exact: a large exponent would fill the memory.
     if abs(exponent) > MAX_EXPONENT:
         return None
     return _fraction(match["decimal"]) * Fraction(10) ** exponent
@@ -313,7 +313,7 @@ def _with_unit(value: Fraction, rest: str, currency: str, *, is_float: bool) -> 
         value, rest = value * factor, rest[scale.end():]
     # A hyphen as in "a 5-mile walk", not a minus.
     unit = read_unit(re.sub(r"^-(?=[^\W\d_]{2})", " ", rest.strip()), currency)
-    # Letters right behind a number are a product, unless they are a measure or a whole word.
+    # Letters directly after a number are a product, unless they are a measure or a whole word.
     product = re.match(r"[^\W\d_]{1,3}(?![^\W\d_])", rest) and not match and not factor
     if unit is None or (product and not unit.measure) or rest[:1] in tuple(",'’_"):
         return None

@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator
 
 MAX_TEXT = 20_000
-"""Last characters of a text in which sentences are looked for."""
+"""Trailing characters of a text that are split into sentences."""
 _END = re.compile(r"(?<=[.!?])[\"”’)*]{0,3}\s+(?=[^a-z\s])|(?<=[。！？])|\s*\n\s*")
-# A period behind it ends no sentence: "Dr. Smith", "J. K. Rowling", "3. Add them".
+# A period after it ends no sentence: "Dr. Smith", "J. K. Rowling", "3. Add them".
 _ABBREVIATED = re.compile(
     r"(?:\b(?:Dr|Mr|Mrs|Ms|Prof|St|Jr|vs|No|Rs|i\.e|e\.g|approx|ca?)|(?:^|[\s.(])[A-Z]|(?:^|\n)\s*\d{1,2})\.$")
-# "Final Answer: B" and "(B)" end in a letter, and no name goes on behind it.
+# "Final Answer: B" and "(B)" end in a letter without a name after it.
 _LETTER_SAID = re.compile(r"\b(?:answer|option|choice|is|letter)\W{0,4}[A-J]\.$", re.IGNORECASE)
 
 

@@ -13,7 +13,7 @@ MAX_CHARACTERS = 2_000
 """A longer answer is an explanation; only its whole text is compared."""
 MAX_PARTS = 200
 MAX_FORMULA = 300
-"""Characters of a formula whose terms may be in another order."""
+"""Maximum characters of a formula to compare up to the order of terms."""
 UNION = re.compile(r"\s*(?:∪|\\cup(?![a-z]))\s*")
 """The sign of a union, as a character or in LaTeX, with the space around it."""
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
@@ -78,7 +78,7 @@ def _same_formula(given: str, expected: str, tolerance: float) -> bool:
 
 
 def value_of(given: str, expected: str) -> str:
-    """The side of an equation that answers where no equation is expected: "f'(x) = 3x^2 ≈ …" says 3x^2."""
+    """The answering side of an equation if no equation is expected: "f'(x) = 3x^2 ≈ …" says 3x^2."""
     if "=" in expected or "≈" in expected:
         return given
     exact = re.split(r"≈|\\approx(?![a-z])", given, maxsplit=1)[0]

@@ -1,4 +1,4 @@
-"""The part of a completion behind its thinking: an answer in the thinking is not one."""
+"""The part of a completion after its thinking: an answer in the thinking does not count."""
 
 import re
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ _ENDS = ("</think>", "</reasoning>", "<channel|>", "<|channel|>final<|message|>"
          "[BEGIN FINAL RESPONSE]", *OTHER_THINKING.values())
 _OPENINGS = ("<think>", "<reasoning>", "<|channel>thought", "<|channel|>analysis<|message|>",
              "Here is my thought process:", *OTHER_THINKING)
-# Looked for behind the signs that one begins with: trying each mark at each character takes most of the time.
+# Search after the first characters of marks: trying each mark at each character is slow.
 _MARK = re.compile(r"(?=[<[◁h])(?:" + "|".join(re.escape(mark) for mark in (*_ENDS, *_OPENINGS)) + ")", re.IGNORECASE)
 _CLOSING = frozenset(map(str.casefold, _ENDS))
-# Control tokens that a tokenizer left in the text, and other marks around what is said.
+# Control tokens that a tokenizer left in the text, and other marks around the answer.
 _CONTROL = re.compile(r"<\|\w{2,30}\|>|\[END FINAL RESPONSE\]|</?(?:conclusion|response|output|final_answer|result)>",
                       re.IGNORECASE)
 # Tokens that end a text or a turn: what follows belongs to another conversation.
@@ -35,7 +35,7 @@ _MATRIX = re.compile(r"\\begin\{(\w{0,10}matrix)\}(?:[^\n]{0,300}\n){1,12}?[^\n]
 
 @dataclass(frozen=True, slots=True)
 class AfterThinking:
-    """The part of a completion in which an answer is looked for."""
+    """The part of a completion that is searched for an answer."""
 
     text: str
     thought: bool = False
@@ -43,14 +43,14 @@ class AfterThinking:
     truncated: bool = False
     """The completion was cut off by the limit on new tokens, or ends within a mark that it opened."""
     question: str = ""
-    """What it answers, or "" where no one knows."""
+    """The question it answers, or "" if unknown."""
 
 
 def text_after_thinking(text: str, *, truncated: bool = False, question: str = "") -> AfterThinking:
-    """The text behind the end of the thinking; where nothing is there, the text outside of it.
+    """The text after the end of the thinking; if empty, the text outside it.
 
     Thinking that was never ended is no answer. ``<reasoning>`` without its end is left out up to ``<answer>``. A token
-    that ends the text or the turn ends what is said, and nothing before it was cut off.
+    that ends the text or the turn ends the answer.
     """
     if (before_end := _BEFORE_END.match(text)) is not None:
         text, truncated = before_end["text"], truncated and not before_end["end"]
@@ -58,7 +58,7 @@ def text_after_thinking(text: str, *, truncated: bool = False, question: str = "
     start, thinking, ended = 0, False, False
     for mark in _MARK.finditer(text):
         if mark.group().casefold() in _CLOSING:
-            # What is before an end belongs to the thinking, also where the prompt held its beginning.
+            # Text before an end belongs to the thinking, even if the prompt had its beginning.
             if not thinking:
                 outside.clear()
             thinking, ended = False, True
@@ -69,7 +69,7 @@ def text_after_thinking(text: str, *, truncated: bool = False, question: str = "
     if not thinking:
         last = text[start:]
     else:
-        # A trained form whose one closing tag was forgotten still names its answer.
+        # A trained form without its closing tag still has its answer.
         last = text[text.rfind("<answer>", start):] if "<reasoning>" in text and "<answer>" in text[start:] else ""
     if last.strip():
         outside = [last]
@@ -80,7 +80,7 @@ def text_after_thinking(text: str, *, truncated: bool = False, question: str = "
 
 
 def _before_next_question(text: str) -> str:
-    """Cuts off the questions with which a model that was not tuned goes on behind its answer."""
+    """Cuts off further questions that an untuned model writes after its answer."""
     answered = _ANSWERED.search(text)
     mark = _NEXT_QUESTION.search(text, answered.end()) if answered else None
     # A short line and then a question: "Au", and "Q: What is the chemical symbol for silver?"

@@ -1,4 +1,4 @@
-"""Units behind a number: read into one spelling, and compared.
+"""Units after a number: normalized and compared.
 
 A unit is a measure (``kilometer/hour``, ``centimeter^2``, ``dollar``) or words that say what was counted (``apple``).
 """
@@ -35,7 +35,7 @@ _LETTERS = frozenset("mglLhsWVNJKAtp")
 _MATHEMATICS = frozenset(["pi", "π", "e", "i", "sqrt", "root", "log", "ln", "sin", "cos", "tan", "mod", "plus",
     "minus", "factorial", "x", "y", "z", "or", "and", "not", "but", "to", "divided", "equals", "theta", "infinity",
     "half", "halves", "thirds", "am", "pm"])
-# Words that say nothing about what was counted.
+# Words without information about the counted things.
 _EMPTY = frozenset(["a", "an", "the", "of", "in", "on", "at", "left", "over", "remaining", "total", "altogether",
     "all", "more", "each", "long", "tall", "high", "wide", "old", "away", "apart", "per", "for", "long", "deep",
     "now", "later", "ago", "extra", "additional", "only", "worth", "faster", "slower", "other", "different",
@@ -67,10 +67,10 @@ NO_UNIT = MeasureUnit()
 
 @lru_cache(maxsize=256)
 def read_unit(text: str, currency: str = "") -> MeasureUnit | None:
-    """The unit that a text behind a number is; None where it is something else, such as a variable.
+    """The unit in a text after a number; None for anything else, such as a variable.
 
     Args:
-        text: what is behind the number.
+        text: the text after the number.
         currency: the sign before the number, or "".
     """
     if text[:1] in (".", ","):  # "2. Cost of books" is a heading
@@ -97,7 +97,7 @@ def read_unit(text: str, currency: str = "") -> MeasureUnit | None:
 
 
 def same_units(one: MeasureUnit, other: MeasureUnit) -> bool:
-    """Whether two units do not contradict each other: one may be missing, or say more about what was counted."""
+    """Whether two units are compatible: one may be missing or more specific."""
     if not one or not other:
         return True
     if one.measure and other.measure:
@@ -120,7 +120,7 @@ def _is_mathematics(token: str) -> bool:
 
 
 def _measure(tokens: list[str], currency: str) -> tuple[str, list[str]]:
-    """The measure that the tokens begin with, and the tokens behind it."""
+    """The measure at the beginning of the tokens, and the remaining tokens."""
     name, rest = (currency, tokens) if currency else _base(tokens)
     if not name:
         return "", tokens

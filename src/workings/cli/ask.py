@@ -1,4 +1,4 @@
-"""`workings ask`: put one question to a trained run, and to the model that it began with."""
+"""`workings ask`: ask a trained run, and its base model, one question."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def ask_command(
     run: RunArgument,
-    question: Annotated[str, typer.Argument(help="The question, as a person would write it.")],
+    question: Annotated[str, typer.Argument(help="The question in plain text.")],
     max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=1, help="Longest answer, in tokens.")] = 256,
     base: Annotated[bool, typer.Option("--base", help="Ask the untrained model as well, afterwards.")] = False,
     also: Annotated[list[Path] | None, typer.Option(
@@ -30,13 +30,13 @@ def ask_command(
         "--history", metavar="JSON", help="Earlier turns: a JSON list of objects with `role` and `content`, or a file "
         "with one.")] = "",
     pieces: Annotated[bool, typer.Option(
-        "--pieces", help="With --json: before it, lines with what a model has just written.")] = False,
+        "--pieces", help="With --json: first print each piece of text as a line while the model writes it.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Ask a trained run one question; the answer is shown as it is written.
 
-    With `--json` and `--base` or `--also`, the first answer is its own line as soon as it is there; the last line has
-    all.
+    With `--json` and `--base` or `--also`, the first answer is printed as a line at once; the last line has all
+    answers.
     """
     from workings.runs.evaluate import Question, Reply, ask, ask_untrained
     from workings.scoring.steps import wrong_place
@@ -47,7 +47,7 @@ def ask_command(
                             temperature=temperature, seed=seed)
 
     def values_of(path: Path, model: str, put: Callable[..., Reply] = ask) -> dict[str, Any]:
-        """Keys of `--json` of one model's answer, which is shown meanwhile."""
+        """Show one model's answer as it is written. Returns its keys of `--json`."""
         if len(asked) + base > 1 and not as_json:
             show(f"{model}:\n" if path == run and put is ask else f"\n{model}:\n")
         tell = partial(_json_piece, model) if as_json and pieces else None if as_json else show
@@ -55,7 +55,7 @@ def ask_command(
         wrong_step = wrong_place(reply.text)
         if not as_json:
             show("\n")
-        # For the reader and not for a pipe: what the model wrote is the answer, this is about it.
+        # On standard error, because only the model's text is the answer.
         if reply.finish_reason == "length":
             say(f"cut off after {reply.tokens} tokens; --max-new-tokens {2 * max_new_tokens} for more")
         if wrong_step:
@@ -63,7 +63,7 @@ def ask_command(
         return reply.to_json() | ({"wrong_step": wrong_step.to_json()} if wrong_step else {})
 
     values = values_of(run, "trained" if len(asked) == 1 else str(run))
-    # Each model is let go before the next: two may not fit where one was planned for.
+    # Release each model before the next: two may not fit.
     if base or also:
         answer(values, as_json=as_json, text="")
     if also:

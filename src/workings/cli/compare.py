@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from workings.evaluation.comparison.compare import Comparison
     from workings.evaluation.first_wrong_step import FirstWrongSteps
 
-# As everywhere here: 2 says that the request was wrong, 3 that the answer is open; a script can tell them apart.
+# As in every command, 2 means a wrong request and 3 an open result.
 NOT_COMPARABLE, INCONCLUSIVE = 2, 3
 
 
@@ -23,7 +23,8 @@ def compare_command(
     more: Annotated[list[Path] | None, typer.Argument(metavar="[MORE]...", help="Further runs: makes a table.")] = None,
     with_a: Annotated[list[Path] | None, typer.Option("--with-a", help="Another seed of A's recipe.")] = None,
     with_b: Annotated[list[Path] | None, typer.Option("--with-b", help="Another seed of B's recipe.")] = None,
-    html: Annotated[Path | None, typer.Option("--html", help="Write one self-contained page here as well.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Also write the comparison as one self-contained HTML "
+                                              "page.")] = None,
     equivalent_within: Annotated[float | None, typer.Option(
         "--equivalent-within", metavar="POINTS", help="Also test whether the two differ by less than this many "
         "percentage points.")] = None,
@@ -31,11 +32,11 @@ def compare_command(
 ) -> None:
     """Is B better than A, or is that noise?
 
-    Compares two evaluations pair by pair: difference, 95 % interval, p value, verdict, items that flipped. With
-    --with-a and --with-b several seeds a side; with more runs a table.
+    Compares two evaluations pair by pair: difference, 95 % interval, p value, verdict, items that flipped. --with-a
+    and --with-b add seeds to a side; more than two runs make a table.
     """
     seeds_a, seeds_b = [a, *(with_a or [])], [b, *(with_b or [])]
-    # Counted over both sides: a single further seed on one of them already asks for the other kind of comparison.
+    # One more seed on either side asks for the comparison of seeds.
     several_seeds = len(seeds_a) + len(seeds_b) > 2
     if more and several_seeds:
         raise RequestError("more than two runs and --with-a or --with-b", "a table of runs, or several seeds of two")
@@ -62,7 +63,7 @@ def _pair(a: Path, b: Path, margin: float | None, html: Path | None, as_json: bo
     if html is not None:
         from workings.reports.html import write_report
 
-        # The page first: where it cannot be written, no answer says that all went well.
+        # Write the page first: if that fails, no result has been printed.
         write_report(html, [a, b], comparison)
         say(f"page: {html}")
     breaks = _breaks(comparison)
@@ -115,12 +116,12 @@ def _table(runs: Sequence[Path], html: Path | None, as_json: bool) -> None:
         write_report(html, runs)
         say(f"page: {html}")
     answer(ranking.to_json(), as_json=as_json, text=ranking.text())
-    # A table has no single difference; what a script wants to know is whether there is a best run.
+    # A table has no single difference; the exit code says whether there is a best run.
     _exit("better" if ranking.best else "inconclusive")
 
 
 def _exit(verdict: str) -> None:
-    """The request was wrong where two evaluations are not comparable; an open result is not a yes."""
+    """The exit code: evaluations that are not comparable are a wrong request; an open result is not a yes."""
     if verdict == "not comparable":
         raise typer.Exit(NOT_COMPARABLE)
     if verdict == "inconclusive":

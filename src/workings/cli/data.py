@@ -18,7 +18,7 @@ data_app = typer.Typer(help="Traces and preference pairs: import, make, check, p
                        rich_markup_mode=None)
 
 MADE_TRACES, MADE_ITEMS = 500, 100
-"""Traces and items of `data make` where no number is given."""
+"""Default number of traces and items of `data make`."""
 ForceFlag = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 
 
@@ -48,15 +48,15 @@ def import_command(
     revision: Annotated[str, typer.Option(help="Commit, tag or branch; makes FILE a data set on the Hub.")] = "",
     subset: Annotated[str, typer.Option(help="Configuration of the data set on the Hub.")] = "",
     split: Annotated[str, typer.Option(help="Split of the data set on the Hub.")] = "train",
-    section: Annotated[str, typer.Option(help="Section of records that name none.")] = "",
-    category: Annotated[str, typer.Option(help="Category of records that name none.")] = "",
-    difficulty: Annotated[str, typer.Option(help="Difficulty of records that name none.")] = "",
-    source: Annotated[str, typer.Option(help="Source of records that name none; else the file's name.")] = "",
-    licence: Annotated[str, typer.Option("--licence", "--license", help="Licence of records that name none.")] = "",
+    section: Annotated[str, typer.Option(help="Section for records without one.")] = "",
+    category: Annotated[str, typer.Option(help="Category for records without one.")] = "",
+    difficulty: Annotated[str, typer.Option(help="Difficulty for records without one.")] = "",
+    source: Annotated[str, typer.Option(help="Source for records without one; by default the file's name.")] = "",
+    licence: Annotated[str, typer.Option("--licence", "--license", help="Licence for records without one.")] = "",
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Convert other people's data to traces, pairs or verdicts; every record is written, or reported with its line."""
+    """Convert foreign data to traces, pairs or verdicts. Each record is written, or reported with its line number."""
     from workings.data.importing.formats import FORMATS
     from workings.data.importing.hints import format_of
     from workings.data.importing.key_map import KeyMap, parse_map
@@ -68,7 +68,7 @@ def import_command(
                       split=split != "train")
     refuse_unread("with --revision", "this of a CSV file", columns=bool(columns and revision))
     refuse_unread("without --hold-out", "--hold-out N, whose questions it decides", seed=bool(seed and not hold_out))
-    # Nothing is downloaded unless a revision says so: a misspelt file name must not become a question to the Hub.
+    # Only --revision downloads: a misspelt file name must not become a request to the Hub.
     opened = open_hub(file, revision=revision, subset=subset, split=split) if revision else open_file(
         Path(file), tuple(filter(None, columns.split(","))))
     labels = {"section": section, "category": category, "difficulty": difficulty, "licence": licence,
@@ -79,11 +79,11 @@ def import_command(
     if not format_name:
         request = replace(request, format=format_of(opened, KeyMap(request.keys)))
         say(f"read as format {request.format}, which the first record looks like")
-    # In the working folder: a data set of the Hub has no folder here.
+    # In the working folder, because a data set on the Hub has no folder here.
     out = out or Path(f"{opened.stem}.{FORMATS[request.format].gives if request.format in FORMATS else 'traces'}.jsonl")
     with _progress(opened.name, opened.size) as progress:
         result = import_records(opened, out, request, progress)
-    # A wrong format rejects every record, often for a few reasons; the file of rejects has all of them.
+    # A wrong format rejects every record for a few reasons: print each reason once.
     for reason, count in list(result.reasons.items())[:10]:
         say(f"rejected {count}: {reason}")
     text = f"{'the first ' if result.read == rows else ''}{result.read} read, "
@@ -95,7 +95,7 @@ def import_command(
     if result.looks_like:
         lines.append(f"these keys look like format {result.looks_like}: --format {result.looks_like}")
     answer(result.to_json(), as_json=as_json, text="\n".join(lines))
-    # Nothing was converted, which a script should not take for an empty data set.
+    # An error code, so that a script does not mistake this for an empty data set.
     if not result.written:
         raise typer.Exit(1)
 
@@ -106,16 +106,17 @@ def make_command(
                                         "shipped name; see `workings data list`.")],
     out: Annotated[Path, typer.Option("--out", help="Directory, or a .jsonl file for the traces.")],
     n: Annotated[int, typer.Option("--n", min=0, help="Training traces.")] = MADE_TRACES,
-    items: Annotated[int, typer.Option("--items", min=0, help="Held-out items: other problems.")] = MADE_ITEMS,
+    items: Annotated[int, typer.Option("--items", min=0, help="Number of held-out items, all of them other "
+                                       "problems.")] = MADE_ITEMS,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Equal seeds give equal data.")] = 0,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Generate problems whose answers are right by construction, and items that share none with them."""
+    """Generate problems with answers that are correct by construction, and disjoint evaluation items."""
     from workings.data.generate import make_files, make_named
     from workings.data.named_sets import shipped_sets
 
-    # A shipped name is a whole recipe with a recorded digest, so counts and seed on the command line do not apply.
+    # A shipped name is a whole recipe with a recorded digest: counts and seed cannot be changed.
     if kind in shipped_sets():
         refuse_unread(f"with {kind}, whose recipe says it", "these of a generator", n=n != MADE_TRACES,
                       items=items != MADE_ITEMS, seed=bool(seed))
@@ -133,7 +134,7 @@ data_app.command("select")(sample.select_command)
 
 @data_app.command("list")
 def list_command(as_json: JsonFlag = False) -> None:
-    """Shipped data sets, kinds of problems that can be made, formats that can be imported."""
+    """List shipped data sets, generators and import formats."""
     from workings.data.importing.formats import FORMATS
     from workings.data.named_sets import KINDS, shipped_sets
 
@@ -172,7 +173,7 @@ def show_command(
 
     facts: dict[str, Any] = {"name": name}
     shipped = shipped_sets()
-    # A file of the person's own goes before a shipped set of the same name.
+    # A local file takes precedence over a shipped set of the same name.
     if name in shipped and not Path(name).is_file():
         traces, items = make_set(name)
         records = [vars(item) for item in items] or [trace.to_json() for trace in traces]
@@ -186,7 +187,7 @@ def show_command(
     recipe = facts.get("recipe")
     made_by = [f"made by: workings data make {recipe['kind']} --n {recipe['traces']} --items "
                f"{recipe['items']} --seed {recipe['seed']} ({recipe['holds']})"] if recipe else []
-    # Letters beyond ASCII as they are: these lines are for humans, and the answer for programs is another one.
+    # Do not escape non-ASCII letters: these lines are for humans; --json is for programs.
     shown = [json.dumps(record, ensure_ascii=False, indent=2) for record in records[:n]]
     answer(facts, as_json=as_json, text="\n".join(
         [f"{name}: {len(records)} records, sha256 {facts['sha256']}", *made_by, *counts, *shown]))
@@ -208,8 +209,8 @@ def _open_entries(name: str) -> tuple[Any, str]:
 
 @contextmanager
 def _progress(name: str, size: int) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error while a large file is read; nothing where no one watches."""
-    # In a file or a notebook's log each refresh of a bar would be its own line.
+    """A progress bar on standard error while a large file is read; only on a terminal."""
+    # In a file or a notebook's log each refresh would be a new line.
     if not sys.stderr.isatty():
         yield lambda size: None
         return
@@ -218,5 +219,5 @@ def _progress(name: str, size: int) -> Iterator[Callable[[int], None]]:
 
     with Progress(TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn(),
                   console=Console(stderr=True)) as bar:
-        # A stream may not know its size; without one the bar only shows that it moves.
+        # Without a known size the bar shows activity only.
         yield partial(bar.advance, bar.add_task(name, total=size or None))

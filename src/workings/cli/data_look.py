@@ -11,24 +11,26 @@ from workings.cli.output import JsonFlag, answer
 from workings.errors import RequestError
 
 MAX_SHOWN_OF_A_KIND = 5
-"""Findings of each kind that are shown."""
+"""Maximum number of findings shown per kind."""
 LARGE_LOSS = 5
-"""One record in so many left out is a fifth: more than that is asked about first."""
+"""--fix asks before it leaves out more than one in this many records."""
 
 
 def check_command(
     file: Annotated[str, typer.Argument(help="A file of traces or of preference pairs, or a shipped name.")],
     against: Annotated[str, typer.Option("--against", help="Items that must not be trained on (or `eval`).")] = "",
-    recipe: Annotated[str, typer.Option("--recipe", help="Check the rows that this recipe would make.")] = "",
+    recipe: Annotated[str, typer.Option("--recipe", help="Also check the rows that this recipe makes of the "
+                                        "data.")] = "",
     fix: Annotated[bool, typer.Option("--fix", help="Write NAME.clean.jsonl and NAME.left_out.jsonl.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --fix: leave out more than a fifth without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --fix: do not ask before more than a fifth is left "
+                                      "out.")] = False,
     findings: Annotated[Path | None, typer.Option("--findings", help="Write every finding to this file, a line "
                                                   "each.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Look for duplicates, conflicts, wrong arithmetic, pairs that prefer nothing, and leaks.
+    """Look for duplicates, conflicts, wrong arithmetic, pairs without a preference, and leaks.
 
-    Exit code 1 when something that matters is found.
+    Exit code 1 if something that matters is found.
     """
     import tempfile
 
@@ -41,7 +43,7 @@ def check_command(
     from workings.record import atomic
 
     refuse_unread("without --fix", "--fix --yes, which does not ask", yes=yes and not fix)
-    # Shipped sets are made and not stored, so they are written here for the check and go with it.
+    # Shipped sets are generated, so write them to a temporary folder for the check.
     with tempfile.TemporaryDirectory() as folder:
         path = Path(file)
         if not path.is_file() and file in shipped_sets():
@@ -52,9 +54,10 @@ def check_command(
         read, report = (_check_pairs if pairs else _check_traces)(path, questions, recipe)
         if findings is not None:
             atomic.write_bytes(findings, lines_bytes(finding.to_json() for finding in report.findings))
-        # The cleaned file would be in the temporary folder and vanish with it.
+        # The cleaned file would vanish with the temporary folder.
         if fix and path.parent == Path(folder):
-            raise RequestError(f"--fix of {file}, a shipped name", "a file, alongside which the cleaned one can go",
+            raise RequestError(f"--fix of {file}, a shipped name", "a file of yours; the cleaned file is written next "
+                               "to it",
                                f"workings data make {file} --out {file}.jsonl")
         fixed = _write_fixed(read, report, path, ask=not yes) if fix else {}
     lines = _report_lines(report)
@@ -68,7 +71,7 @@ def check_command(
 
 
 def _write_fixed(read: Any, report: Any, path: Path, *, ask: bool) -> dict[str, Any]:
-    """Write the cleaned file and what it leaves out; their paths and counts, as keys of ``--json``."""
+    """Write the cleaned file and the removed records. Returns paths and counts as keys of ``--json``."""
     from workings.data.checking.reading import write_clean
 
     if ask:
@@ -79,7 +82,7 @@ def _write_fixed(read: Any, report: Any, path: Path, *, ask: bool) -> dict[str, 
 
 
 def _report_lines(report: Any) -> list[str]:
-    """A count for every kind of finding, then the first findings of each kind that matters, not all the thousands."""
+    """The count of each kind of finding, then the first findings of each kind that matters."""
     from collections import Counter
 
     from workings.data.checking.findings import ENTIRE_FILE, KINDS
@@ -88,7 +91,7 @@ def _report_lines(report: Any) -> list[str]:
     first = []
     for finding in report.findings:
         counts[finding.kind] += 1
-        # Counted before it is cut, so that the counts are those of all findings.
+        # Count before truncating.
         if (finding.matters or finding.record == ENTIRE_FILE) and counts[finding.kind] <= MAX_SHOWN_OF_A_KIND:
             first.append(finding)
     first.sort(key=lambda finding: list(KINDS).index(finding.kind))
@@ -98,22 +101,22 @@ def _report_lines(report: Any) -> list[str]:
 
 
 def _confirm_large_loss(report: Any) -> None:
-    """Ask before a cleaned file leaves out more than a fifth. Raises `RequestError` where no one can answer."""
+    """Ask before a cleaned file leaves out more than a fifth. Raises `RequestError` without a terminal."""
     left_out = report.left_out
     if len(left_out) * LARGE_LOSS <= report.records:
         return
     kinds = ", ".join(f"{count} {kind}" for kind, count in report.counts.items()
                       if any(finding.kind == kind for reasons in left_out.values() for finding in reasons))
     consequence = f"--fix would leave out {len(left_out)} of {report.records} records ({kinds})"
-    # No one can answer there, so a script is told what to type instead.
+    # Without a terminal no one can answer.
     if not sys.stdin.isatty():
         raise RequestError(consequence, "at most a fifth, or --yes", "look at them with --findings FILE")
-    if not typer.confirm(f"{consequence}. Go on?", err=True):
+    if not typer.confirm(f"{consequence}. Continue?", err=True):
         raise typer.Exit(1)
 
 
 def _check_traces(path: Path, questions: Any, recipe: str) -> tuple[Any, Any]:
-    """The traces of a file, and what was found about them."""
+    """Read and check a file of traces."""
     from workings.data.checking.reading import read_tolerantly
     from workings.data.checking.run import check
     from workings.data.rows import row_problems
@@ -124,7 +127,7 @@ def _check_traces(path: Path, questions: Any, recipe: str) -> tuple[Any, Any]:
 
 
 def _check_pairs(path: Path, questions: Any, recipe: str) -> tuple[Any, Any]:
-    """The preference pairs of a file, and what was found about them."""
+    """Read and check a file of preference pairs."""
     from workings.data.checking.pairs import check_pairs
     from workings.data.checking.reading import read_tolerantly
     from workings.data.pair_rows import pair_problems
@@ -143,7 +146,7 @@ def preview_command(
                                            "are ID/chosen and ID/rejected.")] = "",
     as_json: JsonFlag = False,
 ) -> None:
-    """Rows as the model will see them: what is learned in colour (or between « and »), control tokens visible."""
+    """Show rows as the model sees them: learned tokens in colour (or between « and »), control tokens visible."""
     from workings.data.batches import Batches
     from workings.data.preview import entries_by_row, marked, pieces, summarize, turns_of, unread_columns
     from workings.inputs.resolve import find_stop_tokens, find_weights
@@ -157,7 +160,7 @@ def preview_command(
                       accumulation=resolved.batch.accumulation, data_config=resolved.data)
     summary = summarize(rows, batches, entries, resolved.data.learn)
     chosen = [shown_row for shown_row in rows.rows if shown_row.id == row] if row else list(rows.rows[:n])
-    # A trace may give no row at all, for example because it is too long.
+    # Some traces make no row, for example because they are too long.
     if row and not chosen:
         raise RequestError(f"--row {row}", "the id of a row", "workings data preview without --row")
     entries_of_rows = entries_by_row(entries)
@@ -177,23 +180,23 @@ def preview_command(
 
 
 def _print_rows(shown: Any) -> None:
-    """Rows on standard output, in colour where it is a terminal that has some."""
+    """Print rows, in colour on a terminal that supports it."""
     from rich.console import Console
     from rich.text import Text
 
     from workings.data.preview import marked
 
-    # Without highlighting, which would colour numbers in the text of a row as if that meant something.
+    # No highlighting: it would colour numbers in the text.
     console = Console(highlight=False, soft_wrap=True)
     for row, parts, turns in shown:
         console.print(f"{row.id}: {len(row.tokens)} tokens, {row.supervised_tokens} learned", style="dim")
-        # A single question needs no list of what was said.
+        # A single question needs no list of turns.
         if len(turns) > 2:
             console.print("turns: " + ", ".join(
                 f"{turn.role} ({_turn_state(turn)})"
                 for turn in turns), style="dim")
         line = Text()
-        # Redirected output has no colours: there the marks « and » say what is learned.
+        # Redirected output has no colours: « and » mark learned tokens instead.
         if console.color_system is None:
             line.append(marked(parts))
         for piece in parts if console.color_system else ():
@@ -205,11 +208,11 @@ def _print_rows(shown: Any) -> None:
 def _turn_state(turn: Any) -> str:
     if turn.learned_tokens:
         return f"{turn.learned_tokens} tokens learned"
-    return "read, marked as not to be learned" if turn.marked else "read"
+    return "input only, marked as not learned" if turn.marked else "read"
 
 
 def _open_recipe(name: str, overrides: list[str]) -> Any:
-    """Recipe, traces or pairs, tokenizer and template, found as a run finds them; no device is opened."""
+    """Recipe, traces or pairs, tokenizer and template, resolved as in a run; no device is opened."""
     from workings.config.load import load_recipe
     from workings.inputs.datasets import find_data
     from workings.ways.base import way_of
@@ -223,13 +226,13 @@ def _tokenizer_and_template(loaded: Any, entries: Any) -> Any:
     from workings.inputs.resolve import find_tokenizer, find_weights
     from workings.models.chat import ChatTemplate
 
-    # The tokenizer's files suffice; tensors would be gigabytes to download for a look at a row.
+    # Only the tokenizer: weights would be gigabytes to download.
     tokenizer = find_tokenizer(loaded, find_weights(loaded, tensors=False), entries)
     return tokenizer, ChatTemplate.for_config(loaded.recipe.data.template, tokenizer, loaded.recipe.data.reasoning)
 
 
 def _row_problems(recipe: str, read: Any, problems: Any) -> Any:
-    """Function that finds problems of the recipe's rows, made from the checked file; None without a recipe.
+    """Function that finds problems in the rows that a recipe makes of the file; None without a recipe.
 
     Args:
         recipe: its name, or empty.
@@ -241,6 +244,6 @@ def _row_problems(recipe: str, read: Any, problems: Any) -> Any:
     from workings.config.load import load_recipe
 
     loaded = load_recipe(recipe)
-    # Made once and kept by the function: a tokenizer that is trained on the file takes seconds.
+    # Made once: training a tokenizer on the file takes seconds.
     tokenizer, template = _tokenizer_and_template(loaded, [entry for _, entry in read.entries])
     return lambda entries: problems(entries, tokenizer, template, loaded.recipe.data)

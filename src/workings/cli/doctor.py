@@ -1,4 +1,4 @@
-"""`workings doctor`: what is wrong here, why it matters, what fixes it."""
+"""`workings doctor`: what is wrong on this machine, why it matters, and how to fix it."""
 
 import re
 import sys
@@ -20,9 +20,9 @@ def doctor_command(
     recipe: Annotated[str | None, typer.Argument(help="A recipe file, or the name of a shipped recipe.")] = None,
     overrides: OverridesArgument = None,
     out: Annotated[Path, typer.Option(
-        "--out", help="Directory that runs will be written to: its disk is checked.")] = Path("runs"),
+        "--out", help="Directory for runs: check the space on its disk.")] = Path("runs"),
     online: Annotated[bool, typer.Option(
-        "--online", help="Ask the Hub whether token and licence let the model be downloaded.")] = False,
+        "--online", help="Ask the Hub whether your token and the licence allow the download.")] = False,
     setup: Annotated[Literal["cuda"] | None, typer.Option(
         "--setup", help="Print how to install the PyTorch that suits this machine's card and driver.")] = None,
     engines: Annotated[bool, typer.Option(
@@ -31,13 +31,13 @@ def doctor_command(
     own_model: Annotated[bool, typer.Option(
         "--whole", help="With --engines: the recipe's own model instead of a small one of its architecture.")] = False,
     yes: Annotated[bool, typer.Option(
-        "--yes", help="With --setup: do it, into .venv-gpu only, and log every command.")] = False,
+        "--yes", help="With --setup: install into .venv-gpu (nothing else changes) and log every command.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Examine this machine: real kernels, drivers, wheels, versions, space, licences."""
     if setup is None and yes:
         raise RequestError("--yes without --setup", "--setup cuda --yes", "workings doctor --setup cuda --yes")
-    # Before anything else is imported: setting up is for machines on which the libraries do not work yet.
+    # First, because the libraries may not work yet on a machine that needs setup.
     if setup is not None:
         _set_up(yes, as_json)
         return
@@ -67,12 +67,12 @@ def _compare_engines(recipe: str | None, overrides: Sequence[str], *, steps: int
 
 
 def parity_table(parity: "Parity") -> str:
-    """The comparison for the terminal."""
+    """Format the comparison for the terminal."""
     from workings.runs.parity import TOLERANCES
 
     lines = [f"parity     {parity.model}; {parity.steps} steps, jax and torch, float32: "
              + ("passed" if parity.passed else "FAILED")]
-    # Fields of the result have the names of their tolerances.
+    # The result's fields are named like their tolerances.
     for name, limit in TOLERANCES.items():
         value = getattr(parity, name)
         verdict = "" if value <= limit else "  <- too large"
@@ -82,9 +82,9 @@ def parity_table(parity: "Parity") -> str:
 
 
 def coloured(text: str) -> str:
-    """Findings with the mark of each in the colour of its meaning, on a terminal."""
+    """Format the findings; on a terminal their marks are coloured."""
     marks: dict[str, Meaning] = {"ok": "good", "note": "warning", "WRONG": "bad"}
-    # At the beginning of a line only: findings may contain these words.
+    # Only at the beginning of a line: findings may contain these words.
     return re.sub(r"^(ok|note|WRONG)(?= )", lambda mark: painted(mark[0], marks[mark[0]], sys.stdout), text,
                   flags=re.MULTILINE)
 
@@ -98,7 +98,7 @@ def _set_up(yes: bool, as_json: bool) -> None:
     if isinstance(plan, Finding):
         answer({"problems": 1, "findings": [plan.to_json()]}, as_json=as_json, text="\n".join(plan.lines()))
         raise typer.Exit(1)
-    # Without --yes the commands are shown and nothing is changed.
+    # Without --yes, only show the commands.
     if yes:
         plan = perform(plan, run_command, say)
     answer(plan.to_json(), as_json=as_json, text="\n".join(plan.lines()))

@@ -37,19 +37,20 @@ def eval_command(
     items: Annotated[Path | None, typer.Option(
         "--items", help="Items: JSON lines with id, prompt, expected_answer; or traces, or a shipped set.")] = None,
     predictions: Annotated[Path | None, typer.Option(
-        "--predictions", help="Completions from elsewhere: JSON lines with id and completion.")] = None,
+        "--predictions", help="Existing completions to score: JSON lines with id and completion.")] = None,
     harness_log: Annotated[Path | None, typer.Option(
         "--harness-log", help="A sample log of lm-evaluation-harness, imported with its own scores.")] = None,
     task: Annotated[str | None, typer.Option(
         "--task", help="A task of lm-evaluation-harness (its name, or FILE.yaml), or of inspect_ai "
         "(inspect:FILE.py@NAME, inspect:inspect_evals/NAME), in place of items.")] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Items of the task, from its beginning.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Number of items of the task, from its "
+                                              "beginning.")] = None,
     few_shot: Annotated[int | None, typer.Option(
-        "--few-shot", min=0, help="Worked examples before each question of the task; by default the task's.")] = None,
+        "--few-shot", min=0, help="Worked examples before each question; by default as the task says.")] = None,
     harness_filter: Annotated[str, typer.Option(
-        "--harness-filter", help="Which filter of a log or task counts; by default a task's first.")] = "",
+        "--harness-filter", help="The filter of a log or task to score; by default the task's first.")] = "",
     harness_metric: Annotated[str, typer.Option(
-        "--harness-metric", help="Which metric of a log or task is the score.")] = "",
+        "--harness-metric", help="The metric of a log or task to use as the score.")] = "",
     out: Annotated[Path | None, typer.Option(
         "--out", help="Directory to make for the sealed evaluation.",
         show_default="of a run, eval/NAME in it, by the name of the items")] = None,
@@ -61,24 +62,26 @@ def eval_command(
     revision: RevisionOption = None,
     max_new_tokens: MaxNewTokensOption = None,
     batch_size: Annotated[int | None, typer.Option(
-        "--batch-size", help="Prompts that are answered at a time; by default as in the run's recipe.")] = None,
+        "--batch-size", help="Prompts per batch; by default as in the run's recipe.")] = None,
     temperature: Annotated[float, typer.Option("--temperature", help="0: greedy; above: sampled.")] = 0.0,
     samples: Annotated[int, typer.Option("--samples", help="Completions per item (needs a temperature).")] = 1,
-    aggregate: Annotated[str, typer.Option("--aggregate", help="Over samples: mean, majority, pass, pass@K.")] = "mean",
+    aggregate: Annotated[str, typer.Option("--aggregate", help="How to combine samples: mean, majority, pass or "
+                                           "pass@K.")] = "mean",
     seed: Annotated[int, typer.Option("--seed", help="Seed of the sampling.")] = 0,
     scorer: Annotated[str | None, typer.Option(
         "--scorer", help="answer, exact, math (formulas, by math-verify), judge:JUDGE.json (see judge check) "
         "or FILE.py:FUNCTION; by default that of the run's recipe, else answer.")] = None,
-    rules: Annotated[str, typer.Option("--rules", help="Extraction rules in order, with commas; empty: all.")] = "",
+    rules: Annotated[str, typer.Option("--rules", help="Extraction rules in order, separated by commas; empty: "
+                                       "all.")] = "",
     form: Annotated[str | None, typer.Option(
-        "--form", help="Form to check: tags, think, channel (asks weights of Gemma 4 to think), hashes, answer_only, "
-        "any; by default the trained one.")] = None,
+        "--form", help="Answer form to check: tags, think, channel (asks Gemma 4 to think), hashes, answer_only, "
+        "any; by default as trained.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Score a run, other weights, or text from elsewhere, on items.
+    """Score a run, other weights, or existing completions on items.
 
-    Generates, extracts, scores, seals. Weights that are not a sealed run need --template. With --predictions no model
-    is needed. With --task another program asks and scores.
+    Generates, extracts, scores, seals. Weights that are not a sealed run need --template. --predictions needs no
+    model. With --task another program asks and scores.
     """
     from workings.evaluation.harness import TaskRequest
     from workings.evaluation.settings import EvaluationSettings
@@ -100,18 +103,18 @@ def eval_command(
         refuse_unread("without a model", "these with MODEL, which answers", device=device is not None,
                       temperature=bool(temperature), seed=bool(seed), batch_size=batch_size is not None,
                       max_new_tokens=max_new_tokens is not None)
-    # Options that only plain weights take; with a run they are an error and not ignored.
+    # Options for plain weights only; an error with a run.
     opening = typed(template=template, engine=engine, precision=precision, tokenizer=tokenizer, revision=revision)
     if model is None and opening:
         raise misplaced(opening, "without a model")
-    # Read before the directory is named, because it refuses what cannot be opened.
+    # Open it before naming the directory: it refuses what cannot be opened.
     recorded = {} if model is None else as_recorded(
         model, opening, f"workings eval {quote(model)} --template tokenizer --items ITEMS.jsonl --out DIR")
     out = _unit_in_run(model, items, task) if out is None else out
     settings = EvaluationSettings(
         temperature=temperature, samples=samples, aggregate=aggregate, seed=seed,
         rules=tuple(rule for rule in rules.split(",") if rule),
-        # What was typed goes over what the run recorded, which goes over this package's defaults.
+        # Precedence: command line, then the run's record, then defaults.
         **recorded | typed(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form, scorer=scorer))
     asked = None if task is None else TaskRequest(
         name=task, limit=limit, few_shot=few_shot, metric=harness_metric, filter=harness_filter,
@@ -120,18 +123,18 @@ def eval_command(
                      harness_filter=harness_filter, harness_metric=harness_metric, opening=opening, device=device)
     try:
         scorecard, leaks = source.evaluate(out, settings)
-    # What was scored is in the unfinished folder already, so stopping loses only what was in work.
+    # Scored answers are in the unfinished folder already: only those in progress are lost.
     except KeyboardInterrupt:
         if task is not None:
-            raise Interrupted("stopped; nothing was kept: a task is scored once all its items are answered") from None
+            raise Interrupted("stopped; nothing was kept, because a task is scored at its end") from None
         partial = partial_unit_path(out)
-        raise Interrupted(f"stopped; what was scored is kept in {partial}: the same command goes on") from None
+        raise Interrupted(f"stopped; what was scored is kept in {partial}; to resume, run the same command") from None
     _answer(scorecard, out, leaks, as_json=as_json)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Source:
-    """Source of completions: a run or other weights (with ``opening``) on items or a task; predictions; a log."""
+    """The source of completions: a run or weights (with ``opening``) on items or a task; predictions; a log."""
 
     model: str | None
     items: Path | None
@@ -141,11 +144,11 @@ class _Source:
     harness_metric: str
     task: "TaskRequest | None"
     opening: dict[str, Any]
-    """Options that say how weights are opened; empty for a run."""
+    """Options for opening plain weights; empty for a run."""
     device: str | None
 
     def evaluate(self, out: Path, settings: "EvaluationSettings") -> "tuple[Scorecard, list[str]]":
-        """The scorecard, and warnings about items that the run was trained on, which are printed at once."""
+        """The scorecard, and warnings about items that the run was trained on, printed at once."""
         from workings.evaluation.run import evaluate_predictions
         from workings.inputs.datasets import read_questions
 
@@ -165,12 +168,12 @@ class _Source:
         from workings.runs.evaluate import evaluate_run, evaluate_task
         from workings.runs.open_model import AS_RECORDED
 
-        # Filled by the callback while the evaluation runs: its answer has no place for warnings.
+        # Filled by a callback, because the evaluation's result has no warnings.
         leaks: list[str] = []
 
         def warn(ids: list[str]) -> None:
-            leaks.append(f"{len(ids):,} of the items are questions that {self.model} was trained on, such as {ids[0]}: "
-                         "they show what it has learned by heart")
+            leaks.append(f"{len(ids):,} items are questions that {self.model} was trained on, such as {ids[0]}: "
+                         "they measure memorization")
             say(f"leak       {leaks[0]}")
 
         if self.task is not None:
@@ -181,7 +184,7 @@ class _Source:
 
 
 def _answer(scorecard: "Scorecard", out: Path, leaks: list[str], *, as_json: bool) -> None:
-    """Print the scorecard of the evaluation in ``out``, and what speaks against it."""
+    """Print the scorecard of the evaluation in ``out``, and its warnings."""
     from workings.evaluation.scorecard import scorecard_text
     from workings.evaluation.unit import EvaluationRecord
 
@@ -189,7 +192,7 @@ def _answer(scorecard: "Scorecard", out: Path, leaks: list[str], *, as_json: boo
     from workings.scoring.model_judge import judge_text
 
     values = {"items": overall["n"], "accuracy": overall["mean"], "errors": overall["errors"], "out": str(out)}
-    # Where no interval is possible, its ends are objects with the reason; the answer leaves such keys out.
+    # Without an interval its ends are objects with the reason: leave these keys out.
     values |= {name: overall[name] for name in ("ci_low", "ci_high") if isinstance(overall[name], float | int)}
     record = EvaluationRecord(out)
     warning = "; ".join(filter(None, (*leaks, record.warning)))
@@ -201,10 +204,10 @@ def _answer(scorecard: "Scorecard", out: Path, leaks: list[str], *, as_json: boo
 
 
 def _unit_in_run(model: str | None, items: Path | None, task: str | None) -> Path:
-    """Directory of an evaluation without --out: in the run, named after the items or the task."""
+    """The default of --out: in the run, named after the items or the task."""
     from workings.runs.evaluate import free_unit
 
-    # The last part of a task's name: `sums` of `tasks/sums.yaml` and of `inspect:tasks.py@sums`.
+    # The last part of a task's name: `sums` for `tasks/sums.yaml` and for `inspect:tasks.py@sums`.
     named = items or (Path(task.rpartition("@")[2].rpartition(":")[2]) if task else None)
     if model is None or named is None or not Path(model, MANIFEST).is_file():
         raise RequestError("no --out", "a directory to make for the evaluation", "--out DIR")
@@ -213,7 +216,7 @@ def _unit_in_run(model: str | None, items: Path | None, task: str | None) -> Pat
 
 def _check_source(model: str | None, predictions: Path | None, harness_log: Path | None, items: Path | None,
                   task: str | None) -> None:
-    """Exactly one thing to score; items unless a log or a task brings them."""
+    """Require exactly one thing to score, and items unless a log or a task has them."""
     sources = [name for name, value in (("MODEL", model), ("--predictions", predictions), ("--harness-log",
                                                                                            harness_log))
              if value is not None]
@@ -224,7 +227,7 @@ def _check_source(model: str | None, predictions: Path | None, harness_log: Path
     if task is not None and (model is None or items is not None):
         raise RequestError("--task with --items" if model else "--task without a model", "a model and a task, which "
                            "brings its items", "workings eval RUN --task TASK")
-    # A harness log or a task holds its own items, and everything else needs some.
+    # A harness log or a task has its items; everything else needs --items.
     if task is None and (items is None) != (harness_log is not None):
         raise RequestError("--items with --harness-log" if items else "no --items",
                            "a harness log alone: it brings its items" if items else "the items to score", example)

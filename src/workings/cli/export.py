@@ -40,7 +40,7 @@ def export_command(
                            "what belongs to it", f"--out {out.with_suffix('')}")
     exported = export_run(run, out, device=device, gguf_type=(gguf_type or TYPES[0]) if file_format == GGUF else "")
     carried = exported.carried
-    # What is next to the first weights is taken over, or named with the reason why not.
+    # Files next to the base weights are copied, or listed with the reason.
     if isinstance(carried, Carried):
         taken = "".join([f"{', '.join(carried.files) or 'nothing'} of {carried.source}",
                          *(f"\nleft there: {name}, because {why}" for name, why in carried.left.items())])
@@ -54,4 +54,4 @@ def export_command(
         to_open = [f'to open: AutoModelForCausalLM.from_pretrained("{out}")']
     answer(exported.to_json(), as_json=as_json, text="\n".join([
         f"{exported.run} after step {exported.step}: {len(exported.files) + 1} files in {out}",
-        f"taken over: {taken}", *(f"note: {note}" for note in exported.notes), *to_open]))
+        f"copied files: {taken}", *(f"note: {note}" for note in exported.notes), *to_open]))

@@ -26,7 +26,7 @@ def gate_command(
 ) -> None:
     """Fail (exit code 1) if a run is worse than its baseline; --save makes a baseline.
 
-    Passes if a larger drop than allowed is ruled out, fails if it is certain; exits 0, 1, or 3 for inconclusive.
+    Passes if a drop larger than allowed is ruled out, fails if it is certain. Exit codes: 0, 1, or 3 if inconclusive.
     """
     compared = {"metric": metric != "accuracy", "max_drop": bool(max_drop), "inconclusive": inconclusive != "3"}
     if list_:
@@ -59,7 +59,7 @@ def _save_baseline(name: str, run: Path, folder: Path, *, as_json: bool) -> None
     from workings.evaluation.comparison.baseline import set_baseline
     from workings.evaluation.unit import find_unit
 
-    # Refuses a run with several evaluations: a baseline is of one.
+    # A baseline holds one evaluation: a run with several is refused.
     record = find_unit(run)
     path = set_baseline(folder, name, record)
     accuracy = record.summary["scorecard"]["overall"]["mean"]

@@ -1,4 +1,4 @@
-"""`workings improve`: a model learns from what it gets right itself, round by round."""
+"""`workings improve`: a model learns from its own correct answers, round by round."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,36 +12,38 @@ from workings.errors import Interrupted
 
 def improve_command(
     recipe: Annotated[str, typer.Argument(
-        help="A recipe that imitates traces and has held-out items.")],
+        help="A recipe that learns from traces and has held-out items.")],
     overrides: OverridesArgument = None,
-    # `...` is Typer's mark of a required option behind an argument that has a default.
+    # `...` is Typer's mark of a required option after an argument with a default.
     out: Annotated[Path, typer.Option(
         "--out", help="Folder for all runs; an unfinished one is continued.")] = ...,  # type: ignore[assignment]
     prompts: Annotated[str, typer.Option(
         "--prompts", help="Questions with known answers: a file of items or traces, or a shipped set.",
     )] = ...,  # type: ignore[assignment]
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds after the start, at most.")] = 3,
-    samples: Annotated[int, typer.Option("--samples", min=1, help="Completions of each question in a round.")] = 4,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Maximum number of rounds.")] = 3,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Completions per question and round.")] = 4,
     temperature: Annotated[float, typer.Option(
-        "--temperature", help="Sampling temperature of these completions.")] = 1.0,
+        "--temperature", help="Sampling temperature.")] = 1.0,
     keep: Annotated[str, typer.Option("--keep", help="correct, best or all.")] = "correct",
     most: Annotated[int, typer.Option(
-        "--most", min=0, help="Kept samples of one question at most; 0: all.")] = 2,
+        "--most", min=0, help="Most samples kept per question; 0: all.")] = 2,
     prefer: Annotated[str, typer.Option(
-        "--prefer", help="Order of a question's samples: first (as sampled), shortest or longest.")] = "first",
+        "--prefer", help="Which samples of a question to keep first: first (as sampled), shortest or "
+        "longest.")] = "first",
     near_duplicates: Annotated[float, typer.Option(
-        "--near-duplicates", help="Leave out what is more similar than this to a kept one; 1: equal texts.")] = 1.0,
+        "--near-duplicates", help="Leave out samples more similar than this to a kept one; 1: only equal "
+        "texts.")] = 1.0,
     balance: Annotated[str, typer.Option("--balance", help="none, difficulty or solved.")] = "none",
-    all_rounds: Annotated[bool, typer.Option("--all-rounds", help="Go on after a round that did not help.")] = False,
+    all_rounds: Annotated[bool, typer.Option("--all-rounds", help="Continue after a round that did not help.")] = False,
     control: Annotated[bool, typer.Option(
-        "--control", help="Also train on the recipe's own traces for as long as all rounds took.")] = False,
+        "--control", help="Control: also train on the recipe's traces for as many steps as all rounds.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Let a model learn from what it gets right itself.
+    """Let a model learn from its own correct answers, in rounds.
 
-    Each round draws from the model of the round before, keeps what is right, trains the recipe again from its first
-    weights and compares; it stops when a round does not help. Killed, the same command goes on; with more --rounds,
-    or --all-rounds, it goes on from where it ended.
+    Each round samples from the last model, keeps correct completions, trains the recipe again from its base weights
+    and compares; it stops when a round does not help. The same command resumes after a stop; with more --rounds, or
+    --all-rounds, it continues.
     """
     from workings.runs.improve import ImproveRequest, improve
     from workings.samples.selection import Selection
@@ -54,5 +56,5 @@ def improve_command(
     try:
         result = improve(recipe, out, overrides or (), request=request, say=say)
     except KeyboardInterrupt:
-        raise Interrupted(f"stopped; what was finished is kept in {out}: the same command goes on") from None
+        raise Interrupted(f"stopped; what was finished is kept in {out}; to resume, run the same command") from None
     answer(result.to_json(), as_json=as_json, text=result.text(program()))

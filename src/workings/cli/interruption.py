@@ -16,29 +16,29 @@ from workings.training.stopping import SIGNALS, leave_closed_terminal
 
 pthread_kill = getattr(signal, "pthread_kill", None)
 REPEAT_SIGNAL_AFTER_SECONDS = 0.05
-"""After which an interruption is raised once more that Python dropped."""
+"""Seconds after which an interruption that Python dropped is raised again."""
 
 
 def catch_signals() -> None:
-    """Let every signal of `SIGNALS` raise `KeyboardInterrupt` with its name, as Ctrl-C does, but once only.
+    """Let the first signal of `SIGNALS` raise `KeyboardInterrupt` with its name, as Ctrl-C does.
 
-    Schedulers and ``kill`` send SIGTERM, at which a Python process just ends; so it does at SIGHUP, SIGQUIT and
-    SIGUSR1. While a run trains, `StopRequest` takes the first one.
+    Schedulers and ``kill`` send SIGTERM, which ends a Python process without cleanup; so do SIGHUP, SIGQUIT and
+    SIGUSR1. While a run trains, `StopRequest` handles the first one.
     """
-    handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # as a shell leaves them
+    handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in handled:
         signal.signal(number, _interrupt)
     sys.unraisablehook = partial(_interrupt_again, handled)
 
 
 def interrupted(stop: KeyboardInterrupt) -> Interrupted:
-    """The error with which a verb ends that knows no better way to go on than to start again."""
-    return Interrupted(f"stopped by {str(stop) or 'Ctrl-C'}: nothing half-written took effect; "
-                       "type the same command to start again")
+    """The error of an interrupted verb that cannot be resumed."""
+    return Interrupted(f"stopped by {str(stop) or 'Ctrl-C'}: nothing half-written remains; "
+                       "run the same command to start again")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    # Further ones would break into the clearing up, and end in a traceback instead of a sentence.
+    # A further signal would interrupt the cleanup and end in a traceback.
     for signal_number in SIGNALS:
         signal.signal(signal_number, signal.SIG_IGN)
     leave_closed_terminal(number)
@@ -46,12 +46,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _interrupt_again(handled: Sequence[int], ignored: "sys.UnraisableHookArgs") -> None:
-    """Repeats an interruption that came while a finalizer or a callback ran, where Python drops it.
+    """Raises an interruption again that came while a finalizer or a callback ran, where Python drops it.
 
     A timer raises it: raised here, it would be dropped as well.
     """
     if isinstance(ignored.exc_value, OSError) and "ignored due to race condition" in str(ignored.exc_value):
-        return  # a second signal that came with the first one, which stops the command
+        return  # a second signal arrived with the first, which stops the command
     if not isinstance(ignored.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(ignored)
         return
@@ -59,6 +59,6 @@ def _interrupt_again(handled: Sequence[int], ignored: "sys.UnraisableHookArgs") 
         signal.signal(number, _interrupt)
     name = str(ignored.exc_value)
     number = signal.Signals[name] if name in signal.Signals.__members__ else signal.SIGINT
-    # To the main thread itself, which may sleep; Windows has no such signals.
+    # Signal the main thread, which may be asleep; Windows has no such signals.
     again = partial(pthread_kill, main_thread().ident, number) if pthread_kill else partial(interrupt_main, number)
     Timer(REPEAT_SIGNAL_AFTER_SECONDS, again).start()

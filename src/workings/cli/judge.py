@@ -9,19 +9,20 @@ from workings.cli.output import JsonFlag, answer
 
 
 def judge_command(
-    url: Annotated[str, typer.Option("--url", help="Endpoint that speaks OpenAI's chat completions, up to and without "
-                                     "/chat/completions; its key in WORKINGS_JUDGE_KEY.")],
-    model: Annotated[str, typer.Option("--model", help="The name that the endpoint knows the model by.")],
+    url: Annotated[str, typer.Option("--url", help="Endpoint of OpenAI's chat completions API, without "
+                                     "/chat/completions; its key goes in WORKINGS_JUDGE_KEY.")],
+    model: Annotated[str, typer.Option("--model", help="The model's name at the endpoint.")],
     items: Annotated[Path, typer.Option("--items", help="At least 200 JSON lines: prompt, expected_answer, completion, "
                                         "right (true or false).")],
     out: Annotated[Path, typer.Option("--out", help="The judge's file to write, for --scorer judge:FILE.")],
-    max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Longest reply; more for a model that thinks "
+    max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Longest reply in tokens; more for a model "
+                                            "that thinks "
                                             "first.")] = 64,
     as_json: JsonFlag = False,
 ) -> None:
     """Check a language model as the judge: agreement with labels, and resistance to persuasion.
 
-    Measures agreement with labels, attacks it, writes its file; exits with 1 where it did not pass.
+    Writes the judge's file; exit code 1 if it did not pass.
     """
     from workings.runs.judge_check import check_judge, check_text
 

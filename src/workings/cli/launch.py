@@ -18,17 +18,17 @@ def launch_command(
     recipe: RecipeArgument,
     overrides: OverridesArgument = None,
     launcher: Annotated[Literal["slurm", "kubernetes", "skypilot", "kaggle"], typer.Option(
-        "--for", help="Launcher that the files are for.")] = ...,  # type: ignore[assignment]
+        "--for", help="Launcher to write the files for.")] = ...,  # type: ignore[assignment]
     write: Annotated[Path, typer.Option(
         "--write", metavar="DIR", help="Folder to make for the files.")] = ...,  # type: ignore[assignment]
     on: Annotated[str, typer.Option(
         "--on", help="Target, e.g. h100 or v5e-16; v5e: the smallest slice that fits. Kaggle: v5e-8 or t4x2; "
         "by default as the recipe's device.")] = "",
     home: Annotated[str, typer.Option(
-        "--home", help="Absolute path of that folder on the other machine, where all hosts see it.",
+        "--home", help="Absolute path of that folder on the other machine, visible to all hosts.",
     )] = "/shared/workings",
-    hosts: Annotated[int, typer.Option("--hosts", min=0, help="Hosts with cards; 0: as few as fit.")] = 0,
-    cards: Annotated[int, typer.Option("--cards", min=0, help="Cards of a host; 0: as the target has.")] = 0,
+    hosts: Annotated[int, typer.Option("--hosts", min=0, help="Number of hosts; 0: as few as fit.")] = 0,
+    cards: Annotated[int, typer.Option("--cards", min=0, help="Cards per host; 0: as the target has.")] = 0,
     name: Annotated[str, typer.Option("--name", help="Name of the run and the job; by default the recipe's.")] = "",
     image: Annotated[str, typer.Option("--image", help="Kubernetes: image that workings is installed in.")] = "",
     claim: Annotated[str, typer.Option("--claim", help="Kubernetes: volume claim that holds --home.")] = "workings",
@@ -38,13 +38,13 @@ def launch_command(
         "built from the checkout by default.")] = None,
     user: Annotated[str, typer.Option("--user", help="Kaggle: your name there.")] = "",
     smoke: Annotated[bool, typer.Option(
-        "--smoke", help="Kaggle: a notebook that runs everything with a tiny model on a CPU.")] = False,
+        "--smoke", help="Kaggle: make the notebook run everything with a tiny model on a CPU.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Write job files for Slurm, Kubernetes, SkyPilot or Kaggle; start nothing.
 
     The planner picks hosts or slice. The files name the plan, the recipe's digest and the paths of data and weights
-    there, and resume after a restart. For Kaggle they are a notebook and the data set with this package's wheel.
+    there, and resume after a restart. Kaggle gets a notebook and a data set with this package's wheel.
     """
     if launcher == "kaggle":
         _write_notebook(recipe, overrides or (), write, user=user, on=on, wheel=wheel, smoke=smoke, as_json=as_json)
@@ -88,7 +88,7 @@ def _write_notebook(recipe: str, overrides: Sequence[str], out: Path, *, user: s
     values = {"notebook": str(paths.notebook), "dataset": str(paths.dataset), "kernel_id": paths.kernel_id,
               "dataset_id": paths.dataset_id, "machine": paths.machine.editor_name,
               "wheel_sha256": paths.wheel_sha256}
-    # Commands for the person to type: nothing is uploaded from here.
+    # Commands for the user: nothing is uploaded here.
     steps = [f"notebook for {paths.machine.editor_name}: {paths.notebook}",
              f"data set with the wheel: {paths.dataset}", "",
              f"  kaggle datasets create -p {paths.dataset} --dir-mode zip   (later: kaggle datasets version -p … -m …)",

@@ -25,7 +25,7 @@ TYPED = "workings.typed"
 
 @contextmanager
 def report_interruption() -> Iterator[None]:
-    """Raises an interruption as an error with a message: Typer would exit without a word before `main` hears of it."""
+    """Raises an interruption as an error with a message, because Typer would exit silently."""
     try:
         yield
     except KeyboardInterrupt as stop:
@@ -36,7 +36,7 @@ class CommandGroup(typer.core.TyperGroup):
     """The commands; a signal that ends one becomes an error with a message instead of Typer's bare "Aborted!"."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Read the words in front of the command; all are kept for messages."""
+        """Parse the command line; keep all its words for messages."""
         typed = tuple(args)
         with report_interruption(), in_given_expected_try(self, typed):
             context = super().make_context(info_name, args, parent, **extra)
@@ -53,11 +53,11 @@ class CommandGroup(typer.core.TyperGroup):
         return [command for commands in COMMAND_GROUPS.values() for command in commands]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """A heading for each group, and of each command the whole sentence."""
+        """Print a heading for each group, and for each command its whole sentence."""
         width = max(map(len, self.commands))
         for heading, commands in COMMAND_GROUPS.items():
             with formatter.section(heading):
-                # As wide as the widest of all groups, so that the sentences are below each other.
+                # One width for all groups, so that the sentences align.
                 formatter.write_dl([(command.ljust(width), self._sentence(command)) for command in commands])
 
     def _sentence(self, name: str) -> str:
@@ -72,7 +72,7 @@ app = typer.Typer(
 
 def _version(is_requested: bool) -> None:
     if is_requested:
-        # Read only now: the metadata of a distribution take a search of the whole path.
+        # Only on demand: finding a distribution's metadata searches the whole path.
         from importlib.metadata import version
 
         typer.echo(f"workings {version('workings')}")
@@ -86,11 +86,11 @@ def root_options(
         "--version", callback=_version, is_eager=True, help="Print the version and exit.")] = False,
 ) -> None:
     """Train models that show their workings, and show yours: plan, train, evaluate and prove fine-tuning runs."""
-    # A launcher starts the same command many times at once, and all of them would write one folder.
+    # All processes of a launcher would write the same folder.
     several = launched()
     if several and context.invoked_subcommand != "train":
         raise RequestError(f"workings {context.invoked_subcommand} in several processes ({several})",
-                           "train: the one command that several processes run together",
+                           "only `train` runs in several processes",
                            "the same without the launcher")
     context.with_resource(report_progress_to(WaitingLine()))
 
@@ -115,7 +115,7 @@ def main() -> None:
         app()
     except WorkingsError as error:
         _fail(error)
-    except PermissionError as denied:  # of a file that someone named; where a command knows more, it says so itself
+    except PermissionError as denied:  # commands that know more raise their own error
         _fail(RequestError(f"permission denied: {denied.filename or denied}",
                            "a path that this user may read and write", "another path, or chmod"))
     except OSError as error:
@@ -133,5 +133,5 @@ def _check_working_folder() -> None:
     try:
         Path.cwd()
     except FileNotFoundError:
-        raise RequestError("the working folder, which someone deleted", "a folder that exists",
-                           "cd to one, and the command again") from None
+        raise RequestError("the working folder was deleted", "a folder that exists",
+                           "cd to another folder and run the command again") from None

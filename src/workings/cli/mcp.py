@@ -12,7 +12,7 @@ from workings.hints import pip_install
 
 
 def mcp_command(
-    folder: Annotated[Path, typer.Option("--folder", metavar="DIR", help="Runs are written and read below it.")
+    folder: Annotated[Path, typer.Option("--folder", metavar="DIR", help="Folder in which runs are written and read.")
                       ] = Path("runs"),
 ) -> None:
     """Serve an agent over standard input and output: plan, train with a plan's token, read and verify records."""
@@ -34,7 +34,7 @@ def make_server(folder: Path) -> Any:
     tools, server = AgentTools(folder=folder.resolve()), MCPServer("workings")
 
     def told(tool: Callable[..., Any]) -> Callable[..., Any]:
-        # The server keeps the text of any other exception to itself.
+        # The server hides the text of any other exception.
         @wraps(tool)
         def call(*args: Any, **named: Any) -> Any:
             try:

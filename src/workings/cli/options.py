@@ -17,9 +17,9 @@ OverridesArgument = Annotated[list[str] | None, typer.Argument(
     metavar="[KEY=VALUE]...", help="Overrides of the recipe, e.g. training.steps=100.")]
 RunArgument = Annotated[Path, typer.Argument(help="A sealed run directory.")]
 DataOption = Annotated[Path | None, typer.Option(
-    "--data", help="File of the traces, if it is not where the recipe says.")]
+    "--data", help="File of the traces, if it is not at the recipe's path.")]
 FirstWeightsOption = Annotated[Path | None, typer.Option(
-    "--weights", help="Directory of the weights that training started from, if it is not where the recipe says.")]
+    "--weights", help="Directory of the base weights, if it is not at the recipe's path.")]
 MODEL_HELP = "A sealed run; or a folder or Hub id of weights in Hugging Face's format."
 DeviceOption = Annotated[str | None, typer.Option(
     "--device", help="auto, cpu, gpu or tpu; by default as in the run's recipe, auto for weights.")]
@@ -36,7 +36,7 @@ MaxNewTokensOption = Annotated[int | None, typer.Option(
 
 
 def typed(**options: Any) -> dict[str, Any]:
-    """Only what was typed: an option that was left out must stay apart from one that was set to its default."""
+    """Only options that were typed: one left out differs from one set to its default."""
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -50,15 +50,15 @@ def weights_request(opening: Mapping[str, Any], device: str | None, form: str) -
 
 def as_recorded(model: str, opening: Mapping[str, Any], example: str, *,
                 decoding: tuple[str, ...] = ("max_new_tokens", "batch_size", "scorer")) -> dict[str, Any]:
-    """Settings of the run's own evaluation, so that the two stay comparable unless options differ.
+    """Settings of the run's own evaluation, so that both stay comparable unless options differ.
 
-    Plain weights have no recipe; how they are opened has to be said, and cannot be said of a run.
+    Plain weights have no recipe and need options that say how to open them; a run takes none of these.
 
     Args:
         model: a sealed run, or plain weights.
-        opening: what was typed of how weights are opened.
+        opening: the typed options for opening plain weights.
         example: what to type where a template is missing.
-        decoding: keys of `evaluation` that are taken over.
+        decoding: keys of `evaluation` to use.
 
     Raises:
         RequestError: weights without a template, or a run with one.
@@ -69,17 +69,17 @@ def as_recorded(model: str, opening: Mapping[str, Any], example: str, *,
     if not (path / SEAL).is_file():
         if opening:
             return {}
-        # A folder of weights, or a Hub id. Any other path is left to `Run.open`, which says what it lacks.
+        # A folder of weights, or a Hub id. `Run.open` reports what any other path lacks.
         if (path / "config.json").is_file() or not path.exists():
             raise RequestError(f"{model}, which is not a sealed run, and no --template",
                                "a sealed run; or weights, with the chat template that they were trained with", example)
     elif opening:
         raise misplaced(opening, "with a sealed run, whose recipe says it")
-    # From the manifest and not from the recipe's file, which may have been edited since.
+    # From the manifest: the recipe's file may have been edited since.
     recipe = RunRecord.open(path).manifest.config
     decoding_settings = {name: recipe.get("evaluation", {}).get(name) for name in decoding}
     decoding_settings["form"] = recipe.get("data", {}).get("reasoning")
-    # Keys that an older record lacks keep this version's defaults.
+    # Keys missing in an older record keep this version's defaults.
     return {name: value for name, value in decoding_settings.items() if value is not None}
 
 
@@ -90,11 +90,11 @@ def misplaced(opening: Mapping[str, Any], where: str) -> RequestError:
 
 
 def refuse_unread(situation: str, expected: str, **given: bool) -> None:
-    """Raise `RequestError` where an option was given that nothing reads in a situation.
+    """Raise `RequestError` for an option that has no effect in a situation.
 
     Args:
         situation: the rest of the command, such as ``without --hold-out``.
-        expected: with what the options have an effect.
+        expected: when the options have an effect.
         given: by the options' names, with ``_`` for ``-``, whether they have another value than the default.
     """
     if names := [f"--{name.replace('_', '-')}" for name, was_given in given.items() if was_given]:

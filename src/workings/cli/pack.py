@@ -15,29 +15,29 @@ if TYPE_CHECKING:
 def pack_command(
     runs: Annotated[list[Path], typer.Argument(
         metavar="RUN...", help="Sealed runs; evaluations next to them; the folder of `workings improve`.")],
-    out: Annotated[Path | None, typer.Option("--out", help="Zip to make; it must not exist.",
+    out: Annotated[Path | None, typer.Option("--out", help="Zip to write; it must not exist.",
                                              show_default="the first run's name, here")] = None,
     weights: Annotated[str, typer.Option(
-        "--weights", help="inside, or digest: checkpoints' tensors are only named by their digests.")] = "inside",
+        "--weights", help="inside: the zip holds the checkpoints' tensors; digest: only their digests.")] = "inside",
     writeup: Annotated[Path | None, typer.Option("--writeup", help="A text in Markdown to pack and check.")] = None,
     notebook: Annotated[Path | None, typer.Option("--notebook", help="The notebook that made the runs.")] = None,
     limit: Annotated[str, typer.Option(
-        "--limit", help="Refuse a pack above these limits: kaggle-writeup, kaggle-output.")] = "",
+        "--limit", help="Refuse a pack above the limits of: kaggle-writeup, kaggle-output.")] = "",
     max_mib: Annotated[int, typer.Option("--max-mib", min=0, help="Largest zip in MiB; 0: any.")] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be published; write nothing.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Pack runs for publication: records, report, recipes, licences.
 
-    Shows what it publishes, refuses what does not verify, and verifies the zip that it wrote. Equal runs give equal
-    bytes. Next to the zip it writes a page that checks it in a browser, and a badge with its root digest.
+    Shows what it publishes, refuses runs that do not verify, and verifies the written zip. Equal runs give equal
+    bytes. Next to the zip it writes a page that verifies it in a browser, and a badge with its root digest.
     """
     from workings.publish.pack import pack
     from workings.record.digest import HashProgress
 
     # Resolved, because `.` has no name.
     out = Path(f"{runs[0].resolve().name}.zip") if out is None else out
-    # `show` is called before anything is written: what is about to be published can be read, and stopped.
+    # `show` is called before anything is written, so that one can still stop.
     done = pack(runs, out, weights=weights, writeup=writeup, notebook=notebook, limit=limit, max_bytes=max_mib << 20,
                 dry_run=dry_run, show=_show, progress=HashProgress(say))
     values = {"out": str(out), "page": str(done.page), "badge": str(done.badge), "root": done.root,

@@ -19,25 +19,26 @@ if TYPE_CHECKING:
     from workings.planning.plan import Plan
 
 MIN_PART_BYTES_SHOWN = 2**20 // 20
-"""Bytes of the smallest part that has its own line: a smaller one would read 0.0 MiB."""
+"""Smallest part in bytes with its own line: a smaller one would print as 0.0 MiB."""
 
 
 def plan_command(
     recipe: RecipeArgument,
     overrides: OverridesArgument = None,
     on: Annotated[list[str], typer.Option(
-        # `...` below is Typer's mark of a required option behind arguments that have defaults.
+        # `...` is Typer's mark of a required option after arguments with defaults.
         "--on", help="Target, e.g. v5e-8, t4x2, rtx5090, or cpu for this machine; several with commas or repeated.",
     )] = ...,  # type: ignore[assignment]
     nearest: Annotated[bool, typer.Option(
-        "--nearest/--no-nearest", help="Where it does not fit, look for the nearest plan that does.")] = True,
-    deadline: Annotated[str, typer.Option(help="Time in which the run has to finish, e.g. 9h or 90m.")] = "",
+        "--nearest/--no-nearest", help="If it does not fit, look for the nearest plan that does.")] = True,
+    deadline: Annotated[str, typer.Option(help="Time limit of the run, e.g. 9h or 90m.")] = "",
     write: Annotated[Path | None, typer.Option(
         metavar="FILE", help="Write the plan that fits as a recipe (one target).")] = None,
     runs: Annotated[Path, typer.Option(
-        metavar="DIR", help="Your runs; finished ones on the same device correct the time.")] = Path("runs"),
+        metavar="DIR", help="Folder of your runs; finished ones on the same device correct the predicted "
+        "time.")] = Path("runs"),
     formula: Annotated[bool, typer.Option(
-        "--formula", help="Only the estimate by formula, which takes no time.")] = False,
+        "--formula", help="Only estimate by formula, at once.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Say whether a recipe's run fits a target, why, and how long it takes."""
@@ -48,24 +49,25 @@ def plan_command(
     from workings.runs.plan_write import write_nearest
     from workings.runs.select_engine import with_engine
 
-    # Aliases are resolved first, so that one machine under two names is planned once.
+    # Resolve aliases, so that one machine under two names is planned once.
     names = [find_target(name).name for words in on for name in words.split(",") if name.strip()]
     loaded = load_recipe(recipe, overrides or ())
     seconds = parse_duration(deadline) if deadline else 0.0
-    # Before planning, which may compile for minutes: a wrong option should not cost that time.
+    # Check options before planning, which may compile for minutes.
     _check_write(write, names)
     if formula and (write or deadline):
-        raise RequestError("--formula with --write or --deadline", "--formula alone: it says bytes, and plans nothing",
+        raise RequestError("--formula with --write or --deadline", "--formula alone: it estimates bytes and plans "
+                           "nothing",
                            "without --formula")
     if formula:
         estimates = [estimate_memory(loaded, name) for name in dict.fromkeys(names)]
         answer({"estimates": [estimate.to_json() for estimate in estimates]}, as_json=as_json,
                text="\n".join(estimate.sentence for estimate in estimates))
         return
-    # A dict keeps the order in which targets were named and drops repeated ones.
+    # A dict keeps the order of targets and drops repeated ones.
     plans = []
     for name in dict.fromkeys(names):
-        # What the formula says is there at once; only where something has to be compiled is it worth a line.
+        # The formula's estimate is there at once; print it only before a compilation.
         with report_progress_to(WaitingLine(partial(estimate_sentence, loaded, name))):
             plans.append(plan(loaded, name, nearest=nearest, deadline=seconds, runs=runs))
     if len(plans) == 1:
@@ -100,7 +102,7 @@ def table(plan: "Plan", recipe: str) -> str:
     lines = [
         f"plan       {plan.recipe} on {plan.target}: {verdict}",
         f"mesh       fsdp={plan.mesh.fsdp} tp={plan.mesh.tp}; {plan.batch.accumulation} x {rows} x {per_row} "
-        "tokens an update",
+        "tokens per update",
         "",
         *[f"  {part.name:<44}{gib(part.size_bytes):>12}  {part.certainty}" for part in plan.parts
           if abs(part.size_bytes) >= MIN_PART_BYTES_SHOWN],
@@ -111,30 +113,30 @@ def table(plan: "Plan", recipe: str) -> str:
         "versions   " + ", ".join(f"{name} {version}" for name, version in sorted(plan.verdict.versions.items())),
     ]
     if plan.nearest is not None:
-        # Quoted where a shell would split it, so that the line can be copied.
+        # Quoted for a shell, so that the line can be copied.
         lines.append(f"try        {program()} plan {recipe} --on {plan.target} " + " ".join(
             f"'{word}'" if " " in word else word for word in plan.nearest.overrides))
     return "\n".join(lines)
 
 
 def time_lines(plan: "Plan") -> list[str]:
-    """Lines about the duration of the run and the disk of its checkpoints."""
+    """Lines about the run's duration and the disk space of its checkpoints."""
     if plan.time is None:
         return []
     time = plan.time
     drawing = [
-        f"{about(time.rollout_sampling_seconds)} to draw a rollout, {duration(time.rollout_seconds)} of the run for "
+        f"{about(time.rollout_sampling_seconds)} to sample a rollout, {duration(time.rollout_seconds)} of the run for "
         f"{time.rollouts} rollouts"] if time.rollouts else []
     if time.reference_seconds:
-        drawing.append(f"at most {duration(time.reference_seconds)} to ask the reference about all pairs, once")
+        drawing.append(f"at most {duration(time.reference_seconds)} for the reference to score all pairs once")
     if time.teacher_seconds:
-        drawing.append(f"{duration(time.teacher_seconds)} to ask the teacher")
+        drawing.append(f"{duration(time.teacher_seconds)} for the teacher")
     size = gib(time.checkpoint_bytes)
-    # A single checkpoint has no distance to the next.
+    # A single checkpoint has no interval.
     one = time.checkpoints == 1
     return [
         *drawing,
-        f"{about(time.step_seconds)} a step, {about(time.seconds)} for {time.steps} steps, "
+        f"{about(time.step_seconds)} per step, {about(time.seconds)} for {time.steps} steps, "
         f"{time.checkpoints} checkpoint{'' if one else 's'} and evaluation (not counted: "
         f"{'; '.join(time.not_counted)})",
         f"one checkpoint, after the last step, of {size}" if one else
@@ -154,11 +156,11 @@ def comparison(plans: list["Plan"]) -> str:
                      duration(plan.time.seconds) if plan.time else "-",
                      " ".join(plan.deadline_overrides) or ("met" if plan.meets_deadline else "-"),
                      " ".join(plan.nearest.overrides) if plan.nearest else ""))
-    # Padded by hand: the table should look the same in a terminal, in a log and in a notebook.
+    # Padded by hand, so that the table looks the same in a terminal, a log and a notebook.
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
     lines = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
     for line, plan in zip(lines[1:], plans, strict=True):
-        line[1] = painted(line[1], _meaning(plan), sys.stdout)  # after padding: the colour has a length as well
+        line[1] = painted(line[1], _meaning(plan), sys.stdout)  # after padding, because colour codes have a length
     return "\n".join("  ".join(line).rstrip() for line in lines)
 
 

@@ -14,26 +14,26 @@ if TYPE_CHECKING:
 
 def push_command(
     model: Annotated[Path, typer.Argument(help="A sealed run, or a folder that `workings export` wrote.")],
-    repo: Annotated[str, typer.Argument(help="OWNER/NAME on the Hub; made if it does not exist.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Upload; without, everything is only shown.")] = False,
+    repo: Annotated[str, typer.Argument(help="OWNER/NAME on the Hub; created if missing.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Upload; without it the command only shows what it would "
+                                      "upload.")] = False,
     run: Annotated[Path | None, typer.Option("--run", help="The run that an exported folder was made from.",
                                              show_default="runs/ and the name in the folder")] = None,
     licence: Annotated[str, typer.Option(
-        "--license", "--licence", help="The model's licence (apache-2.0, …), where its base names none.")] = "",
+        "--license", "--licence", help="The model's licence (apache-2.0, …), if its base names none.")] = "",
     accept_terms: Annotated[bool, typer.Option(
-        "--accept-terms", help="You keep to the base's terms and pass them on: Gemma's, or others.")] = False,
-    private: Annotated[bool, typer.Option("--private", help="Only you and your organization see it.")] = False,
+        "--accept-terms", help="Accept the base model's terms (such as Gemma's) and pass them on.")] = False,
+    private: Annotated[bool, typer.Option("--private", help="Make the repository private.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Upload a run's model, its card and its evidence to the Hugging Face Hub; a dry run without --yes.
 
-    The card is made from the record, with the measured accuracy and its interval. A base that is not under a
-    permissive licence is refused without --accept-terms.
+    The card has the measured accuracy with its interval. A base without a permissive licence needs --accept-terms.
     """
     from workings.publish.push import PushRequest, prepare, upload
 
     request = PushRequest(repo=repo, run=run, licence=licence, accept_terms=accept_terms, private=private)
-    # Next to the run or the model and not in the system's folder, which may be small or in memory.
+    # Next to the run or the model, because the system's temporary folder may be small or in memory.
     with tempfile.TemporaryDirectory(prefix=".push-", dir=model.absolute().parent) as folder:
         push = prepare(model, request, Path(folder))
         _show(push)
@@ -50,10 +50,10 @@ def _show(push: "Push") -> None:
     for name, size in sizes.items():
         say(f"  {size:>14,}  {name}")
     say(f"  {sum(sizes.values()):>14,}  bytes in {len(sizes)} files; licence: {push.licence or 'not named'}")
-    say("texts in record.zip, which anyone can read who sees the repository:" if push.texts else
-        "record.zip holds no question, answer or completion; training data are in it by their digests")
+    say("texts in record.zip, readable by anyone who sees the repository:" if push.texts else
+        "record.zip holds no question, answer or completion; training data appear as digests only")
     for name, size in push.texts:
         say(f"  {size:>14,}  {name}")
     say("README.md, the model card:")
-    # Not by `say`, which writes commands as they are typed here.
+    # Not `say`, which would rewrite commands for this machine.
     typer.echo(push.card, err=True)

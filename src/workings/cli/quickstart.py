@@ -14,19 +14,19 @@ from workings.errors import Interrupted, RequestError
 def quickstart_command(
     overrides: OverridesArgument = None,
     out: Annotated[Path | None, typer.Option(
-        "--out", help="Folder to make for everything, or that of a quickstart that was cut short, which is resumed; by "
+        "--out", help="Folder to make, or the folder of an interrupted quickstart to resume; by "
         "default runs/quickstart, or the next free number.")] = None,
     seed: Annotated[int, typer.Option(
         "--seed", min=0, help="Seed of the data, the weights and the order of rows.")] = 17,
     tiny: Annotated[bool, typer.Option(
-        "--tiny", help="Train a model of 0.2 million parameters that adds; about a minute.")] = False,
+        "--tiny", help="Train a model of 0.2 million parameters to add; about a minute.")] = False,
     rewards: Annotated[bool, typer.Option(
-        "--rewards", help="Learn from its own correct answers, then from rewards; half an hour.")] = False,
+        "--rewards", help="Also learn from its own correct answers, then from rewards; half an hour.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Teach a real model a calculation on a CPU, and prove it.
 
-    Asks SmolLM2-135M, trains it with and without workings, asks again, compares, seals, verifies, reports.
+    Evaluates SmolLM2-135M, trains it with and without workings, evaluates again, compares, seals, verifies, reports.
     """
     from workings.runs.create_or_resume import run_directory
     from workings.runs.quickstarts.real import why_not_here
@@ -41,7 +41,7 @@ def quickstart_command(
     try:
         result = _result(out, overrides or [], seed=seed, tiny=tiny or bool(reason), rewards=rewards)
     except KeyboardInterrupt as stop:
-        if not (out / "recipes").is_dir():  # its data were not made yet
+        if not (out / "recipes").is_dir():  # stopped before its data were made
             raise
         raise Interrupted(f"stopped by {str(stop) or 'Ctrl-C'}; to resume: the same command with --out "
                           f"{shlex.quote(str(out))}") from None
@@ -50,13 +50,13 @@ def quickstart_command(
 
 
 def _result(out: Path, overrides: list[str], *, seed: int, tiny: bool, rewards: bool) -> Any:
-    """Result of the quickstart that was asked for."""
+    """Run the requested quickstart."""
     if tiny:
         from workings.runs.quickstarts.tiny import tiny_quickstart
 
         return tiny_quickstart(out, overrides, seed=seed, say=say)
     if rewards:
-        # Passed on, because the room `publish` is above `runs`, which may not import it.
+        # Passed as an argument, because `runs` may not import `publish`.
         from workings.publish.export import export_run
         from workings.runs.quickstarts.real_rewards import real_quickstart_rewards
 

@@ -27,7 +27,7 @@ def list_command(as_json: JsonFlag = False) -> None:
     from workings.config.load import shipped_recipes
 
     firsts = {name: text.splitlines()[0].removeprefix("# ") for name, text in shipped_recipes().items()}
-    # Computed, because recipes are added.
+    # Computed, because recipes change.
     width = max(len(name) for name in firsts)
     answer({"recipes": firsts}, as_json=as_json,
            text="\n".join(f"{name:<{width}}  {first}" for name, first in firsts.items()))
@@ -46,14 +46,14 @@ def copy_command(
     target: Annotated[Path, typer.Argument(help="File to write; it must not exist.")],
     as_json: JsonFlag = False,
 ) -> None:
-    """Copy a shipped recipe to a file of your own."""
+    """Copy a shipped recipe to a file."""
     text = _find(name)
     try:
-        # "x" creates and refuses in one call: between a test and a write someone else could make the file.
+        # "x" tests and creates in one call, without a race.
         with target.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise RequestError(f"{target}, which exists", "a file that does not exist yet", "another name") from None
+        raise RequestError(f"{target} already exists", "a file that does not exist yet", "another name") from None
     except OSError as error:
         raise RequestError(f"{target}: {error.strerror}", "a path that can be written", "another folder") from None
     answer({"written": str(target)}, as_json=as_json, text=f"written: {target}")

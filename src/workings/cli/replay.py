@@ -1,4 +1,4 @@
-"""`workings runs replay`: take some of a run's steps again, and see whether the same comes out."""
+"""`workings runs replay`: recompute some training steps and compare them with the record."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,30 +19,30 @@ def replay_command(
     )] = None,
     steps: Annotated[int, typer.Option("--steps", min=1, help="Steps to recompute.")] = 10,
     predictions: Annotated[int, typer.Option(
-        "--predictions", min=0, help="Items of each of the run's evaluations and of --samples to answer again.")] = 8,
+        "--predictions", min=0, help="Number of items per evaluation and per --samples to answer again.")] = 8,
     seed: Annotated[int | None, typer.Option(
         "--seed", min=0, help="Selects these items; by default a random one, which is recorded.")] = None,
     samples: Annotated[list[Path] | None, typer.Option(
-        "--samples", help="Samples that the run drew, to be drawn again as well; may be given several times.")] = None,
+        "--samples", help="A directory of samples to recompute as well; may be repeated.")] = None,
     data: DataOption = None,
     weights: FirstWeightsOption = None,
     device: DeviceOption = None,
     fsdp: Annotated[int, typer.Option(
-        "--fsdp", min=0, help="Devices to split rows and parameters over; 0: as the recipe means it here.")] = 0,
+        "--fsdp", min=0, help="Devices to split rows and parameters over; 0: as the recipe says.")] = 0,
     as_json: JsonFlag = False,
 ) -> None:
-    """Take some of a run's steps again, and say whether the same comes out.
+    """Recompute some training steps and compare them with the record.
 
-    Compares losses, gradient norms, weights and completions with the recorded ones: to the bit where processor,
-    threads, versions and code are the recorded ones, else within a tolerance. Wrong seeds, learning rates,
-    rows and checkpoints have to fall outside. Nothing is written.
+    Compares losses, gradient norms, weights and completions: bit for bit if processor, threads, versions and code are
+    the recorded ones, else within a tolerance. Controls with a wrong seed, learning rate, row or checkpoint must
+    differ. Nothing is written.
     """
     from workings.runs.open_model import AS_RECORDED
     from workings.runs.replay.reopen_run import ReplayInputs
     from workings.runs.replay.replay import ReplayRequest, replay_run
 
     request = ReplayRequest(start=start, steps=steps, predictions=predictions, seed=seed,
-                            # Typer gives None for an option that was not typed, also where it may be repeated.
+                            # Typer gives None for an absent option, even a repeatable one.
                             samples=tuple(samples or ()),
                             inputs=ReplayInputs(data=data, weights=weights, device=device or AS_RECORDED, fsdp=fsdp))
     facts = replay_run(run, request, say).facts
@@ -58,10 +58,10 @@ def replay_command(
 
 
 def _text(facts: dict[str, Any]) -> str:
-    """The verdict, each control, and what was compared."""
+    """Format the verdict, each control, and the comparisons."""
     lines = [facts["sentence"]]
     for name, control in facts["controls"].items():
-        # In capitals, because a control that stays within takes the proof from the whole replay.
+        # In capitals, because such a control voids the whole replay.
         outcome = f"differs, as it must (steps: {control['steps']})" if control["outside"] else "WITHIN the tolerance"
         lines.append(f"  control {name}: {control['what']}: {outcome}")
     compared = facts["weights"]
@@ -70,5 +70,5 @@ def _text(facts: dict[str, Any]) -> str:
                  f"identical, largest relative difference {compared['largest_difference']:.2g}")
     compared = facts["predictions"]
     lines.append(f"  completions: {compared['absent']}" if "absent" in compared else
-                 f"  completions: {compared['same']} of {compared['asked']} are the recorded text")
+                 f"  completions: {compared['same']} of {compared['asked']} equal the recorded text")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""`workings reward`: check rewards and judges before anything is learned from them."""
+"""`workings reward`: check rewards and judges before training on them."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
@@ -29,17 +29,17 @@ def check_command(
     overrides: OverridesArgument = None,
     prompts: Annotated[int, typer.Option("--prompts", min=1, help="Number of prompts to try.")] = 8,
     no_model: Annotated[bool, typer.Option(
-        "--no-model", help="Sample nothing: compare with the right answer alone; needs no engine.")] = False,
+        "--no-model", help="Sample nothing: compare with the correct answer alone; needs no engine.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """What do a recipe's rewards pay for?
 
-    Rewards probes (nothing, the prompt copied, a wrong answer behind right steps, …) next to completions that the model
-    draws; exits with 1 where a probe earns what it should not, or a reward is not the same twice.
+    Rewards probes (nothing, the prompt copied, a wrong answer after correct steps, …) and the model's own completions.
+    Exit code 1 if a probe earns what it should not, or if a reward differs when computed twice.
     """
     from workings.runs.reward_check import check_rewards
 
-    # Around all of it: each of its parts alone may be shorter than what is spoken of.
+    # Around everything: each part alone may be too short to be reported.
     with slow_operation("trying the rewards"):
         report = check_rewards(recipe, overrides or (), prompts=prompts, model=not no_model)
     answer(report.to_json(), as_json=as_json, text=page(report))
@@ -51,13 +51,13 @@ reward_app.command("judge")(judge.judge_command)
 
 
 def page(check: "RewardCheck") -> str:
-    """The check for the terminal: a line for each probe, what the model drew, and what follows."""
+    """Format the check: a line for each probe, the model's samples, and the verdict."""
     values = check.to_json()
     samples = values.get("samples")
-    # Probes first: the right answer and the model's samples are what they are held against.
+    # Probes first, then what they are compared with.
     rows = [["", "reward", "right", "beats", *check.rewards]]
     rows += [_row(name, probe, percent(probe["share_beaten"], 0)) for name, probe in values["probes"].items()]
-    rows.append(_row("(the right answer)", values["right_answer"], ""))
+    rows.append(_row("(the correct answer)", values["right_answer"], ""))
     if samples:
         rows.append(_row("(the model's samples)", samples, ""))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -67,13 +67,13 @@ def page(check: "RewardCheck") -> str:
     lines.append("")
     if samples:
         lines.append(f"{count} prompts; beats: share of them where the probe earns more than the median of the model's "
-                     # As many of each prompt, so the division leaves nothing over.
+                     # Equally many for each prompt, so the division is exact.
                      f"{samples['count'] // count} samples, which is {samples['median']:.2f} on average")
         lines.append(f"groups without spread {percent(samples['groups_without_spread'], 0)}; "
                      f"cut off {percent(samples['truncated'], 0)}; "
                      f"{samples['tokens']:.0f} of {samples['max_new_tokens']} tokens on average")
     else:
-        lines.append(f"{count} prompts; beats: share of them where the probe earns more than the right answer")
+        lines.append(f"{count} prompts; beats: share of them where the probe earns more than the correct answer")
     lines += [f"warning: {text}" for text in values["warnings"]]
     lines += [f"refused: {text}" for text in values["refusals"]]
     if not values["refusals"]:
@@ -83,7 +83,7 @@ def page(check: "RewardCheck") -> str:
 
 def _row(name: str, earned: Mapping[str, object], beats: str) -> list[str]:
     rewards, right = earned["rewards"], earned["right"]
-    # `to_json` has values of any type; these two say it to the type checker.
+    # `to_json` has values of any type; the annotations are for the type checker.
     assert isinstance(rewards, Mapping)
     assert isinstance(right, float)
     return [name, f"{earned['reward']:.2f}", percent(right, 0), beats, *(f"{x:.2f}" for x in rewards.values())]

@@ -32,7 +32,7 @@ def list_command(
     folder: Annotated[Path, typer.Option("--dir", help="Folder that holds the runs.")] = Path("runs"),
     as_json: JsonFlag = False,
 ) -> None:
-    """List the runs of a folder: state, loss, accuracy, and how to resume those that were stopped."""
+    """List the runs of a folder: state, loss, accuracy, and how to resume stopped ones."""
     if context.invoked_subcommand is not None:
         return
     from workings.record.phase import read_phases
@@ -54,7 +54,7 @@ def list_command(
 
 
 def sparkline(values: list[float]) -> str:
-    """A curve in `WIDTH` characters at most, low values low; each character is the last value of its part."""
+    """A sparkline of at most `WIDTH` characters; each shows the last value of its part."""
     if not values:
         return ""
     count = min(WIDTH, len(values))
@@ -88,14 +88,14 @@ def _resume_lines(row: "RunRow", runs: "Folder") -> list[list[str]]:
         recorded = runs.object(run / OVERRIDES)
         file = run / str(recorded["base"]) / str(recorded["origin"])
         recipe = quote(typed_path(file.resolve())) if file.is_file() else recipe
-    except (RecordError, KeyError):  # an earlier stop left no record of it; the name is all that is known
+    except (RecordError, KeyError):  # no recorded recipe: only its name is known
         pass
     out = quote(typed_path(runs.root / row.name.removesuffix(PARTIAL_SUFFIX)))
     return [[f"  resume: workings train {recipe} --out {out} --resume"]]
 
 
 def _aligned(rows: list[list[str]]) -> list[str]:
-    """Rows of cells as lines with aligned columns; a row of one cell is as wide as it is."""
+    """Lines with aligned columns; a row of one cell is not padded."""
     full = [row for row in rows if len(row) > 1]
     widths = [max(len(row[column]) for row in full) for column in range(len(full[0]))] if full else []
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() if len(row) > 1
@@ -109,9 +109,9 @@ def note_command(
         metavar="KEY=VALUE", help="Facts, e.g. kaggle_notebook_version=7 kaggle_notebook_url=… kaggle_run_id=…")],
     as_json: JsonFlag = False,
 ) -> None:
-    """Add facts that are known only afterwards, as a sealed note.
+    """Add facts that became known after the run, as a sealed note.
 
-    Nothing that is sealed changes, and no value that the run recorded itself can be noted.
+    Sealed files do not change, and a note cannot replace a recorded value.
     """
     from workings.evidence.notes import parse_facts, write_note
 
@@ -125,19 +125,19 @@ def note_command(
 def fetch_command(
     source: Annotated[str, typer.Option(
         "--from", help="Address of a sealed run, a folder of runs, or a pack: gs://… or s3://….")],
-    out: Annotated[Path, typer.Option("--out", help="Folder (of a pack: file) to make.")],
-    expect_root: Annotated[str, typer.Option("--expect-root", help="Root digest that was kept elsewhere.")] = "",
+    out: Annotated[Path, typer.Option("--out", help="Folder (for a pack: file) to make.")],
+    expect_root: Annotated[str, typer.Option("--expect-root", help="Root digest that you kept elsewhere.")] = "",
     as_json: JsonFlag = False,
 ) -> None:
-    """Copy a finished run out of an object store, and verify that it is what was sealed.
+    """Copy a finished run from an object store and verify its seal.
 
-    Needs the extra `stores`. What differs from its seal is refused, and nothing is left behind.
+    Needs the extra `stores`. A run that differs from its seal is refused, and nothing is kept.
     """
     from workings.runs.fetch import fetch
 
     fetched = fetch(source, out, expect_root)
     answer(fetched.to_json(), as_json=as_json,
-           text=f"{fetched.path}: every file as it was sealed, root {fetched.root}\n"
+           text=f"{fetched.path}: all files match the seal, root {fetched.root}\n"
                 f"all checks: workings verify {quote(str(fetched.path))}")
 
 

@@ -30,26 +30,26 @@ if TYPE_CHECKING:
 
 
 KeepOption = Annotated[str, typer.Option(
-    "--keep", help="correct: right answers; best: the highest score of each prompt, above 0; all.")]
+    "--keep", help="correct: correct answers; best: the highest score of each prompt, above 0; all.")]
 ValidStepsOption = Annotated[bool, typer.Option(
-    "--valid-steps", help="Leave out samples with an equation that does not hold.")]
-MostOption = Annotated[int, typer.Option("--most", help="Kept samples of one prompt at most; 0: all.")]
+    "--valid-steps", help="Leave out samples with a wrong equation.")]
+MostOption = Annotated[int, typer.Option("--most", help="Most samples kept per prompt; 0: all.")]
 PreferOption = Annotated[str, typer.Option(
-    "--prefer", help="Order of a prompt's samples: first (as sampled), shortest, longest.")]
+    "--prefer", help="Which samples of a prompt to keep first: first (as sampled), shortest, longest.")]
 NearDuplicatesOption = Annotated[float, typer.Option(
     "--near-duplicates", help="A sample more similar than this, from 0 to 1, to a kept one of its prompt is left out; "
                               "1: only equal texts.")]
 BalanceOption = Annotated[str, typer.Option(
-    "--balance", help="As many traces of each class: difficulty (of the items), solved (share of right samples), "
+    "--balance", help="Equally many traces per class: difficulty (of the items), solved (share of correct samples), "
                       "none.")]
 PairsOption = Annotated[str | None, typer.Option(
     "--pairs", help="Make preference pairs too: best-worst or right-wrong.")]
 MostPairsOption = Annotated[int | None, typer.Option(
-    "--most-pairs", help="With --pairs: pairs of one prompt at most; 1 if not given.")]
+    "--most-pairs", help="With --pairs: most pairs per prompt; 1 if not given.")]
 
 PromptsOutOption = Annotated[Path | None, typer.Option(
-    "--prompts-out", help="File to write with the prompts that were solved sometimes: those that are always or never "
-                          "solved teach nothing in learning from rewards.")]
+    "--prompts-out", help="File for the prompts that were solved sometimes: those always or never "
+                          "solved teach nothing when learning from rewards.")]
 
 
 def sample_command(
@@ -57,7 +57,7 @@ def sample_command(
     prompts: Annotated[str, typer.Option(
         "--prompts", help="Items, or traces for their questions and answers: a file, or a shipped set.")],
     out: Annotated[Path, typer.Option("--out", help="Directory to make for the sealed samples.")],
-    samples: Annotated[int, typer.Option("--samples", help="Completions of each prompt.")] = 8,
+    samples: Annotated[int, typer.Option("--samples", help="Completions per prompt.")] = 8,
     temperature: Annotated[float, typer.Option("--temperature", help="0: greedy; above: sampled.")] = 1.0,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the sampling.")] = 0,
     keep: KeepOption = "correct",
@@ -77,16 +77,16 @@ def sample_command(
     revision: RevisionOption = None,
     max_new_tokens: MaxNewTokensOption = None,
     batch_size: Annotated[int | None, typer.Option(
-        "--batch-size", help="Completions that are sampled at a time; by default as many as fit the device.")] = None,
+        "--batch-size", help="Completions per batch; by default as many as fit the device.")] = None,
     scorer: Annotated[str, typer.Option("--scorer", help="A registered scorer, or FILE.py:FUNCTION.")] = "answer",
     form: Annotated[str | None, typer.Option(
-        "--form", help="Form that kept samples have: tags, think, channel (asks weights of Gemma 4 to think), hashes, "
-        "answer_only; by default the trained one.")] = None,
+        "--form", help="Answer form of kept samples: tags, think, channel (asks Gemma 4 to think), hashes, "
+        "answer_only; by default as trained.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Sample completions of prompts, score them, and keep some as traces to learn from.
 
-    Every sample is recorded with its seed, end and score. The same command resumes after it was killed.
+    Every sample is recorded with its seed, end and score. The same command resumes after a stop.
     """
     from workings.evaluation.settings import EvaluationSettings
     from workings.inputs.datasets import read_prompts
@@ -107,9 +107,9 @@ def sample_command(
         selection=Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most, prefer=prefer,
                             near_duplicates=near_duplicates, balance=balance))
     refuse_written(prompts_out)
-    # Before a model is opened, because a bad line is found at once.
+    # Before opening a model, because a bad line is found at once.
     items = read_prompts(prompts)
-    # A batch size that was typed is taken as it is; only one that was left out is planned.
+    # A given batch size is used as it is; otherwise it is planned.
     by_plan = say if batch_size is None else None
     try:
         if opening:
@@ -117,7 +117,7 @@ def sample_command(
             unit = sample_weights(model, items, out, request=request, weights=weights, by_plan=by_plan)
         else:
             unit = sample_run(Path(model), items, out, request=request, **typed(device=device), by_plan=by_plan)
-    # What was drawn is in the unfinished folder already, so stopping loses only what was in work.
+    # Finished samples are in the unfinished folder already: only those in progress are lost.
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; what was drawn is kept in {partial_unit_path(out)}: the same command goes "
                           "on") from None
@@ -136,7 +136,7 @@ def refuse_written(prompts_out: Path | None) -> None:
 
 
 def answer_with(unit: "SampleUnit", with_pairs: bool, prompts_out: Path | None, *, as_json: bool) -> None:
-    """Write the prompts that were solved sometimes, and print what was kept of a unit's samples and pairs."""
+    """Write the prompts that were solved sometimes, and print what was kept."""
     if prompts_out is not None:
         from workings.data.row_fields import lines_bytes
         from workings.record import atomic
@@ -159,9 +159,9 @@ def _text(unit: "SampleUnit", with_pairs: bool, prompts_out: Path | None) -> str
         lines.append(f"{counts.sometimes} prompts that were solved sometimes: {prompts_out}")
     if with_pairs:
         lines.append(f"{len(unit.pairs)} preference pairs: {unit.path / PAIRS}")
-    # Exit code 0 all the same: drawing succeeded, and an empty selection is its result.
+    # Exit code 0: sampling succeeded, and an empty selection is its result.
     if not counts.kept:
-        lines.append("nothing was kept: these prompts are too hard for this model, or it writes another form")
+        lines.append("nothing was kept: these prompts are too hard for this model, or it answers in another form")
     return "\n".join([*lines, f"to verify: workings verify {shlex.quote(str(unit.path))}"])
 
 
@@ -181,7 +181,7 @@ def select_command(
 ) -> None:
     """Select from existing samples by other rules; nothing is sampled again.
 
-    The same completions and scores are sealed as a new unit, with what these rules keep of them.
+    Seals the same completions and scores as a new unit, with the samples that these rules keep.
     """
     from workings.samples.pairs import PairRule
     from workings.samples.reselect import reselect

@@ -1,4 +1,4 @@
-"""`workings serve`: a run behind OpenAI's HTTP interface, for other people's programs."""
+"""`workings serve`: a run as a server with OpenAI's HTTP interface."""
 
 import os
 import secrets
@@ -35,15 +35,15 @@ def serve_command(
     tokenizer: TokenizerOption = None,
     device: DeviceOption = None,
 ) -> None:
-    """Answer other programs on this machine as OpenAI's interface does, until Ctrl-C.
+    """Serve a run to programs on this machine through OpenAI's HTTP interface, until Ctrl-C.
 
-    Clients send the token in WORKINGS_SERVE_TOKEN, or the printed one, as their API key. For load, export the run and
-    serve it with vLLM.
+    Clients send the token in WORKINGS_SERVE_TOKEN, or the printed one, as their API key. For heavy load, export the
+    run and serve it with vLLM.
     """
     try:
         from workings.serving.server import make_server
         from workings.ui.loopback import HOST, listen
-    # A web server is an extra, so that training machines need none.
+    # An extra, because training machines need no web server.
     except ModuleNotFoundError as error:
         raise RequestError(f"workings serve needs {error.name}, which is not installed", "the libraries of the page",
                            pip_install("ui")) from error
@@ -51,7 +51,7 @@ def serve_command(
 
     opening = typed(template=template, engine=engine, precision=precision, tokenizer=tokenizer)
     as_recorded(model, opening, f"workings serve {model} --template tokenizer")  # refuses what cannot be opened
-    listener = listen(port)  # before the model is loaded, which takes longer than to find that the port is taken
+    listener = listen(port)  # before loading the model, which takes longer than finding the port taken
     session = (open_weights(model, weights_request(opening, device, "any")).session if opening else
                open_run(Path(model), device or AS_RECORDED).session)
     name, token = Path(model).resolve().name, os.environ.get(TOKEN) or secrets.token_urlsafe(24)

@@ -21,7 +21,7 @@ def sign_command(
 ) -> None:
     """Sign the root digests of a run and of the units in it; --new-key makes a key.
 
-    Writes an in-toto statement with SLSA provenance in a DSSE envelope into the run's folder attest.
+    Writes an in-toto statement with SLSA provenance in a DSSE envelope to the run's folder attest.
     """
     if new_key is not None:
         _make_key(new_key, run or key, passphrase=passphrase, as_json=as_json)
@@ -34,7 +34,7 @@ def sign_command(
     from workings.evidence.attest.sign import sign_run
 
     require_available()
-    # Asked for and never an option: arguments of a command are visible to other users and stay in the shell's history.
+    # Prompted for, never an option: other users and the shell's history would see it.
     secret = typer.prompt("Passphrase", hide_input=True, err=True) if passphrase else ""
     signed = sign_run(run, key, secret)
     values = {"key_id": signed.key_id, "path": str(signed.path), "subjects": list(signed.subjects),
@@ -54,8 +54,7 @@ def _make_key(out: Path, other: object, *, passphrase: bool, as_json: bool) -> N
     from workings.evidence.attest.keys import new_key, require_available
 
     require_available()
-    # Asked on standard error, which leaves standard output to the answer, and never read from the command line, where
-    # other users of the machine could see it.
+    # Prompted for on standard error; standard output is for the answer. Never an option, which other users could see.
     secret = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True, err=True) if passphrase else ""
     key = new_key(out, secret)
     answer({"key_id": key.key_id, "private": str(key.private), "public": str(key.public)},

@@ -14,15 +14,15 @@ def track_command(
     run: RunArgument,
     mlflow: Annotated[str, typer.Option(
         "--mlflow", help="MLflow's tracking server, e.g. http://127.0.0.1:5000.")] = "",
-    to: Annotated[str, typer.Option("--to", help="wandb: files of an offline run; nothing is sent.")] = "",
+    to: Annotated[str, typer.Option("--to", help="wandb: write an offline run; nothing is sent.")] = "",
     out: Annotated[Path | None, typer.Option(
-        "--out", help="Where the offline run is written; by default next to the run.")] = None,
+        "--out", help="Folder for the offline run; by default next to the run.")] = None,
     experiment: Annotated[str, typer.Option("--experiment", help="Name of the experiment, or project.")] = "workings",
     weights: Annotated[bool, typer.Option("--weights", help="Upload checkpoints too.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Tell another tracker a sealed run's parameters, metrics, evaluation and files; the run itself is not touched."""
-    # Equal means both or neither, and exactly one of the two says where the run goes.
+    """Copy a finished run to MLflow or Weights & Biases: parameters, metrics, evaluation, files."""
+    # Exactly one of the two is needed.
     if bool(mlflow) == bool(to) or to not in ("", "wandb"):
         options = f"--to {to}" if to else "neither --mlflow nor --to"
         raise RequestError("--mlflow and --to" if mlflow and to else options, "--mlflow ADDRESS, or --to wandb",

@@ -20,20 +20,21 @@ def train_command(
         "--out", help="Run directory to make; by default runs/NAME, NAME as in the recipe, or the next free number.",
     )] = None,
     resume: Annotated[bool, typer.Option(
-        "--resume", help="Go on with a killed, interrupted or failed run; without KEY=VALUE, with its own.")] = False,
+        "--resume", help="Resume a killed, interrupted or failed run, with its own overrides if none are "
+        "given.")] = False,
     auto_resume: Annotated[bool, typer.Option(
-        "--auto-resume", help="Start, resume, finish the evaluation, or do nothing because all is done: for launchers "
-                              "that start the same command again. Needs --out.")] = False,
+        "--auto-resume", help="Start, resume, finish the evaluation, or do nothing if all is done: for launchers "
+                              "that repeat a command. Needs --out.")] = False,
     smoke: Annotated[bool, typer.Option(
         "--smoke", help="Run all stages with a tiny model of the same architecture.")] = False,
     smoke_steps: Annotated[int | None, typer.Option(
         "--smoke-steps", min=1, help="Steps of --smoke (implies it); 2 if not given.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Run although the plan says that it does not fit.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Run even if the plan says that it does not fit.")] = False,
     track: Annotated[list[str] | None, typer.Option(
         "--track", help="Report each step to a tracker: tensorboard, wandb, trackio or mlflow; can be "
                          "repeated.")] = None,
     notify: Annotated[str, typer.Option(
-        "--notify", envvar="WORKINGS_NOTIFY", help="Webhook that is told how the run ended; never recorded.")] = "",
+        "--notify", envvar="WORKINGS_NOTIFY", help="Webhook to notify when the run ends; never recorded.")] = "",
     as_json: JsonFlag = False,
 ) -> None:
     """Run a recipe: check, plan, train, evaluate, seal."""
@@ -61,40 +62,40 @@ def train_command(
         result = train_and_evaluate(loaded, run_path, resume=resume, smoke=small, force=force, listeners=listeners)
     except KeyboardInterrupt as stop:
         raise Interrupted(cut_short_message(run_path, str(stop) or "Ctrl-C")) from None
-    # Not an error of this program: the plan that refused is the answer, with its own exit code.
+    # Not a bug: the refusing plan is the answer, with its own exit code.
     except DoesNotFit as refused:
         say(str(refused))
         answer(refused.answer, as_json=as_json, text="")
         raise typer.Exit(refused.exit_code) from None
-    # The others took part to the end; what came of it is for process 0 to say. The exit code is that of all.
+    # Process 0 reports the result; the exit code is the same in all processes.
     if not result.training.process:
         answer(result.to_json(), as_json=as_json, text=as_typed(result.sentence(resume_command=_again(run_path))))
-    # 128 and the number of SIGINT, as a shell reports a command that Ctrl-C has ended.
+    # 128 + SIGINT, as a shell reports a command that Ctrl-C ended.
     if result.training.status == "interrupted":
         raise typer.Exit(130)
-    # The stages of a smoke run are what it tries: its tiny random model need not learn.
+    # A smoke run tests the stages: its tiny random model need not learn.
     learned_nothing = not result.training.process and result.training.learned_nothing and small is None
     if result.training.status == "failed" or learned_nothing:
         raise typer.Exit(1)
 
 
 def cut_short_message(run_path: Path, what: str) -> str:
-    """The state of a run that had no time to stop by itself, and the command that continues it."""
+    """The state of a run that was stopped abruptly, and the command that resumes it."""
     from workings.record.reader import RunRecord
 
     if partial_path(run_path).is_dir():
-        return f"stopped by {what}: the last checkpoint stays; to go on: {_again(run_path)}"
+        return f"stopped by {what}: the last checkpoint is kept; to resume: {_again(run_path)}"
     if (run_path / SEAL).is_file():
         if RunRecord.open(run_path).status != "complete":
-            return f"stopped by {what}: what was trained is sealed in {run_path}; to go on: {_again(run_path)}"
+            return f"stopped by {what}: what was trained is sealed in {run_path}; to resume: {_again(run_path)}"
         left = "the untrained model" if (run_path / RECIPE_EVALUATION).is_dir() else "its evaluation"
         return (f"stopped by {what} after training, which is complete and sealed in {run_path}; "
-                f"to go on with {left}: {_again(run_path)}")
-    return f"stopped by {what}: nothing was begun; type the same command to start again"
+                f"to finish {left}: {_again(run_path)}")
+    return f"stopped by {what}: nothing was started; run the same command to start again"
 
 
 def _again(run_path: Path) -> str:
-    """The command that makes this run go on: as it was typed, and what it left out."""
+    """The command that resumes this run: as it was typed, plus what it left out."""
     typed = sys.argv[1:]
     missing = [*(() if {"--resume", "--auto-resume"} & {*typed} else ("--resume",)),
                *(() if any(word.startswith("--out") for word in typed) else ("--out", str(run_path)))]

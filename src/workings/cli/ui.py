@@ -13,14 +13,14 @@ from workings.hints import pip_install
 def ui_command(
     folder: Annotated[Path, typer.Argument(help="The folder of runs.")] = Path(),
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0: a free one.")] = 8765,
-    new_token: Annotated[bool, typer.Option("--new-token", help="Make another token: links of earlier starts open "
-                                            "nothing any more.")] = False,
+    new_token: Annotated[bool, typer.Option("--new-token", help="Make a new token: links of earlier starts stop "
+                                            "working.")] = False,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
 ) -> None:
     """Open a local page over a folder of runs. It listens on this machine only; the printed link holds its token."""
     try:
         from workings.ui.serve import serve
-    # The page's libraries are an extra, so that training machines need not install a web server.
+    # An extra, because training machines need no web server.
     except ModuleNotFoundError as error:
         raise RequestError(f"workings ui without {error.name}", "the libraries of the page",
                            pip_install("ui")) from error

@@ -1,4 +1,4 @@
-"""Mistakes of a typed command in the form of all errors: given, expected, and a command to try."""
+"""Mistakes of a typed command as errors with what was given, what was expected and a command to try."""
 
 import difflib
 import re
@@ -22,7 +22,7 @@ EXAMPLES = {
     "target": "mine.yaml", "user": "NAME", "write": "FOLDER",
     "data import out": "TRACES.jsonl", "data import file": "ROWS.csv", "data show name": "TRACES.jsonl",
     "recipes copy name": "quickstart", "recipes show name": "quickstart"}
-"""What a person could type for a required parameter, by its name or by command and name."""
+"""Examples of required parameters, by name or by command and name."""
 
 ASK = "ask runs/NAME 'What is 12 + 30?'"
 INSTEAD = {
@@ -31,12 +31,12 @@ INSTEAD = {
     "ls": "runs", "note": "runs note", "parity": "doctor RECIPE --engines", "replay": "runs replay",
     "resume": "train RECIPE --out RUN --resume", "select": "data select", "sign": "runs sign RUN --key KEY.pem",
     "status": "runs", "track": "runs track"}
-"""What to type in place of a word that other programs, or subcommands here, have as a command."""
+"""The right command for words that are commands of other programs, or subcommands here."""
 
 
 @contextmanager
 def in_given_expected_try(program: Any, typed: Sequence[str]) -> Iterator[None]:
-    """Raises Typer's errors about ``typed``, the words behind the program's name, as `RequestError`."""
+    """Raises Typer's errors about ``typed``, the words after the program's name, as `RequestError`."""
     try:
         yield
     except USAGE_ERROR as wrong:
@@ -51,12 +51,13 @@ def _request_error(wrong: Any, program: Any, typed: Sequence[str]) -> RequestErr
     called, option = " ".join(["workings", *names]), getattr(wrong, "option_name", "")
     if hasattr(command, "commands") and (unknown := next((w for w in typed[len(names):] if w[:1] != "-"), "")):
         near = difflib.get_close_matches(unknown, command.commands, 1)
-        return RequestError(f"unknown command {unknown!r}", f"one of those that `{called} -h` lists",
+        return RequestError(f"unknown command {unknown!r}", f"a command that `{called} -h` lists",
                             f"workings {INSTEAD[unknown]}" if command is program and unknown in INSTEAD else
                             f"{called} {near[0] if near else '-h'}")
-    # Options of other trainers, such as a learning rate, are keys of the recipe here.
+    # Options of other trainers, such as a learning rate, are recipe keys here.
     if key := _suggested_key(option, command):
-        return RequestError(f"the option {option}", "keys of the recipe behind its name, as KEY=VALUE", f"{key}=…")
+        return RequestError(f"`{called}` has no option {option}", "recipe keys after the recipe's name, as KEY=VALUE",
+                            f"{key}=…")
     if hasattr(wrong, "possibilities"):
         return _unknown_option(wrong, called, typed)
     if hasattr(wrong, "param_type") and wrong.param is not None:
@@ -71,7 +72,7 @@ def _request_error(wrong: Any, program: Any, typed: Sequence[str]) -> RequestErr
 
 
 def _command_of(program: Any, typed: Sequence[str]) -> tuple[Any, list[str]]:
-    """The command that was typed, or the group in which there is not one of that name; and its words."""
+    """The typed command, or the group that lacks it; and its words."""
     command, names = program, []
     for word in typed:
         if word not in getattr(command, "commands", {}):
@@ -82,26 +83,26 @@ def _command_of(program: Any, typed: Sequence[str]) -> tuple[Any, list[str]]:
 
 
 def _missing(wrong: Any, names: list[str], typed: Sequence[str]) -> RequestError:
-    """About the first parameter that is missing, and a command with all that are."""
-    # Options that were typed are read first, then arguments, then the other options: what was not read is missing.
+    """The error about the first missing parameter, with a command that has all of them."""
+    # Typer reads typed options first, then arguments, then other options: what it has not read is missing.
     missing = [parameter for parameter in wrong.ctx.command.params
                if parameter.required and parameter.name not in wrong.ctx.params]
     words = [word for parameter in missing for word in (
         *([parameter.opts[0]] if parameter.param_type_name == "option" else []), _example(parameter, names))]
     choices = re.findall(r"[\w.-]+", wrong.format_message().partition("Choose from:")[2])
-    # Older versions of Typer keep no help of arguments.
+    # Older versions of Typer have no help of arguments.
     expected = ": ".join(filter(None, (_lowered(wrong.param.help) or "one, as below", ", ".join(choices))))
     return RequestError(f"no {_name(wrong.param)}", expected, _joined([*typed, *words]))
 
 
 def _unknown_option(wrong: Any, called: str, typed: Sequence[str]) -> RequestError:
     name, option_of_name = wrong.option_name, {option.lstrip("-"): option for option in wrong.possibilities or ()}
-    # Typer's own list is wide: of `--on` it would say `--json`.
+    # Typer's own suggestions are poor: for `--on` it suggests `--json`.
     near = difflib.get_close_matches(name.lstrip("-"), option_of_name, 1, 0.8)
     if not near:
-        return RequestError(f"the option {name}", f"one of those that `{called} -h` lists", f"{called} -h")
+        return RequestError(f"`{called}` has no option {name}", f"an option that `{called} -h` lists", f"{called} -h")
     nearest = option_of_name[near[0]]
-    return RequestError(f"the option {name}", nearest, _joined(
+    return RequestError(f"`{called}` has no option {name}", nearest, _joined(
         [nearest + word[len(name):] if word.partition("=")[0] == name else word for word in typed]))
 
 
@@ -124,7 +125,7 @@ def _name(parameter: Any) -> str:
 
 
 def _lowered(sentence: str | None) -> str:
-    """A sentence as a part of a message: without its capital and its full stop."""
+    """A sentence as part of a message: no capital, no full stop."""
     text = (sentence or "").rstrip(".")
     return text[:1].lower() + text[1:]
 

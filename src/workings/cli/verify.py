@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from workings.evidence.verify.record import Replay
 
 USUAL_LEVEL = 2
-"""Checked without `--level`: what needs no engine."""
-# As wide as the widest, so that the ids behind them are below each other.
+"""The default of `--level`: the highest level that needs no engine."""
+# One width, so that the ids align.
 VERDICT_MARKS = {"passed": "passed     ", "failed": "FAILED     ", "not_checked": "not checked"}
 MEANINGS: dict[str, Meaning] = {"passed": "good", "failed": "bad", "not_checked": "warning"}
 
@@ -30,9 +30,9 @@ def verify_command(
     )] = None,
     require_level: Annotated[int, typer.Option(
         "--require-level", min=-1, help="Exit 3 if the record reaches a lower level.")] = -1,
-    expect_root: Annotated[str, typer.Option("--expect-root", help="Root digest that was kept elsewhere.")] = "",
+    expect_root: Annotated[str, typer.Option("--expect-root", help="Root digest that you kept elsewhere.")] = "",
     key: Annotated[list[Path] | None, typer.Option(
-        "--key", help="Public key to trust; every unit must be signed by it (or by one of several).")] = None,
+        "--key", help="Public key to trust; it (or one of several) must have signed every unit.")] = None,
     steps: Annotated[int | None, typer.Option(
         "--steps", min=1, help="Level 3: steps to recompute, 10 if neither this nor --confidence is given.")] = None,
     confidence: Annotated[float | None, typer.Option(
@@ -48,7 +48,7 @@ def verify_command(
     weights: FirstWeightsOption = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for every check, with its finding.")] = False,
     explain: Annotated[str, typer.Option(
-        "--explain", metavar="CHECK", help="Verify nothing: print what this check compares and which falsification it "
+        "--explain", metavar="CHECK", help="Verify nothing: print what this check compares and what it "
         "detects; `all`: a line for each check.")] = "",
     render: Annotated[str, typer.Option(
         "--render", metavar="TEXT", help="Verify nothing: print a view, such as README.md, as the record "
@@ -90,7 +90,7 @@ def verify_command(
     if result.is_about_files:
         verdicts.keep_same(before, result.to_json())
     answer(result.to_json(), as_json=as_json, text=verification_text(result, verbose=verbose))
-    # A failed check goes before a level that was not reached: something is wrong, and not only missing.
+    # A failed check outranks an unreached level: something is wrong, not just missing.
     if result.failed:
         raise typer.Exit(1)
     if result.level < require_level:
@@ -101,7 +101,7 @@ def verify_command(
 
 
 def _explain(check_name: str, *, as_json: bool) -> None:
-    """Say what one check, or each, is about."""
+    """Describe one check, or each."""
     from workings.evidence.verify.explain import find_checks, text_of, text_of_all, to_json
 
     checks = find_checks(check_name)
@@ -110,9 +110,9 @@ def _explain(check_name: str, *, as_json: bool) -> None:
 
 
 def verification_text(result: "Verification", *, verbose: bool) -> str:
-    """One line where all is well; what is wrong or kept a level from being reached; all checks if ``verbose``.
+    """One line if all is well; else what is wrong or blocks a level; all checks if ``verbose``.
 
-    Of level 3 also what was taken again, and which splices that would have missed.
+    For level 3 also what was recomputed, and which splices it would have missed.
     """
     from workings.evidence.replay.coverage import sentences
 
@@ -120,14 +120,16 @@ def verification_text(result: "Verification", *, verbose: bool) -> str:
     meaning: Meaning = "bad" if result.failed else "good" if result.level == result.asked_level else "warning"
     summary = painted(f"{result.outcome}: {result.path}", meaning, sys.stdout) + (
         f", {result.counts}" + ("" if verbose else "; -v lists them"))
-    coverage_lines = [line if unit_path == "." else f"{unit_path}: {line}" for unit_path,
-                      facts in result.coverage.items()
-             for line in sentences(dict(facts))]
+    coverage_lines = [line if unit_path == "." else f"{unit_path}: {line}"
+                      for unit_path, facts in result.coverage.items()
+                      for line in sentences(dict(facts))]
     claims = ["", *result.claims, ""] if verbose else []
-    unchecked_lines = [f"said, not checked: {field.text}" for field in result.unchecked_fields] if verbose else []
+    unchecked_lines = [f"self-reported: {field.text}" for field in result.unchecked_fields] if verbose else []
     if unchecked := len(result.unchecked_fields):
-        summary += f"\nsaid, not checked: {unchecked} fields" + ("" if verbose else "; -v lists them")
-    # A run's own root, which its SEAL.json and a pack name, is another one where evaluations are in the run.
+        fields = "field is" if unchecked == 1 else "fields are"
+        summary += f"\n{unchecked} {fields} self-reported; nothing in the record confirms them" + (
+            "" if verbose else " (-v lists them)")
+    # Differs from the root in the run's SEAL.json and in a pack if evaluations are in the run.
     root = [f"root {result.root} (of everything here)"] if result.root else []
     return "\n".join([*lines, *unchecked_lines, *claims, *coverage_lines, summary, *root])
 
@@ -138,9 +140,9 @@ def _every_check(result: "Verification") -> list[str]:
 
 
 def _what_is_wrong(result: "Verification") -> list[str]:
-    """A line for each check that failed or kept a level from being reached; one damaged file fails many, in one line.
+    """A line for each check that failed or blocked a level; many failures of one damaged file share a line.
 
-    What only someone outside can provide is not made in most checks, and nothing is wrong then.
+    Checks that need input from outside are usually not made, and that is fine.
     """
     unreadable: dict[str, list[str]] = {}
     for check in result.checks:
@@ -152,11 +154,11 @@ def _what_is_wrong(result: "Verification") -> list[str]:
         if verdict == "failed" and len(stopped) > 1:
             if check.text not in told:
                 told.add(check.text)
-                # The first check that says so may be the one that looks for damage, and that was made.
+                # The first check with this reason may be the one that found the damage.
                 lines.append(_line(verdict, check.text if check.unreadable else f"{check.id}: {check.text}"))
                 lines.append(_line(verdict, f"{len(stopped)} checks could not be made because of that: "
                                             f"{', '.join(stopped)}"))
-        # Where nothing could be opened, the one line that says why is not followed by one for each check.
+        # If nothing could be opened, print only the line that says why.
         elif verdict == "failed" or (verdict == "not_checked" and check.blocking and result.root):
             lines.append(_line(verdict, f"{check.id}: {check.text}"))
     if not lines and result.root and result.level < result.asked_level:
@@ -165,11 +167,11 @@ def _what_is_wrong(result: "Verification") -> list[str]:
 
 
 def _nothing_here(result: "Verification") -> str:
-    return f"nothing is here that it could check{', such as an evaluation' if result.level == 1 else ''}"
+    return f"nothing here to check{', such as an evaluation' if result.level == 1 else ''}"
 
 
 def _reason(result: "Verification") -> str:
-    """Why no higher level was reached where nothing failed: what kept the first check of it from being made."""
+    """Why no higher level was reached although nothing failed: what blocked the next level's first check."""
     return next((check.text for check in result.checks if check.verdict == "not_checked" and check.blocking),
                 _nothing_here(result))
 
@@ -179,13 +181,13 @@ def _line(verdict: str, text: str) -> str:
 
 
 def _trusted(files: Sequence[Path]) -> tuple[bytes, ...]:
-    """Public keys that the person trusts."""
+    """The public keys to trust."""
     if not files:
         return ()
     from workings.evidence.attest import keys
 
     keys.require_available()
-    # Each file is parsed at once: a typing error should not look like a record without signatures.
+    # Parse each file at once: a typing error should not look like a missing signature.
     for file in files:
         try:
             keys.public_key(file.read_bytes())
@@ -219,8 +221,8 @@ class _Draw:
             raise RequestError(" ".join(words), "a number of steps, or a confidence that decides how many",
                                "leave --steps out")
         if self.splice is not None and self.confidence is None:
-            raise RequestError(" ".join(words), "a confidence next to it", "--confidence 0.95")
-        # Typer's bounds take in both ends, and neither 0 nor 1 asks for a number of steps.
+            raise RequestError(" ".join(words), "--confidence as well", "--confidence 0.95")
+        # Typer's bounds include both ends, but 0 and 1 are not allowed.
         if not 0 < (0.5 if self.confidence is None else self.confidence) < 1:
             raise RequestError(" ".join(words), "a confidence above 0 and below 1", "--confidence 0.95")
         if self.splice == 0:
@@ -230,7 +232,7 @@ class _Draw:
 def _replayer(level: int, draw: _Draw) -> "Replay | None":
     """Function that replays steps of a run; None below level 3, which uses no engine."""
     draw.check(level)
-    # Without a replayer no engine is imported, which is what lets levels 0 to 2 run anywhere.
+    # No engine is imported without it, so that levels 0 to 2 run anywhere.
     if level < 3:
         return None
     from workings.runs.replay.reopen_run import ReplayInputs
@@ -246,21 +248,21 @@ def _replayer(level: int, draw: _Draw) -> "Replay | None":
 
 
 def _report_again(page: bytes, pack: Path, unit_paths: Sequence[str], compared: Sequence[str]) -> bool:
-    """`is_drawn_again`, loaded where there is a page to draw: it brings templates and figures."""
+    """`is_drawn_again`, imported only if there is a page to render: it needs templates and figures."""
     from workings.publish.regenerated_report import is_drawn_again
 
     return is_drawn_again(page, pack, unit_paths, compared)
 
 
 def _rounds_again(folder: Path) -> list[str]:
-    """`contradictions` of an improvement, loaded where there is one."""
+    """`contradictions` of an improvement, imported only if there is one."""
     from workings.runs.improve_result import contradictions
 
     return contradictions(folder)
 
 
 def _size(path: Path) -> int:
-    """Bytes to hash in a folder; 0 where that is not known before (a zip, nothing)."""
-    # Only for the display of progress; what is hashed is decided by the walk of `verify` itself.
+    """Bytes to hash in a folder; 0 if unknown (a zip, a missing path)."""
+    # Only for the progress display; `verify` itself decides what to hash.
     return sum(file.stat().st_size for file in path.rglob("*") if file.is_file() and not file.is_symlink()) \
         if path.is_dir() else 0

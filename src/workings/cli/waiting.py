@@ -1,4 +1,4 @@
-"""A line on standard error for what takes longer than two seconds: what it is, how long so far, how much longer."""
+"""A status line on standard error for slow operations: what it is, time so far, time left."""
 
 import sys
 import threading
@@ -11,9 +11,9 @@ from workings.cli.output import say
 from workings.record.progress import ProgressListener
 
 FIRST_SECONDS = 2.0
-"""Longest silence before a line about another operation than the one of the line before."""
+"""Longest silence in seconds before a line about a new operation."""
 TERMINAL_SECONDS, LOG_SECONDS = 1.0, 15.0
-"""Between two lines: on a terminal one takes the place of the other, in a file they stay."""
+"""Seconds between two lines: on a terminal one replaces the other, in a file they accumulate."""
 
 
 @dataclass
@@ -25,10 +25,10 @@ class _Operation:
 
 
 class WaitingLine(ProgressListener):
-    """A listener that speaks of the innermost operation, by one thread that lives while there is any.
+    """A listener that reports the innermost operation, from a thread that lives while there is one.
 
     Args:
-        before_first: said once, as soon as anything begins: what is known without waiting.
+        before_first: text to print once, when the first operation begins.
     """
 
     def __init__(self, before_first: Callable[[], str] | None = None) -> None:
@@ -39,7 +39,7 @@ class WaitingLine(ProgressListener):
         self._has_thread = self._is_shown = False
 
     def begins(self, what: str, usual_seconds: float | None) -> None:
-        """Speak of this from now on, and no longer of what it is a part of."""
+        """Report this operation from now on, instead of the one around it."""
         if self._before_first is not None:
             first, self._before_first = self._before_first, None
             say(first())
@@ -53,17 +53,17 @@ class WaitingLine(ProgressListener):
                 threading.Thread(target=self._speak, daemon=True).start()
 
     def reaches(self, done: int, total: int, unit: str = "") -> None:
-        """Reports progress: the line shows it from now on."""
+        """Report progress, which the line shows from now on."""
         self._operations[-1].done = done, total, unit
 
     def ends(self) -> None:
-        """Speak of what it was a part of."""
+        """Report the operation around it again."""
         with self._changed:
             self._operations.pop()
             self._speak_soon()
 
     def _speak_soon(self) -> None:
-        # Since the last line and not since the beginning: many short parts must not be silent together.
+        # Since the last line, not since the beginning: many short parts together must not stay silent.
         self._next_at = self._said_at + FIRST_SECONDS
         if self._is_shown:
             sys.stderr.write("\r\x1b[K")
@@ -80,7 +80,7 @@ class WaitingLine(ProgressListener):
                 now = self._operations[-1]
                 line = waiting_text(now.what, time.monotonic() - now.began, now.usual, now.done)
                 if sys.stderr.isatty():
-                    # Back to the first column, and clear up to the end: an earlier line may have been longer.
+                    # Return to the first column and clear the rest of a longer earlier line.
                     sys.stderr.write(f"\r\x1b[K{line}")
                     sys.stderr.flush()
                     self._is_shown = True
@@ -104,6 +104,6 @@ def waiting_text(what: str, seconds: float, usual: float | None,
 
 
 def _clock(seconds: float) -> str:
-    """A time that is seen to go on: ``41 s``, then ``3:12 min``."""
+    """A running time: ``41 s``, then ``3:12 min``."""
     minutes, rest = divmod(ceil(seconds), 60)
     return f"{minutes}:{rest:02} min" if minutes else f"{rest} s"

@@ -1,4 +1,4 @@
-"""What a recipe knows of its way of learning. The ways are files of `workings.ways`, found by name."""
+"""A recipe's way of learning. The ways are files of `workings.ways`, found by name."""
 
 from abc import abstractmethod
 from importlib import import_module
@@ -11,13 +11,13 @@ from workings.config.section import Section
 from workings.objectives.base import Objective
 
 WAYS = "workings.ways"
-"""Each module of this package, except `base`, lists its sections in ``WAYS``. This room cannot import it by a
-statement, because ways import the rooms between."""
+"""Each module of this package, except `base`, lists its sections in ``WAYS``. Imported by name, because ways import
+this package."""
 DEFAULT = "sft"
 
 
 class Algorithm(Section):
-    """The section `algorithm`: the keys of a way of learning, and what it needs of the rest of a recipe."""
+    """The section `algorithm`: the keys of a way of learning, and its demands on the rest of a recipe."""
 
     name: str
     """The algorithm; first here, so that it comes first in every list of keys."""
@@ -38,12 +38,12 @@ class Algorithm(Section):
     @property
     def completions_of_a_prompt(self) -> int:
         """Completions that are sampled of each prompt; 1 without rollouts."""
-        # Plans read it, because a prompt is computed once for its whole group.
+        # For plans: a prompt is computed once for its whole group.
         return 1
 
     @abstractmethod
     def check(self, recipe: Any, info: ValidationInfo) -> None:
-        """Refuses what the recipe says elsewhere and this way cannot do.
+        """Refuses keys of the recipe that this way of learning does not support.
 
         Args:
             recipe: the whole recipe.

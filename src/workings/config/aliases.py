@@ -1,7 +1,7 @@
 """Renames keys of other trainers in a recipe, so that their configuration can be copied line by line.
 
 The table is `aliases.json`; a test checks that every target key exists. A key without a counterpart is refused with a
-proposal: a setting that is silently ignored would be worse than an error.
+proposal, because a silently ignored setting is worse than an error.
 """
 
 import json
@@ -25,7 +25,7 @@ class Renamed:
     """Result of renaming another trainer's keys."""
 
     notes: tuple[str, ...]
-    """A line for each key with a counterpart, for the person and the record."""
+    """A line for each key with a counterpart, for the user and the record."""
     refused: tuple[RequestError, ...]
     """An error for each key without a counterpart, or that contradicts another key."""
 
@@ -41,7 +41,7 @@ def rename(values: dict[str, Any], known: frozenset[str], origin: str) -> Rename
     notes: list[str] = []
     refused: list[RequestError] = []
     implied: dict[str, Any] = {}
-    # A list first, because keys are taken out on the way.
+    # A list, because the loop removes keys.
     for alias in [key for key in values if key in table() and key not in known]:
         row, value = table()[alias], values.pop(alias)
         source = f"`{alias}` ({', '.join(row['from'])})"
@@ -49,12 +49,12 @@ def rename(values: dict[str, Any], known: frozenset[str], origin: str) -> Rename
         translated = value if isinstance(value, list | dict) else row.get("values", {}).get(
             value if isinstance(value, str) else json.dumps(value), value)
         if "instead" in row:
-            refused.append(RequestError(f"{source} in {origin}", "keys that have a counterpart here", row["instead"]))
+            refused.append(RequestError(f"{source} in {origin}", "keys with a counterpart here", row["instead"]))
             continue
         # Full fine-tuning implies no settings of adapters.
         if translated != "full":
             implied |= row.get("sets", {})
-        # Only implied, or the default here: another key may still say more.
+        # Only implied, or the default: another key may set it.
         if translated == "":
             notes.append(f"{source} is " + (", ".join(f"`{key}: {set_}`" for key, set_ in row.get("sets", {}).items())
                                             or "the default") + " here")
@@ -64,24 +64,24 @@ def rename(values: dict[str, Any], known: frozenset[str], origin: str) -> Rename
         except RequestError as error:
             refused.append(error)
         notes.append(f"{source} is `{row['key']}: {translated}` here")
-    # Last and only where nothing else was written: `lora_r` means LoRA, unless the weights are loaded in 4 bits.
+    # Last, if nothing else was written: `lora_r` means LoRA, unless weights are loaded in 4 bits.
     for key, value in implied.items():
         section, name = key.split(".")
         inside = values.setdefault(section, {})
         if isinstance(inside, dict):
-            # What is written in this project's own words counts more than what another trainer's key implies.
+            # Our keys take precedence over what another trainer's key implies.
             inside.setdefault(name, value)
     return Renamed(notes=tuple(notes), refused=tuple(refused))
 
 
 def _set(values: dict[str, Any], dotted: str, value: Any, source: str, origin: str) -> None:
-    # All keys of ours that have an alias are in a section, one level deep.
+    # All keys with an alias are one level deep.
     section, key = dotted.split(".")
     inside = values.setdefault(section, {})
     if not isinstance(inside, dict):
         raise RequestError(f"{source} and `{section}: {inside!r}` in {origin}", f"`{section}` to be a section",
                            f"write `{dotted}: {value}` and leave the other out")
-    # The same value under both names contradicts nothing.
+    # The same value under both names is no contradiction.
     if inside.get(key, value) != value:
         raise RequestError(f"{source} and `{dotted}: {inside[key]!r}` in {origin}", "one of the two",
                            f"leave {source} out")

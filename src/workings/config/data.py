@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from workings.config.families import TEMPLATES
 from workings.config.section import Section, refused
 
-# pydantic builds the choice from the data file at run time, which a type checker cannot follow.
+# pydantic builds the choice from a data file at run time, which a type checker cannot follow.
 if TYPE_CHECKING:
     TemplateName = str
 else:
@@ -47,12 +47,12 @@ class DataConfig(Section):
 
     @property
     def named_buckets(self) -> tuple[int, ...]:
-        """The lengths that the recipe names; none where they are chosen."""
+        """The lengths that the recipe names; empty if they are chosen."""
         return () if self.buckets == "auto" else self.buckets
 
     @model_validator(mode="after")
     def buckets_ascend_within_the_longest_row(self) -> Self:
-        """A bucket that no row can have promises something that cannot happen."""
+        """Refuses buckets that no row can have."""
         buckets, longest = self.named_buckets, self.max_length
         if list(buckets) != sorted(set(buckets)) or any(not 1 <= length <= longest for length in buckets):
             raise ValueError(f"buckets {list(buckets)} must ascend from 1 at least to max_length ({longest}) at most")
@@ -60,16 +60,16 @@ class DataConfig(Section):
 
     @model_validator(mode="after")
     def channel_is_gemma_4s(self) -> Self:
-        """No other model knows the channel. Whether the tokenizer's own template does shows when it is read."""
+        """Only Gemma 4 has the channel. The tokenizer's own template is checked when it is read."""
         if self.reasoning == "channel" and self.template not in ("gemma4", "tokenizer"):
             raise refused(f"data.reasoning: channel with data.template: {self.template}",
-                          "template gemma4, or tokenizer where the model's own is Gemma 4's",
+                          "template gemma4, or tokenizer if the model's template is Gemma 4's",
                           "data.template=gemma4, or data.reasoning=think")
         return self
 
     @model_validator(mode="after")
     def packing_has_no_buckets(self) -> Self:
-        """A packed batch has one length. ``buckets: []`` is allowed: so an override takes back those of a recipe."""
+        """Refuses buckets with packing; ``[]`` is allowed, so that an override can remove a recipe's buckets."""
         if self.packing != "none" and self.named_buckets:
             raise refused(f"data.buckets: {list(self.named_buckets)} with data.packing: {self.packing}",
                           f"no `data.buckets`: packing fills sequences of max_length ({self.max_length})",

@@ -1,4 +1,4 @@
-"""Recipe section `environment`: the world that the model acts in, turn by turn."""
+"""Recipe section `environment`: the world in which the model acts, turn by turn."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -20,7 +20,7 @@ class EnvironmentConfig(Section):
     turns: int = Field(default=8, ge=1, le=1000)
     """Most turns of the model in an episode; a longer one is cut off."""
     tasks: int = Field(default=256, ge=1)
-    """Number of tasks, where the environment makes them itself (`data.traces: environment`)."""
+    """Number of tasks, if the environment makes them (`data.traces: environment`)."""
     options: dict[str, Scalar] = Field(default_factory=dict)
     """Arguments of the environment's class, such as `{size: 4}`."""
     seconds: float = Field(default=USUAL_LIMITS["seconds"], gt=0, le=86_400)
@@ -30,7 +30,7 @@ class EnvironmentConfig(Section):
 
     @property
     def file(self) -> str:
-        """The path of a person's own environment, as it was written; empty for any other."""
+        """The path of a user's own environment, as written; empty for any other."""
         return self.name.rpartition(":")[0] if ".py:" in self.name else ""
 
 
@@ -43,7 +43,7 @@ NamedEnvironment = Annotated[EnvironmentConfig, BeforeValidator(_written_out)]
 
 
 def moved_environment(value: Any, change: Any) -> Any:
-    """The section as it was written, with the path of a person's own class changed."""
+    """The section as written, with the path of a user's own class changed."""
     name = value.get("name") if isinstance(value, Mapping) else value
     if not isinstance(name, str) or ".py:" not in name:
         return value

@@ -1,4 +1,4 @@
-"""Error messages for invalid recipes: the wrong key, its line, the expected value, and the key that was meant."""
+"""Error messages for invalid recipes: the wrong key, its line, the expected value, and the likely key."""
 
 import difflib
 import json
@@ -21,19 +21,19 @@ KeySource = Callable[[tuple[str, ...]], str]
 
 EXPECTED: dict[str, str] = {
     "int_type": "a whole number", "int_parsing": "a whole number", "int_from_float": "a whole number",
-    "float_type": "a number", "float_parsing": "a number", "finite_number": "a number that is finite",
+    "float_type": "a number", "float_parsing": "a number", "finite_number": "a finite number",
     "bool_type": "true or false", "bool_parsing": "true or false", "string_type": "a text",
     "tuple_type": "a list", "list_type": "a list", "dict_type": "a section", "model_type": "a section",
     "greater_than": "a number greater than {gt}", "greater_than_equal": "{ge} or more",
     "less_than": "a number less than {lt}", "less_than_equal": "{le} or less",
     "multiple_of": "a multiple of {multiple_of}",
-    "string_pattern_mismatch": "a text of the form {pattern}", "too_short": "at least {min_length} of them",
+    "string_pattern_mismatch": "a text of the form {pattern}", "too_short": "at least {min_length} entries",
 }
-"""The library's kinds of error, and what each asks for; numbers in braces are the error's own."""
+"""Expected value by the library's kind of error; numbers in braces come from the error."""
 GIVEN = "the recipe given in Python"
 """Origin of a recipe that is not a file."""
 OVERRIDE = "the override "
-"""Begins the source of a key that the command line has set."""
+"""Prefix of the source of a key from the command line."""
 
 
 def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
@@ -44,7 +44,9 @@ def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
         source: source of a key.
     """
     problems, expected, hints, missing = [], [], [], []
-    for error in _without_union_noise(errors):
+    errors = _without_union_noise(errors)
+    meant = {_near_key(_location(error)) for error in errors if error["type"] == "extra_forbidden"}
+    for error in errors:
         location = _location(error)
         dotted = ".".join(location) or "the recipe"
         where = source(location)
@@ -53,31 +55,31 @@ def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
             expected.append(error["ctx"]["expected"])
             hints.append(error["ctx"]["try_next"])
         elif error["type"] == "extra_forbidden":
-            problems.append(f"{dotted}: {short_repr(error['input'])}, in {where}")
-            expected.append(f"no key `{dotted}`")
+            problems.append(f"unknown key {dotted}: {short_repr(error['input'])}, in {where}")
+            expected.append(f"a key of `{'.'.join(location[:-1])}`" if location[1:] else "a key of a recipe")
             hints += [_did_you_mean(location), "" if where.startswith(OVERRIDE) else _whole_section(error, location)]
-        elif error["type"] == "missing":
+        elif error["type"] == "missing" and dotted not in meant:
             problems.append(f"no `{dotted}`, in {where}")
             expected.append(f"`{dotted}`" + _described(location))
             missing.append(_override_for(location))
         elif error["type"] in ("union_tag_invalid", "union_tag_not_found"):
             _explain_choice(error, location, source, (problems, expected, hints))
-        else:
+        elif error["type"] != "missing":
             problems.append(f"{dotted}: {short_repr(error['input'])}, in {where}")
             expected.append(f"{dotted}: {_expected(error, location)}" + _described(location))
-            hints.append(_near_choice(error, dotted) or _empty_section(error, location))
+            hints.append(_near_choice(error, dotted) or _empty_section(error, location) or
+                         f"correct `{dotted}`; `workings recipes show smoke-tiny` prints a whole recipe")
     if missing:
         words = " ".join(missing)
         hints.append(f"what is missing, in the dict: {_as_dict(words)}" if source(()) == GIVEN else
                      f"what is missing, in the file or at the end of the command: {words}")
-    hints = [hint for hint in hints if hint] or [
-        "correct that key; `workings recipes show smoke-tiny` prints a whole recipe"]
-    # Further lines are below the first one, behind the ten characters of its label.
+    hints = [hint for hint in hints if hint] or ["`workings recipes show smoke-tiny`, which prints a whole recipe"]
+    # Further lines are indented by the ten characters of the label.
     return RequestError(*("\n          ".join(dict.fromkeys(lines)) for lines in (problems, expected, hints)))
 
 
 def together(errors: Sequence[RequestError]) -> RequestError:
-    """Several as one, each part below the same part of the one before."""
+    """Combine several errors, part by part."""
     parts = ([getattr(error, name) for error in errors if getattr(error, name)]
              for name in ("given", "expected", "try_next"))
     return RequestError(*("\n          ".join(dict.fromkeys(lines)) for lines in parts))
@@ -93,7 +95,7 @@ def _expected(error: ErrorDetails, location: tuple[str, ...]) -> str:
         return "a section" + (f" with {', '.join(names)}" if names else "")
     if error["type"] in EXPECTED:
         return EXPECTED[error["type"]].format(**context)
-    # pydantic puts these words in front of what a validator of ours says.
+    # pydantic's prefix of our validators' messages.
     return error["msg"].removeprefix("Value error, ")
 
 
@@ -104,7 +106,7 @@ def _choices(context: dict[str, Any]) -> list[str]:
 
 
 def _near_choice(error: ErrorDetails, dotted: str) -> str:
-    """The choice that was probably meant; empty where none is near."""
+    """The most similar choice; empty if none is near."""
     if error["type"] != "literal_error":
         return ""
     near = difflib.get_close_matches(str(error["input"]), _choices(dict(error.get("ctx", {}))), n=1)
@@ -112,7 +114,7 @@ def _near_choice(error: ErrorDetails, dotted: str) -> str:
 
 
 def _override_for(location: tuple[str, ...]) -> str:
-    """The words of a command that set a missing key; of a section what it needs, and of several sections the first."""
+    """Override words that set a missing key; for a section all that it needs, for several sections the first."""
     dotted = ".".join(location)
     for section in section_at(location):
         needed = [name for name, field in section.model_fields.items() if field.is_required()]
@@ -132,7 +134,7 @@ def _as_dict(words: str) -> str:
 
 
 def _empty_section(error: ErrorDetails, location: tuple[str, ...]) -> str:
-    """How to write a section of defaults, for anyone who wrote a word such as `none` in its place."""
+    """How to write a section of defaults, in place of a word such as `none`."""
     known = section_at(location)
     if error["type"] != "model_type" or not known:
         return ""
@@ -141,7 +143,7 @@ def _empty_section(error: ErrorDetails, location: tuple[str, ...]) -> str:
 
 
 def _whole_section(error: ErrorDetails, location: tuple[str, ...]) -> str:
-    """Another choice for a command line: words that replace the section, and with it keys of the choice before."""
+    """Override words that replace a section, with the keys of its former choice."""
     parents, chosen = location[:-1], str(error["loc"][-2:][0])
     for section in section_at(parents):
         choices = choice_of(section)
@@ -169,7 +171,7 @@ def _explain_choice(error: ErrorDetails, location: tuple[str, ...], source: KeyS
     else:
         names = _choices(context)
         given.append(f"{dotted}: {context['tag']}, in {where}")
-        # What was begun is meant rather than what is merely alike.
+        # Prefer a name with this beginning over a similar one.
         near = [name for name in names if name.startswith(str(context["tag"]))] or difflib.get_close_matches(
             str(context["tag"]), names, n=1)
         hints.append(f"did you mean `{dotted}: {near[0]}`?" if near else "")
@@ -177,9 +179,9 @@ def _explain_choice(error: ErrorDetails, location: tuple[str, ...], source: KeyS
 
 
 def _without_union_noise(errors: list[ErrorDetails]) -> list[ErrorDetails]:
-    """pydantic reports every member of a union; only the members that the value comes near to say something."""
-    # A member that refuses the value as a whole says only that another kind was meant. Where a further error is
-    # deeper in the same place, the value was of that other kind.
+    """Select the errors of the union members that are close to the value; pydantic reports all members."""
+    # A member that refuses the whole value is of another kind. If an error is deeper in the same place, the value was
+    # of that kind.
     deeper = {tuple(error["loc"][:length]) for error in errors for length in range(len(error["loc"]) - 1)}
     return [error for error in errors
             if not (error["type"] in ("string_type", "model_type") and tuple(error["loc"][:-1]) in deeper)]
@@ -189,7 +191,7 @@ def _location(error: ErrorDetails) -> tuple[str, ...]:
     """The dotted place of an error, without the names pydantic gives to the members of a union."""
     known = {name for section in sections() for name in section.model_fields}
     parts = [str(part) for part in error["loc"]]
-    # A key that does not exist is in no section, and yet has to be named.
+    # An unknown key is in no section, but must be named.
     keep = [part for index, part in enumerate(parts)
             if part in known or part.isdigit() or (index == len(parts) - 1 and error["type"] == "extra_forbidden")]
     return tuple(keep)
@@ -205,24 +207,32 @@ def _did_you_mean(location: tuple[str, ...]) -> str:
     *parents, last = location
     siblings = {name for section in section_at(parents) for name in section.model_fields}
     if last in siblings:
-        # The section that was chosen does not have it, and another choice does.
+        # Another choice of the section has the key.
         others = [choice for section in section_at(parents) if last in section.model_fields
                   for choice in choice_of(section) or [FILE_REWARD]]
         return f"`{'.'.join(location)}` goes with {' or '.join(f'`{other}`' for other in others)}"
     row = table().get(last)
-    if row is not None:  # in a file another trainer's key is renamed at the top; here it was written elsewhere
+    if row is not None:  # in a file another trainer's key is renamed at the top level only
         return f"`{last}` ({', '.join(row['from'])}) is `{row['key']}` here" if "key" in row else row["instead"]
-    if near := difflib.get_close_matches(last, sorted(siblings), n=1, cutoff=0.6):
-        return f"did you mean `{'.'.join([*parents, near[0]])}`?"
-    # Right key, wrong section.
+    if near := _near_key(location):
+        return f"did you mean `{near}`?"
+    # The correct key in the wrong section.
     elsewhere = [dotted for dotted in known_keys() if dotted.split(".")[-1] == last]
     if elsewhere:
         return f"did you mean `{elsewhere[0]}`?"
     return f"keys there: {', '.join(sorted(siblings))}" if siblings else ""
 
 
+def _near_key(location: Sequence[str]) -> str:
+    """The most similar key of the same section; empty if none is similar."""
+    *parents, last = location
+    siblings = {name for section in section_at(parents) for name in section.model_fields}
+    near = difflib.get_close_matches(last, sorted(siblings - {last}), n=1, cutoff=0.6)
+    return ".".join([*parents, *near]) if near else ""
+
+
 def choice_of(section: type[BaseModel]) -> list[str]:
-    """``name: grpo`` for a section that a required literal tells apart from its siblings."""
+    """``name: grpo`` for a section that a required literal identifies."""
     return [f"{name}: {typing.get_args(field.annotation)[0]}" for name, field in section.model_fields.items()
             if typing.get_origin(field.annotation) is typing.Literal and field.is_required()]
 

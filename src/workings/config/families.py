@@ -1,7 +1,7 @@
 """Names of model families and chat templates that a recipe may use.
 
-They are listed in `families.json`, because this room imports nothing of `workings.models`, where the families are. The
-families of other packages are known here by the names of their entry points; nothing of theirs is imported.
+They are listed in `families.json`, because this package does not import `workings.models`. Families of other packages
+are known by the names of their entry points; nothing is imported.
 """
 
 import json
@@ -17,7 +17,7 @@ from workings.plugins import plugin_names
 
 GROUP = "workings.families"
 """Entry points of other packages: family name -> a `workings.models.family.Family`."""
-# Read when the module is imported, because annotations of recipes are built from it.
+# Read at import, because annotations of recipes use it.
 _LISTED = json.loads(files("workings.config").joinpath("families.json").read_text(encoding="utf-8"))
 FAMILIES: tuple[str, ...] = tuple(_LISTED["families"])
 """The families of this package."""
@@ -34,8 +34,8 @@ def known_families() -> tuple[str, ...]:
 class FamilyName:
     """Annotation of a recipe's key whose value names a model family.
 
-    No `Literal` can list what other packages bring. Their entry points, tens of milliseconds to read, are looked at
-    only for a name that is not ours.
+    A `Literal` cannot list other packages' families. Their entry points, which take tens of milliseconds, are read
+    only for an unknown name.
     """
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -46,7 +46,7 @@ class FamilyName:
 
 
 def _check(name: object) -> object:
-    # In this order, so that a name of ours costs no look at the entry points.
+    # In this order, so that our names need no entry points.
     if name not in FAMILIES and name not in (known := known_families()):
         # pydantic's words for a `Literal`, which this annotation replaces.
         *others, last = (f"'{family}'" for family in known)

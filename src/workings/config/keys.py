@@ -13,7 +13,7 @@ from workings.config.recipe import Recipe
 def section_at(location: Sequence[str]) -> list[type[BaseModel]]:
     """The section classes that may have a dotted place (several for a union)."""
     here: list[type[BaseModel]] = [Recipe]
-    # The number of an entry in a list is between the list's name and the entry's keys.
+    # A list index is between the list's name and the entry's keys.
     for part in (part for part in location if not part.isdigit()):
         here = [inner for section in here if part in section.model_fields
                 for inner in models_in(section.model_fields[part].annotation)]
@@ -27,10 +27,10 @@ def known_keys() -> list[str]:
             inner = list(models_in(field.annotation))
             for model in inner:
                 yield from walk(model, f"{prefix}{name}.")
-            # A union of sections and a plain value (`model.shape`: numbers or a name) is also a key by itself.
+            # A union of sections and a plain value (`model.shape`: numbers or a name) is also a key.
             if not inner or len(inner) < len(typing.get_args(field.annotation)):
                 yield f"{prefix}{name}"
-    # Members of a union share keys; each is named once, at its first place.
+    # Members of a union share keys: list each once.
     return list(dict.fromkeys(walk(Recipe, "")))
 
 
@@ -43,7 +43,7 @@ def sections(section: type[BaseModel] = Recipe) -> Iterator[type[BaseModel]]:
 
 
 def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The section classes inside a type: itself, members of a union, what is annotated."""
+    """The section classes inside a type: itself, members of a union, annotated types."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     elif typing.get_origin(annotation) in (typing.Union, types.UnionType, typing.Annotated, tuple):

@@ -27,7 +27,7 @@ class LoadedRecipe:
 
     recipe: Recipe
     text: str
-    """The file as it was written, comments included."""
+    """The file as written, with comments."""
     origin: str
     """The file's name, or ``shipped:<name>``."""
     base: Path
@@ -39,12 +39,12 @@ class LoadedRecipe:
     chosen: tuple[str, ...] = ()
     """A line for each automatic choice, with the reason."""
     kept: tuple[str, ...] = ()
-    """Files of this run alone, by their paths in the run directory, which keeps a copy. `base` is then the folder
+    """Files of this run only, by their paths in the run directory, which keeps a copy. `base` is then the folder
     `config` of a folder with the layout of a run directory."""
 
     @property
     def is_file(self) -> bool:
-        """Whether it comes from a file or is shipped; a recipe given in Python exists in the run alone."""
+        """Whether it comes from a file or is shipped; a recipe given in Python exists only in the run."""
         return self.origin != GIVEN
 
     def resolved(self) -> dict[str, Any]:
@@ -55,16 +55,16 @@ class LoadedRecipe:
         return _without_home(self.recipe.model_dump(mode="json"))
 
     def written(self) -> str:
-        """The recipe as YAML: the file as it was written, or, with overrides, its keys as they then are."""
+        """The recipe as YAML: the file as written, or its keys after overrides."""
         if not self.overrides:
             return self.text
-        # Only keys that were given: a file with every default would hide the choices.
+        # Only given keys: a file with every default would hide the choices.
         values = self.recipe.model_dump(mode="json", exclude_unset=True)
         return f"# {self.origin} with {' '.join(self.overrides)}\n" + _dump(values)
 
     def path(self, name: str) -> Path:
         """Absolute path of a path in the recipe, which is relative to the recipe's folder."""
-        # An absolute path replaces the recipe's directory in the join.
+        # The join keeps an absolute path.
         return (self.base / Path(name).expanduser()).resolve()
 
 
@@ -77,7 +77,7 @@ def _dump(values: Mapping[str, Any]) -> str:
 
 
 def shipped_recipes() -> dict[str, str]:
-    """Text of every recipe that comes with the package, by name."""
+    """Text of every shipped recipe by name."""
     folder = resources.files("workings.config") / "recipes"
     return {entry.name.removesuffix(".yaml"): entry.read_text("utf-8")
             for entry in sorted(folder.iterdir(), key=lambda entry: entry.name) if entry.name.endswith(".yaml")}
@@ -88,9 +88,9 @@ RecipeLike = str | Path | Mapping[str, Any] | LoadedRecipe
 ROWS = (".jsonl", ".csv", ".parquet")
 """Suffixes of files with rows."""
 SHOWN = " " * 14
-"""Begins a quoted line of the recipe: below `given:`, and further in."""
+"""Indentation of a quoted line of the recipe below `given:`."""
 MAX_SHOWN = 100
-"""Characters of a line that is quoted."""
+"""Maximum characters of a quoted line."""
 
 
 def load_recipe(name: RecipeLike, overrides: Overrides = (), *, recorded: bool = False) -> LoadedRecipe:
@@ -108,7 +108,7 @@ def load_recipe(name: RecipeLike, overrides: Overrides = (), *, recorded: bool =
     if not isinstance(name, str | Path | Mapping):
         raise RequestError(f"a recipe of type {type(name).__name__}", "a file, a shipped recipe's name, or a dict",
                            "rows and a model go by name: workings.train(model=…, data=rows, steps=100)")
-    # A dict is written out and read again, so that it passes the same checks with the same messages as a file.
+    # Write and read a dict, so that it gets the same checks and messages as a file.
     text, origin, base = (_dump(name), GIVEN, Path.cwd()) if isinstance(name, Mapping) else _find(str(name))
     return parse_recipe(text, origin, base, words if recorded else [seen_from(base, word) for word in words])
 
@@ -119,13 +119,13 @@ def parse_recipe(text: str, origin: str, base: Path, overrides: Sequence[str] = 
     if not isinstance(values, dict):
         raise RequestError(f"{origin}: {type(values).__name__}", "a mapping of recipe keys",
                            "workings recipes show smoke-tiny, which prints one")
-    # Before the overrides, which use the keys of recipes alone.
+    # Before the overrides, which use only recipe keys.
     moved = rename(values, frozenset(Recipe.model_fields), origin)
     for override in overrides:
         apply_override(values, override)
     _one_length(values, overrides)
     try:
-        # Keys without a counterpart are removed from `values`, so their errors and these make one message.
+        # Combine with the errors of keys without a counterpart, which are removed from `values`.
         recipe = _check(values, partial(_key_source, text, origin, overrides), as_written=True)
     except RequestError as wrong:
         raise together([*moved.refused, wrong]) from None
@@ -141,7 +141,7 @@ def check_recipe(values: dict[str, Any], origin: str, *, as_written: bool = Fals
     Args:
         values: sections and keys.
         origin: where they come from, for messages.
-        as_written: a person wrote these keys, so one without effect is refused. Otherwise all keys may be there.
+        as_written: a user wrote these keys, so one without effect is refused. Otherwise all keys are allowed.
     """
     return _check(values, lambda location: origin, as_written=as_written)
 
@@ -157,17 +157,21 @@ def _key_source(text: str, origin: str, overrides: Sequence[str], location: tupl
     """Source of a key: the override that set it or a section around it, or the file's line."""
     for override in reversed(overrides):
         key = tuple(override.partition("=")[0].split("."))
-        # An override of one key of a section is not the source of the others.
+        # An override of one key is not the source of its siblings.
         if key == location[:len(key)]:
             return f"{OVERRIDE}{override}"
     places = key_places(text) if origin != GIVEN else {}
-    # A key that is missing has no line; the section that it belongs to has one.
+    # An unknown section may exist only because of overrides of its keys.
+    below = [override for override in overrides if override.startswith(".".join(location) + ".")]
+    if location and below and location not in places:
+        return f"{OVERRIDE}{below[-1]}"
+    # A missing key has no line; its section has one.
     near = next((places[location[:end]] for end in range(len(location), 0, -1) if location[:end] in places), None)
     if near is None:
         return origin
     number, column = near
     line = text.splitlines()[number - 1]
-    # Below each other in a terminal; a longer line would be broken, and its caret would point at nothing.
+    # Truncated, because a wrapped line would misplace the caret.
     return f"{origin}:{number}" + (f"\n{SHOWN}{line}\n{SHOWN}{' ' * column}^" if len(line) <= MAX_SHOWN else "")
 
 
@@ -175,11 +179,11 @@ def _find(name: str) -> tuple[str, str, Path]:
     path = Path(name).expanduser()
     if path.is_file():
         if path.suffix in ROWS:
-            raise RequestError(f"{path}, which holds rows", "a recipe, in which data.traces names them",
+            raise RequestError(f"{path} holds rows", "a recipe; its key data.traces names a file of rows",
                                f"workings data check {quote(str(path))}, then workings train smoke-tiny "
                                f"{quote(f'data.traces={path}')}")
         try:
-            # Editors on Windows put a byte order mark in front, which would become part of the first key.
+            # Editors on Windows write a byte order mark, which would become part of the first key.
             return path.read_text("utf-8-sig"), str(path), path.resolve().parent
         except (UnicodeDecodeError, OSError) as error:
             raise RequestError(f"{path}: {error}", "a readable UTF-8 file") from None
@@ -188,7 +192,7 @@ def _find(name: str) -> tuple[str, str, Path]:
         return shipped[name], f"shipped:{name}", Path.cwd()
     near = difflib.get_close_matches(name, shipped, n=3)
     is_file = path.suffix in (".yaml", ".yml") or len(path.parts) > 1
-    raise RequestError(f"recipe {name!r}" + (f"; there is no file {path.absolute()}" if is_file else ""),
+    raise RequestError(f"there is no file {path.absolute()}" if is_file else f"there is no recipe {name!r}",
                        "a YAML file, or a shipped recipe" + (f": {', '.join(near)}" if near else ""),
                        f"workings recipes show {near[0]}" if near else "workings recipes list")
 
@@ -213,7 +217,7 @@ def _without_home(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_home(inner) for inner in value]
     home = str(Path.home())
-    # With the slash, because `/home/anna` is not in `/home/ann`; a home of `/` would be in every path.
+    # With the slash, because `/home/anna` is not in `/home/ann`; a home of `/` is in every path.
     if isinstance(value, str) and len(home) > 1 and (value + "/").startswith(home + "/"):
         return "~" + value[len(home):]
     return value

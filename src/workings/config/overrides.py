@@ -16,7 +16,7 @@ Overrides = Sequence[str] | Mapping[str, Any]
 def override_words(overrides: Overrides) -> list[str]:
     """Overrides as ``key=value`` words. Raises `RequestError` for a single text, and for a value that no file holds."""
     if isinstance(overrides, str) or not isinstance(overrides, Sequence | Mapping):
-        # A text is a sequence of letters, which no one means.
+        # A text is a sequence of letters, which is not intended.
         raise RequestError(f"overrides={overrides!r}", "a dict, or a list of key=value words",
                            f"overrides=[{overrides!r}]")
     if not isinstance(overrides, Mapping):
@@ -28,7 +28,7 @@ def flow(value: Any) -> str:
     """A value as text of an override."""
     if isinstance(value, Path):
         value = str(value)
-    # A text that YAML would read as something else (`1e-3`, `true`) is put in quotes; JSON is YAML.
+    # Quote a text that YAML would read as another type (`1e-3`, `true`); JSON is YAML.
     try:
         is_plain = isinstance(value, str) and parse_yaml(value, "an override") == value
     except RequestError:
@@ -51,18 +51,18 @@ def apply_override(values: dict[str, Any], override: str) -> None:
 def seen_from(base: Path, override: str) -> str:
     """An override with paths of the current folder made relative to the recipe's folder."""
     key, equals, _ = override.partition("=")
-    # A malformed override is reported where it is applied, with the recipe's name.
+    # A malformed override is reported later, with the recipe's name.
     if not equals or not key or base.resolve() == Path.cwd().resolve():
         return override
 
     def change(name: str) -> str:
-        # Typed here but read next to the recipe: the two may be different files of one name.
+        # Two different files may have this name, here and next to the recipe.
         typed_path, recipe_path = Path(name).absolute(), base / name
         if not is_data_or_model_path(typed_path):
             return name
         relative = relative_path(typed_path, base)
         if is_data_or_model_path(recipe_path) and not recipe_path.samefile(typed_path):
-            raise RequestError(f"the override {override}", f"one file; there is one here and another in {base}",
+            raise RequestError(f"the override {override}", f"one file; there is one here and one in {base}",
                                f"{relative} for the one here, {recipe_path} for the other")
         return relative
 
@@ -81,19 +81,19 @@ def moved_override(override: str, change: Callable[[str], str]) -> str:
     moved: Any = with_changed_paths(values, change)
     for part in key.split("."):
         moved = moved[part]
-    # An override without a path keeps the spelling that was typed: a record holds it word by word.
+    # Keep the typed spelling of an override without a path, because it is recorded.
     return override if moved == value else f"{key}={flow(moved)}"
 
 
 def set_key(values: dict[str, Any], key: str, value: Any, given: str) -> None:
-    """Sets a dotted key in place; null removes a key that is there, so that its default holds.
+    """Sets a dotted key in place; null removes a key, which restores its default.
 
     Raises `RequestError`, which begins with ``given``, if a part is not a section.
     """
     *parents, last = key.split(".")
     here = values
     for parent in parents:
-        # A section that the recipe does not have is made, so that one key of it can be set.
+        # Create a missing section.
         inner = here.setdefault(parent, {})
         if not isinstance(inner, dict):
             raise RequestError(given, f"`{parent}` to be a section; it is {inner!r}", "leave out the part after it")

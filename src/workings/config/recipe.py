@@ -46,7 +46,7 @@ class Recipe(Section):
     """Engine: `jax`, `torch`, `tunix`, or one that another package provides. `auto`: the one of `jax` and `torch` that
     supports the recipe and is installed; `jax` if both are."""
     device: Literal["auto", "cpu", "gpu", "cuda", "tpu"] = "auto"
-    """Device to run on. `auto` takes the accelerator of this machine, or the CPU; a named device that is absent is an
+    """Device to run on. `auto` uses this machine's accelerator, or the CPU; a named device that is absent is an
     error."""
     model: ModelConfig
     """The model and its first weights."""
@@ -66,8 +66,8 @@ class Recipe(Section):
     """Reward functions: a completion's reward is the sum of these times their weights; the first decides which
     completions count as right."""
     environment: NamedEnvironment | None = None
-    """Environment that the model acts in for several turns, with a reward for each; a recipe without one asks every
-    prompt once."""
+    """Environment that the model acts in for several turns, with a reward for each; without one every prompt is asked
+    once."""
     sampler: NamedSampler | None = None
     """Program that writes the completions of a run with rollouts; the engine itself, unless one is named."""
     training: TrainingConfig
@@ -91,11 +91,11 @@ class Recipe(Section):
         return {key: value for key, value in written(self).items()
                 if key not in ("environment", "sampler") or value is not None}
 
-    # Validators run in this order; the first that refuses is the only one that is reported.
+    # Validators run in this order; only the first error is reported.
     @model_validator(mode="after")
     def adapters_have_known_names(self) -> Self:
-        """Refuses unknown projections; a model outside of the families is checked later, against its class."""
-        # Its layers may have any names; they are known when its class is loaded.
+        """Refuses unknown projections; a model outside the families is checked later, against its class."""
+        # Its layer names are known when its class is loaded.
         if isinstance(self.model, FromPretrained) and not self.model.verified:
             return self
         if self.method.name != "full" and (unknown := {*self.method.target_modules} - {*KNOWN_PROJECTIONS}):
@@ -106,7 +106,7 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def adapters_round_to_nearest(self) -> Self:
-        """Refuses another rounding with adapters, which are float32."""
+        """Refuses stochastic rounding with adapters, which are float32."""
         if self.method.name != "full" and self.precision.rounding != "nearest":
             raise refused(f"precision.rounding: {self.precision.rounding} with method.name: {self.method.name}",
                           "nearest: adapters are float32 and keep the whole update", "precision.rounding=nearest")
@@ -114,7 +114,7 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def best_checkpoint_is_measured(self) -> Self:
-        """Refuses to keep the best checkpoint where nothing says which one it is."""
+        """Refuses to keep the best checkpoint without a measure."""
         checkpoint, evaluation = self.checkpoint, self.evaluation
         if checkpoint.keep != "best":
             return self
@@ -123,37 +123,37 @@ class Recipe(Section):
             raise refused(f"{given} and evaluation.traces: none", "held-out traces, whose loss is measured",
                           "evaluation.traces=FILE, or checkpoint.measure=accuracy")
         if checkpoint.scores_items and (evaluation.items == "none" or not evaluation.items_during_training):
-            raise refused(f"{given}, and no items that are answered during training",
+            raise refused(f"{given} without items that are answered during training",
                           "`evaluation.items`, and `evaluation.items_during_training` above 0", "evaluation.items=eval")
         if checkpoint.every_steps % evaluation.every_steps:
             raise refused(f"checkpoint.every_steps: {checkpoint.every_steps} with evaluation.every_steps: "
                           f"{evaluation.every_steps} and checkpoint.keep: best",
-                          "a multiple of evaluation.every_steps: every checkpoint has to be measured",
+                          "a multiple of evaluation.every_steps, because every checkpoint must be measured",
                           f"evaluation.every_steps={checkpoint.every_steps}")
         return self
 
     @model_validator(mode="after")
     def algorithm_does_what_is_asked(self, info: ValidationInfo) -> Self:
-        """Asks the way of learning about the rest of the recipe."""
+        """Lets the way of learning check the rest of the recipe."""
         self.algorithm.check(self, info)
         return self
 
     @model_validator(mode="after")
     def environment_is_rewarded(self) -> Self:
-        """Refuses an environment whose rewards do not count, and its rewards or tasks without it."""
+        """Refuses an environment without its reward, and its reward or tasks without an environment."""
         counts = any(reward.scorer == "environment" for reward in self.rewards)
         if self.environment is None and (counts or self.data.traces == MADE_BY_ENVIRONMENT):
             what = "rewards with scorer: environment" if counts else f"data.traces: {MADE_BY_ENVIRONMENT}"
             raise refused(f"{what} without an environment", "a recipe with an environment", "environment=calculator")
         if self.environment is not None and not counts:
-            raise refused(f"environment: {self.environment.name} whose rewards do not count",
+            raise refused(f"environment: {self.environment.name} without its reward",
                           "a reward with scorer: environment, and algorithm grpo or another one with rewards",
                           "rewards='[{scorer: environment}]' algorithm.name=grpo")
         return self
 
     @model_validator(mode="after")
     def sampler_has_rollouts(self) -> Self:
-        """Refuses a sampler for a run that samples nothing to learn from."""
+        """Refuses a sampler for a run without rollouts."""
         if self.sampler is not None and self.algorithm.examples != "prompts":
             raise refused(f"sampler.name: {self.sampler.name} with algorithm.name: {self.algorithm.name}",
                           "an algorithm that learns from its own completions", "algorithm.name=grpo")

@@ -9,15 +9,15 @@ from workings.config.environment import moved_environment
 
 KEYS = (("data", "traces"), ("evaluation", "traces"), ("evaluation", "items"), ("model", "id"),
         ("algorithm", "teacher"), ("", "tokenizer"))
-"""Section and key of everything in a recipe that may be a file or a folder, but for the files of rewards."""
+"""Sections and keys that may name a file or a folder, except files of rewards."""
 MARKS = ("config.json", "tokenizer.json", "SEAL.json")
 """Files by which a folder of weights, a tokenizer or a run is recognized."""
 
 
 def recipe_paths(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Section, key and value of everything in a recipe that may be a file or a folder."""
+    """Section, key and value of everything in a recipe that may name a file or a folder."""
     for section, key in KEYS:
-        # The recipe may be someone's text: any section may be of any type.
+        # The recipe may be invalid: any section may have any type.
         part = values.get(section, {}) if section else values
         name = part.get(key) if isinstance(part, Mapping) else None
         if isinstance(name, str):
@@ -31,7 +31,7 @@ def with_changed_paths(values: Mapping[str, Any], change: Callable[[str], str]) 
         values: all keys of a recipe, or some of them.
         change: returns the new path for an old one.
     """
-    # A copy one level deep, which is as deep as paths are.
+    # A copy one level deep, because paths are not deeper.
     moved = {key: dict(value) if isinstance(value, Mapping) else value for key, value in values.items()}
     for section, key, name in recipe_paths(values):
         if _is_relative(name):
@@ -47,7 +47,7 @@ def with_changed_paths(values: Mapping[str, Any], change: Callable[[str], str]) 
 def is_data_or_model_path(path: Path) -> bool:
     """Whether the path is a file, or a folder of weights, a tokenizer or a run.
 
-    Any other folder may be called like a data set by chance.
+    Any other folder may have a data set's name by chance.
     """
     return path.is_file() or any((path / mark).is_file() for mark in MARKS) or any(path.glob("*.gguf"))
 
@@ -55,7 +55,7 @@ def is_data_or_model_path(path: Path) -> bool:
 def relative_path(path: Path, folder: Path) -> str:
     """Path relative to a folder; absolute if the relative path would pass through a folder above the home directory.
 
-    A relative path would name that home on its way down, and a record that is published must not.
+    Such a relative path would contain the user's name, which must not be published.
     """
     path, folder = path.resolve(), folder.resolve()
     return str(path) if leads_above_home(path, folder) else Path(os.path.relpath(path, folder)).as_posix()
@@ -64,9 +64,9 @@ def relative_path(path: Path, folder: Path) -> str:
 def leads_above_home(path: Path, folder: Path) -> bool:
     """Whether the relative path between two absolute paths passes through a folder above the home directory."""
     try:
-        # A relative path climbs to this folder and descends again, so it names every folder on the way.
+        # A relative path climbs to this folder and descends again.
         common = Path(os.path.commonpath([path, folder]))
-    except ValueError:  # two drives of Windows have nothing in common
+    except ValueError:  # two Windows drives have no common folder
         return True
     return common in Path.home().resolve().parents or common == Path("/")
 
@@ -79,6 +79,6 @@ def _moved_reward(reward: Any, change: Callable[[str], str]) -> Any:
     scorer = reward.get("scorer") if isinstance(reward, Mapping) else None
     if not isinstance(scorer, str) or ".py:" not in scorer:
         return reward
-    # Only the file moves; the function's name is no path.
+    # Change only the file, not the function's name.
     file, _, function = scorer.rpartition(":")
     return {**reward, "scorer": f"{change(file)}:{function}" if _is_relative(file) else scorer}

@@ -14,13 +14,13 @@ from pydantic import Discriminator, Field, SerializerFunctionWrapHandler, Tag, f
 from workings.config.section import Section, refused
 
 USUAL_LIMITS = {"seconds": 60.0, "memory_gib": 4.0}
-"""Limits of a person's function whose recipe names none."""
+"""Default limits of a user's function."""
 SHIPPED_REWARDS = ("answer", "exact", "math", "form", "steps", "length", "overlong", "judge", "environment")
-"""Rewards that come with this project; any other is a function in a person's own file."""
+"""Rewards that come with this project; any other is a function in a user's file."""
 
 SHIPPED = "shipped reward"
 FILE_REWARD = "scorer: FILE.py:FUNCTION"
-"""How errors name a reward that is a person's own function: no literal tells it apart."""
+"""How errors name a reward that is a user's function."""
 
 
 class RewardFields(Section):
@@ -33,21 +33,21 @@ class RewardFields(Section):
     @classmethod
     def a_weight_counts(cls, weight: float) -> float:
         """Refuses a weight of 0: the reward would be computed without effect."""
-        # Checked here and not by `ge`: negative weights are allowed.
+        # Checked here, because negative weights are allowed.
         if weight == 0:
             raise ValueError("a weight other than 0 (leave the reward out instead)")
         return weight
 
 
 class ShippedReward(RewardFields):
-    """A reward of this project that has no further keys."""
+    """A shipped reward without further keys."""
 
     scorer: Literal["answer", "exact", "math", "form", "steps", "length", "environment"]
-    """`answer`, `exact`, `math`: 1 where the answer is right, else 0, as the scorer of this name judges it (numbers by
-    value and texts by normalised match; the very same characters; as `answer`, and formulas also where math-verify
-    finds them equal). `form`: 1 where the completion keeps the form of `data.reasoning`, else 0. `steps`: the share of
-    the equations in the reasoning that hold, 0 without equations. `length`: minus the share of the allowed new tokens
-    that the completion takes. `environment`: the sum of what the recipe's `environment` gave for each turn."""
+    """`answer`, `exact`, `math`: 1 if the answer is correct, else 0, by the scorer of this name (numbers by value and
+    texts by normalised match; exactly the same characters; as `answer`, and formulas by math-verify). `form`: 1 if the
+    completion has the form of `data.reasoning`, else 0. `steps`: the share of correct equations in the reasoning, 0
+    without equations. `length`: minus the share of the allowed new tokens that the completion takes. `environment`: the
+    sum of the rewards that the recipe's `environment` gave for each turn."""
 
 
 class OverlongReward(RewardFields):
@@ -63,13 +63,13 @@ class JudgeReward(RewardFields):
     """The score that a language model gives, from 0 to 1; see `workings reward judge`."""
 
     scorer: Literal["judge"]
-    """A model that was checked against labels and attacked."""
+    """A model that passed `workings reward judge`."""
     file: str = Field(min_length=1)
-    """Its file, as `workings reward judge` wrote it; a relative path starts from the recipe's directory."""
+    """Its file from `workings reward judge`; a relative path starts from the recipe's directory."""
 
 
 class FileReward(RewardFields):
-    """A person's own function, called once with all completions of a rollout.
+    """A user's function, called once with all completions of a rollout.
 
     Its signature is that of TRL and Tunix: ``(prompts, completions, **columns) -> list[float]``.
     """
@@ -85,7 +85,7 @@ class FileReward(RewardFields):
     @model_serializer(mode="wrap")
     def without_usual_limits(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leaves out limits that have their default, so that digests from before these keys stay."""
-        # The digest of a recipe is that of this text.
+        # A recipe's digest is computed from this text.
         return {key: value for key, value in written(self).items() if key not in USUAL_LIMITS or key in self.limits}
 
     @property
@@ -95,8 +95,8 @@ class FileReward(RewardFields):
 
     @property
     def file(self) -> str:
-        """The path as it was written."""
-        # From the right: on Windows a path may have its own colon.
+        """The path as written."""
+        # From the right, because a Windows path may have a colon.
         return self.scorer.rpartition(":")[0]
 
     @property
@@ -107,11 +107,11 @@ class FileReward(RewardFields):
 
 def _tag(value: Any) -> str | None:
     """The class of a value by its `scorer`; None for an unknown one."""
-    # pydantic asks this of a section that is made already as well, when it writes it out.
+    # pydantic also calls this with a section when it serializes.
     name = value.get("scorer") if isinstance(value, Mapping) else getattr(value, "scorer", None)
     if not isinstance(name, str):
         return None
-    # A pattern and not a literal, so no ordinary union of pydantic can choose this class.
+    # A pattern, not a literal, so an ordinary union cannot choose this class.
     if ".py:" in name:
         return FILE_REWARD
     if name not in SHIPPED_REWARDS:
@@ -119,7 +119,7 @@ def _tag(value: Any) -> str | None:
     return f"scorer: {name}" if name in ("overlong", "judge") else SHIPPED
 
 
-# pydantic puts the tag into the place of an error. With its colon it is never mistaken for a key of a recipe.
+# pydantic puts the tag into an error's place; the colon distinguishes it from a key.
 RewardConfig = Annotated[
     Annotated[ShippedReward, Tag(SHIPPED)]
     | Annotated[OverlongReward, Tag("scorer: overlong")]
@@ -133,7 +133,7 @@ RewardConfig = Annotated[
 def reward_name(config: RewardConfig) -> str:
     """Name of a reward in records and messages: `answer`, or `my_rewards.py:brevity`, without the file's folder."""
     if isinstance(config, FileReward):
-        # Without the folder, which may hold a person's name and differs between machines.
+        # Without the folder, which may contain a user's name and differs between machines.
         return f"{Path(config.file).name}:{config.function}"
     return config.scorer
 
@@ -146,5 +146,5 @@ def refuse_repeated(rewards: Sequence[RewardConfig]) -> None:
     repeated = [name for name, count in Counter(map(reward_name, rewards)).items() if count > 1]
     if repeated:
         raise refused(f"rewards: {', '.join(repeated)} more than once",
-                      "every reward once: its values are recorded under its name",
+                      "each reward once, because its values are recorded by name",
                       "one entry with the sum of the weights; functions of files with the same name need other names")

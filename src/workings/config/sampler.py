@@ -1,4 +1,4 @@
-"""Recipe section `sampler`: a program that writes completions in place of the engine."""
+"""Recipe section `sampler`: a program that samples completions in place of the engine."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,16 +8,16 @@ from workings.config.section import Section
 
 
 class SamplerConfig(Section):
-    """A server of vLLM that draws completions of a run with adapters. `sampler: vllm` is short for `{name: vllm}`.
+    """A vLLM server that samples completions of a run with adapters. `sampler: vllm` is short for `{name: vllm}`.
 
-    It draws from the whole distribution: keys such as `top_p` and `top_k` do not exist, because the update would then
-    improve another distribution than the one that was drawn from.
+    It samples from the whole distribution: there is no `top_p` or `top_k`, because the update would then improve
+    another distribution than the sampled one.
     """
 
     name: Literal["vllm"]
     """vLLM, in its own environment."""
     url: str = ""
-    """Address of a server that runs, such as `http://127.0.0.1:8000`, and reads files of this machine; empty: the run
+    """Address of a running server, such as `http://127.0.0.1:8000`, and reads files of this machine; empty: the run
     starts one."""
     command: str = Field(default="vllm", min_length=1)
     """Program that starts a server, such as `/opt/vllm/bin/vllm`."""

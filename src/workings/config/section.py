@@ -8,36 +8,36 @@ from pydantic import BaseModel, ConfigDict, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 AS_WRITTEN = "as written"
-"""Validation context of a recipe as a person wrote it. A resolved recipe, which names every key, has none."""
+"""Validation context of a recipe as a user wrote it. A resolved recipe, which has every key, has none."""
 REFUSED = "refused"
-"""Type of the errors that `refused` makes."""
+"""Error type of `refused`."""
 
 
 class Section(BaseModel):
     """A frozen set of keys. An unknown key is refused.
 
-    A key that has no effect because of another key's value is refused as well, by a validator that names both
-    (`written_keys`): such a key would promise something that does not happen.
+    A key without effect because of another key's value is refused as well, by a validator that names both
+    (`written_keys`).
     """
 
-    # Strict, so that a text is never mistaken for the number that it spells; frozen, because a recipe's digest is
-    # recorded. Docstrings of fields become descriptions, which errors, the schema and the reference page print.
+    # Strict, so that a text is never converted to a number; frozen, because a recipe's digest is recorded.
+   #  Docstrings of fields become descriptions, which errors, the schema and the reference page print.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False,
                               use_attribute_docstrings=True)
 
 
 def refused(given: str, expected: str, try_next: str) -> PydanticCustomError:
     """Error of a validator whose three parts appear in the `RequestError` of `load_recipe`."""
-    # A ValueError would arrive as one text; this kind of error keeps its three parts apart.
+    # Unlike a ValueError, this keeps the three parts separate.
     return PydanticCustomError(REFUSED, "{given}: expected {expected}; try {try_next}",
                                {"given": given, "expected": expected, "try_next": try_next})
 
 
 def written_keys(section: Section, info: ValidationInfo, keys: Collection[str], *, name: str) -> str:
-    """The keys that a person wrote, as ``section.key: value``; empty if none of them was written.
+    """The keys that a user wrote, as ``section.key: value``; empty if none was written.
 
-    For a validator that refuses keys without effect. Defaults are no mistake, and a recipe that is not `AS_WRITTEN`
-    names all keys.
+    For a validator that refuses keys without effect. Defaults are allowed, and a recipe that is not `AS_WRITTEN` has
+    all keys.
 
     Args:
         section: the section.
@@ -47,7 +47,7 @@ def written_keys(section: Section, info: ValidationInfo, keys: Collection[str], 
     """
     if info.context != AS_WRITTEN:
         return ""
-    # pydantic keeps which fields were given; defaults are not among them.
+    # pydantic records which fields were given.
     written = section.model_dump(mode="json", include=section.model_fields_set & set(keys))
     return ", ".join(f"{name}.{key}: {json.dumps(value)}" for key, value in written.items())
 
@@ -63,5 +63,5 @@ def changed_keys(sections: Mapping[str, Section]) -> dict[str, Any]:
     """
     return {f"{name}.{key}": getattr(section, key) for name, section in sections.items()
             for key, field in type(section).model_fields.items()
-            # A default may come of a factory, such as an empty dict, so it is made and not only looked up.
+            # Call the factory of a default, such as an empty dict.
             if not field.is_required() and getattr(section, key) != field.get_default(call_default_factory=True)}

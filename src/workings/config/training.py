@@ -17,7 +17,7 @@ class BatchConfig(Section):
 
     micro_batch: int = Field(ge=1)
     """Rows that one device computes at a time."""
-    # It costs no memory for activations: one micro batch is in work at a time.
+    # It costs no memory for activations.
     accumulation: int = Field(default=1, ge=1)
     """Micro batches whose gradients are summed, weighted by supervised tokens, before one update."""
 
@@ -25,7 +25,7 @@ class BatchConfig(Section):
 class TrainingConfig(Section):
     """Number of updates and learning rate. Either `steps` or `epochs` gives the number."""
 
-    # pydantic does not check defaults: 0 means a key that was not written, and a written 0 is refused.
+    # pydantic does not check defaults: 0 means not written, and a written 0 is refused.
     steps: int = Field(default=0, ge=1)
     """Number of optimizer updates; computed from `epochs` if that is given."""
     epochs: float = Field(default=0.0, ge=0)
@@ -51,17 +51,17 @@ class TrainingConfig(Section):
 
     @model_validator(mode="after")
     def warmup_ends_before_the_run(self) -> Self:
-        """Refuses a warm-up as long as the run, which would never reach the learning rate."""
+        """Refuses a warm-up as long as the run."""
         if self.steps and self.warmup_steps >= self.steps and self.warmup_steps > 0:
             raise refused(f"training.warmup_steps: {self.warmup_steps} with training.steps: {self.steps}",
-                          "fewer steps of warm-up than steps", f"training.warmup_steps={self.steps // 10}")
+                          "fewer warm-up steps than steps", f"training.warmup_steps={self.steps // 10}")
         return self
 
     @model_validator(mode="after")
     def constant_schedule_has_no_final_share(self, info: ValidationInfo) -> Self:
         """Refuses an end value of a constant learning rate."""
         given = written_keys(self, info, {"final_share"}, name="training")
-        # Only where a person wrote the key: a resolved recipe names it with every schedule.
+        # Only if the user wrote the key: a resolved recipe always has it.
         if given and self.schedule == "constant":
             raise refused(f"{given} with training.schedule: constant",
                           "no `training.final_share`: a constant learning rate has no end value",
@@ -82,7 +82,7 @@ MIN_ELEMENTS_8BIT = 4096
 
 
 class OptimizerFields(Section):
-    """Base class of optimizers: what plans need to know."""
+    """Base class of optimizers, with facts for plans."""
 
     # pydantic makes no field, and so no key of a recipe, of a class variable.
     engines: ClassVar[tuple[str, ...]] = ("jax", "torch")
@@ -134,7 +134,7 @@ class AdamWConfig(AdamWFields):
 
     def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:
         """Two moments of the tensor's shape."""
-        # The names are PyTorch's, and are in checkpoints: the running means of the gradient and of its square.
+        # PyTorch's names, also in checkpoints: running means of the gradient and its square.
         return {slot: (tuple(size), moments) for slot in ("exp_avg", "exp_avg_sq")}
 
 
@@ -150,9 +150,9 @@ class AdamW8bitConfig(AdamWFields):
         slots = ("exp_avg", "exp_avg_sq")
         if prod(size) < MIN_ELEMENTS_8BIT:
             return {slot: (tuple(size), moments) for slot in slots}
-        # The scales cost 4 bytes for every 256 codes, a sixty-fourth of them, and count in a plan.
+        # The scales cost 4 bytes per 256 codes.
         codes: MomentShapes = {slot: (tuple(size), "uint8") for slot in slots}
-        # Rounded up, because a last block that is not full has its own scale too.
+        # Rounded up, because a partial last block has a scale too.
         return codes | {f"{slot}_absmax": ((-(-prod(size) // BLOCK_OF_8BIT),), "fp32") for slot in slots}
 
 
@@ -175,7 +175,7 @@ class MuonConfig(AdamWFields):
 
     def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:
         """One moment of a layer's matrix, two as in AdamW for all other tensors."""
-        # Orthogonal momentum has a meaning for matrices only; those outside of the layers are tables of vectors.
+        # Orthogonal momentum is for matrices; those outside the layers are tables of vectors.
         slots = ("momentum_buffer",) if in_layer and len(size) == 2 else ("exp_avg", "exp_avg_sq")
         return {slot: (tuple(size), moments) for slot in slots}
 
@@ -201,7 +201,7 @@ class AdafactorConfig(OptimizerFields):
         """A row and a column for a matrix, the whole shape for a vector or filters (three axes)."""
         if len(size) != 2:
             return {"exp_avg_sq": (tuple(size), moments)}
-        # Of a matrix [out, in], out + in numbers instead of out x in: this is why people choose Adafactor.
+        # For a matrix [out, in]: out + in numbers instead of out x in.
         return {"exp_avg_sq_row": ((size[0],), moments), "exp_avg_sq_col": ((size[1],), moments)}
 
 
@@ -216,7 +216,7 @@ class PrecisionConfig(Section):
     """Format of stored weights."""
     compute: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Format of matrix products and activations; with `fp16` activations are fp32, and the loss is scaled (engine
-    `torch`, for cards whose matrix units know no bf16)."""
+    `torch`, for cards without bf16 matrix units)."""
     moments: Literal["fp32", "bf16"] = "fp32"
     """Format of optimizer state."""
     # bf16 has 8 significant bits: rounded to the nearest, an update below 1/512 of a weight is lost.
@@ -230,7 +230,7 @@ class PrecisionConfig(Section):
 
     @model_validator(mode="after")
     def fp32_parameters_round_to_nearest(self) -> Self:
-        """Refuses another rounding than `nearest` with fp32 weights."""
+        """Refuses any rounding but `nearest` with fp32 weights."""
         if self.parameters == "fp32" and self.rounding != "nearest":
             raise refused(f"precision.rounding: {self.rounding} with fp32 parameters",
                           "nearest: an fp32 weight keeps the whole update", "precision.rounding=nearest")
@@ -240,7 +240,7 @@ class PrecisionConfig(Section):
 class MemoryConfig(Section):
     """Memory settings: attention, recomputed activations (gradient checkpointing), chunked loss, storage of tensors."""
 
-    # Not a part of the function that is learned: all of them compute the same attention.
+    # All of them compute the same attention.
     attention: Literal["auto", "plain", "chunked", "flash"] = "auto"
     """Attention implementation; `auto` takes the best one for the device."""
     remat: Literal["none", "dots", "layer"] = "none"
@@ -255,9 +255,9 @@ class MemoryConfig(Section):
     """Memory of the table of per-layer embeddings, in models that have one (Gemma 4 E2B and E4B): `host` keeps it in
     the host's memory, and only the rows of a batch's tokens are copied to the device (engine `torch`)."""
     cpu_optimizations: bool = True
-    """Savings that only a CPU gains from (`jax`: the loss at loss positions; `torch`: completions in micro batches of
-    similar length, equal beginnings computed once). `false`: a CPU runs the same programs as accelerators. Without
-    effect on other devices."""
+    """Savings that help only on a CPU (`jax`: the loss at loss positions; `torch`: completions in micro batches of
+    similar length, equal beginnings computed once). `false`: a CPU runs the same programs as accelerators. No effect
+    on other devices."""
 
 
 class MeshConfig(Section):
@@ -276,17 +276,16 @@ class CheckpointConfig(Section):
     every_steps: int = Field(default=500, ge=1)
     """Steps between checkpoints; the last step is always saved."""
     every_minutes: float = Field(default=0.0, ge=0)
-    """Minutes after which a checkpoint is due, too, whichever comes first; 0: by steps alone."""
+    """Minutes between checkpoints, if that comes first; 0: by steps only."""
     keep_last: int = Field(default=2, ge=1)
-    """Number of newest checkpoints that are kept."""
+    """Number of newest checkpoints to keep."""
     keep: Literal["last", "best"] = "last"
-    """`best`: the checkpoint with the best `measure` is kept as well, and it is the one that is exported, asked and
-    evaluated."""
+    """`best`: also keeps the checkpoint with the best `measure`, which is then exported, asked and evaluated."""
     measure: Literal["loss", "accuracy"] = "loss"
-    """What `keep: best` looks at: the loss on `evaluation.traces`, or the share of right answers to the first
+    """Measure for `keep: best`: the loss on `evaluation.traces`, or the share of correct answers to the first
     `evaluation.items_during_training` items."""
     patience: int = Field(default=0, ge=0)
-    """The run ends after so many checkpoints without a better `measure`; 0: it takes all steps."""
+    """The run ends after this many checkpoints without a better `measure`; 0: it takes all steps."""
 
     @property
     def scores_items(self) -> bool:
@@ -295,9 +294,9 @@ class CheckpointConfig(Section):
 
     @model_validator(mode="after")
     def keys_belong_to_best(self, info: ValidationInfo) -> Self:
-        """Refuses keys that have no effect where the last checkpoint is kept."""
+        """Refuses keys without effect for `keep: last`."""
         if self.keep == "last" and (given := written_keys(self, info, {"measure", "patience"}, name="checkpoint")):
-            raise refused(f"{given} with checkpoint.keep: last", "checkpoint.keep=best: these keys only matter for it",
+            raise refused(f"{given} with checkpoint.keep: last", "checkpoint.keep=best, which these keys are for",
                           "checkpoint.keep=best")
         return self
 
@@ -319,32 +318,32 @@ class EvaluationConfig(Section):
     """Number of completions in the log at each evaluation."""
     max_new_tokens: int = Field(default=256, ge=1)
     """Longest completion, in tokens."""
-    # Apart from `batch.micro_batch`, because generation keeps no activations for a backward pass.
+    # Separate from `batch.micro_batch`, because generation keeps no activations for a backward pass.
     batch_size: int = Field(default=64, ge=1)
-    """Number of prompts that are answered at a time."""
+    """Number of prompts per batch."""
     items_during_training: int = Field(default=64, ge=0)
     """Number of held-out items (the first of the file) that are answered and scored every `every_steps` updates during
     training with rollouts; 0 switches this off."""
     base: bool = True
-    """Whether the untrained model answers the items as well, once for all runs that start from it."""
+    """Whether to evaluate the untrained model too, once for all runs that start from it."""
     scorer: Scorer = "answer"
     """How answers are scored, after training and, with rollouts, during it (`items_during_training`): `answer`, `exact`
     (the same characters) or `math` (formulas by math-verify)."""
 
     @model_validator(mode="after")
     def keys_belong_to_traces_or_items(self, info: ValidationInfo) -> Self:
-        """Refuses keys that have no effect without items, or without both items and traces."""
-        # With items every key of the section decides something.
+        """Refuses keys without effect because items, or items and traces, are missing."""
+        # With items every key has an effect.
         if self.items != "none":
             return self
         unused = {"samples", "max_new_tokens", "batch_size", "items_during_training", "base", "scorer"}
-        situation, expected = "evaluation.items: none", "`evaluation.items`: these keys only matter for items"
+        situation, expected = "evaluation.items: none", "`evaluation.items`, which these keys are for"
         if self.traces == "none":
             unused |= {"every_steps"}
             situation = "neither evaluation.items nor evaluation.traces"
             expected = "`evaluation.items`; for `every_steps` alone, `evaluation.traces` is enough"
         if unused_keys := written_keys(self, info, unused, name="evaluation"):
-            # An override replaces the section as a whole, so the proposed one names what may stay.
+            # An override replaces the whole section, so the proposal lists the remaining keys.
             remaining = self.model_dump(mode="json", include=self.model_fields_set - unused)
             without = yaml.safe_dump(remaining, default_flow_style=True, sort_keys=False, width=1000).strip()
             raise refused(f"{unused_keys} with {situation}", expected,

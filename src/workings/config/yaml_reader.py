@@ -1,8 +1,7 @@
-"""YAML, read the narrow way: YAML 1.2 scalars, no tags, no anchors, no double keys.
+"""A strict YAML reader: YAML 1.2 scalars, no tags, no anchors, no duplicate keys.
 
-PyYAML follows YAML 1.1, in which ``4e-3`` is a text, ``off`` is false and ``1:30`` is ninety. A recipe means what it
-shows, so the resolvers here are those of YAML 1.2's core schema. Anchors are refused because a few lines of them can
-unfold to gigabytes.
+PyYAML follows YAML 1.1, in which ``4e-3`` is a text, ``off`` is false and ``1:30`` is ninety. The resolvers here are
+those of YAML 1.2's core schema. Anchors are refused because a few lines can expand to gigabytes.
 """
 
 import re
@@ -16,11 +15,11 @@ from workings.errors import RequestError
 class _Reader(yaml.SafeLoader):
     """`yaml.SafeLoader` with YAML 1.2 scalars, refusing anchors and double keys."""
 
-    # Empty, because SafeLoader's are those of YAML 1.1; its own, because PyYAML shares the dict among classes.
+    # Empty, because SafeLoader's are those of YAML 1.1; a new dict, because PyYAML shares it among classes.
     yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}  # type: ignore[misc]
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        # An anchor alone does no harm; what multiplies is each alias, and it is met here before anything is built.
+        # Aliases, not anchors, multiply; refuse them before anything is built.
         if self.check_event(yaml.events.AliasEvent):
             raise yaml.composer.ComposerError(None, None, "anchors and aliases are not allowed here",
                                               self.peek_event().start_mark)  # type: ignore[no-untyped-call]
@@ -28,7 +27,7 @@ class _Reader(yaml.SafeLoader):
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
-        # PyYAML itself lets the last of two equal keys win, and the first line would be ignored without a word.
+        # PyYAML silently ignores the first of two equal keys.
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
@@ -40,13 +39,12 @@ class _Reader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-# PyYAML finds resolvers by a scalar's first character and takes the first pattern that matches: whole numbers, which
-# are floats to the pattern below, have to come before those.
+# PyYAML uses the first matching pattern for a scalar's first character: integers must come before floats.
 for _tag, _pattern, _first in (
     ("bool", r"^(?:true|false)$", ("t", "f")),
     ("int", r"^[-+]?[0-9]+$", tuple("-+0123456789")),
     ("float", r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$", tuple("-+.0123456789")),
-    # A value that is left out has no first character: PyYAML looks it up under the empty text.
+    # PyYAML looks up an empty value under the empty text.
     ("null", r"^(?:null|~|)$", ("n", "~", "")),
 ):
     for _character in _first:
@@ -62,7 +60,7 @@ def parse_yaml(text: str, origin: str) -> Any:
         mark = getattr(error, "problem_mark", None)
         where = f"{origin}, line {mark.line + 1}, column {mark.column + 1}" if mark else origin
         raise RequestError(where, f"one YAML document; {getattr(error, 'problem', None) or error}",
-                           "mend that line; `workings recipes show smoke-tiny` prints a whole recipe") from None
+                           "fix that line; `workings recipes show smoke-tiny` prints a whole recipe") from None
     # PyYAML recurses with the depth of the text; a number of more than 4,300 digits is a ValueError.
     except (RecursionError, ValueError) as error:
         raise RequestError(origin, f"a YAML document of ordinary depth and values ({type(error).__name__})") from None
@@ -87,6 +85,6 @@ def key_places(text: str) -> dict[tuple[str, ...], tuple[int, int]]:
                 places[(*location, str(number))] = value.start_mark.line + 1, value.start_mark.column
                 walk(value, (*location, str(number)))
 
-    # The text once more, and only for a message: values do not know the lines that they came from.
+    # Parsed again only for a message, because values do not have line numbers.
     walk(yaml.compose(text, Loader=_Reader), ())
     return places

@@ -74,7 +74,7 @@ class Batches:
         self._shape = (accumulation, rows_per_micro_batch)
         self._packing = data_config.packing
         self._packed = self._packing != "none"
-        # A pair is a unit of two sequences: half as many fill a batch.
+        # A pair has two sequences, so half the number fills a batch.
         self._size = accumulation * rows_per_micro_batch // (1 if self._pairs is None else 2)
         self._buckets = bucket_lengths(data_config, self._lengths, self._rows.max_length, self._size)
         self._plans: dict[int, EpochPlan] = {}
@@ -90,7 +90,7 @@ class Batches:
         if position.batch >= len(plan):
             raise RecordError(f"data position {position}: epoch {position.epoch} has {len(plan)} batches only; "
                               "the checkpoint belongs to other data")
-        # Behind an epoch's last batch the next one begins, in its own order.
+        # After an epoch's last batch the next epoch begins, in a new order.
         last = position.batch + 1 == len(plan)
         after = Position(position.epoch + 1, 0) if last else Position(position.epoch, position.batch + 1)
         return self._batch(plan[position.batch]), after
@@ -109,7 +109,7 @@ class Batches:
         return len(self._plan(epoch))
 
     def steps_in(self, epochs: float) -> int:
-        """Number of steps in so many epochs; of one that is cut short the next whole step. At least one."""
+        """Number of steps in this number of epochs, rounded up; at least one."""
         # Epochs differ a little in their steps with packing, so they are added up one by one.
         full_epochs, part = divmod(epochs, 1)
         steps = sum(self.batches_in_epoch(epoch) for epoch in range(int(full_epochs)))
@@ -148,7 +148,7 @@ class Batches:
         return 1 - self._rows.total_tokens / self._plan(0).positions
 
     def empty_sequences(self) -> tuple[int, int]:
-        """Empty sequences of the first epoch's updates, and all of them."""
+        """Number of empty sequences in the first epoch's updates, and of all sequences."""
         members = self._plan(0).members
         return int((members < 0).sum()), members.size
 
@@ -198,7 +198,7 @@ class Batches:
         return self._bounded(batch)
 
     def _bounded(self, batch: Batch) -> Batch:
-        """The batch with as many loss positions as any batch of its shape, on which an engine's programs can rely."""
+        """The batch with the most loss positions of its shape, an upper bound for an engine's programs."""
         return batch.with_loss_positions(self.most_supervised(batch.tokens.shape[2]))
 
 
@@ -256,7 +256,7 @@ def make_batch(sequences: Sequence[Sequence[Row]], shape: tuple[int, int], lengt
             loss_mask[number, start:end - 1] = row.loss_mask[1:]
             targets[number, start:end - 1] = row.tokens[1:] * row.loss_mask[1:]
             positions[number, start:end] = np.arange(len(row.tokens))
-            # Positions begin anew with each row: with its own id, a packed row is computed like one alone.
+            # Positions restart with each row, so that a packed row is computed like a single one.
             segments[number, start:end] = segment
             start = end
     full = (*shape, length)

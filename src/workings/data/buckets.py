@@ -1,4 +1,4 @@
-"""Row lengths of batches: those that the recipe names, or few that follow from the data's own lengths.
+"""Row lengths of batches: the recipe's, or a few chosen from the data's lengths.
 
 Specified in `docs/format.md`. A length is chosen from the rows' lengths, their number and the batch size alone, so
 a verifier finds the same one from a run's row index.
@@ -12,7 +12,7 @@ from workings.config.data import DataConfig
 from workings.data.epoch_plan import plan_bucketed
 
 MOST = 8
-"""The most lengths that are chosen: an engine that compiles its step compiles it for each of them."""
+"""Maximum number of chosen lengths: an engine compiles its step for each."""
 GOAL = 0.1
 """Share of padding at which no further length is added."""
 MULTIPLE = 8

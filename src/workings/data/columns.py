@@ -1,7 +1,7 @@
 """Columns on which an answer depends, and marks that forbid learning: read, or refused, and never dropped.
 
 A column of a name in `ASKED` that no format has read must be part of the texts of its record: an answer learned without
-it would be learned from nothing. What a person leaves out on purpose is kept in `ignored`.
+it would be learned from nothing. Columns that the user ignores on purpose are kept in `ignored`.
 """
 
 import re
@@ -20,15 +20,15 @@ ASKED = frozenset((
 """Names of such columns, in lower case and without a plural's `s`."""
 NOT_WITH_TEXT = ("prompt", "question", "instruction", "problem", "query", "answer", "solution", "response", "output",
                "completion", "steps", "messages", "conversations", "history", "chosen", "rejected")
-"""Columns that a raw text must not have: with one of them, the text alone would leave out what it belongs to."""
+"""Columns that a raw text must not have, because the text would lose its context."""
 SYSTEM = ("system", "system_prompt", "system_message", "developer")
-"""Names of the text of the first turn, where it is a column."""
+"""Column names of the first turn's text."""
 TOOLS = ("tools", "tool_defs", "functions", "available_tools", "tool_definitions")
 """Names of descriptions of tools."""
 _SHOWN = 10
 _KINDS = ("image", "audio", "video")
 MEDIA = {name: kind for kind in _KINDS for name in (kind, f"{kind}s", f"{kind}_url", f"input_{kind}")}
-"""Types of content parts, and keys of parts, turns and records -> what they hold."""
+"""Types of content parts, and keys of parts, turns and records -> their kind of content."""
 _FOR_READERS = {"image": "an image", "audio": "audio", "video": "video"}
 REASONING = re.compile(r"(^|_)(co_?t|chain_?of_?thoughts?|thinking|thoughts?|reasoning|rationale|scratchpad|"
                        r"deliberation)($|_)", re.IGNORECASE)
@@ -39,13 +39,13 @@ MARKS = ("learned", "weight", "train", "training", "trainable", "is_trainable", 
 
 
 def refuse_unread(unread: Mapping[str, Any], read: object) -> None:
-    """Raise `ValueError` where a column was not read on which the answer depends, or which forbids learning.
+    """Raise `ValueError` for an unread column that the answer depends on, or that forbids learning.
 
     Args:
         unread: the columns that are kept and not shown to a model.
         read: everything that is shown.
     """
-    # Nearly every column has a harmless name, and the texts are then not looked at.
+    # Nearly every column has a harmless name: then skip the texts.
     for key, value in unread.items():
         name = _plain(key)
         if key in MARKS and not learned_mark(unread, "the record"):
@@ -55,31 +55,31 @@ def refuse_unread(unread: Mapping[str, Any], read: object) -> None:
         shown = " ".join(" ".join(_texts(read)).split())
         if any(" ".join(text.split()) not in shown for text in _texts(value)):
             what = "the reasoning" if name not in ASKED else "what the answer depends on"
-            raise ValueError(f"`{key}` looks like {what}, and no model would be shown it; try a format that reads it, "
+            raise ValueError(f"`{key}` looks like {what}, but the model would not see it; try a format that reads it, "
                              f"--map, or --ignore {key}")
 
 
 def refuse_media(record: Mapping[str, Any], where: str, kind: object = "") -> None:
-    """Raise `ValueError` where a record, a turn or a part of its content holds an image, audio or video.
+    """Raise `ValueError` if a record, a turn or a part of its content has an image, audio or video.
 
     Args:
         record: one of them.
         where: the place of it, for the message.
         kind: the `type` of a part; elsewhere a key of that name means something else.
     """
-    # Columns of parquet and of the Hub have every key in every row, with nothing in those that are not meant.
+    # Rows of parquet and the Hub have every key, empty if unused.
     keys = [key for key, value in record.items() if key in MEDIA and value]
     if isinstance(kind, str) and kind in MEDIA:
         keys.insert(0, kind)
     if keys:
         raise ValueError(f"{_FOR_READERS[MEDIA[keys[0]]]} (`{keys[0]}`) in {where}: only text can be learned from, "
-                         "and the text alone would say something else")
+                         "and the text would mean something else without it")
 
 
 def refuse_keys_with_text(record: Mapping[str, Any]) -> None:
-    """Raise `ValueError` where a raw text has a question, an answer or a conversation next to it."""
+    """Raise `ValueError` if a raw text has a question, an answer or a conversation next to it."""
     if others := [key for key in NOT_WITH_TEXT if record.get(key) not in (None, "", [])]:
-        raise ValueError(f"`{others[0]}` next to `text`: a raw text is learned whole and alone")
+        raise ValueError(f"`{others[0]}` next to `text`: a raw text must be the only content")
 
 
 def kept_columns(counts: Mapping[str, int]) -> Iterator[str]:
@@ -96,7 +96,7 @@ def kept_columns(counts: Mapping[str, int]) -> Iterator[str]:
 
 
 def learned_mark(record: Mapping[str, Any], where: str) -> bool:
-    """Whether a turn or a record may be learned, by whichever mark it has; true without one.
+    """Whether a turn or a record may be learned, by its mark; true without one.
 
     Raises:
         ValueError: a mark that is neither 0 nor 1, or two that contradict each other.
@@ -135,7 +135,7 @@ def _is_reasoning(key: str, value: object) -> bool:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """All texts of a JSON value; of an object its values alone, whose keys are letters of choices or names."""
+    """All texts of a JSON value; for an object only its values."""
     if isinstance(value, dict):
         for inner in value.values():
             yield from _texts(inner)

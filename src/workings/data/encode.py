@@ -5,7 +5,7 @@ given back by the tokens, and no text that ends or forges a turn. One that fails
 
 Where every turn of the assistant is learned, each of them is proved like that, and its text is proved to be what the
 chat template writes in the whole conversation. Each is encoded as the last one would be: apart from what comes before
-it, because generation starts behind the tokens of that.
+it, because generation starts after its tokens.
 """
 
 from collections.abc import Iterable, Iterator
@@ -82,8 +82,8 @@ def encoded(examples: Iterable[Example], tokenizer: Tokenizer, template: ChatTem
     while chunk := list(islice(remaining, _CHUNK)):
         texts = [_texts(example, template) for example in chunk]
         # Prompt and completion apart: encoded as one text, tokens could merge across the border, and generation, which
-        # starts behind the prompt's tokens, would never see such a token. What is read between two turns is encoded
-        # behind the stop token that it follows in the conversation: to some tokenizers the start of a text is special.
+        # starts after the prompt's tokens, would never see such a token. What is read between two turns is encoded
+        # after the stop token that it follows in the conversation: to some tokenizers the start of a text is special.
         read = iter(tokenizer.encode_batch([before for turns in texts for before, _ in turns]))
         learned_tokens = iter(tokenizer.encode_batch([learned for turns in texts for _, learned in turns]))
         for example, turns in zip(chunk, texts, strict=True):
@@ -105,9 +105,9 @@ def _texts(example: Example, template: ChatTemplate) -> list[tuple[str, str]]:
         return turns[:1] + [(stop + after[len(before) + len(learned):], text)
                             for (before, learned), (after, text) in pairwise(turns)]
     except RequestError as error:
-        # Before white space, because templates also rewrite a text with their own marks.
+        # Before white space, because templates also rewrite their own marks.
         _refuse_control_tokens(example, example.parts, template.tokenizer)
-        # The usual reason why a template rewrites an answer: most of them trim it.
+        # Most templates trim answers.
         _, answer = template.split_thought(example.completion)
         if answer != answer.strip():
             raise RequestError(f"{example.name}: white space around its completion, with which chat template "
@@ -117,7 +117,7 @@ def _texts(example: Example, template: ChatTemplate) -> list[tuple[str, str]]:
 
 def _joined(example: Example, read: list[list[int]], learned_tokens: list[list[int]],
             template: ChatTemplate) -> Encoded:
-    """All turns one behind the other.
+    """All turns concatenated.
 
     Args:
         example: whose turns they are.
@@ -130,7 +130,7 @@ def _joined(example: Example, read: list[list[int]], learned_tokens: list[list[i
     tokens, earlier = template.with_bos(read[0]), []
     for turn, (learned, after) in enumerate(zip(learned_tokens[:-1], read[1:], strict=True), start=1):
         if after[:1] != template.stop_ids[:1] or len(after) == 1:
-            raise _unproved(example, f"nothing is said between turn {turn} of the assistant and its next one",
+            raise _unproved(example, f"there is no other turn between turn {turn} of the assistant and its next one",
                             "turns of the assistant with another speaker's between them")
         start = len(tokens)
         tokens = tokens + learned
@@ -141,7 +141,7 @@ def _joined(example: Example, read: list[list[int]], learned_tokens: list[list[i
 
 
 def _prove(encoded: Encoded, tokenizer: Tokenizer, template: ChatTemplate) -> None:
-    """Check what must hold for a row; see the module's text. The reasons are what a person reads."""
+    """Check a row (see the module's text). The reasons are for users."""
     example, before, learned = encoded.example, encoded.prompt, encoded.completion
     bos, stop = template.bos_id, template.stop_ids[0]
     # First, because a forged turn also fails the checks below, with reasons that would mislead.
@@ -171,14 +171,14 @@ def _prove_learned(example: Example, learned: list[int], parts: tuple[str, ...],
     for part in parts:
         if "".join(part.split()) not in "".join(text.split()):
             raise _unproved(example, f"the learned tokens read {text!r} and do not hold {part!r}",
-                            "a tokenizer that gives back what it was given")
+                            "a tokenizer that decodes to the original text")
 
 
 def _refuse_forged_turns(encoded: Encoded, tokenizer: Tokenizer, template: ChatTemplate) -> None:
     example = encoded.example
     # Counted as ids and not searched for as text: only what the tokenizer takes for a control token does harm.
     controls = tokenizer.control_ids
-    # Tools and calls are part of what the template is asked with, so they are looked at by themselves.
+    # Tools and calls are inputs of the template: check them separately.
     _refuse_control_tokens(example, [text for text in (example.asked.tools, example.calls, *(
         turn.more for turn in example.asked.turns)) if text], tokenizer)
     expected = template.control_counts(example.asked, example.said, example.thinks)
@@ -189,9 +189,9 @@ def _refuse_forged_turns(encoded: Encoded, tokenizer: Tokenizer, template: ChatT
 
 
 def _refuse_control_tokens(example: Example, texts: Iterable[str], tokenizer: Tokenizer) -> None:
-    """Raise `RequestError` with the control tokens in some of an example's texts, where there are some."""
+    """Raise `RequestError` for control tokens in an example's texts."""
     own = list(texts)
-    # Looked for only where something is wrong: a vocabulary can hold thousands, and nearly every row passes.
+    # Only after a failure: a vocabulary can hold thousands, and nearly every row passes.
     if own and (tokens := [token for token in tokenizer.control_tokens if any(token in text for text in own)]):
         raise _unproved(example, f"control tokens in its text: {', '.join(tokens)}", _FORGES_NOTHING)
 

@@ -23,7 +23,7 @@ class Planned:
 
 @dataclass(frozen=True, eq=False)
 class EpochPlan(LazySequence[Planned]):
-    """The batches of an epoch; one is put together when it is asked for."""
+    """The batches of an epoch, made on demand."""
 
     rows: np.ndarray
     """int64 ``[rows]``: row numbers, sequence after sequence."""
@@ -43,10 +43,10 @@ class EpochPlan(LazySequence[Planned]):
     def with_rows(self, each: int) -> "EpochPlan":
         """The plan of single rows, where this one's rows are groups of ``each`` rows that follow one another.
 
-        A group's rows are neighbours, each in its own sequence.
+        A group's rows are neighbours, each in a separate sequence.
         """
         offsets = np.arange(each)
-        # An empty place stays one, of as many empty sequences.
+        # An empty place becomes a group of empty sequences.
         members = np.where(self.members[..., None] < 0, -1, self.members[..., None] * each + offsets)
         rows = (self.rows[:, None] * each + offsets).reshape(-1)
         return EpochPlan(rows, np.arange(len(rows) + 1), members.reshape(len(members), -1), self.lengths)
@@ -87,7 +87,7 @@ def plan_bucketed(order: np.ndarray, lengths: np.ndarray, buckets: Sequence[int]
 
 
 def bucket_of(lengths: np.ndarray, buckets: Sequence[int]) -> np.ndarray:
-    """int64, as many as ``lengths``: the shortest bucket that holds so many tokens.
+    """int64, one per entry of ``lengths``: the shortest bucket for this number of tokens.
 
     Buckets ascend, and the last one holds every row.
     """
@@ -96,7 +96,7 @@ def bucket_of(lengths: np.ndarray, buckets: Sequence[int]) -> np.ndarray:
 
 
 def _filled(rows: np.ndarray, borders: np.ndarray, long: np.ndarray, size: int) -> EpochPlan:
-    """Group sequences of one length into batches, in order; what is left over shares the last batches.
+    """Group sequences of one length into batches, in order; leftovers share the last batches.
 
     A batch comes where its bucket had collected enough. Leftovers follow, from the longest bucket to the shortest and
     those of a bucket in order, each batch as long as its first sequence, the last one filled up with empty sequences.
@@ -116,7 +116,7 @@ def _filled(rows: np.ndarray, borders: np.ndarray, long: np.ndarray, size: int) 
         full_batches.append(same_length[:end].reshape(-1, size))
         leftovers.append(same_length[end:])
     full = np.concatenate(full_batches)
-    # The last member of a batch is the one that completed it, so this is the order in which batches were complete.
+    # The last member completed a batch, so this is the order of completion.
     full = full[np.argsort(full[:, -1])]
     # Longest first, so that the first sequence of each leftover batch is its longest and decides its length.
     leftover = np.concatenate(leftovers[::-1])

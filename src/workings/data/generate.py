@@ -41,7 +41,7 @@ def make_files(kind: str, n_train: int, n_items: int, seed: int, out: Path, *, f
         force: replace files that exist.
 
     Raises:
-        RequestError: an unknown kind, more problems than there are, or files that exist.
+        RequestError: an unknown kind, too many problems, or existing files.
     """
     is_file = out.suffix == ".jsonl"
     names = [out, path_beside(out, ITEMS), path_beside(out, MANIFEST)] if is_file else [
@@ -81,7 +81,7 @@ def make_named(name: str, out: Path, *, force: bool) -> MadeFiles:
 def _refuse_existing(paths: Sequence[Path], force: bool) -> None:
     existing = [str(path) for path in paths if path.exists()]
     if existing and not force:
-        raise RequestError(f"{', '.join(existing)}, which exists", "files that do not exist yet",
+        raise RequestError(f"{', '.join(existing)} already exists", "files that do not exist yet",
                            "--force, or another --out")
 
 

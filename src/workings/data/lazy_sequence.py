@@ -1,4 +1,4 @@
-"""Sequences whose elements are made when they are asked for: of any kind, and the traces of a file.
+"""Lazy sequences: of any kind, and the traces of a file.
 
 There may be a million elements. A file of traces is hashed at once and read only when a trace is asked for: rows that
 are kept from an earlier run need the digest of the file and none of its traces, and a digest takes a hundredth of the
@@ -74,7 +74,7 @@ class TraceFile(Sequence[Trace]):
 
 
 def _looked_at(path: Path) -> tuple[str, int, bool]:
-    """SHA-256 of a file, as hex; its number of lines; and whether a line may say which model drew it.
+    """SHA-256 of a file, as hex; its number of lines; and whether a line may name the model it was sampled from.
 
     A last line without a line break counts.
     """

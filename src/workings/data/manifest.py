@@ -1,4 +1,4 @@
-"""The manifest of a made data set: what made it, what is in it, and the digest of each file."""
+"""The manifest of a generated data set: generator, contents, and the digest of each file."""
 
 import json
 from collections import Counter
@@ -20,9 +20,9 @@ def write_manifest(directory: Path, **made_by: Any) -> dict[str, Any]:
 
     Args:
         directory: holds `traces.jsonl` and `items.jsonl`, and anything else that was made with them.
-        made_by: generator, version, seed and counts asked for: all that is needed to make it again.
+        made_by: generator, version, seed and counts: all that is needed to regenerate it.
     """
-    # The manifest itself is left out: it cannot hold its own digest, and an old one may still be there.
+    # Without the manifest, which cannot hold its own digest.
     files = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != MANIFEST)
     return write_manifest_of(directory / MANIFEST, files, directory / TRACES, directory / ITEMS, made_by)
 
@@ -51,7 +51,7 @@ def file_facts(path: Path) -> dict[str, Any]:
 
 
 def _records(path: Path) -> list[dict[str, Any]]:
-    # Of bytes `splitlines` splits at line ends alone; of a text also at characters that a JSON text may hold.
+    # On bytes, because `splitlines` of a text also splits at characters that JSON may contain.
     return [json.loads(line) for line in path.read_bytes().splitlines()] if path.is_file() else []
 
 
@@ -63,6 +63,6 @@ def label_counts(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, in
 
 
 def prompts_in_both(traces: Sequence[Mapping[str, Any]], items: Sequence[Mapping[str, Any]]) -> int:
-    """Traces whose prompt, white space and case aside, is also asked: counted from the files, not promised."""
+    """Number of traces whose prompt is also an item, ignoring white space and case; counted from the files."""
     item_prompts = {" ".join(item["prompt"].split()).casefold() for item in items}
     return sum(" ".join(trace["prompt"].split()).casefold() in item_prompts for trace in traces)

@@ -1,7 +1,7 @@
 """Kinds of problems that can be made, and data sets that have a name.
 
-Nothing is shipped but the recipe of a named set; the bytes are made when they are asked for and compared with the
-digest, so a name means the same data everywhere, and a changed generator cannot change it in silence.
+Only the recipe of a named set is shipped; the bytes are generated on demand and compared with the digest. So a name
+means the same data everywhere, and a changed generator cannot change it silently.
 """
 
 from collections.abc import Callable
@@ -48,11 +48,11 @@ def shipped_sets() -> dict[str, SetRecipe]:
 
 
 def make_set(name: str) -> tuple[list[Trace], list[ItemRecord]]:
-    """Make a named set and compare it with its digest; one of the two lists is empty.
+    """Make a named set and compare it with its digest; one of the returned lists is empty.
 
     Raises:
-        RequestError: when there is no set of this name.
-        RecordError: when what was made is not what the digest names.
+        RequestError: there is no set of this name.
+        RecordError: the generated data differ from the digest.
     """
     if name not in _SETS:
         raise RequestError(f"there is no data set {name!r}", f"one of {', '.join(_SETS)}", "workings data list")
@@ -72,6 +72,6 @@ def make_kind(kind: str, n_traces: int, n_items: int, seed: int) -> tuple[list[T
     """Traces and items of one of `KINDS`, or of a task of the library `reasoning-gym`.
 
     Raises:
-        RequestError: for an unknown kind, or more problems than there are.
+        RequestError: an unknown kind, or too many problems.
     """
     return KINDS.get(kind, partial(library.make, kind))(n_traces, n_items, seed)

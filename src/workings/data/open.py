@@ -1,4 +1,4 @@
-"""A data set by what a person calls it: a file, or one of the shipped names."""
+"""A data set by name: a file, or a shipped set."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ class OpenedTraces:
 def open_traces(name: str, base: Path = Path(), more: str = "") -> OpenedTraces:
     """The traces of a file (relative to ``base``), or of a shipped name such as `dev-reasoning`.
 
-    A file wins over a shipped name; ``more`` is what else the caller would have taken, for the message. Raises
-    `RequestError` when there is neither, or when the name is one of items.
+    A file takes precedence over a shipped name; ``more``: further accepted values, for the message. Raises
+    `RequestError` without either, or for a set of items.
     """
     # An absolute name replaces `base` in the join.
     path = base / Path(name).expanduser()
@@ -37,7 +37,7 @@ def open_traces(name: str, base: Path = Path(), more: str = "") -> OpenedTraces:
         return OpenedTraces(name=name, traces=file, sha256=file.sha256)
     shipped = shipped_sets()
     if name not in shipped:
-        raise RequestError(f"traces: {name}; {no_file(path)}", f"a file of traces{more}, or one of {_names('traces')}",
+        raise RequestError(f"traces: {no_file(path)}", f"a file of traces{more}, or a data set: {_names('traces')}",
                            "workings data list")
     if shipped[name].holds != "traces":
         raise RequestError(f"traces: {name}, which is a set of items", f"one of {_names('traces')}",
@@ -49,7 +49,7 @@ def open_traces(name: str, base: Path = Path(), more: str = "") -> OpenedTraces:
 def open_items_file(name: str, into: Path) -> Path:
     """The file of items that a name means: itself when it is a file, else the shipped set written to ``into``.
 
-    Raises `RequestError` when there is neither.
+    Raises `RequestError` without either.
     """
     path = Path(name).expanduser()
     if path.is_file():
@@ -63,8 +63,8 @@ def shipped_items(name: str, path: Path, more: str = "") -> list[ItemRecord]:
 
     Args:
         name: of the set.
-        path: the file that was looked for and not found, for the message.
-        more: what else the caller would have taken, for the message.
+        path: the missing file, for the message.
+        more: further accepted values, for the message.
 
     Raises:
         RequestError: no shipped set of that name holds items.

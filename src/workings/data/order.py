@@ -51,7 +51,7 @@ def first_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
 
     A tree of maxima finds the first sequence with room in O(log n), so a million rows take seconds, not hours.
     """
-    # As many leaves as there are rows, since in the worst case each opens a sequence; a power of two makes a full tree.
+    # One leaf per row, because in the worst case each opens a sequence; a power of two makes a full tree.
     size = 1
     while size < len(lengths):
         size *= 2
@@ -61,7 +61,7 @@ def first_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
     _refuse_unfit(lengths, capacity)
     for row, length in enumerate(lengths):
         node = 1
-        # Left whenever there is room, so the leaf that is reached is the first one that fits.
+        # Go left if there is room, which finds the first leaf that fits.
         while node < size:
             node = 2 * node if room[2 * node] >= length else 2 * node + 1
         # An unused leaf has all its room, so no leaf beyond the next new one is ever reached.

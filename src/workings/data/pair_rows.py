@@ -1,4 +1,4 @@
-"""Rows of preference pairs: two rows a pair, one behind the other, each proved as a row of a trace is.
+"""Rows of preference pairs: two consecutive rows per pair, each proved like a row of a trace.
 
 Row 2i is the chosen completion of pair i, row 2i + 1 the rejected one; both begin with the same prompt. Their ids are
 `PAIR/chosen` and `PAIR/rejected`, so that an index of rows says which belong together. A pair is kept whole or dropped
@@ -24,7 +24,7 @@ from workings.models.tokenizer import Tokenizer
 from workings.models.turns import Asked
 
 SIDES = ("chosen", "rejected")
-"""The completions of a pair, in the order of its rows; each ends the id of its row, behind a slash."""
+"""The completions of a pair, in row order; each is a suffix of its row's id, after a slash."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class PairRows:
     @cached_property
     def lengths(self) -> np.ndarray:
         """int64 ``[pairs]``: tokens of the longer row of each pair, which decides its bucket."""
-        # [2 * pairs] -> [pairs, 2]: the two rows of a pair are neighbours. `ids` refuses rows that are not in pairs.
+        # [2 * pairs] -> [pairs, 2]: a pair's rows are neighbours. `ids` refuses other rows.
         longest: np.ndarray = self.rows.lengths.reshape(len(self.ids), len(SIDES)).max(axis=1)
         return longest
 
@@ -86,11 +86,11 @@ def build_pair_rows(pairs: Sequence[PreferencePair], tokenizer: Tokenizer, templ
 def two_rows_each(ids: Sequence[str], examples: Iterable[Example], tokenizer: Tokenizer, template: ChatTemplate,
                   data_config: DataConfig, kind: str,
                   check: Callable[[str, Encoded, Encoded], None] = lambda *_: None) -> RowSet:
-    """Proved rows of entries that have two each; an entry of which one is too long is left out as a whole.
+    """Proved rows of entries with two rows each; an entry with a too long row is left out.
 
     Args:
         ids: of the entries.
-        examples: two for each of them.
+        examples: two per entry.
         tokenizer, template, data_config: of the run.
         kind: what an entry is, for messages.
         check: raises `RequestError` for two that do not go together.
@@ -127,7 +127,7 @@ def two_rows_each(ids: Sequence[str], examples: Iterable[Example], tokenizer: To
 
 def pair_problems(pairs: Iterable[PreferencePair], tokenizer: Tokenizer, template: ChatTemplate,
                   data_config: DataConfig) -> Iterator[tuple[str, str]]:
-    """(id, reason) of every pair that `build_pair_rows` would refuse or drop; looks at each of them."""
+    """(id, reason) of every pair that `build_pair_rows` would refuse or drop."""
     strict = data_config.model_copy(update={"over_length": "error"})
     for pair in pairs:
         try:
@@ -158,7 +158,7 @@ def _parts(text: str, template: ChatTemplate) -> tuple[str, ...]:
     thought, answer = template.split_thought(text)
     if thought:
         return thought.removeprefix(THOUGHT).removesuffix(THOUGHT_END), answer
-    # Where the prompt opens the `<think>` block itself, that mark is not learned.
+    # If the prompt opens the `<think>` block, that tag is not learned.
     return (text.removeprefix(THINK),)
 
 

@@ -63,7 +63,7 @@ def read_pairs(path: Path) -> list[PreferencePair]:
     """All pairs of a file; see `iterate_pairs`. An empty file is an error.
 
     Raises:
-        RequestError: as `iterate_pairs`, or when there is no pair at all.
+        RequestError: as `iterate_pairs`, or there is no pair.
     """
     pairs = list(iterate_pairs(path))
     if not pairs:

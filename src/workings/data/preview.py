@@ -1,4 +1,4 @@
-"""Rows as the model will see them: which tokens are read, which are learned, and what the batches look like."""
+"""Rows as the model sees them: read and learned tokens, and the batches."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ class RowSummary:
     learned_turns: int
     """Number of the learned ones."""
     whole_rows: int
-    """Rows of which every token but the first is learned: raw texts."""
+    """Number of raw texts, in which every token but the first is learned."""
     rows: int
     dropped: int
     tokens: int
@@ -104,16 +104,16 @@ class RowSummary:
             *([] if self.whole_rows == self.rows else [
                 f"data.learn: {self.learn}: {self.learned_turns - self.whole_rows:,} of "
                 f"{self.assistant_turns - self.whole_rows:,} turns of the assistant are learned"]),
-            f"truncated: none, a row is whole or it is not there; dropped as too long: {self.dropped} "
+            f"truncated: none; dropped as too long: {self.dropped} "
             f"({percent(self.dropped_share)})",
             f"every row begins with the same {self.shared_prefix} tokens",
-            f"padding: {percent(self.padding_share)} of all positions; {self.steps_an_epoch} steps an epoch; "
+            f"padding: {percent(self.padding_share)} of all positions; {self.steps_an_epoch} steps per epoch; "
             f"batches (accumulation x rows x tokens): {shapes}",
             "lengths in tokens:", *bars])
 
 
 def turns_of(entry: Entry, row: Row) -> list[Turn]:
-    """Every turn of a row's conversation with what is learned of it.
+    """Every turn of a row's conversation with its learned tokens.
 
     Args:
         entry: the entry that gave the row.
@@ -145,7 +145,7 @@ def pieces(row: Row, tokenizer: Tokenizer) -> list[Piece]:
         # SentencePiece spells a space before a word as U+2581.
         if spelling.startswith("▁") and not text.startswith(" "):
             text = f" {text}"  # some decoders take the space at the beginning of a text away
-        # U+FFFD replaces bytes that are not a whole character by themselves.
+        # U+FFFD replaces bytes of an incomplete character.
         elif not text or "\ufffd" in text:
             text = spelling
         for hidden, visible in _VISIBLE.items():
@@ -155,7 +155,7 @@ def pieces(row: Row, tokenizer: Tokenizer) -> list[Piece]:
 
 
 def marked(row_pieces: Sequence[Piece]) -> str:
-    """A row as plain text: what is learned is between `«` and `»`."""
+    """A row as plain text, with learned parts between `«` and `»`."""
     parts, inside = [], False
     for piece in row_pieces:
         if piece.learned != inside:

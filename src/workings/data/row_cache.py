@@ -2,8 +2,8 @@
 
 A folder is named by a digest of everything that decides its rows and their index: the traces, the tokenizer, the chat
 template, the recipe's settings, the home folder that an index does not name, and the code that reads traces, makes rows
-and writes an index. Nothing in it is believed: its files are hashed before they are used, and what does not agree is
-made again. Rows are slices of a few large arrays; one is made when it is asked for, so that a million open at once.
+and writes an index. The cache is not trusted: its files are hashed before use, and recomputed if they differ.
+Rows are slices of a few large arrays; one is made when it is asked for, so that a million open at once.
 """
 
 import inspect
@@ -33,17 +33,17 @@ MIN_CACHED_ROWS = 10_000
 MAX_CACHED_SETS = 4
 """Row sets kept; the ones that were used longest ago go first."""
 FACTS, REST, INDEX = "facts.json", "rest.json", "index.jsonl"
-"""Files of the digests of all others, of values that are not arrays, and of `RowSet.index_bytes`."""
+"""Files with the digests of all others, values that are not arrays, and `RowSet.index_bytes`."""
 ARRAYS = ("tokens", "masks", "starts", "prompt_digests", "earlier_digests", "earlier_starts")
 CACHE_FILES = (REST, INDEX, *(f"{name}.npy" for name in ARRAYS))
 CODE_MODULES = (traces, preferences, encode, rows, pair_rows, verdicts, verdict_rows, row_fields, chat, turns,
                 tokenizer, canonical, redact)
-"""Modules whose code decides what is kept."""
+"""Modules whose code decides the contents."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowArrays(LazySequence[Row]):
-    """Rows one behind the other."""
+    """Concatenated rows."""
 
     ids: list[str]
     tokens: np.ndarray
@@ -122,7 +122,7 @@ def cache_key(traces_digest: str, its_tokenizer: Tokenizer, template: ChatTempla
 
 
 def cached_rows(folder: Path, key: str, make: Callable[[], RowSet]) -> RowSet:
-    """The rows of this key: read where they are kept intact, else made and kept. A full disk keeps nothing."""
+    """The rows of this key: from an intact cache entry, else computed and cached, if the disk has room."""
     path = folder / key
     cached = _read(path)
     if cached is not None:
@@ -132,12 +132,12 @@ def cached_rows(folder: Path, key: str, make: Callable[[], RowSet]) -> RowSet:
         _write(path, row_set)
     except OSError:
         shutil.rmtree(path, ignore_errors=True)
-    return _read(path) or row_set  # what was kept needs no second index and less memory
+    return _read(path) or row_set  # the cache entry needs less memory
 
 
 def _read(path: Path) -> KeptRowSet | None:
     try:
-        # Every file is hashed before it is used: a bit that flipped on the disk would train other rows in silence.
+        # Hash every file before use: a flipped bit would silently train other rows.
         digests = json.loads((path / FACTS).read_text(encoding="utf-8"))["files"]
         if any(file_digest(path / name) != digests[name] for name in CACHE_FILES):
             return None
@@ -150,7 +150,7 @@ def _read(path: Path) -> KeptRowSet | None:
         os.utime(path)
         return KeptRowSet(RowArrays(ids=rest["ids"], **arrays), tuple(Dropped(*each) for each in rest["dropped"]),
                           rest["pad_id"], rest["max_length"], rest["digest"], index)
-    # Absent, damaged or just being removed by another process: in each case the rows are made again.
+    # Absent, damaged or just being removed: recompute the rows.
     except (OSError, ValueError, KeyError):
         return None
 
@@ -179,7 +179,7 @@ def _write(place: Path, row_set: RowSet) -> None:
         (partial / INDEX).write_bytes(row_set.index_bytes)
         facts = {"files": {file: file_digest(partial / file) for file in CACHE_FILES}}
         (partial / FACTS).write_text(json.dumps(facts), encoding="utf-8")
-        # A folder cannot be renamed onto one that is not empty. What lay there was not intact when it was read.
+        # A folder cannot be renamed onto a non-empty one, which was not intact.
         shutil.rmtree(place, ignore_errors=True)
         partial.replace(place)
     # A temporary folder has its files one level deeper, so a set that another process is writing is not counted.

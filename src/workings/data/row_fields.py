@@ -25,7 +25,7 @@ class Labelled:
     """Turns before the question; the assistant's are learned where the recipe says `data.learn: all` and the turn is
     not marked, the others never."""
     tool_turns: tuple[Turn, ...] = ()
-    """Turns between the question and the answer: calls of tools, and what the tools said."""
+    """Turns between the question and the answer: tool calls and their results."""
     tools: str = ""
     """Descriptions of the tools that may be called, as JSON (a list)."""
     section: str = ""
@@ -37,16 +37,16 @@ class Labelled:
     source: str = ""
     """Origin: a file, a data set id with revision, a generator with version and seed."""
     licence: str = ""
-    """Licence of the source, as an SPDX id where there is one."""
+    """Licence of the source, as an SPDX id if there is one."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Everything else that the source said; kept, never interpreted."""
+    """Everything else from the source; kept, never interpreted."""
 
     def __post_init__(self) -> None:
         # Turns that say nothing but a role and a text may be given as pairs.
         object.__setattr__(self, "history", tuple(Turn(*turn) for turn in self.history))
 
     def with_labels(self, record: dict[str, Any]) -> dict[str, Any]:
-        """One flat JSON object: ``record``, then turns, labels and metadata; what is empty is left out."""
+        """One flat JSON object: ``record``, then turns, labels and metadata, without empty ones."""
         record |= {name: [turn.to_json() for turn in turns]
                    for name in ("history", "tool_turns") if (turns := getattr(self, name))}
         record |= {"tools": json.loads(self.tools)} if self.tools else {}
@@ -56,7 +56,7 @@ class Labelled:
 
 
 def texts_of(record: Mapping[str, Any], keys: Iterable[str], *, may_be_empty: bool = False) -> dict[str, Any]:
-    """Texts that a line must have, by key; ``may_be_empty`` concerns the answer alone. Errors as of `text_of`."""
+    """Required texts of a line, by key; ``may_be_empty`` applies to the answer only. Errors as of `text_of`."""
     return {key: text_of(record, key, may_be_empty=may_be_empty and key == "answer") for key in keys}
 
 
@@ -81,7 +81,7 @@ def object_of(record: object, *, escapes: bool) -> dict[str, Any]:
         escapes: whether the line may have held escaped characters, which alone can be half a surrogate pair.
 
     Raises:
-        ValueError: with a reason that fits behind ``file:line:``.
+        ValueError: with a reason to follow ``file:line:``.
     """
     # A number or a list is valid JSON on a line, and is no record.
     if not isinstance(record, dict):
@@ -136,7 +136,7 @@ def iterate_lines(path: Path, from_json: FromJson[Line], *, expected: str, form:
 
 
 def import_command(path: Path, out: str) -> str:
-    """The command that converts a file of another form, and says what it needs where it cannot tell the form."""
+    """The command that converts a file of another form."""
     return f"workings data import {shlex.quote(str(path))} --out {out}"
 
 
@@ -163,7 +163,7 @@ def lines_bytes(records: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-"""The escape of NUL in JSON; behind an odd number of backslashes the same letters are text."""
+"""The escape of NUL in JSON; after an odd number of backslashes the same letters are text."""
 
 
 def refuse_broken_text(record: object) -> None:
@@ -210,7 +210,7 @@ def history_of(turns: object, name: str = "history") -> tuple[Turn, ...]:
 
 
 TURN_KEYS = ("tool_calls", "name", "tool_call_id")
-"""What a turn may say in addition to its role and text."""
+"""Allowed fields of a turn besides role and text."""
 
 
 def calls_text(more: Mapping[str, Any]) -> str:
@@ -258,7 +258,7 @@ def tools_text(tools: object) -> str:
         described = tool.get("function", tool) if isinstance(tool, dict) else None
         if not isinstance(described, dict) or not isinstance(described.get("name"), str):
             raise ValueError("a tool must have a name: {type: function, function: {name, description, parameters}}")
-    # Columns of parquet have every key in every row, with null in those that are not meant.
+    # Rows of parquet have every key, with null if unused.
     return json.dumps(_without_nulls(tools), ensure_ascii=False) if tools else ""
 
 

@@ -1,7 +1,7 @@
 """Rows: completions as tokens with a loss mask, each proved to teach what it should (`workings.data.encode`).
 
-Reasoning *and* answer are inside the window, or there is no row: one that is too long is an error that names it, or
-dropped and listed where the recipe says `over_length: drop`.
+Reasoning *and* answer must fit the window: a longer row is an error that names it, or is dropped and listed with
+`over_length: drop`.
 """
 
 import hashlib
@@ -26,14 +26,14 @@ from workings.record.redact import cleaned
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """One completion behind its prompt, as the model sees it."""
+    """One prompt and completion, as the model sees it."""
 
     id: str
     """The trace's id; of a pair `workings.data.pair_rows.row_id`."""
     tokens: np.ndarray
     """int32 ``[S]``: prompt, completion and stop token."""
     loss_mask: np.ndarray
-    """uint8 ``[S]``: 1 where the token is learned, 0 on the prompt and on what others say."""
+    """uint8 ``[S]``: 1 for learned tokens, 0 for the prompt and other speakers."""
     prompt_digest: str
     """`prompt_digest` of the question, by which a verifier finds questions that were also trained on."""
     earlier_prompt_digests: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class Row:
     @property
     def learned_turns(self) -> list[tuple[int, int]]:
         """Positions of the assistant's learned turns, each with its stop token: (start, end) in ``tokens``."""
-        # Another speaker comes between two of them, so each is one run of ones in the mask.
+        # Another speaker comes between two turns, so each is one run of ones in the mask.
         # With a zero on both sides every run of ones has two borders, also at the ends of the row.
         borders = np.flatnonzero(np.diff(self.loss_mask.astype(np.int8), prepend=0, append=0)).tolist()
         return list(zip(borders[::2], borders[1::2], strict=True))
@@ -80,7 +80,7 @@ class RowSet:
     rows: Sequence[Row]
     dropped: tuple[Dropped, ...]
     pad_id: int
-    """Fills what a batch does not use."""
+    """Fills unused places of a batch."""
     max_length: int
     """Longest row allowed, in tokens."""
 
@@ -96,13 +96,13 @@ class RowSet:
 
     @property
     def masks(self) -> np.ndarray:
-        """uint8 ``[tokens of all rows]``: `Row.loss_mask` one behind the other; put together anew at each call."""
+        """uint8 ``[tokens of all rows]``: `Row.loss_mask` concatenated, at each call."""
         none = np.zeros(0, np.uint8)  # a set may be empty
         return np.concatenate([none, *(row.loss_mask for row in self.rows)])
 
     @property
     def tokens(self) -> np.ndarray:
-        """int32 ``[tokens of all rows]``: `Row.tokens` one behind the other; put together anew at each call."""
+        """int32 ``[tokens of all rows]``: `Row.tokens` concatenated, at each call."""
         none = np.zeros(0, np.int32)
         return np.concatenate([none, *(row.tokens for row in self.rows)])
 
@@ -141,7 +141,7 @@ class RowSet:
 
     @property
     def whole(self) -> int:
-        """Rows of which every token is learned, but for the first, which nothing predicts: raw texts."""
+        """Raw texts: rows in which every token but the first is learned."""
         return int((self.supervised == self.lengths - 1).sum())
 
     @property
@@ -160,7 +160,7 @@ class RowSet:
         masks, starts = self.masks.astype(np.int8), np.zeros(self.total_tokens, bool)
         # Marked apart, because a row may end learned and the next one begin so.
         starts[self._starts] = True
-        # A turn begins at a learned token that follows one that is not learned, or that is the first of its row.
+        # A turn begins at a learned token after an unlearned one, or at the first of a row.
         return int((masks.astype(bool) & (starts | (np.diff(masks, prepend=0) == 1))).sum())
 
     @property
@@ -173,7 +173,7 @@ class RowSet:
         for row in self.rows:
             entry = {"id": row.id, "status": "kept", "digest": row.digest, "tokens": len(row.tokens),
                      "supervised_tokens": row.supervised_tokens, "prompt_digest": row.prompt_digest}
-            # Left out for one turn: indexes from before this key stay what they are.
+            # Left out for one turn, for compatibility with earlier indexes.
             if len(row.learned_turns) > 1:
                 entry |= {"learned_turns": [list(turn) for turn in row.learned_turns],
                           "earlier_prompt_digests": list(row.earlier_prompt_digests)}
@@ -289,8 +289,8 @@ def refuse_long(dropped: Sequence[Dropped], kind: str, count: int, expected: str
 
 def row_problems(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemplate,
                  data_config: DataConfig) -> Iterator[tuple[str, str]]:
-    """(id, reason) of every trace that `build_rows` would refuse or drop; looks at each of them."""
-    # So that a trace that is too long is told as well as one that is wrong.
+    """(id, reason) of every trace that `build_rows` would refuse or drop."""
+    # Report too long traces as well as wrong ones.
     strict = data_config if data_config.over_length == "split" else data_config.model_copy(
         update={"over_length": "error"})
     for trace in traces:
@@ -310,10 +310,10 @@ def row_of(encoded: Encoded) -> Row:
     for start, end in (*encoded.earlier, (max(len(encoded.prompt), 1), len(mask))):
         mask[start:end] = 1
     turns = encoded.example.asked.turns
-    # Of each learned turn what the user said last before it; an empty text where the assistant began.
+    # The user's last text before each learned turn; empty if the assistant began.
     questions = [next((turn.text for turn in reversed(turns[:number]) if turn.role == "user"), "")
                  for number, turn in enumerate(turns) if turn.role == "assistant" and turn.learned and encoded.earlier]
-    # A raw text has no question; its own digest tells it from others.
+    # A raw text has no question; its digest identifies it.
     asked = encoded.example.prompt or encoded.example.completion
     return Row(encoded.example.id, np.array(encoded.prompt + encoded.completion, np.int32), mask,
                prompt_digest(asked), tuple(map(prompt_digest, questions)))
@@ -324,7 +324,7 @@ def _example(trace: Trace, config: DataConfig) -> Example:
     if trace.is_text:
         return _raw_text(trace, config)
     parts = (trace.answer,) if reasoning == "answer_only" else (*trace.steps, trace.answer)
-    # Before the history is looked at: a trace without steps is refused for that.
+    # First refuse a trace without steps.
     completion = completion_text(trace, reasoning)
     if reasoning != "answer_only" and (marks := _REASONING_MARKS.findall("\n".join(parts))):
         raise RequestError(f"trace {trace.id}: reasoning twice: its steps, and {marks[0]} in its text",
@@ -339,7 +339,7 @@ def _example(trace: Trace, config: DataConfig) -> Example:
 
 
 def _raw_text(trace: Trace, config: DataConfig) -> Example:
-    """A text without a question: BOS where the model has one, the text and the end of text, without any turn."""
+    """A text without a question: BOS if the model has one, the text and the end of text, without turns."""
     if config.template != "plain" or config.reasoning != "answer_only":
         raise RequestError(f"trace {trace.id} is a raw text, which has no turns and no steps, and the recipe has "
                            f"data.template: {config.template} and data.reasoning: {config.reasoning}",
@@ -348,7 +348,7 @@ def _raw_text(trace: Trace, config: DataConfig) -> Example:
                    parts=(trace.answer,), thinks=False)
 
 
-# Gemma's channel is no plain text to its own tokenizer and is refused as a control token.
+# To its own tokenizer Gemma's channel is a control token, which is refused.
 _REASONING_MARKS = re.compile(r"</?(?:think|reasoning)>")
 
 
@@ -360,7 +360,7 @@ def _refuse_another_form(trace: Trace, reasoning: str) -> None:
     # The last turn is not among them: the template itself writes it.
     earlier_answers = [turn for turn in (*trace.history, *trace.tool_turns) if turn.role == "assistant"]
     for number, turn in enumerate(earlier_answers, start=1):
-        # A call of a tool has another form, and what is marked is only read.
+        # Tool calls have another form, and marked turns are only read.
         if turn.has_calls or not turn.learned:
             continue
         text = turn.text

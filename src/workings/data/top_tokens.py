@@ -116,7 +116,7 @@ class TopTokenFiles:
         """Reads the rows of these batches as `to_bytes` wrote them.
 
         Raises:
-            RecordError: not these two arrays of as many positions as the rows have together, or no finite numbers.
+            RecordError: not these two arrays of the rows' total number of positions, or no finite numbers.
         """
         names = [name for number in part for name in self._row_ids(number)]
         sizes = [self.counts[name] for name in names]

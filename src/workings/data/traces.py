@@ -1,4 +1,4 @@
-"""Traces: what a model is taught from. One JSON object a line, UTF-8.
+"""Traces: worked examples to learn from. One JSON object per line, UTF-8.
 
 A trace is a question, the steps that lead to its answer, and the answer; or a raw text, which is learned whole. Files
 of other shapes become traces through `workings.data.importing`; everything else sees traces only. They are read and
@@ -45,7 +45,7 @@ class Trace(Labelled):
     steps: tuple[str, ...]
     """The reasoning, a text a step; empty if the source has no reasoning."""
     answer: str
-    """The final answer alone; empty where the last turn calls tools and says nothing. Of a raw text all of it."""
+    """The final answer only; empty if the last turn only calls tools. For a raw text all of it."""
     calls: str = ""
     """Calls of tools with which the last turn ends, as JSON (an object with `tool_calls`)."""
 
@@ -103,14 +103,14 @@ def iterate_traces(path: Path) -> Iterator[Trace]:
         raise RequestError(f"traces: {path}", "a file of traces, one JSON object a line",
                            "workings data make addition --out traces.jsonl")
     yield from iterate_lines(path, trace_from_json, form="traces", out="traces.jsonl",
-                             expected="one trace a line: id, prompt, steps, answer; or a raw text: text")
+                             expected="one trace per line: id, prompt, steps, answer; or a raw text: text")
 
 
 def read_traces(path: Path) -> list[Trace]:
     """All traces of a file; see `iterate_traces`. An empty file is an error.
 
     Raises:
-        RequestError: as `iterate_traces`, or when there is no trace at all.
+        RequestError: as `iterate_traces`, or there is no trace.
     """
     traces = list(iterate_traces(path))
     if not traces:
@@ -161,7 +161,7 @@ def split_completion(text: str, reasoning: str) -> tuple[tuple[str, ...], str] |
     """Steps and answer from which `completion_text` makes exactly this text; None if that is impossible.
 
     Args:
-        text: what a model wrote, without its stop token.
+        text: a model's completion, without its stop token.
         reasoning: one of `STYLES`.
     """
     if reasoning == "answer_only":
@@ -170,5 +170,5 @@ def split_completion(text: str, reasoning: str) -> tuple[tuple[str, ...], str] |
     if not text.startswith(before) or not text.endswith(after):
         return None
     steps, mark, answer = text.removeprefix(before).removesuffix(after).partition(between)
-    # What begins and ends right may still lack its middle, or hold nothing.
+    # A correct beginning and end may still have a wrong middle.
     return (tuple(steps.split("\n")), answer) if mark and steps.strip() and answer.strip() else None

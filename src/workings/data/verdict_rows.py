@@ -1,7 +1,7 @@
-"""Verdicts as rows: each completion behind its prompt, and next to it another prompt's completion.
+"""Verdicts as rows: each completion after its prompt, and next to it another prompt's completion.
 
 By the second row KTO estimates how far the model has drifted. It is the completion of the next entry in the file that
-has another prompt, so that it follows from the data alone. The id of the first row says the verdict.
+has another prompt, so that the data determine it. The id of the first row has the verdict.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ def verdict_ids(row_ids: Sequence[str]) -> list[str]:
     """The ids of the verdicts whose rows have these ids.
 
     Raises:
-        RecordError: the rows are not a right or wrong one and a mismatched one of each verdict, in this order.
+        RecordError: the rows are not a labelled and a mismatched one per verdict, in this order.
     """
     names = [name.removesuffix(f"/{MISMATCHED}") for name in row_ids[1::2]]
     for name, own, other in zip(names, row_ids[::2], row_ids[1::2], strict=False):
@@ -44,7 +44,7 @@ def verdict_ids(row_ids: Sequence[str]) -> list[str]:
 
 
 def verdict_of(name: str) -> int:
-    """1 for the row of a right completion, -1 for that of a wrong one, 0 for a mismatched one."""
+    """1 for the row of a correct completion, -1 for a wrong one, 0 for a mismatched one."""
     return {RIGHT: 1, WRONG: -1}.get(name.rpartition("/")[2], 0)
 
 

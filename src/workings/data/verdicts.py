@@ -1,4 +1,4 @@
-"""Verdicts: single completions of a prompt, each right or wrong. One JSON object a line, UTF-8."""
+"""Verdicts: single completions of a prompt, labelled correct or wrong. One JSON object per line, UTF-8."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from workings.hints import no_file
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict(Labelled):
-    """One completion of a prompt, and whether it is right."""
+    """One completion of a prompt, and whether it is correct."""
 
     id: str
     """Unique in its file; decides the place in an epoch."""
@@ -21,7 +21,7 @@ class Verdict(Labelled):
     completion: str
     """The completion, without any chat turn around it."""
     label: bool
-    """Whether it is right, or wanted."""
+    """Whether it is correct, or wanted."""
 
     def to_json(self) -> dict[str, Any]:
         """The verdict as one flat JSON object; metadata is next to the known keys, empty labels are left out."""
@@ -63,7 +63,7 @@ def read_verdicts(path: Path) -> list[Verdict]:
     """All verdicts of a file; see `iterate_verdicts`. An empty file is an error.
 
     Raises:
-        RequestError: as `iterate_verdicts`, or when there is no verdict at all.
+        RequestError: as `iterate_verdicts`, or there is no verdict.
     """
     if not (verdicts := list(iterate_verdicts(path))):
         raise RequestError(f"verdicts: {path} is empty", "at least one verdict")

@@ -1,4 +1,4 @@
-"""Environments: worlds that a model acts in by writing texts, turn by turn, and what they give for each turn.
+"""Environments: worlds in which a model acts by writing texts, turn by turn, with a reward for each turn.
 
-An environment is code without weights, so a verifier plays every recorded episode again.
+An environment is code without weights, so a verifier can replay every recorded episode.
 """

@@ -17,7 +17,7 @@ class Step(NamedTuple):
     """What an environment replies to a turn of the model."""
 
     observation: str
-    """What the model is shown next; not shown where the episode is over."""
+    """The next text for the model; unused if the episode is over."""
     reward: float = 0.0
     """What this turn is worth."""
     done: bool = False
@@ -25,14 +25,14 @@ class Step(NamedTuple):
 
 
 class Environment(Protocol):
-    """One episode: a new object is made for each. Its replies follow from seed, row and the model's texts alone."""
+    """One episode, a new object each time. Its replies depend only on seed, row and the model's texts."""
 
     def reset(self, seed: int, row: Row) -> str:
         """The task as the model is shown it."""
         ...
 
     def step(self, text: str) -> Step:
-        """The reply to what the model wrote, without its stop token. Not called again after `Step.done`."""
+        """The reply to the model's text, without its stop token. Not called after `Step.done`."""
         ...
 
 
@@ -41,7 +41,7 @@ class TaskMaker(Protocol):
     """Optional: an environment that makes its tasks itself."""
 
     def tasks(self, seed: int, count: int) -> Iterable[dict[str, Any]]:
-        """So many rows with different ids, the same for the same seed. A row needs nothing but an ``id``."""
+        """This number of rows with different ids, the same for the same seed. A row only needs an ``id``."""
         ...
 
 

@@ -13,7 +13,7 @@ _EXAMPLE = [{"role": role, "content": text}
             for call, result in (("62 - 17", "45"), ("35 * 41", "1435"))
             for role, text in (("user", f"What is {call}?"), ("assistant", f"{call} ="),
                                ("user", result), ("assistant", result))]
-"""Turns before each question: a model of 135 million parameters takes over what it sees, and obeys no rules."""
+"""Turns before each question: a model of 135 million parameters copies examples but does not follow rules."""
 OPERATIONS = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}
 
 
@@ -24,7 +24,7 @@ class Calculator:
     """
 
     def __init__(self, *, digits: int = 3, operations: str = "+-*") -> None:
-        """Tasks with numbers of so many digits.
+        """Tasks with numbers of this many digits.
 
         Raises:
             ValueError: no digits, too many, or an operation that does not exist.
@@ -51,7 +51,7 @@ class Calculator:
         return f"What is {row['a']} {row['sign']} {row['b']}?"
 
     def step(self, text: str) -> Step:
-        """The result of an operation (0.2 where it is the one that was asked for), or 0.8 for the right answer."""
+        """The result of an operation (reward 0.2 for the requested one), or 0.8 for the correct answer."""
         if asked := _ASKED.match(text):
             a, sign, b = asked.groups()
             # Once only: a model must not live on asking.

@@ -27,7 +27,7 @@ class FrozenLake:
         self._distances: dict[Place, int] = {}
 
     def tasks(self, seed: int, count: int) -> Iterator[dict[str, Any]]:
-        """Lakes with a way to the goal, which the same seed draws again; lakes may come twice."""
+        """Lakes with a way to the goal, determined by the seed; lakes may repeat."""
         for number in range(count):
             yield {"id": f"lake-{number:06d}", "lake": "\n".join(self._draw(seed, number)), "expected_answer": "goal"}
 
@@ -48,7 +48,7 @@ class FrozenLake:
         if move is None:
             return Step("", 0.0, done=True)
         row, column = self._place[0] + move[0], self._place[1] + move[1]
-        # Ice ends at a wall: the model stays where it is.
+        # At a wall the model does not move.
         target = (row, column) if (row, column) in self._cells() else self._place
         if self._lake[target[0]][target[1]] == "H":
             return Step("", 0.0, done=True)

@@ -11,7 +11,7 @@ _GUESS = re.compile(r"\s*(\d{1,9})(?!\d)")
 
 
 class GuessNumber:
-    """A number from 1 to `most`, drawn from the seed."""
+    """A number from 1 to `most`, from the seed."""
 
     def __init__(self, *, most: int = 8) -> None:
         """The largest number. Raises ``ValueError`` for one below 2."""
@@ -20,14 +20,14 @@ class GuessNumber:
         self._most, self._secret, self._low, self._high = most, 0, 1, most
 
     def tasks(self, seed: int, count: int) -> Iterator[dict[str, Any]]:
-        """Games that differ in their id alone, from which the seed of each follows."""
+        """Games with different ids, which determine their seeds."""
         del seed
         return ({"id": f"guess-{number:06d}"} for number in range(count))
 
     def reset(self, seed: int, row: Row) -> str:
         """The question; the number follows from the seed."""
         del row
-        # `random.Random` promises its stream for `random` alone.
+        # `random.Random` guarantees its stream only for `random`.
         self._secret = 1 + int(random.Random(seed).random() * self._most)  # noqa: S311 - a game, no secret
         self._low, self._high = 1, self._most
         return f"Guess a number from 1 to {self._most}. You are told higher or lower."

@@ -1,4 +1,4 @@
-"""An environment in its own process, seen from outside."""
+"""An environment in a separate process, seen from outside."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +26,7 @@ class EnvironmentProcess(Worker):
         super().__init__((settings, settings.version), "environment", settings.config.name)
 
     def __del__(self) -> None:
-        # A replay plays without a context: the process ends with what asked it.
+        # A replay has no context: the process ends with its owner.
         if getattr(self, "child", None) is not None:
             self._stop()
 
@@ -52,7 +52,7 @@ class EnvironmentProcess(Worker):
         return list(self._ask("reset", [(seed, dict(row)) for seed, row in beginnings]))
 
     def step(self, turns: Sequence[tuple[int, str]]) -> list[Step]:
-        """The replies to what was written in some episodes, by their number in `reset`.
+        """The replies to turns of some episodes, by their index in `reset`.
 
         Raises:
             RewardError: the environment raised, took too long, ended its process, or gave back something else.

@@ -24,7 +24,7 @@ LIBRARIES: dict[str, tuple[Callable[..., Environment], str]] = {"reasoning-gym":
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentSettings:
-    """The environment of a recipe. Raises `RequestError` for a name that is not known."""
+    """The environment of a recipe. Raises `RequestError` for an unknown name."""
 
     config: EnvironmentConfig
     base: Path = Path()
@@ -38,12 +38,12 @@ class EnvironmentSettings:
 
     @property
     def path(self) -> Path:
-        """Where a person's file is."""
+        """Path of a user's file."""
         return (self.base / Path(self.config.file).expanduser()).resolve()
 
     @property
     def name(self) -> str:
-        """Its name in records, without the folder of a person's file."""
+        """Its name in records, without the folder of a user's file."""
         file, _, attribute = self.config.name.rpartition(":")
         return f"{Path(file).name}:{attribute}" if self.config.file else self.config.name
 

@@ -29,7 +29,7 @@ def _plays(job: tuple[EnvironmentSettings, str]) -> Callable[[Any], Iterator[Ans
         made = make()
         if not isinstance(made, TaskMaker):
             raise TypeError("it makes no tasks (a method tasks(seed, count)), so that data.traces must be a file")
-        # As JSON: what a file of the record gives back is what the environment begins with.
+        # As JSON, so that a recorded row is the same.
         rows = json.loads(json.dumps([dict(row) for row in made.tasks(seed, count)]))
         if len(rows) != count or any(not isinstance(row.get("id"), str) for row in rows):
             raise ValueError(f"tasks(seed, {count}) gave {len(rows)} rows; each needs an id")
@@ -37,7 +37,7 @@ def _plays(job: tuple[EnvironmentSettings, str]) -> Callable[[Any], Iterator[Ans
 
     def reset(beginnings: list[tuple[int, dict[str, Any]]]) -> list[str]:
         episodes[:] = [make() for _ in beginnings]
-        # `Any`: a person's own class returns what it likes.
+        # `Any`: a user's class may return anything.
         shown: list[Any] = [episode.reset(seed, row)
                             for episode, (seed, row) in zip(episodes, beginnings, strict=True)]
         if any(not isinstance(text, str) or not text for text in shown):
@@ -61,7 +61,7 @@ def _plays(job: tuple[EnvironmentSettings, str]) -> Callable[[Any], Iterator[Ans
 def _maker(settings: EnvironmentSettings, version: str) -> Callable[[], Environment]:
     if not settings.config.file:
         return settings.make
-    # Taken before the file runs, because code can change the file that it is in.
+    # Before the file runs, because code can change its own file.
     if settings.version != version:
         raise RequestError(f"environment: {settings.path} has changed since its digest was recorded",
                            "the file that was recorded")

@@ -1,6 +1,6 @@
-"""How many completions have an answer, and how many different ones: what an accuracy is worth.
+"""Count completions with an answer and distinct answers, to judge what an accuracy is worth.
 
-Worked out from the sealed completions whenever it is asked for; it is part of no record of an evaluation.
+Computed from the sealed completions on demand; not recorded.
 """
 
 import re
@@ -15,9 +15,9 @@ from workings.evaluation.settings import answer_key
 from workings.record.number_text import percent
 
 _LONGEST_KEY = 200
-"""First characters by which an answer is counted."""
+"""Leading characters that identify an answer."""
 _LOOKED_THROUGH = 20_000
-"""Last characters of a completion in which the expected answer is looked for."""
+"""Trailing characters of a completion that are searched for the expected answer."""
 _TIMES = re.compile(r"\b(?:once|twice|thrice)\b", re.IGNORECASE)
 _TIMES_AS_NUMBERS = {"once": "1", "twice": "2", "thrice": "3"}
 
@@ -27,9 +27,9 @@ class AnswerCounts:
     """The answers of an evaluation, counted by value."""
 
     no_answer: float
-    """Share of the completions in which no answer was found."""
+    """Share of completions without a found answer."""
     unread: float
-    """Share of the completions in which no answer was found and which contain the expected one."""
+    """Share of completions without a found answer that contain the expected one."""
     distinct_answers: int
     """Number of different answers."""
     same_answer: float
@@ -43,7 +43,7 @@ class AnswerCounts:
 
     def text(self) -> str:
         """For humans, one line."""
-        unread = f" ({percent(self.unread)} contain the expected one all the same)" if self.unread else ""
+        unread = f" ({percent(self.unread)} contain the expected one)" if self.unread else ""
         answers = {0: "no answer at all", 1: f"one answer in {percent(self.same_answer)}"}.get(
             self.distinct_answers,
             f"{self.distinct_answers:,} different answers, the most frequent in {percent(self.same_answer)}")
@@ -53,7 +53,7 @@ class AnswerCounts:
 
 @dataclass
 class AnswerCounter:
-    """Counts the answers of an evaluation, one prediction after the other."""
+    """Counts the answers of an evaluation, prediction by prediction."""
 
     completions: int = 0
     unread: int = 0
@@ -79,16 +79,16 @@ class AnswerCounter:
 
 
 def has_answer(sample: dict[str, Any]) -> bool:
-    """Whether a prediction has an answer: one that a rule found, or, where a judge read all of the text, any text."""
+    """Whether a prediction has an answer: one that a rule found, or any text if a judge read all of it."""
     if "judge" in sample:
         return isinstance(sample["completion"], str) and bool(sample["completion"].strip())
     return isinstance(sample.get("extracted"), str)
 
 
 def names_expected(sample: dict[str, Any]) -> bool:
-    """Whether a completion without an answer contains the expected one anywhere: the most generous reading of it.
+    """Whether a completion without a found answer contains the expected one anywhere: the most generous reading.
 
-    No trained form is needed for it, and much that is wrong passes: it only bounds what was overlooked.
+    It accepts many wrong answers, so it only bounds how many correct ones were missed.
     """
     text = sample.get("completion")
     if has_answer(sample) or not isinstance(text, str):

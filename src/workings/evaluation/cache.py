@@ -1,7 +1,7 @@
 """Evaluations of untrained models, made once: the base that many runs are compared with.
 
-The unit is next to the runs under a name that holds the digest of everything that decides its contents, so finding
-it and knowing that it is the right one are the same. One whose files do not match its sums is made again and said so.
+The unit is next to the runs. Its name holds the digest of everything that decides its contents, so a unit of that name
+is the correct one. One whose files do not match their checksums is recomputed, with a note.
 """
 
 import re
@@ -34,41 +34,41 @@ class CachedEvaluation:
 
     record: EvaluationRecord
     note: str
-    """Damage of a cached unit that had to be made again, or ""."""
+    """Damage of a cached unit that was recomputed, or ""."""
 
 
 def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, *, make_state: "Callable[[], State]",
                   settings: EvaluationSettings, model: Mapping[str, Any], name: str) -> CachedEvaluation:
-    """The evaluation of an untrained model at ``folder/base-NAME-DIGEST``: found there, or made.
+    """The evaluation of an untrained model at ``folder/base-NAME-DIGEST``, from the cache or new.
 
     Args:
-        session: engine, tokenizer and template; its own state is not asked.
+        session: engine, tokenizer and template; its state is not used.
         items: the questions.
         folder: that of the runs; not a run, where an evaluation represents that run's own model.
-        make_state: makes the state to ask; called only where there is no such evaluation yet.
+        make_state: makes the state to evaluate; called only without a cached evaluation.
         settings: decoding, extraction, scoring.
-        model: what decides the weights: their digests, or shape and seed of random ones, and number formats.
-        name: what people call the model.
+        model: identity of the weights: their digests, or shape and seed of random ones, and number formats.
+        name: display name of the model.
 
     Raises:
         RequestError: another process is making it, or as `workings.evaluation.run.evaluate`.
     """
     key = _key(session, items, settings, model)
-    # The name is cut, because most file systems end one at 255 bytes.
+    # Truncated, because most file systems limit names to 255 bytes.
     unit = folder / f"base-{_UNUSUAL.sub('-', name).strip('-.')[:60]}-{key}"
     note = ""
     if unit.exists():
         note = _damage(unit)
         if not note:
             return CachedEvaluation(record=EvaluationRecord(unit), note="")
-        # The questions can be asked anew; which answers were changed cannot be known.
+        # The questions can be asked again; which answers were changed is unknown.
         shutil.rmtree(unit)
     evaluate(replace(session, state=make_state()), items, unit, settings=settings, made_from=None, facts=model)
     return CachedEvaluation(record=EvaluationRecord(unit), note=note)
 
 
 def _key(session: "ModelSession", items: Sequence[Item], settings: EvaluationSettings, model: Mapping[str, Any]) -> str:
-    """The first digits of the digest over all that decides the answers and how they are judged."""
+    """The first digits of the digest over everything that decides answers and scores."""
     device = session.engine.describe()
     scorer, version = scorer_version(settings.scorer)
     return base_key({
@@ -93,7 +93,7 @@ def base_key(config: Mapping[str, Any]) -> str:
     """
     engine, decoding = config["engine"], dict(config["decoding"])
     if decoding["temperature"] == 0:
-        del decoding["seed"]  # decides nothing of greedy answers: runs with several seeds share their base
+        del decoding["seed"]  # does not affect greedy answers: runs with several seeds share their base
     return json_digest({
         "model": config["model"], "items": config["items"]["digest"], "tokenizer": config["tokenizer"]["digest"],
         "template": config["template"]["digest"], "engine": engine["name"], "versions": engine["versions"],
@@ -105,9 +105,9 @@ def base_key(config: Mapping[str, Any]) -> str:
 def _damage(unit: Path) -> str:
     """Damage of a cached unit, or ""."""
     try:
-        # Every file is read, which takes moments; to ask a model again takes minutes.
+        # Reads every file, which is much faster than asking a model again.
         sums = parse_sums((unit / SUMS).read_bytes())
         wrong = [name for name, digest in sums.items() if file_digest(unit / name) != digest]
     except (OSError, RecordError) as error:
-        return f"{unit.name} cannot be read ({error}); made again"
-    return f"{unit.name} was changed ({', '.join(wrong)}); made again" if wrong else ""
+        return f"{unit.name} cannot be read ({error}); recomputed"
+    return f"{unit.name} was changed ({', '.join(wrong)}); recomputed" if wrong else ""

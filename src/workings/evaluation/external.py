@@ -1,4 +1,4 @@
-"""Completions from elsewhere: JSON lines with ``id`` and ``completion``, found by offset so that memory stays small."""
+"""Existing completions: JSON lines with ``id`` and ``completion``, read by offset to save memory."""
 
 from array import array
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from workings.scoring.items import Item
 from workings.scoring.lines import MAX_LINE_BYTES, parse_object, read_lines_at
 
 MAX_PROBLEMS_SHOWN = 20
-"""Ids and lines of each kind of problem that are named; all are counted."""
+"""Examples named per kind of problem; all are counted."""
 
 MAX_SAMPLES = 10_000
 
@@ -27,7 +27,7 @@ class Problems:
     def add(self, kind: str, what: str) -> None:
         """Count one problem and name it if it is among the first."""
         self._counts[kind] = self._counts.get(kind, 0) + 1
-        # A file of a million bad lines must fill neither memory nor the summary.
+        # A million bad lines must not fill memory or the summary.
         if self._counts[kind] <= MAX_PROBLEMS_SHOWN:
             self._first.setdefault(kind, []).append(what[:200])
 
@@ -43,15 +43,15 @@ class ExternalPredictions:
         """Index the file.
 
         Raises:
-            RequestError: the file is missing, holds no line for any of the items, or no line with a completion; or a
-                sample has a higher number than there are lines.
+            RequestError: the file is missing, has no line for any item, or no completion; or a sample number is larger
+                than the number of lines.
         """
         if not path.is_file():
             raise RequestError(f"predictions: {path}", "a file of JSON lines with id and completion")
         self.path = path
         self.problems = Problems()
         self._items = items
-        # Eight bytes a line; a list of Python's own integers would take several times as much.
+        # Eight bytes per line; Python integers take several times as much.
         self._offsets: dict[str, array[int]] = {item.id: array("q") for item in items}
         self.samples = 1
         self._completions = 0
@@ -60,16 +60,16 @@ class ExternalPredictions:
         if not any(self._offsets.values()):
             raise RequestError(f"predictions: {path}: no line has the id of an item",
                                "lines with id and completion, ids as in the items")
-        # Each item would get a line for each of them, which no one wrote.
+        # Otherwise each item would get that many missing samples.
         if self.samples > (lines := sum(map(len, self._offsets.values()))):
             raise RequestError(f"predictions: {path}: a line with sample {self.samples - 1}, and {lines} lines of "
                                "items", "samples that are numbered from 0", "number the samples of each id from 0")
-        # A score of 0 on every item would be mistaken for the model's.
+        # Otherwise every item would score 0.
         if not self._completions:
             raise RequestError(f"predictions: {path}: no line has a text as its completion; its keys are "
                                f"{', '.join(self._keys)}"[:400], "lines with id and completion (a text)",
                                "name the key that holds the text completion")
-        # Last, so that a file that is refused is not left open.
+        # Last, so that a refused file is not left open.
         self._file = path.open("rb")
 
     def __enter__(self) -> "ExternalPredictions":
@@ -82,14 +82,13 @@ class ExternalPredictions:
     def completions_of(self, item: Item) -> list[UnscoredCompletion]:
         """An item's completions; a missing, double or invalid one becomes a problem of that sample.
 
-        Lines of one id are samples only if each has its own ``sample`` number; otherwise no one knows which one
-        counts, so none does.
+        Several lines with one id need different ``sample`` numbers; otherwise none of them counts.
         """
-        # Read again by offset: the texts may be larger than memory, an offset is eight bytes.
+        # Read by offset, because the texts may be larger than memory.
         records = [self._record(offset) for offset in self._offsets[item.id]]
         if len(records) > 1 and not _are_samples(records):
             return [UnscoredCompletion(item=item, problem=f"double: {len(records)} lines with this id")]
-        # A single line is sample 0, with any number.
+        # A single line is sample 0, whatever its number.
         by_sample = {record["sample"] if len(records) > 1 else 0: record for record in records}
         missing = "missing: no line with this id" if not records else "missing: no line for this sample"
         return [_unscored_completion(item, sample, by_sample[sample]) if sample in by_sample
@@ -102,7 +101,7 @@ class ExternalPredictions:
                 self.problems.add("unreadable lines", f"line {number}: {record}")
                 continue
             name = record.get("id")
-            # A number and its text are one id. In Python a bool is an int as well, but it is not an id.
+            # A number and its text are the same id. A bool is not an id.
             name = str(name) if isinstance(name, int) and not isinstance(name, bool) else name
             if not isinstance(name, str):
                 self.problems.add("lines without an id", f"line {number}")
@@ -114,16 +113,16 @@ class ExternalPredictions:
                 if len(self._keys) < MAX_PROBLEMS_SHOWN:
                     self._keys |= dict.fromkeys(record)
                 sample = record.get("sample", 0)
-                # One wild number would give every item that many missing samples.
+                # One huge number would give every item that many missing samples.
                 if _is_index(sample) and sample < MAX_SAMPLES:
                     self.samples = max(self.samples, sample + 1)
 
     def _record(self, offset: int) -> dict[str, Any]:
         self._file.seek(offset)
         record = parse_object(self._file.readline(MAX_LINE_BYTES))
-        # The line could be read when it was indexed.
+        # The line was readable when it was indexed.
         if isinstance(record, str):
-            raise RequestError(f"{self.path} changed while it was read", "a file that no one writes to")
+            raise RequestError(f"{self.path} changed while it was read", "a file that does not change")
         return record
 
 

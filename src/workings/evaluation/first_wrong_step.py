@@ -15,7 +15,7 @@ from workings.scoring.steps import wrong_place
 RIGHT, RIGHT_WITH_WRONG_STEP = "right, no wrong equation", "right, a wrong equation"
 NOT_FOUND, UNSCORED = "wrong, no wrong equation", "could not be scored"
 FIRST_LINES = 5
-"""Lines that have their own kind; further ones share the last."""
+"""Lines with separate kinds; later lines share the last kind."""
 LATER_LINE = f"wrong from line {FIRST_LINES + 1}+"
 WRONG_STEP_KINDS = (RIGHT_WITH_WRONG_STEP, *(f"wrong from line {line} on" for line in range(1, FIRST_LINES + 1)),
                     LATER_LINE)
@@ -26,7 +26,7 @@ KINDS = (RIGHT, *WRONG_STEP_KINDS, NOT_FOUND, UNSCORED)
 
 @dataclass(frozen=True, kw_only=True)
 class FirstWrongSteps:
-    """Counts of the items of one evaluation by kind, in their order in tables; the first sample of each counts."""
+    """Counts of an evaluation's items by kind, in table order, by the first sample of each."""
 
     kinds: dict[str, int]
     clusters: dict[str, list[str]]
@@ -47,7 +47,7 @@ class FirstWrongSteps:
 
 
 def kind_of_item(sample: dict[str, Any]) -> str:
-    """The kind of a prediction: by its score and the first wrong equation of its text, a line being a step."""
+    """The kind of a prediction: by its score and the line of the first wrong equation."""
     if "error" in sample or not isinstance(sample["completion"], str):
         return UNSCORED
     return kind_of_text(sample["completion"], right=sample["score"] == 1)
@@ -66,12 +66,12 @@ def kind_of_text(completion: str, *, right: bool) -> str:
 
 
 def count_first_wrong_steps(record: EvaluationRecord) -> FirstWrongSteps:
-    """Count the items of a sealed evaluation. Raises `RecordError` where its predictions cannot be read."""
+    """Count the items of a sealed evaluation. Raises `RecordError` for unreadable predictions."""
     return first_wrong_steps_of(samples[0] for samples in read_predictions(record.path / PREDICTIONS))
 
 
 def first_wrong_steps_of(samples: Iterable[dict[str, Any]]) -> FirstWrongSteps:
-    """Count items, a sample of each (at least one)."""
+    """Count items (at least one), one sample each."""
     clusters: dict[str, list[str]] = {}
     for sample in samples:
         clusters.setdefault(kind_of_item(sample), []).append(str(sample.get("cluster", "")))

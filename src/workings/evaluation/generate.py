@@ -1,4 +1,4 @@
-"""Asking a model: items in batches through an engine, in the items' order."""
+"""Generate completions of items in batches, in the items' order."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -18,21 +18,20 @@ def generate_batch(session: "ModelSession", items: Sequence[Item],
                    settings: EvaluationSettings) -> list[UnscoredCompletion]:
     """Completions of some items, all samples of an item together.
 
-    The text keeps every token that the model wrote, control tokens and Gemma 4's channel included; only the stop token
-    is left out.
+    The text has every token of the model, including control tokens and Gemma 4's channel, except the stop token.
     """
     seeds = [sample_seed(settings.seed, item.id, sample) if settings.temperature else -1
              for item in items for sample in range(settings.samples)]
     prompt_of_item = [session.template.prompt_ids(item.prompt, item.history) for item in items]
     prompts = [prompt for prompt in prompt_of_item for _ in range(settings.samples)]
     completions: list[Completion] = []
-    # Memory is planned for so many at a time, and one item may have more samples.
+    # Memory is planned for this batch size, and one item may have more samples.
     for start in range(0, len(prompts), settings.batch_size):
         batch = slice(start, start + settings.batch_size)
         completions += _complete(session, prompts[batch], seeds[batch], settings)
     tokenizer = session.tokenizer
     texts = [tokenizer.decode(completion.tokens) for completion in completions]
-    # Read again, because words may spell what the tokenizer takes for a control token.
+    # Tokenize again, because words may spell a control token.
     control = [session.template.forges_turns(ids) for ids in tokenizer.encode_batch(texts)]
     return [UnscoredCompletion(item=items[index // settings.samples], sample=index % settings.samples,
                                text=texts[index],
@@ -62,6 +61,6 @@ def that_samples(writer: "Engine | Sampler", temperature: float) -> "Sampler":
 
 
 def sample_seed(seed: int, item_id: str, sample: int) -> int:
-    """A number below 2**32 for one sample of one item, from SHA-256: neither order nor batch size changes it."""
-    # The id is last, because it alone may hold a slash: no two samples have the same text.
+    """A seed below 2**32 for one sample of one item, from SHA-256, independent of order and batch size."""
+    # The id is last, because only it may contain a slash: texts are unique.
     return int(bytes_digest(f"{seed}/{sample}/{item_id}".encode())[:8], 16)

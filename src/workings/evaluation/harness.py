@@ -60,7 +60,7 @@ class TaskRequest:
     max_new_tokens: int | None = None
     """Longest completion in tokens; None: as the task says."""
     batch_size: int = 64
-    """Prompts that are answered at a time."""
+    """Prompts per batch."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,7 +64,7 @@ def likeliest(session: ModelSession, pairs: Sequence[Continuation]) -> list[list
 
 
 def _positions(pair: Continuation) -> slice:
-    """Positions that predict the continuation: each predicts the token behind it."""
+    """Positions that predict the continuation: each predicts the next token."""
     return slice(len(pair[0]) - 1, len(pair[0]) + len(pair[1]) - 1)
 
 

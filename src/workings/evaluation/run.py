@@ -169,7 +169,7 @@ def score_and_seal(work: GenerationJob, out: Path, *, progress: Progress | None 
     """
     sizes = work.sizes
     refuse_existing(out)
-    # The scorer first: one that cannot be loaded leaves nothing behind, and mended it is asked under the same name.
+    # The scorer first: one that cannot be loaded leaves no files.
     with (slow_operation(f"answering {sum(sizes):,} items") as report_progress,
           scoring_by(work.settings) as process,
           EvaluationWriter(out, work.config) as unit):
@@ -219,7 +219,7 @@ def _pipeline(chunks: Sequence[int], answer: Callable[[int], list[UnscoredComple
 
 def _lines(answers: Sequence[UnscoredCompletion], judgements: Sequence[Judgement],
            settings: EvaluationSettings) -> list[dict[str, Any]]:
-    # Completions with a problem were not sent to be judged, so there are fewer judgements than answers.
+    # Completions with a problem were not scored, so there are fewer scores than answers.
     left = iter(judgements)
     return [prediction_line(answered, Judgement() if answered.problem else next(left), settings.form)
             for answered in answers]

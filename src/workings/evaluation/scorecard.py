@@ -70,7 +70,7 @@ class Scorecard:
     per_difficulty: dict[str, Cell]
 
     def __repr__(self) -> str:
-        """One line, as a person who works with it in Python sees it."""
+        """One line for interactive use in Python."""
         return f"<Scorecard: {cell_text(self.overall)} on {self.overall.n} items>"
 
     @property
@@ -110,7 +110,7 @@ def cell(results: Sequence[ItemResult]) -> Cell:
 
 
 def interval_json(interval: Interval | str) -> dict[str, Any]:
-    """Both ends and the method of an interval in a record; the reason in place of each where none exists."""
+    """Both ends and the method of an interval in a record; the reason in place of each if there is none."""
     if isinstance(interval, Interval):
         return {"ci_low": interval.low, "ci_high": interval.high, "method": interval.method}
     return {key: {"absent": interval} for key in ("ci_low", "ci_high", "method")}

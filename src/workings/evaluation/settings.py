@@ -20,7 +20,7 @@ class EvaluationSettings(ScoringSettings):
     max_new_tokens: int = 256
     """Longest completion, in tokens."""
     batch_size: int = 64
-    """Prompts that are answered at a time."""
+    """Prompts per batch."""
     temperature: float = 0.0
     """0: greedy; above: sampled."""
     samples: int = 1

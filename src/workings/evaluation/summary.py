@@ -12,7 +12,7 @@ from workings.evaluation.scorecard import ItemResult, Scorecard, build_scorecard
 MAX_SAMPLES_SHOWN = 12
 NAMES = ("expect a name or phrase: the scorer `answer` looks for it in the marked answer or the final sentences, as "
          "`contains` does, because a sentence says it among other words")
-"""Why names are judged otherwise than numbers."""
+"""Why names are scored differently from numbers."""
 _RATES = ("format_ok", "truncated", "empty", "step_validity")
 _LENGTHS = ("completion_tokens", "reasoning_chars")
 _SHOWN_IDS = 20

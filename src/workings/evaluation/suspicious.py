@@ -40,7 +40,7 @@ _ERROR = re.compile(r"""[\s\[({"'*\#`<>!:]*(?:
     | unauthorized\b | access\ denied | forbidden\b | invalid\ (?:api\ )?key | (?:insufficient\ )?quota
     | overloaded\b | model\ (?:not\ found|is\ overloaded) | (?:cuda\ )?out\ of\ memory
     | failed\ to\ (?:generate|fetch|connect))""", re.IGNORECASE | re.VERBOSE)
-# A solution that speaks of an error ("Error: I misread the question") goes on; a message is short.
+# A solution that speaks of an error ("Error: I misread the question") continues; a message is short.
 _LONGEST_MESSAGE = 2_000
 
 

@@ -137,8 +137,8 @@ def find_units(path: Path) -> list[EvaluationRecord]:
              # In a run that is not sealed, an evaluation that was interrupted is next to those that are finished.
              if not summary_path.parent.name.endswith(PARTIAL_SUFFIX)]
     if not path.exists():
-        raise RequestError(f"{path}, which does not exist", "a run directory, or the directory that `eval --out` wrote",
-                           _meant(path))
+        raise RequestError(f"{path} does not exist", "a run directory, or the directory that `eval --out` wrote",
+                           _nearest_folder(path))
     if not units:
         raise RequestError(str(path), "a run directory with an evaluation, or the directory that `eval --out` wrote",
                            f"workings eval {quote(str(path))} --items ITEMS.jsonl "
@@ -146,14 +146,14 @@ def find_units(path: Path) -> list[EvaluationRecord]:
     return units
 
 
-def _meant(path: Path) -> str:
+def _nearest_folder(path: Path) -> str:
     """Which folder was probably meant by one that does not exist."""
     names = get_close_matches(path.name, [other.name for other in path.parent.glob("*") if other.is_dir()], n=1)
     # People leave out the folder that runs are written to by default.
     near = next((other for other in (Path("runs") / path, *(path.with_name(name) for name in names))
                  if other.is_dir()), None)
     return f"did you mean {near}?" if near else (
-        "the folder that `workings train` or `workings eval` named when it ended")
+        "workings runs, which lists the runs of a folder")
 
 
 def find_results(path: Path) -> list[EvaluationRecord]:
@@ -165,7 +165,7 @@ def find_results(path: Path) -> list[EvaluationRecord]:
     units = find_units(path)
     for unit in units:
         if unit_kind(unit.path) == SAMPLED:
-            raise RequestError(f"{unit.path}, samples that were drawn to learn from", "an evaluation: samples may be "
+            raise RequestError(f"{unit.path} has samples to learn from", "an evaluation: samples may be "
                                "of questions that the model was trained on", "workings eval RUN --items ITEMS.jsonl "
                                "--out DIR")
     return units
@@ -184,7 +184,7 @@ def find_pair(a: Path, b: Path) -> tuple[EvaluationRecord, EvaluationRecord]:
     """The two units that a comparison means; where a side offers several, those on the same items count."""
     offers_a, offers_b = find_results(a), find_results(b)
     if len(offers_a) > 1 or len(offers_b) > 1:
-        # Where no set of items is common all units stay, and the comparison says what differs.
+        # Without a common set of items keep all units; the comparison reports the differences.
         digests = {unit.items_digest for unit in offers_a} & {unit.items_digest for unit in offers_b}
         offers_a = [unit for unit in offers_a if unit.items_digest in digests] or offers_a
         offers_b = [unit for unit in offers_b if unit.items_digest in digests] or offers_b
@@ -211,7 +211,7 @@ def refuse_existing(out: Path) -> None:
     """Raise `RequestError` where a unit cannot be made because something is there."""
     refuse_unit_name(out)
     if out.exists():
-        raise RequestError(f"--out {out}, which exists", "a new directory; evaluations are never overwritten",
+        raise RequestError(f"--out {out} already exists", "a new directory; evaluations are never overwritten",
                            f"--out {out}-2")
 
 
@@ -227,7 +227,7 @@ class EvaluationWriter:
         refuse_existing(out)
         self.out, self.partial, self._config = out, partial_unit_path(out), config
         self.partial.mkdir(parents=True, exist_ok=True)
-        # From here on no one else writes: what is in the folder is that of a process that ended.
+        # No other process writes from here on: the folder's files are from a process that ended.
         self._lock = DirectoryLock(self.partial)
         try:
             self._check_config()
@@ -307,7 +307,7 @@ class EvaluationWriter:
 
 
 def _item_ends(path: Path, samples: int) -> list[int]:
-    """Byte offset behind the last line of every item that is whole."""
+    """Byte offset after the last line of every complete item."""
     ends: list[int] = []
     name, lines = "", 0
     for line_id, end in _ids(path):

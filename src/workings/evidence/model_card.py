@@ -1,6 +1,6 @@
 """The model card of a run, in the form that the Hugging Face Hub reads: metadata with `model-index`, then a page.
 
-It is a view of the record: a verifier renders it again and compares. Names stand in backticks or quotes.
+It is a view of the record: a verifier renders it again and compares. Names are in backticks or quotes.
 """
 
 import json
@@ -26,7 +26,7 @@ def model_card(run_path: str, manifest: RunManifest, root: str, evaluations: Map
         evaluations: by the unit's name, its `summary` and `config`.
         metadata: what the Hub should read of library, base, licence and data; None: what the manifest alone says.
     """
-    # Sorted, because a verifier renders the card again and compares the bytes.
+    # Sorted, because a verifier compares the bytes.
     cards = {name: card for name, card in sorted(evaluations.items()) if _overall(card) is not None}
     scorecards = "".join(_scorecard(name, card) for name, card in cards.items()) or NOT_EVALUATED
     return (f"{_metadata(manifest, cards, metadata)}\n# {_code(manifest.name)}\n\n{_training(manifest)}"

@@ -1,6 +1,6 @@
-"""Notes: facts about a run that are known only afterwards, each a sealed unit `notes/<n>` in the run.
+"""Notes: facts that became known after a run, each a sealed unit `notes/<n>` in the run.
 
-A note never touches what is sealed, and never contradicts it: a value that the run recorded itself cannot be noted.
+A note never changes sealed files and cannot replace a value that the run recorded.
 """
 
 import re
@@ -63,13 +63,13 @@ def write_note(path: Path, facts: Mapping[str, str]) -> Path:
     for key, value in facts.items():
         if is_placeholder(value):
             raise RequestError(f"{key}={value[:60]}", "the fact itself, not a placeholder", "")
-        # Refused and not cleaned silently: a token that was typed here has to be replaced by its owner.
+        # Refused, not silently redacted: the owner must revoke a token that was typed here.
         if cleaned(value) != value:
-            raise RequestError(f"{key}, whose value holds a token, a key or a home folder",
+            raise RequestError(f"the value of {key} contains a token, a key or a home folder",
                                "facts that anybody may read", "leave that part out")
         if (recorded := recorded_value(run.manifest, key)) is not None:
             raise RequestError(f"{key}={value[:60]}, which the run itself recorded as {str(recorded)[:60]!r}",
-                               "a fact that was not known while it ran", "another key")
+                               "a fact that was unknown during the run", "another key")
     return _seal(run, {"schema": SCHEMA, "run": run.root, "written_at": now(), "facts": dict(facts)})
 
 
@@ -103,7 +103,7 @@ def _seal(run: RunRecord, note: dict[str, Any]) -> Path:
     staging = run.path.with_name(f"{run.path.name}.note{PARTIAL_SUFFIX}")
     with storage(staging, "make"):
         staging.mkdir(exist_ok=True)
-        # Two notes written at once would otherwise fill one folder, and take the same number.
+        # Otherwise two notes written at once would share a folder and number.
         lock = DirectoryLock(staging)
         try:
             for name in (NOTE, SEAL, SUMS):  # left by a note that was killed

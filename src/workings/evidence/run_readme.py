@@ -91,7 +91,7 @@ def command_again(asked: Mapping[str, Any], manifest: RunManifest) -> str:
     """The command that trains a run again, typed inside its directory.
 
     A recipe file is named by its path, because its own paths are relative to it. A path far away is not recorded (it
-    may contain a person's home folder); the copy in `config/` is used instead.
+    may contain a user's home folder); the copy in `config/` is used instead.
 
     Args:
         asked: contents of `config/overrides.json`.
@@ -105,7 +105,7 @@ def command_again(asked: Mapping[str, Any], manifest: RunManifest) -> str:
         recipe = RECIPE
     else:
         recipe, stays = Path(base, Path(origin).name).as_posix(), True
-    # The record may be somebody else's; a word that is no text must not break the page.
+    # The record may be foreign; a word that is no text must not break the page.
     typed = [str(word) for word in asked.get("overrides", ())]
     overrides = with_files(typed, asked.get("files", {}), recipe_stays=stays)
     # Beside the run and under another name: `train` refuses a folder that exists.
@@ -133,9 +133,9 @@ def with_files(overrides: Sequence[str], files: Mapping[str, Any], *, recipe_sta
         recipe_stays: the recipe is read from its own path, so that files which no override names need no value.
     """
     if recipe_stays:
-        # Files that the recipe names keep their paths, because the recipe stays where it is.
+        # Files of the recipe keep their paths, because the recipe does not move.
         typed = {override.partition("=")[0] for override in overrides}
         files = {key: name for key, name in files.items() if typed & {key, key.partition(".")[0]}}
     rest = [override for override in overrides if override.partition("=")[0] not in files]
-    # Behind the others, so that they count where an override sets a whole section.
+    # Last, so that they win over an override of a whole section.
     return [*rest, *(f"{key}={flow(value)}" for key, value in sorted(files.items()))]

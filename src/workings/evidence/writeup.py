@@ -1,4 +1,4 @@
-"""A person's text about runs: each number can name its source in a comment behind it, which the pack keeps.
+"""A user's text about runs: each number can name its source in a comment after it, which the pack keeps.
 
     98.8<!-- from runs/with-steps/eval/items/eval_summary.json: scorecard.overall.mean as percent -->
 
@@ -17,10 +17,10 @@ WRITEUP = "WRITEUP.md"
 UNITS: dict[str, float] = {"number": 1.0, "percent": 100.0, "points": 100.0, "thousands": 1e-3, "millions": 1e-6,
                            "minutes": 1 / 60, "hours": 1 / 3600, "KiB": 2.0**-10, "MiB": 2.0**-20, "GiB": 2.0**-30,
                            "below": 1.0}
-"""Factor of each unit, by which a source's value is multiplied before it is rounded. `below` is said of 0.001
-alone: the value is smaller, as in "p < 0.001"."""
+"""Factor of each unit, by which a source's value is multiplied before rounding. `below` is only for 0.001:
+the value is smaller, as in "p < 0.001"."""
 SMALL_P = "0.001"
-"""Number that a p value is said to be below."""
+"""Bound of a p value that is given as "below"."""
 CONSTANTS = {"95": "the confidence level of every interval"}
 """Numbers that are not results and need no source."""
 Reader = Callable[[str, int], Any]
@@ -38,10 +38,10 @@ _SKIPPED = re.compile(r"(?P<code>```)|(?P<comment><!--)|" + _SHORT.pattern)
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A number of the text, and the source that the comment behind it names."""
+    """A number of the text, and its source from the comment after it."""
 
     text: str
-    """The number; empty where none is in front of the comment."""
+    """The number; empty if none precedes the comment."""
     at: int
     """Its offset in characters."""
     file: str
@@ -54,11 +54,11 @@ class Claim:
 
     @property
     def digits(self) -> int:
-        """Digits behind the point: the writer's rounding is kept."""
+        """Digits after the point, as the writer rounded."""
         return len(self.text.rpartition(".")[2]) if "." in self.text else 0
 
     def problem(self, read: Reader) -> RequestError | None:
-        """What is wrong with the number or its source, and what to write instead; None where they agree."""
+        """The error of the number or its source, and what to write instead; None if they agree."""
         if not self.text:
             return RequestError(f"{WRITEUP}: a source of {self.file} without a number", "a number in front of the "
                                 "comment", "98.8<!-- from FILE: PLACE as percent -->")
@@ -79,10 +79,10 @@ class Claim:
 def claims_in(text: str) -> Iterator[Claim]:
     """Every number that names its source."""
     for match in _SOURCE.finditer(text):
-        # The number stands right before its comment, so the whole text need not be searched once for each claim.
+        # The number directly precedes its comment, so there is no need to search the whole text.
         start = max(0, match.start() - 200)
         tail = text[start:match.start()]
-        # Only a percent sign, emphasis or spaces may stand between, else the comment is about other words.
+        # Only a percent sign, emphasis or spaces may be between.
         numbers = [(at, number) for at, number in numbers_in(tail) if not tail[at + len(number):].strip(" %*_\u00a0")]
         at, number = numbers[-1] if numbers else (0, "")
         yield Claim(text=number, at=start + at, file=match[1], line=int(match[2] or 0), place=match[3],
@@ -157,7 +157,7 @@ def _skipped(text: str) -> Iterator[tuple[int, int]]:
         at, closing = match.end(), None
         if match.lastgroup and match.lastgroup not in unclosed:
             closing = _ENCLOSED[match.lastgroup].search(text, at)
-            # Looked for once: each of a thousand openings would search the whole rest of the text in vain.
+            # Search once: a thousand openings would each search the rest of the text.
             if closing is None:
                 unclosed.add(match.lastgroup)
         skipped = closing or (_SHORT.match(text, match.start()) if match.lastgroup else match)

@@ -1,1 +1,1 @@
-"""Finds what a recipe names: data sets, weights, tokenizers, in files, packages, object stores or on the Hub."""
+"""Finds the data sets, weights and tokenizers of a recipe: in files, packages, object stores or on the Hub."""

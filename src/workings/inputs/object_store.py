@@ -1,7 +1,7 @@
 """Copies files of an object store (`gs://…`, `s3://…`) to this machine by fsspec, in folders named by their versions.
 
-The store is always queried: a copy is used again only while its objects have the version attributes that they had when
-they were copied. Without the network there is an error and no older copy.
+The store is always queried: a copy is reused only while its objects have unchanged version attributes. Without the
+network there is an error, not an old copy.
 """
 
 import json
@@ -25,7 +25,7 @@ MARKS = ("etag", "ETag", "generation", "md5Hash", "crc32c", "mtime", "created", 
 RAISED = ("aiohttp.ClientError", "botocore.exceptions.BotoCoreError", "gcsfs.retry.HttpError",
           "google.auth.exceptions.GoogleAuthError")
 """Errors of the stores' clients that are not an `OSError`."""
-ADVICE = "check the address, and who you are to the store"
+ADVICE = "check the address and your credentials for the store"
 Listing = Mapping[str, Mapping[str, Any]]
 """Path below a folder -> attributes of the object."""
 
@@ -33,7 +33,7 @@ Listing = Mapping[str, Mapping[str, Any]]
 def is_stored(name: str) -> bool:
     """Whether a name is an object's address and not a path of this machine."""
     scheme, separator, _ = name.partition("://")
-    # `C:\data` has no "://", so a Windows path is no address.
+    # A Windows path such as `C:\data` has no "://".
     return bool(separator) and scheme.isalnum()
 
 
@@ -46,7 +46,7 @@ def local_name(name: str) -> str:
     if not is_stored(name):
         return name
     store = open_store(name)
-    # An object may be a folder's name as well; stores only know keys.
+    # A name may be both an object and a folder; stores only have keys.
     parent, _, last = name.rpartition("/")
     if (attributes := about(store, name)).get("type") != "file":
         raise RequestError(f"{name}, a folder", "an object, which is a file", f"{name.rstrip('/')}/FILE")
@@ -71,13 +71,13 @@ def stored_folder(url: str, patterns: Sequence[str], *, wanted: Sequence[str] = 
 
 def _copied(store: Any, url: str, listing: Listing, wanted: Sequence[str] = ("*",)) -> Path:
     """The local folder for these versions of objects, with copies of those that are wanted."""
-    # As text, because stores give times and numbers of different types for the same version.
+    # As text, because stores return different types for the same version.
     marks = {name: {key: str(attributes[key]) for key in MARKS if key in attributes}
              for name, attributes in listing.items()}
-    # Of all files below the address and not only of the wanted: their versions belong together.
+    # All files below the address, because their versions belong together.
     digest = sha256(json.dumps([url, marks], sort_keys=True).encode()).hexdigest()
     folder = cache_directory() / "objects" / digest / url.rstrip("/").rpartition("/")[2]
-    # A folder of these versions may have been filled in part by an earlier call; the rest is added.
+    # An earlier call may have copied a part: add the rest.
     copy(store, url, {name: attributes for name, attributes in listing.items() if _matches(name, wanted)}, folder)
     return folder
 
@@ -100,8 +100,8 @@ def listing(store: Any, url: str) -> Listing:
         raise _unreachable(url, error) from None
     named = {path.removeprefix(root).lstrip("/"): attributes for path, attributes in entries.items() if path != root}
     if not named:
-        raise RequestError(f"{url}, in which there is nothing", "a folder with objects that you may read", ADVICE)
-    # A name in a store decides where a file is written on this machine.
+        raise RequestError(f"{url} is empty", "a folder with objects that you may read", ADVICE)
+    # An object's name decides where its copy is written.
     if wrong := [name for name in named if ".." in PurePosixPath(name).parts or "\\" in name]:
         raise RequestError(f"{url}: an object named {wrong[0]}", "names that stay below their folder", "another folder")
     return named
@@ -116,10 +116,10 @@ def copy(store: Any, url: str, listing: Listing, folder: Path) -> None:
         if path.is_file():
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Next to its path and renamed, so that an incomplete copy never looks complete.
+        # Copy next to the path, then rename, so that an incomplete copy never looks complete.
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".copying-") as half:
             try:
-                # To a file and never into memory: weights are gigabytes.
+                # To a file, because weights are gigabytes.
                 store.get_file(f"{root}/{name}", f"{half}/copy")
             except _errors() as error:
                 raise _unreachable(f"{url}/{name}", error) from None
@@ -142,7 +142,7 @@ def open_store(url: str) -> Any:
 
         return fsspec.filesystem(scheme)
     except ImportError as missing:
-        raise RequestError(f"{url}, and this environment cannot read {scheme}:// ({missing})",
+        raise RequestError(f"{url}: this environment cannot read {scheme}:// ({missing})",
                            f"the package for it; the extra `{EXTRA}` brings those of gs:// and s3://",
                            pip_install(EXTRA)) from None
     except ValueError:
@@ -174,7 +174,7 @@ def _errors() -> tuple[type[Exception], ...]:
 
 
 def _unreachable(url: str, error: Exception) -> RequestError:
-    # Clients put whole responses of a server into their messages.
+    # Not the message: clients put whole server responses into it.
     message = " ".join(str(error).split())[:200]
     return RequestError(f"{url}: {type(error).__name__}" + (f": {message}" if message else ""),
-                        "an object that exists, and that you may read", ADVICE)
+                        "an existing object that you may read", ADVICE)

@@ -23,7 +23,7 @@ def recorded_base(run: RunRecord) -> Path:
 
 def recorded_bases(run: RunRecord) -> list[Path]:
     """Folders that a relative path of the recipe may start from, the likeliest first."""
-    # A run may have been moved together with its weights, so the folders above it are tried last.
+    # A run may have been moved with its weights: try the folders above it last.
     return [recorded_base(run), Path.cwd(), *list(run.path.absolute().parents)[:PARENTS_SEARCHED]]
 
 
@@ -41,7 +41,7 @@ def recorded_weights(run: RunRecord, model: FromPretrained, try_next: str, *, ad
         RequestError: they are missing.
     """
     revision, bases = str(run.manifest.model_revision), recorded_bases(run)
-    # A local name must not be searched on the Hub.
+    # Do not search a local name on the Hub.
     if is_local(revision) and local_folder(model.id, bases) is None:
         raise RequestError(
             f"{run.path}, {'adapters for' if adapters else 'trained from'} the weights in {model.id}, which is "

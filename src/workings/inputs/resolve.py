@@ -112,7 +112,7 @@ def resolve(loaded: LoadedRecipe, data: RunData | None = None, *, tensors: bool 
         RequestError: an input is missing, or inputs contradict each other.
     """
     data = data or find_data(loaded)
-    # In this order: a tokenizer may be next to the weights, and the shape of a new model needs its vocabulary.
+    # In this order: a tokenizer may be next to the weights, and a new model's shape needs its vocabulary.
     weights = find_weights(loaded, tensors=tensors)
     tokenizer = find_tokenizer(loaded, weights, data.examples or data.prompts)
     return ResolvedRun(
@@ -150,11 +150,11 @@ def locate_weights(name: str, revision: str, bases: Sequence[Path], *, tensors: 
         made = converted(source)
         return Weights(directory=made.directory, id=name, revision=f"{GGUF}{made.sha256}")
     if names_gguf(name):
-        raise RequestError(f"{name}, and there is no such file", "a GGUF file, a folder or a Hub id",
+        raise RequestError(f"{name}: there is no such file", "a GGUF file, a folder or a Hub id",
                            "check the spelling")
     if local_folder(name, bases) is None:
         refuse_package_name(name)
-    # A folder of this name comes before a repository of the Hub: what is here is not downloaded.
+    # A local folder takes precedence over the Hub.
     directory, resolved_revision = weights_directory(str(local_folder(name, bases) or name), revision, tensors=tensors)
     return Weights(directory=directory, id=name, revision=resolved_revision)
 
@@ -163,14 +163,14 @@ def refuse_unread_revision(key: str, revision: str, weights: Weights) -> None:
     """Raise `RequestError` where a person names a revision of weights that are not from the Hub."""
     if revision != "main" and (is_local(weights.revision) or weights.revision == STORED):
         raise RequestError(f"{key}: {revision} with {weights.id}, which is no repository of the Hub",
-                           "a revision with a Hub id alone: files have none", f"leave {key} out")
+                           "a revision only with a Hub id", f"leave {key} out")
 
 
 def find_weights(loaded: LoadedRecipe, *, tensors: bool = True) -> Weights:
     """A recipe's weights on local disk; without ``tensors`` only the files that describe them."""
     model = loaded.recipe.model
     if isinstance(model, FromPretrained):
-        # Of an unverified model only the headers of its weights say what it consists of.
+        # The headers of an unverified model's weights list its tensors.
         weights = locate_weights(model.id, model.revision, [loaded.base], tensors=tensors or not model.verified)
         refuse_unread_revision("model.revision", model.revision, weights)
         return weights
@@ -188,20 +188,20 @@ def fetch_tensors(weights: Weights) -> None:
     """Download the tensors next to files that were found without them, of the same commit; the run is known to fit.
 
     Raises:
-        RequestError: the Hub or the store cannot be reached, or the store holds others by now.
+        RequestError: the Hub or the store cannot be reached, or the store has changed.
     """
-    # Local weights are whole already, and random ones have no files.
+    # Local weights are complete, and random ones have no files.
     if weights.directory is None or is_local(weights.revision):
         return
     # Each commit has its own folder, so a branch that has moved since shows in the path.
     if locate_weights(weights.id, weights.revision, []).directory != weights.directory:
-        raise RequestError(f"{weights.id}, which was changed meanwhile", "weights that stay as they are",
+        raise RequestError(f"{weights.id} changed while it was being read", "weights that do not change",
                            "the same command again")
 
 
 def weight_digests(directory: Path) -> dict[str, str]:
     """SHA-256 of every file of weights in a directory, by name."""
-    # Sorted, because a file system lists names in any order: equal weights give equal manifests.
+    # Sorted, so that equal weights give equal manifests.
     return {file.name: file_digest(file) for file in sorted(directory.glob("*.safetensors")) if file.is_file()}
 
 
@@ -217,7 +217,7 @@ def find_tokenizer(loaded: LoadedRecipe, weights: Weights,
     name = loaded.recipe.tokenizer
     if name == "train":
         reasoning = loaded.recipe.data.reasoning
-        # Prompt and completion apart and in the trained form, because rows are encoded in the same two pieces.
+        # Prompt and completion as separate texts, as rows are encoded.
         return train_tokenizer((text for entry in data for text in _texts(entry, reasoning)), TRAINED_VOCABULARY)
     if name == "model":
         if weights.directory is None:
@@ -265,7 +265,7 @@ def find_shape(loaded: LoadedRecipe, *, directory: Path | None = None, vocabular
         local = local_folder(model.id, [loaded.base])
         if directory is None and local is not None and (local / "config.json").is_file():
             directory = local
-        # No folder here, so the catalog has to know the shape: planning downloads nothing.
+        # The catalog must have the shape, because planning downloads nothing.
         if directory is None:
             if not model.verified:
                 raise RequestError(f"model.id: {model.id} with model.verified: false", "a directory with config.json "
@@ -287,7 +287,7 @@ def find_or_fetch_shape(loaded: LoadedRecipe) -> ModelShape:
         return find_shape(loaded)
     except RequestError:
         directory = find_weights(loaded, tensors=False).directory
-        # A model from scratch has nothing to download: the first error is the right one.
+        # A model from scratch has nothing to download: raise the first error.
         if directory is None:
             raise
         return read_shape(directory, verified=is_verified(loaded))
@@ -300,11 +300,11 @@ def shape_by_hub_id(name: str, key: str = "model.id") -> ModelShape:
     """
     rows: dict[str, dict[str, Any]] = {str(row["hub_id"]): row for row in catalog().values()}
     base = name.removesuffix("-it").removesuffix("-Instruct")
-    # Gemma 3 marks its pretrained models with `-pt`, the families before it do not mark them.
+    # Gemma 3 marks pretrained models with `-pt`, earlier families do not.
     for candidate in (name, base, f"{base}-pt"):
         if candidate in rows:
             return published_shape(str(rows[candidate]["name"]))
-    # A loose bound: a wrong proposal costs nothing, and none is of no help.
+    # A loose bound, because a wrong proposal costs nothing.
     near = get_close_matches(name, rows, 1, 0.4) or ["google/gemma-2b"]
     raise RequestError(f"{key}: {name}", "a directory with config.json, or a model whose shape is known: "
                        + ", ".join(rows), f"{key}={near[0]}")
@@ -314,7 +314,7 @@ def _vocabulary(loaded: LoadedRecipe) -> int:
     """Vocabulary size of a model from scratch; for a tokenizer that is trained later, its maximum."""
     name = loaded.recipe.tokenizer
     if name == "train":
-        # The tokenizer does not exist yet; few data may give it fewer entries.
+        # The tokenizer does not exist yet; with little data it may have fewer entries.
         return TRAINED_VOCABULARY
     path = _local_tokenizer(loaded, name)
     if path is None:

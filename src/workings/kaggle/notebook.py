@@ -14,7 +14,7 @@ from workings.kaggle.settings import Machine
 UPGRADABLE = "jax"
 """Library that is the only one which an image may have too old, and which a notebook may then install anew."""
 JAX_TESTED = "0.10.2"
-"""The version that a notebook may install where the image's own is too old."""
+"""The version that a notebook may install if the image's version is too old."""
 _CELL = re.compile(r"^# %%(?P<markdown> \[markdown\])?\n", re.MULTILINE)
 _MARK = re.compile(r"@@([A-Z0-9_]+)@@")
 
@@ -38,7 +38,7 @@ class NotebookRequest:
 
 
 def script(request: NotebookRequest) -> str:
-    """The script twin: the notebook's cells, one after the other, in a file that runs by itself."""
+    """The script twin: the notebook's cells in one script."""
     # Values that become code go in as literals, by `repr`: a quote in a name cannot end the string.
     machine = request.machine
     values = {
@@ -68,7 +68,7 @@ def notebook_text(request: NotebookRequest) -> str:
         "language_info": {"name": "python"}})
     for number, (markdown, source) in enumerate(cells(script(request))):
         make = nbformat.v4.new_markdown_cell if markdown else nbformat.v4.new_code_cell
-        notebook.cells.append(make(source, id=f"cell-{number:02d}"))  # ids are random otherwise
+        notebook.cells.append(make(source, id=f"cell-{number:02d}"))  # otherwise ids are random
     # An invalid notebook should fail here, and not after the upload.
     nbformat.validate(notebook)
     return str(nbformat.writes(notebook)) + "\n"
@@ -77,7 +77,7 @@ def notebook_text(request: NotebookRequest) -> str:
 def cells(text: str) -> list[tuple[bool, str]]:
     """The cells of a script in percent format: whether it is Markdown, and its source."""
     matches = list(_CELL.finditer(text))
-    # A cell ends where the next one begins; what is before the first mark belongs to none.
+    # A cell ends where the next one begins; text before the first mark belongs to none.
     ends = [match.start() for match in matches[1:]] + [len(text)]
     return [(bool(match["markdown"]), _source(text[match.end():end], markdown=bool(match["markdown"])))
             for match, end in zip(matches, ends, strict=True)]

@@ -23,7 +23,7 @@ OTHER_TOKENIZER = "the run has another tokenizer than the weights that it began 
 
 @dataclass(frozen=True, kw_only=True)
 class Carried:
-    """Files taken over from the weights that a run began with."""
+    """Files copied from a run's base weights."""
 
     source: str
     """Their id on the Hub, or a local folder's own name."""

@@ -21,7 +21,7 @@ from workings.publish.gguf_file import write_gguf
 from workings.publish.modelfile import MODELFILE, write_modelfile
 from workings.record import atomic
 from workings.record.digest import file_digest
-from workings.record.manifest import LEFT_ASIDE
+from workings.record.manifest import SKIPPED_TENSORS
 from workings.record.storage import storage
 from workings.record.values import Absent
 from workings.runs.open_model import AS_RECORDED, TrainedModel, open_run, starting_weights
@@ -54,7 +54,7 @@ class Exported:
     carried: Carried | Absent
     """Files copied from the published folder of the run's first weights, or why none exist."""
     notes: tuple[str, ...] = ()
-    """What someone who uses the model should know."""
+    """Notes for users of the model."""
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `export --json`."""
@@ -85,7 +85,7 @@ def export_run(run: Path, out: Path, *, device: str = AS_RECORDED, gguf_type: st
         StorageError: the disk is full or failing; nothing is left at ``out``.
     """
     if out.exists():
-        raise RequestError(f"--out {out}, which exists", "a directory that does not exist yet", "choose another --out")
+        raise RequestError(f"--out {out} already exists", "a directory that does not exist yet", "choose another --out")
     if gguf_type and find_spec("gguf") is None:
         raise RequestError("--format gguf, and the package gguf is not installed", "the package that writes GGUF",
                            pip_install("gguf"))
@@ -134,7 +134,7 @@ def _write_safetensors(opened: TrainedModel, directory: Path, stop: StopTokens) 
     session = opened.session
     session.engine.export(session.state, directory)
     # The manifest says so of a run that trained the text part of a multimodal model.
-    if LEFT_ASIDE in opened.run.manifest.facts:
+    if SKIPPED_TENSORS in opened.run.manifest.facts:
         merge_non_text_weights(directory, starting_weights(opened.run.path), opened.request.shape)
     write_tokenizer(session.template, stop, directory)
     _name_special_tokens(session.tokenizer, stop, directory / CONFIG)

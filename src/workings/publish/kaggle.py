@@ -61,7 +61,7 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
     """
     # Cheap questions before dear ones: building a wheel takes a while.
     if out.exists():
-        raise RequestError(f"--out {out}, which exists", "a folder that does not exist yet", "another --out")
+        raise RequestError(f"--out {out} already exists", "a folder that does not exist yet", "another --out")
     check_user(user)
     loaded = load_recipe(recipe, overrides)
     machine = find_machine(on, loaded.recipe.device)
@@ -118,7 +118,7 @@ def data_files(loaded: LoadedRecipe) -> dict[str, Path]:
 
 
 def build_wheel(folder: Path) -> Path:
-    """Build this package's wheel from the checkout. Raises `RequestError` where none exists, or no build tool."""
+    """Build this package's wheel from the checkout. Raises `RequestError` without a checkout or a build tool."""
     # The folder above `src/workings`; above an installed package there is no `pyproject.toml`.
     root = Path(workings.__file__).resolve().parents[2]
     if not (root / "pyproject.toml").is_file():

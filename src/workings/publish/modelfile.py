@@ -18,7 +18,7 @@ class _Turns:
     """Fixed texts around turns."""
 
     first: str
-    """Before the first user's turn, where no system text is given."""
+    """Before the first user's turn, without a system text."""
     answer: str
     """Between a user's turn and the answer."""
     next: str

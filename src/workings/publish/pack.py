@@ -73,7 +73,7 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, writeup: Pa
          notebook: Path | None = None, limit: str = "", max_bytes: int = 0, dry_run: bool = False,
          show: Callable[[Packed], None] = lambda packed: None,
          progress: Callable[[int], None] | None = None) -> Packed:
-    """Pack sealed runs for someone else to check.
+    """Pack sealed runs for others to verify.
 
     Args:
         paths: sealed runs, and evaluations that are next to runs. Of two with evaluations, A and B, the comparison
@@ -200,7 +200,7 @@ def _pages(contents: Contents, documents: dict[str, bytes]) -> list[str]:
     """Add the report and, of two sides with evaluations, the comparison; returns these sides."""
     path_of = {**{unit_path: run.path for unit_path, run in contents.runs.items()}, **contents.evaluations}
     unit_paths = {unit_path: path_of[unit_path] for unit_path in contents.order}
-    # Samples were drawn to learn from; they are not results, and are in a chain between two runs that have one.
+    # Samples are not results; they connect two runs that have results.
     sides = [unit_path for unit_path, path in unit_paths.items()
              if any(unit_kind(summary.parent) != SAMPLED for summary in path.glob(f"**/{EVALUATION_SUMMARY}"))]
     # Links give the runs the places that they have in the pack, and relative paths then are the pack's own: no path of
@@ -280,7 +280,7 @@ def _notebook(path: Path) -> str:
 
 
 def _clean(path: Path, text: str) -> bytes:
-    """Refuse what no one should publish: placeholders, tokens, the person's home folder."""
+    """Refuse placeholders, tokens and the user's home folder."""
     if matches := list(find_placeholders(text)):
         raise RequestError(f"{path}: {matches[0][:60]!r}", "a text without placeholders", "fill it in or take it out")
     if matches := find_secrets(text):

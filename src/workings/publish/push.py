@@ -64,9 +64,9 @@ class PushRequest:
     licence: str = ""
     """The model's licence by its name on the Hub, where the base names none; empty: the base's."""
     accept_terms: bool = False
-    """Whether the person keeps to terms that are no permissive licence, and passes them on."""
+    """Whether the user accepts terms that are no permissive licence, and passes them on."""
     private: bool = False
-    """Whether no one else may see the repository."""
+    """Whether the repository is private."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ def prepare(path: Path, request: PushRequest, folder: Path) -> Push:
 
     Raises:
         RequestError: no such run or folder, a changed folder, an incomplete run, a malformed name, or a licence that is
-            unknown or not permissive without the person's word.
+            unknown, or not permissive and not accepted by the user.
         RecordError: the run does not verify.
     """
     _check_name(request.repo)
@@ -256,7 +256,7 @@ def _is_scratch(run: RunRecord) -> bool:
 
 
 def _said(licence: object) -> list[str]:
-    # Several names of one file are told behind each other; a record that knows none holds why.
+    # Several names of one file are joined; a record without one has the reason.
     return [one for one in licence.split(", ") if one != "not named in the file"] if isinstance(licence, str) else []
 
 

@@ -1,4 +1,4 @@
-"""The report page of a pack, drawn again from the records in it."""
+"""Renders the report page of a pack again from its records."""
 
 import contextlib
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ def is_drawn_again(page: bytes, pack: Path, unit_paths: Sequence[str], compared:
         page: the recorded one.
         pack: a folder with an unpacked pack; the working folder meanwhile, so no thread may run next to this.
         unit_paths: runs, and evaluations that are standalone, seen from the pack.
-        compared: the two evaluations of its comparison, A before B; empty where none exists.
+        compared: the two evaluations of its comparison, A before B; empty without one.
 
     Raises:
         RequestError: a record without what the page shows.

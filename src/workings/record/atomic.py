@@ -30,7 +30,7 @@ def write_with(path: Path, write: Callable[[BinaryIO], object]) -> None:
                 os.fsync(stream.fileno())
             # A rename within one file system is atomic: readers see the old file or the new one.
             temporary.replace(path)
-        # Also on Ctrl-C: a temporary file that stays would keep the unit from being sealed.
+        # Also on Ctrl-C: a leftover temporary file would prevent sealing.
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -68,9 +68,9 @@ def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
 
 @contextmanager
 def together(*paths: Path) -> Iterator[None]:
-    """Files that belong together: where the block fails or is interrupted, those that it has made go again.
+    """Files that belong together: if the block fails or is interrupted, the files it made are removed.
 
-    A part of them would be mistaken for the whole, and be in the way when the same command is typed again.
+    A part of them would look complete, and block a repetition of the command.
     """
     new = [path for path in paths if not os.path.lexists(path)]
     try:

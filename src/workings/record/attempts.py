@@ -1,4 +1,4 @@
-"""`attempts.jsonl` next to the runs: a line for every run that was started, so that the third of seven shows as that.
+"""`attempts.jsonl` next to the runs: a line for every started run, so that discarded runs are visible.
 
 Each line names the digest of the one before it, and a run's events name the line of each of its starts. Who takes one
 out has to change all lines that follow, and the sealed runs among them say so.
@@ -17,7 +17,7 @@ from workings.record.values import absent, now
 AFTER = "after"
 """Key of a line: digest of the line before it."""
 ATTEMPT = "attempt"
-"""Key of an event that starts a run or goes on with it: digest of its line in the list."""
+"""Key of an event that starts or resumes a run: digest of its line in the list."""
 
 
 def append(parent: Path, facts: dict[str, Any]) -> str:
@@ -30,7 +30,7 @@ def append(parent: Path, facts: dict[str, Any]) -> str:
     Returns:
         The line's digest.
     """
-    # The digest of the line before makes a chain: a line that is taken out breaks all that follow.
+    # Each line has the digest of the previous one, so removing a line breaks the chain.
     row = {"started_at": now(), **facts, AFTER: _last_digest(parent)}
     jsonl.append(parent / ATTEMPTS, row)
     return line_digest(row)

@@ -1,6 +1,6 @@
-"""Which checkpoint of a run is kept as the best one: a function of its recipe and its log alone.
+"""The best checkpoint of a run, a function of its recipe and its log only.
 
-Therefore a run that was killed and resumed keeps the same one, and a verifier finds it again.
+So a run that was killed and resumed keeps the same one, and a verifier can recompute it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ class BestCheckpoint:
     since: int
     """Measured checkpoints after the best one."""
     marks: tuple[str, str]
-    """Which items were right, of the best and of the last one; empty for losses."""
+    """Which items were correct, for the best and the last one; empty for losses."""
     patience: int
     """`checkpoint.patience`."""
 

@@ -37,7 +37,7 @@ class Checkpoint:
 
 
 class CheckpointStore:
-    """The checkpoints of one run. The newest ``keep_last`` stay, and the best one where there is one."""
+    """The checkpoints of one run. Keeps the newest ``keep_last``, and the best one if there is one."""
 
     def __init__(self, directory: Path, keep_last: int = 2, before_commit: Callable[[], None] | None = None) -> None:
         """``before_commit`` runs before a checkpoint counts: the lines it rests on must be on the disk first."""
@@ -46,7 +46,7 @@ class CheckpointStore:
         self.directory = directory
         self.keep_last = keep_last
         self.best_step: int | None = None
-        """Step of a checkpoint that stays in any case."""
+        """Step of a checkpoint to keep always."""
         self._before_commit = before_commit or (lambda: None)
 
     def save(self, step: int, write: Callable[[Path], None], facts: dict[str, Any]) -> Path:
@@ -67,7 +67,7 @@ class CheckpointStore:
         temporary = self.directory / f".{final.name}.tmp"
         with storage(final, "save"):
             self.directory.mkdir(parents=True, exist_ok=True)
-            # What a killed save of this step left would be in the way of the new folder.
+            # Remove what a killed save of this step left.
             self.clean()
             temporary.mkdir()
             try:
@@ -90,7 +90,7 @@ class CheckpointStore:
         return final
 
     def latest_valid(self) -> tuple[Checkpoint | None, list[str]]:
-        """The newest checkpoint whose every byte is as committed, and a line for each newer one that is not."""
+        """The newest intact checkpoint, and a line for each newer damaged one."""
         skipped: list[str] = []
         # From the newest on, and every byte is hashed: this takes as long as reading the checkpoint.
         for path in reversed(self.folders()):
@@ -135,7 +135,7 @@ class CheckpointStore:
         return sorted(folders, key=_step)
 
     def clean(self) -> list[str]:
-        """Remove what a killed save or removal left behind; the names removed."""
+        """Remove leftovers of a killed save or removal; returns their names."""
         # `.step_*.tmp` of a save and `.step_*.old` of a removal.
         left = [path for path in self.directory.glob(".step_*") if path.is_dir()] if self.directory.is_dir() else []
         for path in left:
@@ -157,7 +157,7 @@ class CheckpointStore:
 
     def _discard(self, path: Path) -> None:
         if path.is_symlink():
-            path.unlink()  # what it leads to is not ours
+            path.unlink()  # do not follow links
             return
         # Renamed first: a removal that is killed half-way must not leave a folder that looks like a checkpoint.
         hidden = path.with_name(f".{path.name}.old")

@@ -66,7 +66,7 @@ class HashProgress:
 
     def __init__(self, say: Callable[[str], object], total_bytes: int = 0, *,
                  clock: Callable[[], float] = time.monotonic) -> None:
-        """``total_bytes``: what there is to hash; 0 where that is not known."""
+        """``total_bytes``: bytes to hash; 0 if unknown."""
         self.done_bytes = 0
         self._say, self._total, self._clock = say, total_bytes, clock
         self._started = self._said = clock()
@@ -78,7 +78,7 @@ class HashProgress:
         if now - self._said < EVERY_SECONDS or self.done_bytes < SMALL_BYTES:
             return
         self._said = now
-        # Without a known total only the amount done is shown.
+        # Without a total, show only the amount done.
         share = f" of {self._total / 2**30:.2f}" if self._total else ""
         # At least `EVERY_SECONDS` have passed since the start, so nothing is divided by zero.
         speed = self.done_bytes / 2**20 / (now - self._started)

@@ -72,5 +72,5 @@ def packages(names: Iterable[str]) -> dict[str, str]:
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            continue  # absent packages are not listed: the allow-list itself says what was looked for
+            continue  # absent packages are not listed
     return versions

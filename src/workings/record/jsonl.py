@@ -17,7 +17,7 @@ class Appender:
     def __init__(self, path: Path) -> None:
         self.path = path
         with storage(path, "open"):
-            # With O_APPEND the kernel puts each write at the end, wherever another process has written meanwhile.
+            # With O_APPEND the kernel puts each write at the end, even with several writers.
             self.descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | PRIVATE, 0o644)
 
     def append(self, obj: dict[str, Any]) -> None:
@@ -30,7 +30,7 @@ class Appender:
         self.append_bytes(record_line(obj, self.path.name))
 
     def append_bytes(self, data: bytes) -> None:
-        """Append all of ``data`` or nothing: what a full disk took of it is cut off again. Raises `StorageError`."""
+        """Append all of ``data`` or nothing: a partial write is truncated. Raises `StorageError`."""
         with storage(self.path, "append to"):
             before = os.fstat(self.descriptor).st_size
             written = 0
@@ -38,7 +38,7 @@ class Appender:
                 while written < len(data):  # a short write means a full disk: the next one says so
                     written += os.write(self.descriptor, data[written:])
             except OSError:
-                # Half a line in the middle of the file would be damage; only at its end can one be cut.
+                # A partial line is only harmless at the end, where it can be truncated.
                 if written:
                     os.ftruncate(self.descriptor, before)
                 raise
@@ -56,7 +56,7 @@ class Appender:
 
 
 def append(path: Path, obj: dict[str, Any]) -> None:
-    """Add one line to a file that is not kept open, and wait until it is on the disk."""
+    """Append one line to a file and wait until it is on the disk."""
     appender = Appender(path)
     try:
         appender.append(obj)
@@ -74,7 +74,7 @@ def parse(data: bytes, name: str) -> tuple[list[dict[str, Any]], str | None]:
         RecordError: names file and line.
     """
     lines = data.split(b"\n")
-    # What is behind the last newline: nothing, in a file that was written whole.
+    # The text after the last newline: empty in a complete file.
     torn = lines.pop()
     rows = []
     for number, text in enumerate(lines, start=1):

@@ -69,7 +69,7 @@ EVALUATION_SUMMARY = "eval_summary.json"
 PREDICTIONS = "predictions.jsonl"
 """In an evaluation: every completion with its score."""
 SAMPLES = "samples.md"
-"""In an evaluation: some of its predictions for people."""
+"""In an evaluation: some of its predictions as text."""
 SELECTION = "selection.json"
 """In a unit of samples: the rules of selection, and how many samples were left out for which reason."""
 KEPT = "kept.jsonl"
@@ -82,13 +82,13 @@ NOTE = "note.json"
 RUN_FOLDERS = ("config", "env", "plan", "data", "train", CHECKPOINTS)
 """Folders that a run makes for itself at the start."""
 SAMPLED = "samples"
-"""Kind of a unit of completions that were drawn to learn from."""
+"""Kind of a unit of completions that were sampled to learn from."""
 EVALUATION_UNITS = ("eval", SAMPLED)
 """Kinds of units that hold predictions."""
 UNIT_PARENTS = ("eval", "notes")
-"""Folders of a run whose sub-folders are units of their own."""
+"""Folders of a run whose sub-folders are separate units."""
 UNIT_FOLDERS = ("report",)
-"""Folders of a run that are units of their own."""
+"""Folders of a run that are separate units."""
 ATTEST = "attest"
 OUTSIDE_EVERY_SUM = (ATTEST,)
 """Folders of a run that no unit's sums cover: signatures over root digests."""
@@ -116,7 +116,7 @@ def rollout_step(name: str) -> int | None:
     """The step in a rollout's file name, with its folder or without; None for any other name."""
     match = _ROLLOUT.fullmatch(name.rpartition("/")[2])
     step = int(match[1]) if match else 0
-    # One name for each step: `step_1.json` is none, and steps beyond 999,999 have more digits than are padded to.
+    # One name per step: `step_1.json` is invalid, and steps beyond 999,999 have more digits.
     return step if match and f"{ROLLOUTS}/{match[0]}" == rollout_file(step) else None
 
 

@@ -1,7 +1,7 @@
-"""One writer per run directory. The lock is the kernel's and dies with us.
+"""One writer per run directory: a lock that the kernel releases when the process ends.
 
-Where folders can be locked it is on the folder itself and leaves no file. Where they cannot (Windows), it is on a
-hidden file next to the folder, which goes when the lock is let go.
+It is on the folder itself, without a file. On Windows, which cannot lock folders, it is on a hidden file next to the
+folder, which is removed with the lock.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ class DirectoryLock:
             os.close(self._descriptor)
             self._descriptor = -1
             if not FOLDERS:
-                with contextlib.suppress(OSError):  # someone else has opened it by now, and needs it
+                with contextlib.suppress(OSError):  # another process has opened it
                     self._lock_path.unlink()
 
 
@@ -96,14 +96,14 @@ def _open(lock_path: Path) -> int:
 
 
 def _lock_patiently(descriptor: int) -> None:
-    """Lock; someone who only asks whether it is held (`is_held`) is waited for."""
+    """Lock; waits for a process that only tests the lock (`is_held`)."""
     for _ in range(ATTEMPTS):
         try:
             return _lock(descriptor)
         except OSError as error:
             if error.errno not in HELD:
                 raise
-            # A short wait: `doctor` and `ui` hold a lock for a moment to see whether someone else does.
+            # A short wait, because `doctor` and `ui` hold the lock for a moment to test it.
             time.sleep(RETRY_SECONDS)
     return _lock(descriptor)
 

@@ -1,4 +1,4 @@
-"""`run_manifest.json`: what a run knows at its end and what no other file of it holds.
+"""`run_manifest.json`: facts known at a run's end that no other file holds.
 
 A `RunManifest` in memory answers for the other files as well: recipe, digests of the data, device and sums of the log
 are read from the one file that holds each of them.
@@ -37,14 +37,14 @@ Time = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$"
 MANIFEST_READS = (CONFIG, DATA_DIGESTS, DEVICE_CHECKS, ENVIRONMENT, EVENTS, METRICS, MODEL_SHAPE)
 """Files of a run that its manifest reads facts from."""
 DRAWN_FROM = "drawn_from"
-"""Key in the metadata of a trace or pair that a model drew: the digest of that model (`workings.samples.candidates`).
-In the manifest of a run that was trained on samples: how many are of which model."""
-LEFT_ASIDE = "left_aside"
+"""Key in the metadata of a trace or pair that was sampled from a model: the digest of that model
+(`workings.samples.candidates`). In the manifest of a run that was trained on samples: how many are of which model."""
+SKIPPED_TENSORS = "left_aside"
 """Fact of a run that trained the text part of a multimodal model: what else the whole model has."""
 CONVERTED_FROM = "converted_from"
 """Fact of a run whose weights were converted from a GGUF file: its name, digest, quantization and licence."""
 UNVERIFIED_MODEL = "unverified_model"
-"""Fact of a run whose model has no verified family (`model.verified: false`): what that means."""
+"""Note about a model without a verified family (`model.verified: false`)."""
 UNKNOWN_OUTSIDE_KAGGLE = Absent(absent="not run on Kaggle, or not known while it ran")
 
 
@@ -94,7 +94,7 @@ class _Batch(BaseModel):
 
 
 class _Asked(BaseModel):
-    """What a manifest answers of `config/resolved.json`; the whole is `workings.config.recipe.Recipe`."""
+    """The part of `config/resolved.json` that a manifest uses; the whole is `workings.config.recipe.Recipe`."""
 
     model_config = ConfigDict(strict=True)
 
@@ -113,7 +113,7 @@ class _Digests(BaseModel):
 
 
 REASONS = {"complete": "all steps were taken", "interrupted": "asked to stop"}
-"""The reasons of the two ends that have only one; a failed run has its own."""
+"""Fixed reasons of a complete and an interrupted run; a failed run has its own."""
 
 
 class RunManifest(_Part):
@@ -230,7 +230,7 @@ class RunManifest(_Part):
 
     @property
     def architecture(self) -> str:
-        """Family of the model; empty where the recorder alone wrote the run."""
+        """Family of the model; empty if only the recorder wrote the run."""
         return str(self._files.json_object(MODEL_SHAPE).get("family")) if self._files.has(MODEL_SHAPE) else ""
 
     @property

@@ -3,7 +3,7 @@
 Three kinds of numbers, each with its word: **planned**, before the first weight; **measured by the device**, where the
 device counts what its programs hold; and the **resident memory of the process**, which is all that a CPU's system
 counts: interpreter, libraries and compiler are in it. What that grew by since before the first weight is the run's own,
-and is what the plan is held against.
+and is compared with the plan.
 """
 
 from collections.abc import Mapping
@@ -32,9 +32,9 @@ class MemoryUse:
     planned_source: str
     limit_bytes: int
     taken_bytes: int | None
-    """Memory of the run alone, comparable with the plan; None if it cannot be told apart."""
+    """Memory of the run only, comparable with the plan; None if it cannot be separated."""
     device_counts: bool
-    """Whether the device itself counted; otherwise the process grew by so much."""
+    """Whether the device counted it; otherwise the growth of the process."""
     held_bytes: int | None
     """The highest count as it was read: of the device, or of the whole process; None before the first step."""
     resident_before_bytes: int
@@ -46,7 +46,7 @@ class MemoryUse:
         return "measured by the device" if self.device_counts else "taken by the run"
 
     def taken_text(self) -> str:
-        """Memory that the run took, for a table, or an upper bound."""
+        """Memory used by the run, for a table, or an upper bound."""
         if self.taken_bytes is not None:
             return gib(self.taken_bytes)
         return "not known" if self.held_bytes is None else f"at most {gib(self.held_bytes)}"
@@ -62,7 +62,7 @@ class MemoryUse:
                 f"limit {gib(self.limit_bytes)}")
 
     def gauge(self) -> str:
-        """Planned and now, in a few words; empty where nothing is known yet, or where it would say nothing."""
+        """Planned and current memory in a few words; empty if unknown or uninformative."""
         if not self.device_counts and self.planned_bytes < PROCESS_NOISE_BYTES:
             return ""
         return "" if self.taken_bytes is None else f"{gib(self.taken_bytes)} of {gib(self.planned_bytes)} planned"
@@ -70,7 +70,7 @@ class MemoryUse:
 
 def memory_use(plan: Mapping[str, Any], measured: Mapping[str, Any],
                line: Mapping[str, Any] | None = None) -> MemoryUse:
-    """What plan and measurement say; while the run goes on, together with the last line of its log.
+    """Planned and measured memory; during the run, with the last line of its log.
 
     Args:
         plan: contents of `plan/plan.json`.
@@ -78,11 +78,11 @@ def memory_use(plan: Mapping[str, Any], measured: Mapping[str, Any],
         line: of `train/metrics.jsonl`.
 
     Raises:
-        RecordError: a number of bytes is none.
+        RecordError: a number of bytes is invalid.
     """
     for file, fields, needed in ((PLAN, plan, _PLANNED), (MEASURED, measured, ()),
                                  (METRICS, line or {}, () if line is None else ("memory_bytes",))):
-        # By type, because a record may come from someone else, and True counts as a number.
+        # By type, because True counts as a number.
         if wrong := [name for name in (*needed, *(_OPTIONAL if file == MEASURED else ()))
                      if (name in fields or name in needed) and type(fields.get(name)) is not int]:
             raise RecordError(f"{file}: {', '.join(wrong)}: no number of bytes")
@@ -97,7 +97,7 @@ def memory_use(plan: Mapping[str, Any], measured: Mapping[str, Any],
         taken_bytes = grown if isinstance(grown, int) else None
         if line is not None and source == PROCESS_PEAK and peak is not None:
             taken_bytes = growth(peak, before, measured.get("peak_before_bytes", peak))
-        # Where the source is no peak of the process, it held what it began with and what it grew by.
+        # If the source is no peak of the process, add its initial memory and its growth.
         if source != PROCESS_PEAK and taken_bytes is not None:
             peak = before + taken_bytes
     return MemoryUse(
@@ -111,7 +111,7 @@ def memory_sentence(plan: Mapping[str, Any], measured: Mapping[str, Any]) -> str
 
 
 def excess_sentence(plan: Mapping[str, Any], measured: Mapping[str, Any]) -> str:
-    """By how much a run that has ended exceeded its plan; empty if it did not, or if nothing is known."""
+    """How far a finished run exceeded its plan; empty if it did not, or if unknown."""
     use = memory_use(plan, measured)
     excess = (use.taken_bytes or 0) - use.planned_bytes
     if not use.planned_bytes or excess < max(EXCESS_BYTES, EXCESS_SHARE * use.planned_bytes):

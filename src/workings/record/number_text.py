@@ -8,12 +8,12 @@ MILLISECOND = 1e-3
 
 
 def percent(share: float, places: int = 1) -> str:
-    """A share of 1 for people, with so many decimal places: ``0.994`` as ``99.4 %``."""
+    """A share as a percentage with this number of decimals: ``0.994`` as ``99.4 %``."""
     return f"{100 * share:.{places}f} %"
 
 
 def duration(seconds: float) -> str:
-    """A time for people: two units at most."""
+    """A duration as text, with at most two units."""
     if 0 < seconds < MILLISECOND:
         return "less than a millisecond"
     # "75 s" says more than "1 min".
@@ -43,12 +43,12 @@ _TINY = re.compile(r"p [=<] \d(?:\.\d+)?e-\d+")
 
 
 def p_shown(p: float) -> str:
-    """A p value for people, in a terminal, on the page and in reports: ``p = 0.031``, ``p < 0.001``."""
+    """A p value as text, in a terminal, on the page and in reports: ``p = 0.031``, ``p < 0.001``."""
     return small_p(p_text(p))
 
 
 def small_p(text: str, blank: str = "\N{NO-BREAK SPACE}") -> str:
-    """A text for people: with `p < 0.001` in place of every smaller p value that `p_text` wrote into it.
+    """A text with `p < 0.001` in place of every smaller p value that `p_text` wrote into it.
 
     >>> small_p("+83.0 points, p = 2.6e-110", " ")
     '+83.0 points, p < 0.001'

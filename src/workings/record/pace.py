@@ -1,4 +1,4 @@
-"""Speed of a run and time that is left, from its last steps, and which steps have a line in its log.
+"""Speed and remaining time of a run from its last steps, and the steps to log.
 
 Used by the terminal, the page and `verify`.
 """
@@ -29,7 +29,7 @@ class Pace:
 
     @property
     def rate_text(self) -> str:
-        """Tokens a second, in words."""
+        """Tokens per second, in words."""
         return f"{self.tokens_per_second:,.0f} tokens/s"
 
     @property
@@ -44,7 +44,7 @@ def pace(lines: Sequence[Mapping[str, Any]], steps: int, *, first: int = 1) -> P
     Args:
         lines: of `train/metrics.jsonl`, or the last of them, in order.
         steps: number of the last step.
-        first: number of this attempt's first step, whose time holds compiling and is left out.
+        first: this attempt's first step, whose time includes compiling and is left out.
     """
     # The first step of an attempt compiles, which takes longer than many steps together.
     recent = [line for line in lines[-WINDOW:] if line["step"] > first]

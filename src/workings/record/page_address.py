@@ -1,4 +1,4 @@
-"""Addresses of the pages that are open on this machine, so that a run can name the one that shows it.
+"""Addresses of open pages on this machine, so that a run can name the page that shows it.
 
 Like a run's phase (`workings.record.phase`), an address is in a small file in the user's cache, which counts while its
 process lives. It holds no token.

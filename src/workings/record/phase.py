@@ -27,7 +27,7 @@ class Phase:
     """Absolute path of the future run directory."""
     recipe: str
     steps: int
-    """Planned steps; 0 while they are not known yet."""
+    """Planned steps; 0 while unknown."""
     doing: str
     """Current operation; empty while it takes steps, which its log shows."""
     began_at: str
@@ -93,7 +93,7 @@ def process_start(pid: int, proc: Path = Path("/proc")) -> str:
     except OSError:
         return ""
     # The second field is the program's name in brackets and may itself hold blanks and brackets, so fields are counted
-    # behind the last one: the start in clock ticks is the 22nd of all.
+    # after the last one: the start in clock ticks is field 22.
     return stat.rpartition(")")[2].split()[19]
 
 

@@ -9,13 +9,13 @@ from contextvars import ContextVar
 
 
 class ProgressListener:
-    """Receives progress reports; by itself it does nothing with them."""
+    """Receives progress reports; the base class ignores them."""
 
     def begins(self, what: str, usual_seconds: float | None) -> None:
-        """An operation begins: a participle with its object, and how long it took the last time, if that is known."""
+        """An operation begins: a participle with its object, and its last duration if known."""
 
     def reaches(self, done: int, total: int, unit: str = "") -> None:
-        """A part of the operation is done; ``unit``: what is counted, if the operation's name does not say it."""
+        """A part of the operation is done; ``unit``: what is counted, if the name does not tell."""
 
     def ends(self) -> None:
         """The operation is over, whether or not it succeeded."""
@@ -27,12 +27,12 @@ _LISTENER: ContextVar[ProgressListener] = ContextVar("listener", default=_SILENT
 
 
 def report_progress_to(listener: ProgressListener) -> AbstractContextManager[None]:
-    """Send progress reports to a listener meanwhile, in place of the one before."""
+    """Send progress reports to this listener while the block runs."""
     return _set(_LISTENER, listener)
 
 
 def watch_progress(watcher: ProgressListener) -> AbstractContextManager[None]:
-    """Send the beginnings and ends of operations to a watcher as well, whichever listener is set meanwhile."""
+    """Also send begins and ends of operations to a watcher while the block runs."""
     return _set(_WATCHER, watcher)
 
 
@@ -47,13 +47,13 @@ def _set(variable: ContextVar[ProgressListener], listener: ProgressListener) -> 
 
 @contextmanager
 def slow_operation(what: str, usual_seconds: float | None = None) -> Iterator[ProgressListener]:
-    """Report a slow operation while the block runs; yields the listener, which can be told about parts that are done.
+    """Report a slow operation while the block runs; yields the listener for progress reports.
 
     Args:
         what: a participle with its object: ``compiling the step``.
-        usual_seconds: how long it took before, if that is known.
+        usual_seconds: its last duration, if known.
     """
-    # Read once, so that the operation ends where it began, even if another listener is set meanwhile.
+    # Read once, so that begin and end go to the same listener.
     listener, watcher = _LISTENER.get(), _WATCHER.get()
     watcher.begins(what, usual_seconds)
     listener.begins(what, usual_seconds)

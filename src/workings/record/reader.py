@@ -1,4 +1,4 @@
-"""Reading a sealed run. Reading checks the form of what it reads; `workings verify` checks that it is true."""
+"""Reads a sealed run. Reading checks the form; `workings verify` checks the truth."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,7 +48,8 @@ class RunRecord:
             RecordError: manifest or seal cannot be read.
         """
         if not (path / SEAL).is_file() or not (path / MANIFEST).is_file():
-            raise RequestError(str(path), f"a sealed run directory (with {MANIFEST} and {SEAL})", _advice(path))
+            raise RequestError(f"{path} is not a sealed run" if path.exists() else f"there is no run {path}",
+                               f"a sealed run directory (with {MANIFEST} and {SEAL})", _advice(path))
         # Small files only; tensors, logs and predictions are read when they are asked for.
         status = parse_seal(read_plain(path / SEAL))["status"]
         return cls(path=path, manifest=read_manifest(RunFolder(path)), status=status, root=root_digest(path))
@@ -99,10 +100,13 @@ class RunRecord:
 
 
 def _advice(path: Path) -> str:
-    """What to type in place of a path that is no sealed run."""
-    # People leave out the folder that runs are written to by default, or name the one that holds several runs.
+    """A proposal in place of a path that is no sealed run."""
+    # Users often leave out the default folder of runs, or name a folder of several runs.
     near = Path("runs") / path
     if (near / SEAL).is_file():
         return f"did you mean {near}?"
     inside = sorted(seal.parent for runs in (path, path / "runs") for seal in runs.glob(f"*/{SEAL}"))
-    return f"a run in it, such as {inside[0]}" if inside else "the folder that `workings train` named when it ended"
+    if inside:
+        return f"a run in it, such as {inside[0]}"
+    siblings = sorted(seal.parent.name for seal in path.parent.glob(f"*/{SEAL}"))
+    return f"a run in {path.parent}: {', '.join(siblings[:6])}" if siblings else "workings runs, which lists the runs"

@@ -36,7 +36,7 @@ from workings.record.values import now
 def finish_sealing(final: Path, progress: Progress | None = None) -> str:
     """Seal an unsealed run whose manifest is written, and give it its final name. Call with the lock held.
 
-    Every step can be repeated: sums are made again, the seal is written last, the new name comes after it.
+    Every step can be repeated: checksums are recomputed, the seal is written last, then the folder is renamed.
 
     Returns:
         The status it is sealed with; empty if its manifest is not written yet, that is if it has not ended.
@@ -47,7 +47,7 @@ def finish_sealing(final: Path, progress: Progress | None = None) -> str:
     status = read_manifest(RunFolder(partial)).status
     with storage(final, "seal"):
         if not (partial / SEAL).exists():
-            # A hidden file would be refused by the seal. Sums that a killed sealing has left are made again.
+            # The seal refuses hidden files. Recompute checksums of a killed sealing.
             remove_temporaries(partial)
             (partial / SUMS).unlink(missing_ok=True)
             seal_unit(partial, "run", status, None, progress)
@@ -95,10 +95,10 @@ def keep_metrics(path: Path, last_step: int) -> dict[str, int]:
     data = path.read_bytes()
     rows, _ = jsonl.parse(data, path.name)
     kept_rows = [row for row in rows if int(row["step"]) <= last_step]
-    # The checkpoint was saved after these lines were synced; a gap means that someone removed them.
+    # The checkpoint was saved after these lines were synced; a gap means that lines were removed.
     if [int(row["step"]) for row in kept_rows] != list(range(1, last_step + 1)):
         raise _cannot_go_on(path, f"lines of steps 1 to {last_step} are not all there")
-    # The bytes are cut and not written anew, so the kept lines stay what they were.
+    # Truncate in place, so that the kept lines do not change.
     lines = data.split(b"\n")[:len(kept_rows)]
     atomic.write_bytes(path, b"".join(line + b"\n" for line in lines))
     return {"kept_steps": len(kept_rows), "dropped_steps": len(rows) - len(kept_rows)}
@@ -116,7 +116,7 @@ def begin_from_sealed(final: Path) -> None:
     """Make an unfinished run from one that is sealed as interrupted or failed.
 
     The sealed folder is only renamed (to `name.interrupted-1` and so on). Should this be killed after the renaming,
-    the next call finds the renamed folder and goes on from there.
+    the next call continues with the renamed folder.
 
     The new run's events begin with those of the sealed one and name it (`resumed_from_sealed`).
 
@@ -134,7 +134,7 @@ def begin_from_sealed(final: Path) -> None:
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir()
         shutil.copytree(sealed / "train", staging / "train")
-        # The newest and the best checkpoint are copied, often gigabytes; the others stay in the sealed run.
+        # Copy only the newest and the best checkpoint, often gigabytes.
         checkpoint, _ = CheckpointStore(sealed / CHECKPOINTS).latest_valid()
         best = _best(sealed)
         kept = {checkpoint.path} if checkpoint is not None else set()
@@ -165,12 +165,13 @@ def sealed_to_resume(final: Path) -> Path:
     """The sealed folder that a resumed run begins from; raises `RequestError` as `begin_from_sealed`."""
     if (final / SEAL).is_file():
         if parse_seal((final / SEAL).read_bytes())["status"] == "complete":
-            raise RequestError(f"--resume for {final}, which is complete", "a run that was interrupted or failed",
-                               f"workings verify {quote(str(final))}, or another --out for a new run")
+            raise RequestError(f"{final} is complete: there is nothing to resume",
+                               "a run that was interrupted or failed", f"workings verify {quote(str(final))}, or "
+                               "another --out for a new run")
         return final
     earlier = _numbered(final)
     if final.exists() or not earlier:
-        raise RequestError(f"--resume for {final}", "an unfinished or interrupted run of that name",
+        raise RequestError(f"there is no run {final} to resume", "an unfinished or interrupted run of that name",
                            "leave --resume out to start it")
     # The newest, where a run was interrupted more than once.
     return earlier[max(earlier)]

@@ -70,8 +70,8 @@ def _possible(text: str) -> list[re.Pattern[str]]:
 
 
 def without_home(text: str) -> str:
-    """The text with this person's home folder written as `~`."""
-    # A home folder has the person's login name in it.
+    """The text with the user's home folder written as `~`."""
+    # A home folder contains the user's login name.
     home = str(Path.home()).rstrip("/")
     # Only up to the end of a name: `/home/ann` is no part of `/home/anna`. A home of `/` would be in every path.
     return re.sub(re.escape(home) + r"(?=/|$|[^\w.-])", "~", text) if len(home) > 1 and home in text else text

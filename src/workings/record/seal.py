@@ -2,7 +2,7 @@
 
 `SHA256SUMS` lists every file of the unit (`sha256sum -c SHA256SUMS` works); its own digest is the unit's root digest,
 the one line that has to be kept elsewhere. `SEAL.json`, written last, says what the unit is and from which root it was
-made. Units inside (evaluations, report, notes, signatures) have sums of their own, so later work never touches these.
+made. Units inside (evaluations, report, notes, signatures) have separate checksums, so later work never touches these.
 """
 
 import os
@@ -45,7 +45,7 @@ def seal_unit(directory: Path, unit: str, status: str, made_from: str | None, pr
     if (directory / SEAL).exists():
         raise RecordError(f"{directory} is sealed already; sealed units never change")
     with storage(directory, "seal"):
-        # Every step from here on can be done again, so a sealing that is killed is simply repeated.
+        # Every step from here on can be repeated after a kill.
         remove_empty_folders(directory)
         files = unit_files(directory, nested=unit == "run")
         sums = sums_text({name: file_digest(directory / name, progress) for name in files})
@@ -63,7 +63,7 @@ def unit_files(directory: Path, *, nested: bool) -> list[str]:
     """Relative paths of a unit's files, sorted by bytes, without its sums and seal.
 
     Args:
-        nested: leave out folders that are units of their own (see `layout.unit_of`).
+        nested: leave out folders that are separate units (see `layout.unit_of`).
 
     Raises:
         RecordError: names what a record may not hold.
@@ -73,11 +73,11 @@ def unit_files(directory: Path, *, nested: bool) -> list[str]:
         relative = Path(parent).relative_to(directory).as_posix()
         prefix = "" if relative == "." else relative + "/"
         if nested:
-            # In place, because that is how `os.walk` is told not to go down into them.
+            # In place, so that `os.walk` skips them.
             folders[:] = [name for name in folders if not unit_of(PurePosixPath(prefix + name))]
         for name in folders + names:
             check_relative(prefix + name)
-            # `lstat` looks at a link itself: following it would list a file from outside of the unit.
+            # `lstat` does not follow links, which may lead outside the unit.
             mode = Path(parent, name).lstat().st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                 raise RecordError(f"{prefix}{name}: a link or a special file; a record holds plain files only")

@@ -1,4 +1,4 @@
-"""What is told of a run while it goes on."""
+"""Listener of a running run."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,7 +8,7 @@ Callback = Callable[[Mapping[str, Any]], bool | None]
 
 
 class StepListener:
-    """Is told that a run begins, and of every step, by process 0 alone. This one does nothing."""
+    """Called when a run begins and for every step, in process 0 only. The base class does nothing."""
 
     def accepted(self) -> None:
         """Called once, when nothing of the request can be refused any more and the run begins."""

@@ -1,7 +1,7 @@
-"""The operating system under a record: how files and folders are opened, and what a failed write means.
+"""Access to the file system: opening files and folders, and errors of failed writes.
 
 Flags differ between systems: POSIX has some that Windows lacks, and opens folders. What the system says when a write
-fails is put in words that a person can act on.
+fails becomes a message that a user can act on.
 """
 
 import errno
@@ -19,7 +19,7 @@ PLAIN_ONLY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 FOLDERS = hasattr(os, "O_DIRECTORY")
 """Whether a folder can be opened: to be locked, and to wait until its names are on the disk."""
 SYNCABLE = os.O_RDONLY if FOLDERS else os.O_RDWR
-"""Flags to open a file that is to be synced to the disk; Windows needs write access for that."""
+"""Flags to open a file for syncing; Windows needs write access."""
 
 _ADVICE = {
     errno.ENOSPC: "the disk is full: free some space and start again with --resume",
@@ -60,7 +60,7 @@ def storage_error(error: OSError, path: Path | str, doing: str) -> StorageError:
     code = error.errno if error.errno is not None else 0
     # A folder that is there and takes no file of this name, such as /proc.
     takes_none = code == errno.ENOENT and Path(path).parent.is_dir()
-    why = ("its folder takes no such file: choose another folder with --out" if takes_none else
+    why = ("no file can be created in its folder: choose another folder with --out" if takes_none else
            _ADVICE.get(code, error.strerror or str(error)))
     failed = StorageError(f"could not {doing} {path}: {why} ({errno.errorcode.get(code, 'no code')})")
     # Nothing failed: a place was named that cannot be written.

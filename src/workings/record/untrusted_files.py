@@ -1,7 +1,7 @@
-"""Untrusted files, such as those of another person's run, opened so that none can hang the reader or fill the memory.
+"""Opens untrusted files so that none can hang the reader or fill the memory.
 
-Only plain files are read: no link, which could lead to a private file, no device without an end, no pipe that nobody
-writes. The size is that which a reader sees, so that a file with holes counts in full.
+Reads only regular files: no links, which may lead to private files, no endless devices, no unwritten pipes.
+The size is that which a reader sees, so that a file with holes counts in full.
 """
 
 import os
@@ -16,7 +16,7 @@ from workings.record.storage import PLAIN_ONLY, PRIVATE
 MAX_BYTES = 64 << 20
 """Largest file that is read into memory whole (a tokenizer of 256,000 entries has half of that)."""
 HOLLOW_BYTES = 1 << 30
-"""A file from here on has to have its bytes on the disk, a thousandth of them at least."""
+"""Files from this size must have at least a thousandth of their bytes on the disk."""
 MEMORY_VARIABLE = "WORKINGS_READ_MIB"
 """Environment variable with the memory that the contents of a record may take, in MiB."""
 MEMORY_MIB = 300
@@ -80,7 +80,7 @@ def memory_limit() -> int:
 
 
 def parsed_bytes(data: bytes | str, *, lines: bool = False) -> int:
-    """Bytes that a JSON text and its values take in memory, about, from its marks alone and before it is parsed.
+    """Estimated bytes of a JSON text and its values in memory, from its punctuation, before parsing.
 
     What comes of ordinary records is half of that; of the worst text that was found, once and a half as much. With
     ``lines`` each line is decoded alone.
@@ -108,6 +108,6 @@ def _refuse_others(path: Path, facts: os.stat_result, limit: int | None) -> None
         kind = next((name for test, name in kinds if test(facts.st_mode)), "a device")
         raise RecordError(f"{path.name}: {kind}, and no plain file")
     if is_hollow(facts):
-        raise RecordError(f"{path.name}: {facts.st_size:,} bytes, of which hardly any are on the disk")
+        raise RecordError(f"{path.name}: {facts.st_size:,} bytes, but hardly any are on the disk")
     if limit is not None and facts.st_size > limit:
         raise RecordError(f"{path.name}: {facts.st_size:,} bytes, and at most {limit:,} are read")

@@ -1,4 +1,4 @@
-"""Values of a record: absent values, digests, times, and JSON objects as text for people.
+"""Values of a record: absent values, digests, times, and JSON objects as text.
 
 A record has no nulls: an absent value says why it is absent.
 """

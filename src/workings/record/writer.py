@@ -40,7 +40,7 @@ def refuse_taken(final: Path) -> None:
     partial = partial_path(final)
     # `lexists`, because a broken link is in the way, too.
     if os.path.lexists(final):
-        raise RequestError(f"{final}, which exists", "the name of a new run", "another --out")
+        raise RequestError(f"{final} already exists", "the name of a new run", "another --out")
     if os.path.lexists(partial):
         raise RequestError(f"{final} has an unfinished run ({partial.name})", "the name of a new run",
                            "--resume to continue that run, or another --out")
@@ -65,7 +65,7 @@ class RunWriter:
         self._events = jsonl.Appender(self.directory / EVENTS)
         self._log = jsonl.Appender(self.directory / LOG)
         self._machine: jsonl.Appender | None = None
-        # A run that goes on counts from its last line.
+        # A resumed run counts from its last line.
         rows = self.metrics()
         self._last_step = int(rows[-1]["step"]) if rows else 0
         self.checkpoints = CheckpointStore(self.directory / CHECKPOINTS, before_commit=self.sync)
@@ -91,16 +91,16 @@ class RunWriter:
 
     @classmethod
     def reopen(cls, final: Path) -> "RunWriter":
-        """Go on with a run that was stopped before it was sealed. Torn lines are cut and become events.
+        """Resume a run that was stopped before it was sealed. Incomplete lines are removed and become events.
 
-        A run that was stopped while it was being sealed is sealed to the end, and there is nothing to go on with.
+        A run that was stopped while sealing is sealed, and there is nothing to resume.
 
         Raises:
             RequestError: there is no unfinished run, another process is writing it, or it had finished.
         """
         partial = partial_path(final)
         if not partial.is_dir():
-            raise RequestError(f"{final}, of which there is no unfinished run", f"a folder {partial.name}",
+            raise RequestError(f"{final} has no unfinished run", f"a folder {partial.name}",
                                "leave --resume out to start it")
         lock = DirectoryLock(partial)
         try:
@@ -120,13 +120,13 @@ class RunWriter:
 
     @classmethod
     def resume(cls, final: Path) -> "RunWriter":
-        """Go on with a run, however it stopped: unfinished (`reopen`), or sealed as interrupted or failed.
+        """Resume a run, unfinished (`reopen`) or sealed as interrupted or failed.
 
         A sealed run stays as it is and is renamed to `name.interrupted-1`; the new one starts from its metrics, events,
         log and newest good checkpoint, and `resumed_from` names it.
 
         Raises:
-            RequestError: it is complete, or there is nothing to go on with.
+            RequestError: it is complete, or there is nothing to resume.
         """
         if partial_path(final).is_dir():
             lock = DirectoryLock(partial_path(final))
@@ -141,14 +141,14 @@ class RunWriter:
 
     @property
     def resumed_from(self) -> dict[str, str] | None:
-        """`name` and `root` of the sealed run that this one goes on from, as its events tell; None for no such run."""
+        """`name` and `root` of the sealed run that this one resumed, from its events; None if there is none."""
         for row in reversed(jsonl.read(self.path(EVENTS))[0]):
             if row.get("kind") == "resumed_from_sealed":
                 return {"name": row["name"], "root": row["root"]}
         return None
 
     def path(self, relative: str) -> Path:
-        """Path of a file of the run; its folder is made. Raises `RecordError` for a name that no record may hold."""
+        """Path of a file of the run; makes its folder. Raises `RecordError` for an invalid name."""
         path = self.directory / check_relative(relative)
         with storage(path, "make"):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -209,14 +209,14 @@ class RunWriter:
         self._log.append_bytes((cleaned(text) + "\n").encode("utf-8"))
 
     def machine(self, values: dict[str, Any]) -> None:
-        """Add a line about the load of the machine, with the present time."""
+        """Add a line about the load of the machine, with the current time."""
         if self._machine is None:  # a short run has no such line, and then no empty file
             self._machine = jsonl.Appender(self.directory / MACHINE)
         self._machine.append({"time": now(), **values})
 
     def sync(self) -> None:
         """Wait until all lines are on the disk."""
-        # The log is for people and is not waited for; a resume needs metrics and events.
+        # Do not wait for the log; a resume needs metrics and events.
         self._metrics.sync()
         self._events.sync()
 
@@ -224,7 +224,7 @@ class RunWriter:
         """On resume: keep the lines up to a step, drop the rest, atomically; and rollouts that later steps began.
 
         Returns:
-            `kept_steps` and `dropped_steps`, for an event. The dropped ones are about to be computed again.
+            `kept_steps` and `dropped_steps`, for an event. The dropped ones are recomputed.
 
         Raises:
             RecordError: lines up to that step are missing.
@@ -244,14 +244,14 @@ class RunWriter:
 
         Raises:
             RecordError: there is no README.md, or manifest and status differ.
-            StorageError: the disk is full or failing; the unsealed folder stays.
+            StorageError: the disk is full or failing; the unsealed folder is kept.
         """
         if manifest.status != status:
             raise RecordError(f"the manifest says {manifest.status}, the seal would say {status}")
         if not (self.directory / README).is_file():
             raise RecordError(f"{self.directory} has no {README}; write it before sealing")
         self.sync()
-        # Before the sums list what is there: leftovers of a killed save, and checkpoints that were to go.
+        # Before the checksums: remove leftovers of a killed save and dropped checkpoints.
         self.checkpoints.clean()
         self.checkpoints.prune(self._last_step)
         atomic.sync_tree(self.directory)
@@ -265,7 +265,7 @@ class RunWriter:
         """Remove the folder of a new run in which nothing was done yet: no step, no completion, no checkpoint.
 
         Returns:
-            Whether it is gone. A run that has something to lose, or goes on from an earlier one, stays.
+            Whether it was removed. A run with results, or one that resumes an earlier one, is kept.
         """
         done = (self.metrics() or self.resumed_from or self.checkpoints.folders()
                 or any(any((self.directory / name).glob("*")) for name in (ROLLOUTS, TOP_TOKENS)))
@@ -276,7 +276,7 @@ class RunWriter:
         return not done
 
     def close(self) -> None:
-        """Close the files and release the lock; the folder stays as it is."""
+        """Close the files and release the lock; the folder does not change."""
         self._metrics.close()
         self._events.close()
         self._log.close()

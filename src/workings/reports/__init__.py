@@ -1,1 +1,1 @@
-"""Run directories and comparisons as pages and figures. Nothing is measured here: everything is read."""
+"""Run directories and comparisons as pages and figures, from recorded values only."""

@@ -1,4 +1,4 @@
-"""The figures of a page: each drawn wide and narrow, with its key and the same numbers as a table."""
+"""The figures of a page, each for wide and narrow screens, with a key and its numbers as a table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,15 +19,15 @@ from workings.reports.line_chart import Curve, LineChart, draw_line_chart, marke
 WIDE, NARROW = 880, 360
 SMOOTHING_SHARE = 50
 """The smoothed training loss is a moving mean over this part (1/50) of the steps."""
-# Behind the colours 0 to 3 of the runs: a difference belongs to none of them.
+# After the colours 0 to 3 of the runs, because a difference belongs to no run.
 _DELTA_COLOR = 4
-# Beyond this ratio a linear axis presses the later part of a training curve flat.
+# Above this ratio a linear axis flattens the later part of a training curve.
 _LOG_RATIO = 8
 _LOSS = "Mean negative log likelihood of the supervised tokens, in nats"
 _TABLE_ROWS = 12
 _LABEL_CHARS = 22
-SMOOTHED = " Bold: moving mean over a fiftieth of the steps; faint: every step."
-"""Sentence of a caption where smoothed curves are drawn on what was measured."""
+SMOOTHED = " Bold: moving mean over 1/50 of the steps; faint: every step."
+"""Caption of smoothed curves."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ def accuracy_figure(views: Sequence[RunView]) -> Drawn | None:
     if not scored:
         return None
     names = ["overall", *sorted({name for view in scored for name in view.scorecard["per_section"]})]
-    # With one section the overall row would be there twice.
+    # With one section the overall row would repeat.
     if len(names) == 2:
         names = names[:1]
     rows, table = [], []
@@ -78,7 +78,7 @@ def accuracy_figure(views: Sequence[RunView]) -> Drawn | None:
                 marks.append(interval_mark(cell["mean"], interval, view.color))
                 table.append([name, view.name, str(cell["n"]), str(cell["correct"]), percent(cell["mean"]),
                               bounds(interval), str(cell["errors"])])
-        # The label has room for one count, that of the first run; the table has those of all.
+        # The label has room for the first run's count; the table has all counts.
         size = next(row[2] for row in table if row[0] == name)
         rows.append(IntervalRow(name=f"{name} ({size})", marks=marks))
     heads = ["Section", "Run", "Items", "Right", "Accuracy", "95 % interval", "Errors"]
@@ -94,7 +94,7 @@ def delta_figure(comparison: Comparison) -> Drawn | None:
         return None
     entries = [("overall", comparison.difference, comparison.difference.p_value)]
     if len(comparison.sections) > 1:
-        # Adjusted for the number of sections: of twenty, one looks significant by chance.
+        # Adjusted for the number of sections: one of twenty looks significant by chance.
         entries += [(section.name, section.difference, section.p_adjusted) for section in comparison.sections]
     rows = [IntervalRow(name=f"{name} ({pair.n})", marks=[
         interval_mark(pair.delta, pair.interval, _DELTA_COLOR, signed=True)]) for name, pair, _ in entries]
@@ -142,12 +142,12 @@ def interval_of(cell: Mapping[str, Any]) -> Interval | str:
 
 
 def loss_figures(views: Sequence[RunView]) -> list[LossFigure]:
-    """Training loss and evaluation loss, as far as the runs have them."""
+    """Training and evaluation loss of the runs that have them."""
     figures = []
     trained = [Curve(name=view.name, points=view.train_loss, color=view.color, label=short(view.name))
                for view in views if len(view.train_loss) > 1 and not view.uses_rewards]
     if trained:
-        # One span for all runs, so that their curves are smoothed alike.
+        # One span, so that all curves have the same smoothing.
         span = max(1, max(len(curve.points) for curve in trained) // SMOOTHING_SHARE)
         figures.append(LossFigure(
             heading="Training loss", caption=f"{_LOSS}, before each update." + (SMOOTHED if span > 1 else ""),
@@ -157,14 +157,14 @@ def loss_figures(views: Sequence[RunView]) -> list[LossFigure]:
     if held_out:
         figures.append(LossFigure(
             heading="Evaluation loss", drawn=_loss("Evaluation loss", held_out, held_out),
-            caption=("The same" if trained else _LOSS) + " on traces that were held out. Runs that supervise different "
-                    "tokens (steps and answer, or the answer alone) have losses of different things: compare "
-                    "accuracies, not these."))
+            caption=("The same" if trained else _LOSS) + " on held-out traces. Losses of runs that supervise different "
+                    "tokens (steps and answer, or only the answer) are not comparable: compare "
+                    "accuracies instead."))
     return figures
 
 
 def smoothed_curves(curves: Sequence[Curve], span: int) -> list[Curve]:
-    """The curves as moving means over ``span`` steps, on what was measured; as they are where that is one step."""
+    """The curves, with moving means over ``span`` steps if that is more than one."""
     if span <= 1:
         return list(curves)
     return [*(replace(curve, style="faint", label="") for curve in curves),
@@ -172,13 +172,13 @@ def smoothed_curves(curves: Sequence[Curve], span: int) -> list[Curve]:
 
 
 def short(name: str) -> str:
-    """A run's name as it fits next to a curve."""
+    """A run's name, shortened to fit next to a curve."""
     return name if len(name) <= _LABEL_CHARS else f"{name[:_LABEL_CHARS - 1]}…"
 
 
 def _loss(title: str, series: Sequence[Curve], drawn: Sequence[Curve]) -> Drawn:
     values = [value for curve in series for _, value in curve.points]
-    # The logarithm needs values above zero, and a loss may reach zero.
+    # A logarithm needs values above zero, and a loss may reach zero.
     log = min(values) > 0 and max(values) > _LOG_RATIO * min(values)
     return line_figure(title, series, drawn, log=log, digits=".4f", wide=(WIDE, 340), narrow=(NARROW, 280),
                        y_label="nats per token (log scale)" if log else "nats per token")
@@ -188,12 +188,12 @@ def line_figure(title: str, series: Sequence[Curve], drawn: Sequence[Curve] = ()
                 x_label: str = "step", log: bool = False, zero: bool = False, digits: str = ".4g",
                 wide: tuple[int, int] = (WIDE, 300), narrow: tuple[int, int] = (NARROW, 260),
                 table: Table | None = None) -> Drawn:
-    """Curves with their key, their ends in words, and their values as a table.
+    """Curves with a key, a text alternative, and their values as a table.
 
     Args:
         title: of the figure and its table.
-        series: what the key, the words and the table are about; none is empty.
-        drawn: what is drawn, where that is something else.
+        series: non-empty curves for the key, the text and the table.
+        drawn: the curves to draw, if they differ.
         y_label: name of the vertical axis.
         x_label: name of the horizontal axis.
         log: whether the vertical axis is logarithmic.
@@ -201,13 +201,13 @@ def line_figure(title: str, series: Sequence[Curve], drawn: Sequence[Curve] = ()
         digits: format of the table's values.
         wide: width and height of the wide drawing.
         narrow: those of the narrow one.
-        table: in place of the values at about a dozen places.
+        table: replaces the default table of values at about a dozen places.
     """
     description = "; ".join(f"{curve.name}: " * bool(curve.name) + ", ".join(
         f"{y:.3g} at {x_label} {x:g}" for x, y in (curve.points[0], curve.points[-1])) for curve in series)
     chart = LineChart(title=title, description=description, curves=drawn or series, x_label=x_label, y_label=y_label,
                       log=log, zero=zero)
-    # Names at the ends of curves need a margin that a narrow drawing does not have; its key names them.
+    # Names at the ends of curves need a margin; a narrow figure has only the key.
     bare = replace(chart, curves=[replace(curve, label="") for curve in chart.curves])
     return Drawn(wide=draw_line_chart(chart, *wide), narrow=draw_line_chart(bare, *narrow),
                  key=[key_entry(curve.name, curve.color, "mark" if curve.style == "dots" else "line")
@@ -220,7 +220,7 @@ def steps_table(title: str, series: Sequence[Curve], x_label: str = "step", digi
     """Values at about a dozen places, the first and the last among them; a column for each curve."""
     steps = sorted({step for curve in series for step, _ in curve.points})
     stride = max(1, (len(steps) - 1) // (_TABLE_ROWS - 1))
-    # The last step is what people look for, and the stride may jump over it.
+    # Always include the last step, which the stride may skip.
     shown = sorted({*steps[::stride], steps[-1]})
     lookup = [dict(curve.points) for curve in series]
     rows = [[f"{step:g}", *(f"{values[step]:{digits}}" if step in values else "—" for values in lookup)]
@@ -229,7 +229,7 @@ def steps_table(title: str, series: Sequence[Curve], x_label: str = "step", digi
 
 
 def key_entry(name: str, color: int, kind: str) -> dict[str, Any]:
-    """A line of a figure's key: the sign of a curve (`line`, `dashed`, or `mark` for points) and its name."""
+    """An entry of a figure's key: a curve's symbol (`line`, `dashed`, or `mark` for points) and its name."""
     if kind != "mark":
         mark = Markup('<path class="{kind} c{c}" d="M0 5H28"/>').format(kind=kind, c=color)
     else:
@@ -238,7 +238,7 @@ def key_entry(name: str, color: int, kind: str) -> dict[str, Any]:
 
 
 def flips_table(comparison: Comparison | None) -> Table | None:
-    """Items by what changed from A to B, in all and by section; None without a comparison."""
+    """Items by what changed from A to B, overall and by section; None without a comparison."""
     if comparison is None or not comparison.flips:
         return None
     return Table(caption="Items by what changed", heads=list(TABLE_HEADS),
@@ -246,8 +246,8 @@ def flips_table(comparison: Comparison | None) -> Table | None:
 
 
 def pass_table(comparison: Comparison | None) -> Table | None:
-    """pass@k of both sides and the difference; None where one sample an item was drawn."""
+    """pass@k of both sides and the difference; None with one sample per item."""
     if comparison is None or not comparison.pass_at_k:
         return None
-    return Table(caption="Any of k samples right", heads=["k", comparison.name_a, comparison.name_b, "difference"],
+    return Table(caption="Any of k samples correct", heads=["k", comparison.name_a, comparison.name_b, "difference"],
                  rows=[[*map(small_p, rate.row())] for rate in comparison.pass_at_k])

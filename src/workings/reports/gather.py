@@ -21,7 +21,7 @@ from workings.reports.reinforcement import logged
 
 @dataclass(frozen=True, kw_only=True)
 class RunView:
-    """One run (or one evaluation without a run) as the page shows it."""
+    """One run (or standalone evaluation) as the page shows it."""
 
     name: str
     path: Path
@@ -38,7 +38,7 @@ class RunView:
 
     @property
     def uses_rewards(self) -> bool:
-        """Whether it learned from rewards or from pairs; the loss in its log is then an objective's value."""
+        """Whether it learned from rewards or pairs, so that its loss is the value of an objective."""
         return bool(self.lines and logged(self.lines[0]))
 
     @property
@@ -60,7 +60,7 @@ class SamplePair:
 
 def view_run(path: Path, color: int, unit: EvaluationRecord | None = None) -> RunView:
     """Read one run directory, or one evaluation that is standalone."""
-    # An evaluation of an untrained model, or of texts from elsewhere, has no run around it.
+    # An evaluation of an untrained model or of foreign texts has no run.
     if not (path / MANIFEST).is_file():
         record = unit or find_units(path)[0]
         return RunView(name=record.name, path=path, color=color, manifest=None, root=record.root, evaluation=record)
@@ -71,7 +71,7 @@ def view_run(path: Path, color: int, unit: EvaluationRecord | None = None) -> Ru
         name=path.resolve().name, path=path, color=color, manifest=run.manifest, root=run.root,
         lines=metrics,
         memory=memory_use(read_json(path / PLAN), read_json(path / MEASURED)) if (path / PLAN).is_file() else None,
-        # A loss that was not finite has no number in the log, and a curve goes past it.
+        # A loss that is not finite has no number in the log; the curve skips it.
         train_loss=[(line["step"], line["loss"]) for line in metrics if isinstance(line.get("loss"), int | float)],
         evaluation_loss=[(line["step"], line["evaluation_loss"]) for line in metrics
                          if isinstance(line.get("evaluation_loss"), int | float)],
@@ -85,10 +85,10 @@ def bare_view(path: Path) -> RunView:
 
 
 def sample_pairs(a: EvaluationRecord, b: EvaluationRecord, item_ids: list[str]) -> list[SamplePair]:
-    """The wanted items with the completions of both sides, in the order wanted."""
+    """The requested items with the completions of both sides, in the requested order."""
     pairs: dict[str, list[dict[str, Any]]] = {}
     for record in (a, b):
-        # Read one item at a time: completions of a large evaluation need not be in memory together.
+        # One item at a time, because a large evaluation may not fit in memory.
         for samples in read_predictions(record.path / PREDICTIONS):
             if samples[0]["id"] in item_ids:
                 pairs.setdefault(samples[0]["id"], []).append(samples[0])
@@ -98,13 +98,13 @@ def sample_pairs(a: EvaluationRecord, b: EvaluationRecord, item_ids: list[str]) 
 
 
 def configuration_rows(runs: list[RunView]) -> tuple[list[tuple[str, str]], list[tuple[str, list[str]]]]:
-    """Recipe keys that are the same in all runs, and those that differ with each run's value."""
+    """Recipe keys with equal values in all runs, and the others with each run's value."""
     flat = [_flat(run.manifest.config) for run in runs if run.manifest is not None]
     if len(flat) < 2:
         return [], []
     same, different = [], []
     for key in sorted(set().union(*flat)):
-        # A key may belong to one method only, so the others have none.
+        # A key may belong to one method only.
         values = [config.get(key, "—") for config in flat]
         if len(set(values)) == 1:
             same.append((key, values[0]))
@@ -150,12 +150,12 @@ def _request(run: Path) -> dict[str, Any]:
 
 
 def _recipe_file(run: Path, overrides: Mapping[str, Any]) -> str:
-    """The recipe of a run where it stood, below the current folder or next to the runs; else the copy in the run."""
+    """The recipe of a run at its original place, below the current folder or next to the runs; else the run's copy."""
     base, name = overrides.get("base"), Path(str(overrides.get("origin", ""))).name
     # The layout that quickstart and packs make: runs and recipes side by side.
     near = [run.parent.parent / "recipes" / name]
     if isinstance(base, str):
-        # By the letters of the path: a pack draws its report where links represent runs, whose targets are elsewhere.
+        # By the path's text, not resolved: in a pack links represent runs.
         stood = Path(os.path.normpath(run / base / name))
         near += [] if ".." in stood.parts else [stood]
     return str(next((path for path in near if path.is_file()), run / RECIPE))

@@ -31,36 +31,38 @@ from workings.scoring.steps import wrong_place
 
 VERDICTS = {"better": "{b} is better", "worse": "{b} is worse", "inconclusive": "inconclusive",
             "equivalent": "equivalent", "not comparable": "not comparable"}
-# Completions are shown in full, and a page should stay readable.
+# Completions are shown in full, so that more would make a page unreadable.
 MAX_SAMPLES_SHOWN = 3
 MAX_RUNS = 4
-"""More curves than this cannot be told apart."""
+"""More curves than this are indistinguishable."""
 METHOD = (
-    "Accuracies carry Wilson's 95 % score interval, differences over the same independent items Tango's; where items "
-    "share a cluster both are cluster-robust t intervals. The verdict is the interval of the difference: above zero "
-    "better, below zero worse, otherwise inconclusive. The differences that so many items show are those that four of "
-    "five such comparisons would find; equivalence within a margin is two one-sided tests of the same method.")
+    "Accuracies carry Wilson's 95 % score interval, differences over the same independent items Tango's; if items "
+    "share a cluster, both are cluster-robust t intervals. The verdict follows from the interval of the difference: "
+    "above zero "
+    "better, below zero worse, otherwise inconclusive. The smallest difference that these items can show is the one "
+    "that four of "
+    "five such comparisons would find; equivalence within a margin uses two one-sided tests of the same method.")
 
 
-SAMPLES = ("Items on which the two differ, in full, and the first whose arithmetic breaks in the second run. The first "
-           "wrong equation is underlined, and what would be right is next to it.")
+SAMPLES = ("Items on which the two runs differ, and the first item with a wrong equation in the second run. The first "
+           "wrong equation is underlined, with the correct value next to it.")
 
 
 def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None = None, *,
                  recorded_only: bool = False) -> Path:
-    """Write one page about up to four runs and, where there is one, the comparison of two of them.
+    """Write one page about up to four runs and, if given, the comparison of two of them.
 
     Args:
         out: the HTML file; replaced if it exists.
         runs: run directories, or evaluations without a run; those that were compared keep their order A, B.
         comparison: result of `workings.evaluation.comparison.compare.compare`.
-        recorded_only: only numbers that a record states; those of a pack all name their source.
+        recorded_only: show only recorded numbers, because a pack names the source of each.
 
     Raises:
-        RequestError: no run, or more than can be told apart.
+        RequestError: no run, or more than four.
         RecordError: a run cannot be read.
     """
-    # As many as there are colors that can be told apart.
+    # As many as there are distinguishable colours.
     if not 1 <= len(runs) <= MAX_RUNS:
         raise RequestError(f"{len(runs)} runs", f"1 to {MAX_RUNS} runs on one page")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -73,12 +75,12 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None, *, re
     """The page's HTML; arguments as in `write_report`."""
     configured = [view for view in views if view.manifest is not None]
     same, different = configuration_rows(configured)
-    # Evaluations that are not comparable have a sentence that says so and no numbers.
+    # Evaluations that are not comparable have a sentence and no numbers.
     compared = comparison if comparison and comparison.difference else None
     samples = _samples(views, comparison) if compared else []
     return render_page(
         "report.html.jinja", title=_title(views, comparison), kicker=_kicker(views),
-        # A no-break space: a line never ends between a number and its sign.
+        # A no-break space keeps a number and its unit on one line.
         comparison=comparison, sentence=small_p(comparison.sentence).replace(" %", "\u00a0%") if comparison else "",
         verdict_text=verdict_text(comparison), numbers=numbers_of(comparison), runs=views,
         accuracy=accuracy_figure(views), delta=delta_figure(compared) if compared else None,
@@ -94,7 +96,7 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None, *, re
 
 
 def _breaks(views: Sequence[RunView]) -> Drawn | None:
-    """The figure of first wrong equations. Without a table: a pack needs a recorded value behind each number."""
+    """The figure of first wrong equations, without a table, because a pack needs a recorded value for each number."""
     figure = first_wrong_steps_figure([(view.name, view.color, count_first_wrong_steps(view.evaluation))
                                       for view in views
                            if view.evaluation is not None])
@@ -102,28 +104,27 @@ def _breaks(views: Sequence[RunView]) -> Drawn | None:
 
 
 def render_page(template: str, **values: Any) -> str:
-    """A template of this package with the style that all pages share, inlined and allowed by its digest alone."""
-    # Escaping, because runs hold texts of models and of other people; strict, because a name that a template misspells
-    # would leave an empty place.
+    """Render a template with the shared style, inlined and allowed by its digest only."""
+    # Escape, because runs hold foreign texts; strict, because a misspelt name would render as nothing.
     environment = jinja2.Environment(loader=jinja2.PackageLoader("workings.reports"), autoescape=True,
                                      undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters["marked"] = marked
     style = (files("workings.reports") / "templates" / "style.css").read_text(encoding="utf-8")
-    # The page's policy allows this one style by its digest: markup in a text of a run could bring no style.
+    # The page's policy allows only this style, by its digest.
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return environment.get_template(template).render(style=style, style_hash=f"sha256-{digest}", **values)
 
 
 def report_views(runs: Sequence[Path], comparison: Comparison | None) -> list[RunView]:
-    """Runs with the very evaluations that were compared; colors follow the order A, B, then the others."""
+    """Runs with the compared evaluations; colours follow the order A, B, then the others."""
     units: dict[Path, EvaluationRecord] = {}
-    # A run may hold several evaluations, and the page has to show the two that the verdict is about.
+    # A run may hold several evaluations: show the two that were compared.
     for side in (comparison.a, comparison.b) if comparison else ():
         if side is not None:
             record = EvaluationRecord(Path(side.path))
             units[(record.run or record.path).resolve()] = record
     compared = list(units)
-    # All further runs have the place behind A and B, and a stable sort leaves them in their order.
+    # The other runs come after A and B; a stable sort keeps their order.
     ordered = sorted(runs, key=lambda path: [*compared, path.resolve()].index(path.resolve()))
     return [view_run(path, color, units.get(path.resolve())) for color, path in enumerate(ordered)]
 
@@ -148,7 +149,7 @@ def _kicker(views: Sequence[RunView]) -> str:
 
 
 def verdict_text(comparison: Comparison | None) -> str:
-    """The verdict with the name of who is meant; empty without a comparison."""
+    """The verdict with the run's name; empty without a comparison."""
     return VERDICTS[comparison.verdict].format(b=comparison.name_b) if comparison else ""
 
 
@@ -169,15 +170,15 @@ def numbers_of(comparison: Comparison | None) -> list[dict[str, str]]:
     interval = (f"95 % interval {points(numbers['delta_ci_low'])} to {points(numbers['delta_ci_high'])}"
                 if "delta_ci_low" in numbers else "no interval")
     tiles.append({"name": "difference", "value": f"{points(numbers['delta'])} points", "more": interval})
-    # A narrow blank between thousands, which no language takes for a decimal mark.
+    # A narrow space between thousands, because a comma may be a decimal mark.
     tiles.append({"name": "items", "value": f"{comparison.a.cell.n:,}".replace(",", "\u202f"),
-                  "more": f"{numbers['newly_right']} newly right, {numbers['newly_wrong']} newly wrong"
+                  "more": f"{numbers['newly_right']} newly correct, {numbers['newly_wrong']} newly wrong"
                   + (f"; {p_shown(numbers['p_value'])}" if "p_value" in numbers else "")})
     return tiles
 
 
 def _equal(comparison: Comparison | None) -> list[str]:
-    """Equal settings of both sides; a version is a name here, not a number that needs a source."""
+    """Equal settings of both sides; a version is a name, not a number that needs a source."""
     return [re.sub(r"version: (?=\d+$)", "version: v", words) for words in (comparison.equal if comparison else [])]
 
 
@@ -186,14 +187,14 @@ def _delta_caption(comparison: Comparison | None) -> str:
         return ""
     text = f"{comparison.name_b} minus {comparison.name_a}, item by item, in percentage points, with 95 % intervals."
     if len(comparison.sections) > 1:
-        text += " Several sections were looked at: the p values of sections are Holm's, for their number."
+        text += " The p values of sections are adjusted for their number (Holm)."
     return text
 
 
 def _samples(views: Sequence[RunView], comparison: Comparison | None) -> list[Any]:
     if comparison is None or len(views) < 2 or views[0].evaluation is None or views[1].evaluation is None:
         return []
-    # One item that got worse is always among them, where there is one: only gains would flatter B.
+    # Include an item that got worse, if there is one: only gains would flatter B.
     wrong = comparison.newly_wrong[:1]
     item_ids = comparison.newly_right[:MAX_SAMPLES_SHOWN - len(wrong)] + wrong
     item_ids += [name for name in _first_break(views[1].evaluation) if name not in item_ids]
@@ -201,7 +202,7 @@ def _samples(views: Sequence[RunView], comparison: Comparison | None) -> list[An
 
 
 def _first_break(record: EvaluationRecord) -> list[str]:
-    """The first item that was answered wrong and has a step that is wrong, where there is one."""
+    """The first item with a wrong answer and a wrong step, if there is one."""
     samples_of_items = (samples[0] for samples in read_predictions(record.path / PREDICTIONS))
     return [sample["id"] for sample in islice(
         (sample for sample in samples_of_items if sample["score"] != 1 and isinstance(sample["completion"], str)

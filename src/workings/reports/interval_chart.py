@@ -1,4 +1,4 @@
-"""Means with their intervals as SVG, a row each: an accuracy is never drawn without what it could have been."""
+"""Means with their intervals as SVG, one row each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from workings.reports.line_chart import Scale, linear_ticks, marker, svg
 
-# In units of the view box, which a browser scales as a whole.
+# In units of the view box.
 _ROW, _TOP, _BOTTOM = 21, 8, 40
 _GAP = 12
 
@@ -46,10 +46,10 @@ class IntervalChart:
 
 
 def draw_interval_chart(chart: IntervalChart, width: int) -> Markup:
-    """The figure as one SVG element; its height follows from its rows."""
+    """The figure as an SVG element; its height depends on its rows."""
     names = max(len(row.name) for row in chart.rows)
     narrow = width < 500
-    # Widths of texts are estimated by their letters: on the server no font can be measured.
+    # Estimate text widths by the letters, because the server has no font.
     left = 12 if narrow else min(180, 18 + 7 * names)
     labels = max(len(mark.label) for row in chart.rows for mark in row.marks)
     right = width - (14 if narrow else 14 + 6.7 * labels)
@@ -65,7 +65,7 @@ def draw_interval_chart(chart: IntervalChart, width: int) -> Markup:
 
 
 def _row_height(row: IntervalRow, narrow: bool) -> int:
-    # A narrow row has its text above the mark and not next to it.
+    # A narrow row has its text above the mark.
     return (_ROW + 16 if narrow else _ROW) * len(row.marks) + _GAP
 
 
@@ -74,7 +74,7 @@ def _domain(chart: IntervalChart) -> tuple[float, float]:
               for value in (mark.value, mark.low, mark.high) if value is not None]
     values += [0.0] if chart.zero_line else []
     low, high = min(values), max(values)
-    # Where all values are equal the domain would be empty, and a scale would divide by zero.
+    # Avoid an empty domain if all values are equal.
     pad = (high - low) * 0.06 or 1.0
     return (chart.low if chart.low is not None else low - pad, chart.high if chart.high is not None else high + pad)
 
@@ -83,7 +83,7 @@ def _axis(chart: IntervalChart, x: Scale, height: int, width: int) -> Markup:
     parts = []
     bottom = height - _BOTTOM
     for tick in linear_ticks(x.low, x.high, max(2, int((x.end - x.start) // 80))):
-        # Differences have a line at zero, because an interval that crosses it shows nothing.
+        # Differences have a line at zero: an interval across it is inconclusive.
         style = "zero" if chart.zero_line and tick == 0 else "grid"
         parts.append(Markup('<line class="{s}" x1="{x}" x2="{x}" y1="{a}" y2="{b}"/>'
                             '<text class="tick" x="{x}" y="{t}" text-anchor="middle">{label}</text>').format(

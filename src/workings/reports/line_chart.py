@@ -1,6 +1,6 @@
-"""Curves over steps as SVG: drawn from data on the server, styled by classes, readable without any script.
+"""Curves over steps as SVG, drawn on the server, styled by classes, without scripts.
 
-The scales of all figures are here too: from values to places, with ticks at round numbers.
+The scales of all figures are here too, with ticks at round numbers.
 """
 
 import math
@@ -23,7 +23,7 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """Pixel of a value, rounded to a tenth: more digits only make the file longer."""
+        """Pixel of a value, rounded to a tenth to keep the file short."""
         # On a logarithmic scale equal factors have equal distances.
         low, high, value = (math.log10(v) for v in (self.low, self.high, value)) if self.log else (
             self.low, self.high, value)
@@ -37,12 +37,12 @@ def linear_ticks(low: float, high: float, count: int) -> list[float]:
     if high <= low:
         return [low]
     raw = (high - low) / max(count, 1)
-    # The largest power of ten that is not above the distance.
+    # The largest power of ten not above the distance.
     power = 10.0 ** math.floor(math.log10(raw))
-    # The factors take a little less than asked, because powers of ten are not exact in binary.
+    # A small tolerance, because powers of ten are not exact in binary.
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
-    # Multiples of whole numbers: adding the step again and again would collect rounding errors.
-    # A tick that a rounding error moves across the border still counts as within.
+    # Multiply instead of adding repeatedly, which accumulates rounding errors.
+    # A tolerance for ticks at the border.
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return [round(index * step, 12) for index in range(first, last + 1)]
@@ -50,7 +50,7 @@ def linear_ticks(low: float, high: float, count: int) -> list[float]:
 
 def log_ticks(low: float, high: float) -> list[float]:
     """1, 2 and 5 times powers of ten within a domain; only the powers where there are many."""
-    # From the power below the domain to the one above it; what is outside is left out at the end.
+    # From the power below the domain to the one above it; filter at the end.
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     factors = (1,) if len(powers) > 4 else (1, 2, 5)
     ticks = [factor * 10.0 ** power for power in powers for factor in factors]
@@ -59,7 +59,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 def tick_label(value: float) -> str:
     """A tick's text: plain digits, thousands with a thin space, small numbers as they are."""
-    # Up to here every whole number is its own float, so its digits are exact.
+    # Up to here whole numbers are exact floats.
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}".replace(",", "\u202f")
     return f"{value:.6g}"
@@ -91,7 +91,7 @@ class LineChart:
 
     title: str
     description: str
-    """Text alternative for a person who does not see the figure."""
+    """Text alternative of the figure."""
     curves: Sequence[Curve]
     x_label: str
     y_label: str
@@ -163,7 +163,7 @@ def kept_places(values: Values, limit: int) -> list[int]:
     count = len(values)
     if count <= limit:
         return list(range(count))
-    # Each bin keeps two points, so bins are twice as long as thinning to one point would need.
+    # Each bin keeps two points.
     size = -(-2 * count // limit)
     inner = values[1:-1]
     # Rounded up: the last bin may be shorter than the others.
@@ -178,11 +178,11 @@ def kept_places(values: Values, limit: int) -> list[int]:
 def _domain(values: Sequence[float], log: bool) -> tuple[float, float]:
     low, high = min(values), max(values)
     if log:
-        # Room above and below is a factor here, because a logarithmic axis has no zero to go down to.
+        # The margin is a factor on a logarithmic axis.
         return low / 1.15, high * 1.15
-    # A constant curve has no height: half a unit on both sides puts it in the middle.
+    # A constant curve: half a unit on both sides puts it in the middle.
     pad = (high - low) * 0.05 or 0.5
-    # Zero is shown where it is near: an axis that starts just below the values makes small changes look large.
+    # Include a zero that is near: otherwise small changes look large.
     return (0.0 if 0 <= low < high / 3 else low - pad), high + pad
 
 
@@ -208,7 +208,7 @@ def _grid(x: Scale, y: Scale, chart: LineChart, right: float, height: int) -> Ma
 
 
 def _curve(curve: Curve, x: Scale, y: Scale) -> Markup:
-    # A value of zero or less has no place on a logarithmic axis.
+    # A logarithmic axis has no place for zero or less.
     points = [(x(a), y(b)) for a, b in thinned(curve.points) if b > 0 or not y.log]
     if not points:
         return Markup("")
@@ -230,7 +230,7 @@ def _labels(curves: Sequence[Curve], x: Scale, y: Scale) -> Markup:
     ends = sorted((y(curve.points[-1][1]) + 4, index) for index, curve in enumerate(curves) if curve.label)
     parts, previous = [], -100.0
     for place, index in ends:
-        # From top to bottom, so that each label only has to give way to the one above it.
+        # From top to bottom, so that each label only avoids the one above it.
         previous = max(place, previous + 14)
         curve = curves[index]
         parts.append(Markup('<text class="end t{c}" x="{x}" y="{y}">{text}</text>').format(

@@ -14,11 +14,11 @@ from workings.record.values import Absent, moment
 from workings.reports.tracked import artifacts, numbers, scores, settings, tags
 
 STATUS = {"complete": "FINISHED", "failed": "FAILED"}
-"""How a run ended, in MLflow's words; all else is KILLED."""
+"""MLflow's names for how a run ended; anything else is KILLED."""
 
 
 class MlflowRun:
-    """A run on an MLflow server, made when it is opened: for a run that trains as for one that is sealed."""
+    """A run on an MLflow server, created on opening, for live and sealed runs."""
 
     def __init__(self, uri: str, experiment: str, name: str, config: Mapping[str, str],
                  tags: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -36,11 +36,11 @@ class MlflowRun:
             self.client.log_batch(self.id, params=params[start:start + 100])
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
-        """Take numbers of a step that was just taken."""
+        """Log numbers of the current step."""
         self.log_rows([(metrics, step, time.time())])
 
     def log_rows(self, rows: Iterable[tuple[Mapping[str, float], int, float]]) -> None:
-        """Take numbers of steps, each with the seconds since 1970 of its end."""
+        """Log numbers of past steps, each with the time of its end in seconds since 1970."""
         from mlflow.entities import Metric
 
         metrics = [Metric(key, value, int(1_000 * at), step) for values, step, at in rows
@@ -66,8 +66,8 @@ def log_run(path: Path, uri: str, experiment: str, *, weights: bool = False) -> 
         MLflow's id of the run.
 
     Raises:
-        RequestError: no sealed run there, no such kind of address, or the MLflow client is not installed.
-        WorkingsError: the server did not take it; nothing of the run directory was changed.
+        RequestError: no sealed run there, an unsupported address, or the MLflow client is not installed.
+        WorkingsError: the server did not accept it; the run directory is unchanged.
     """
     # A path would make MLflow write a folder here, and a database address needs its full package.
     if not uri.startswith(("http://", "https://")):
@@ -83,7 +83,7 @@ def log_run(path: Path, uri: str, experiment: str, *, weights: bool = False) -> 
     try:
         with slow_operation(f"asking MLflow at {uri}"):
             logged = MlflowRun(uri, experiment, path.resolve().name, dict(settings(path)), tags(run))
-        # The run exists on the server from here on, and must not stay "running" there when the upload fails.
+        # From here on the run exists on the server and must not stay "running" if the upload fails.
         try:
             logged.log_rows(_rows(run, path))
             for file, folder in artifacts(path, weights):
@@ -93,12 +93,12 @@ def log_run(path: Path, uri: str, experiment: str, *, weights: bool = False) -> 
             raise
         logged.end(run.status)
     except (MlflowException, OSError) as error:
-        raise WorkingsError(f"MLflow at {uri} did not take the run: {_said(error)}") from error
+        raise WorkingsError(f"MLflow at {uri} did not accept the run: {_said(error)}") from error
     return logged.id
 
 
 def _said(error: Exception) -> str:
-    """Why, for humans: where no server answers, a library of a library says it in five nested errors."""
+    """The reason in a short sentence: the client wraps a missing server in five nested errors."""
     text = str(error)
     # Matched as text, because the client wraps every failed connection in its own class.
     if "Failed to establish a new connection" in text or "NameResolutionError" in text:
@@ -110,7 +110,7 @@ def _rows(run: RunRecord, path: Path) -> Iterator[tuple[dict[str, float], int, f
     """The log's numbers, then those of all evaluations."""
     elapsed, started = 0.0, _seconds(run.manifest.started_at)
     for line in run.metrics():
-        # The log holds durations and no times, so a step's time is counted from the start of the run.
+        # The log holds durations, so a step's time is counted from the start of the run.
         elapsed += line["seconds"]
         yield dict(numbers(line)), line["step"], started + elapsed
     yield dict(scores(path)), run.manifest.completed_steps, _seconds(run.manifest.finished_at)

@@ -1,4 +1,4 @@
-"""Curves of runs that learn from rewards, and some of what they drew first and last."""
+"""Curves of runs that learn from rewards, and examples from their first and last rollouts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ REPORTED_PANELS = ("reward", "teacher", "outside", "groups", "lengths", "mismatc
             "accuracy", "pair_log_probs")
 """Figures of a report; the page of `workings ui` has all of them."""
 MAX_CHARACTERS = 4_000
-"""Shown characters of a completion, to keep a report readable; the record has all of it."""
+"""Maximum characters shown of a completion; the record has all of it."""
 _COLORS = 5
 
 
@@ -57,9 +57,9 @@ class ShownRollout:
 
 
 def reward_figures(views: Sequence[RunView]) -> list[LossFigure]:
-    """Figures of the runs that learned from rewards; none where no run did.
+    """Figures of the runs that learned from rewards, if any.
 
-    One run has all lines of a figure; of several runs each has its first line only.
+    One run has all lines of a figure; several runs have one line each.
     """
     curves = [(view, [(float(line["step"]), numbers(line)) for line in view.lines])
              for view in views if view.uses_rewards]
@@ -73,7 +73,7 @@ def reward_figures(views: Sequence[RunView]) -> list[LossFigure]:
 
 
 def reward_samples(views: Sequence[RunView]) -> list[ShownRollout]:
-    """Groups of the first and the last rollout of every run that has some; a file that cannot be read says so."""
+    """Groups of the first and the last rollout of each run; an unreadable file is reported."""
     rollouts = []
     for view in views:
         steps = rollout_steps(view.path)
@@ -81,7 +81,7 @@ def reward_samples(views: Sequence[RunView]) -> list[ShownRollout]:
             title = f"Update {step}" if len(views) == 1 else f"{view.name}, update {step}"
             try:
                 rollouts.append(_rollout(view, step, title))
-            # A report is about more than its examples.
+            # A damaged example does not stop the report.
             except RecordError as error:
                 rollouts.append(ShownRollout(title=title, about=f"It is not shown: {error}."))
             except RequestError as error:
@@ -97,7 +97,7 @@ def _lines(panel: Panel, points_of_runs: Sequence[tuple[RunView, list[tuple[floa
         keys = panel.lines_of(key for _, values in rows for key in values)
         for number, line in enumerate(keys if alone else keys[:1]):
             points = [(step, values[line.key]) for step, values in rows if line.key in values]
-            # The only part of a single reward is often the reward itself, and would be drawn over it.
+            # A single part with weight 1 equals the reward.
             same = line not in panel.lines and lines and points == lines[0].points
             if points and not same and not (line.rare and not any(value for _, value in points)):
                 lines.append(Curve(name=line.name if alone else view.name, points=points,
@@ -109,7 +109,7 @@ def _figure(panel: Panel, lines: Sequence[Curve]) -> LossFigure:
     # A value of 0 has no place on a logarithmic axis.
     log = panel.log and any(value > 0 for curve in lines for _, value in curve.points)
     span = max(len(curve.points) for curve in lines) // SMOOTHING_SHARE if panel.key == "reward" else 1
-    # Next to powers of ten there is no room for a unit, so that it is in the heading.
+    # No room for a unit next to powers of ten: put it in the heading.
     return LossFigure(
         heading=f"{panel.title}, {panel.unit} (log scale)" if log else panel.title,
         caption=panel.sentence + (SMOOTHED if span > 1 else ""),
@@ -121,8 +121,8 @@ def _rollout(view: RunView, step: int, title: str) -> ShownRollout:
     rollout = read_rollout(view.path, step)
     tokenizer = Tokenizer.load(view.path / TOKENIZER)
     ordered = sorted(rollout.groups, key=mean_reward)
-    # The hardest prompt, one in the middle and the easiest: the nicest ones would mislead.
-    # By identity: of one or two groups some of these three are the same.
+    # The hardest, the median and the easiest prompt, to avoid cherry-picking.
+    # By identity, because with one or two groups some of these are the same.
     chosen = {id(group): group for group in (ordered[0], ordered[len(ordered) // 2], ordered[-1])}
     groups = [ShownGroup(
         id=group.prompt.item.id, prompt=visible(group.prompt.item.prompt),
@@ -138,12 +138,12 @@ def _rollout(view: RunView, step: int, title: str) -> ShownRollout:
 def _fate(group: Group) -> str:
     if not group.kept:
         return "not learned from"
-    return "equal rewards: it teaches nothing" if group.is_rewarded and not group.has_spread else "learned from"
+    return "equal rewards: teaches nothing" if group.is_rewarded and not group.has_spread else "learned from"
 
 
 def _best_and_worst(group: Group, tokenizer: Tokenizer) -> list[ShownCompletion]:
     if not group.has_spread:
-        title = "One of equal rewards" if group.is_rewarded else "One of them"
+        title = "One of several with equal reward" if group.is_rewarded else "One completion"
         return [_completion(title, group.samples[0], tokenizer)]
     best = max(group.samples, key=lambda sample: sample.reward)
     worst = min(group.samples, key=lambda sample: sample.reward)

@@ -17,9 +17,9 @@ from workings.rollouts.prompts import Prompt
 from workings.rollouts.rollout import Group, Rollout, Sample
 from workings.rollouts.rollout_json import from_json
 
-# How a line of prompts begins: its id can be read without the rest of it, which may be long.
+# The beginning of a prompt's line: the id can be read without the rest.
 _ID = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*")')
-# Control characters but line break and tab, and those that turn the direction of the text around them.
+# Control characters except line break and tab, and those that change the text's direction.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ def rollout_steps(run: Path) -> list[int]:
     folder = run / ROLLOUTS
     if folder.is_symlink() or not folder.is_dir():
         return []
-    # A long run has many thousand, and `scandir` knows their kinds without asking for each.
+    # `scandir` knows file types without a call for each of thousands.
     with os.scandir(folder) as entries:
         return sorted(step for entry in entries if (step := rollout_step(entry.name)) is not None
                       and entry.is_file(follow_symlinks=False))
@@ -42,7 +42,7 @@ def read_rollout(run: Path, step: int) -> Rollout:
     def read() -> Rollout:
         line = loads(read_plain(path))
         if line["step"] != step:
-            raise ValueError("its update is not the one in its file name")
+            raise ValueError("its update differs from its file name")
         return from_json(line, _prompts(run, set(line["prompts"])))
 
     return _formed(path, read)
@@ -64,23 +64,23 @@ def texts(sample: Sample, tokenizer: Tokenizer) -> tuple[str, str]:
         return (visible(tokenizer.decode(sample.completion.tokens)),
                 "" if stop is None else visible(tokenizer.token(stop)))
     except (OverflowError, TypeError) as error:  # ids below 0
-        raise RecordError("a completion has token ids that its tokenizer does not have") from error
+        raise RecordError("a completion has token ids that the tokenizer lacks") from error
 
 
 def visible(text: str) -> str:
-    """A model's text with characters that no one would see, or that would turn the page around, written out."""
+    """A model's text with invisible and direction-changing characters written out."""
     return _UNSEEN.sub(lambda sign: f"\u27e8U+{ord(sign[0]):04X}\u27e9", text)
 
 
 def _prompts(run: Path, prompt_ids: Collection[str]) -> dict[str, Prompt]:
-    """Prompts by id, as far as they are there."""
+    """Prompts by id, without missing ones."""
     prompts: dict[str, Prompt] = {}
     if not os.path.lexists(run / PROMPTS):
-        raise RecordError(f"{PROMPTS} is missing, and the prompts are known from it alone")
+        raise RecordError(f"{PROMPTS} is missing, and only it has the prompts")
     with open_plain(run / PROMPTS, MAX_BYTES) as file:
         for line in file:
             begin = _ID.match(line)
-            # Only lines with a wanted id are parsed whole; prompts can be thousands, and a page shows a few.
+            # Parse only lines with a wanted id: there can be thousands.
             if begin is None or json.loads(begin[1]) in prompt_ids:
                 record = loads(line)
                 if record.get("status") == "kept" and record.get("id") in prompt_ids:

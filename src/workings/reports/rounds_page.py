@@ -1,4 +1,4 @@
-"""All rounds of an improvement as one HTML file: accuracy by round, what was drawn and kept, each change."""
+"""All rounds of an improvement as one HTML file: accuracy by round, samples, each change."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +11,10 @@ from workings.reports.html import render_page
 from workings.reports.interval_chart import IntervalRow
 
 METHOD = (
-    "Every round is trained from the same first weights, on the recipe's own traces and on what was kept of the "
-    "samples of the round before. Accuracies are greedy and carry Wilson's 95 % interval; a change is against the "
-    "round before, pair by pair over the same items, with Tango's interval (a t interval where items share a cluster). "
-    "A round helped where that interval is above zero.")
+    "Every round is trained from the same base weights, on the recipe's traces and the samples kept from the "
+    "previous round. Accuracies are greedy with Wilson's 95 % interval; a change is compared with the "
+    "previous round, pair by pair over the same items, with Tango's interval (a t interval if items share a cluster). "
+    "A round helped if that interval is above zero.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +28,9 @@ class RoundRow:
     """End of the 95 % interval; None without an interval."""
     high: float | None
     change: str
-    """Difference from the round before, with interval and p value; empty for the first round."""
+    """Difference from the previous round, with interval and p value; empty for the first round."""
     learned: int
-    """Samples that it was trained on next to the recipe's traces; -1 where none were drawn for it, as below."""
+    """Samples that it was trained on besides the recipe's traces; -1 if not sampled (also below)."""
     never: int
     """Questions without a correct sample."""
     sometimes: int
@@ -44,7 +44,7 @@ class RoundsPage:
     title: str
     sentence: str
     verdict: str
-    """Verdict on the last round against the start."""
+    """Verdict on the last round compared with the start."""
     rows: tuple[RoundRow, ...]
 
 
@@ -57,8 +57,8 @@ def write_rounds_page(out: Path, page: RoundsPage) -> Path:
 def rounds_page(page: RoundsPage) -> str:
     """The page as HTML."""
     return render_page("rounds.html.jinja", title=f"{page.title}, round by round", kicker="workings improvement",
-                       verdict=page.verdict, verdict_text=f"the last round against the start: {page.verdict}",
-                       # A no-break space: a line never ends between a number and its sign.
+                       verdict=page.verdict, verdict_text=f"the last round compared with the start: {page.verdict}",
+                       # A no-break space keeps a number and its unit on one line.
                        sentence=small_p(page.sentence).replace(" %", "\u00a0%"), accuracy=accuracy_by_round(page),
                        rows=page.rows, method=METHOD, percent=percent)
 

@@ -1,4 +1,4 @@
-"""The runs side by side: what they are, what they cost, how to recognise them."""
+"""A table of runs: settings, cost, digests."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class TableRow:
 
 
 def run_rows(views: Sequence[RunView]) -> list[TableRow]:
-    """Facts from the manifests; an evaluation without a run has only its digest."""
+    """Facts from the manifests; a standalone evaluation has only its digest."""
     rows = []
     if any(view.manifest is not None for view in views):
         rows = [TableRow(name=name, cells=[fact(view.manifest) if view.manifest else "not a run" for view in views])
@@ -41,15 +41,15 @@ def behaviour_rows(views: Sequence[RunView], *, counts: bool = True) -> list[Tab
 
     Args:
         views: the runs or evaluations.
-        counts: also rows that are counted from the completions and recorded nowhere else.
+        counts: include rows counted from the completions, which are not recorded.
     """
     evaluations = [view.evaluation for view in views if view.evaluation]
     scored = [evaluation.summary for evaluation in evaluations]
     rows = [TableRow(name=words, cells=[_measure(summary["behaviour"].get(name, {"absent": "not measured"}), share)
                                         for summary in scored]) for name, words, share in MEASURES
-            # Side by side, two versions of the checker would look like a difference between models.
+            # Two versions of the checker would look like a difference between models.
             if name != "step_validity" or not steps_versions(evaluation.config for evaluation in evaluations)]
-    # Which rule found an answer shows a model that no longer keeps to its trained form.
+    # The rules show whether a model keeps to its trained form.
     rules = [", ".join(f"{rule} {count(number)}" for rule, number in summary["rules"].items()) for summary in scored]
     rows += _counted_rows(evaluations) if counts else []
     judges = [judge_text(evaluation.config) for evaluation in evaluations]
@@ -78,7 +78,7 @@ def _measure(entry: dict[str, Any], share: bool) -> str:
 
 def count(value: int) -> str:
     """Digits in groups of three."""
-    # U+202F, a narrow no-break space: a number stays on one line.
+    # U+202F, a narrow no-break space.
     return f"{value:,}".replace(",", "\u202f")
 
 
@@ -95,7 +95,7 @@ def learned_from(config: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     settings = algorithm if isinstance(algorithm, dict) else {}
     name = str(settings.get("name", "sft"))
     if name == "sft":
-        # Samples that were learned from, by the model that drew them.
+        # Samples among the traces, by the model that wrote them.
         sample_counts = facts.get(DRAWN_FROM)
         return f"traces, {count(sum(sample_counts.values()))} of them samples" if isinstance(sample_counts,
                                                                                              dict) else "traces"
@@ -108,16 +108,16 @@ def learned_from(config: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
 def _of_objective(manifest: RunManifest) -> str:
     algorithm = manifest.config.get("algorithm")
     name = algorithm.get("name", "sft") if isinstance(algorithm, dict) else "sft"
-    # It is in a row with losses of traces, and is not such a loss.
+    # Not a token loss like others in this row.
     return "" if name == "sft" else f" (value of the objective of {name})"
 
 
 MEASURES = (
-    ("format_ok", "Kept to the trained form", True),
+    ("format_ok", "In the trained form", True),
     ("truncated", "Cut off at the length limit", True),
     ("empty", "Empty", True),
     ("step_validity", "Valid equations in the steps", True),
-    ("completion_tokens", "Tokens an answer", False),
+    ("completion_tokens", "Tokens per answer", False),
     ("reasoning_chars", "Characters of reasoning", False),
 )
 """Measure in the summary, its name on the page, whether it is a share."""
@@ -128,7 +128,7 @@ _FACTS: tuple[tuple[str, Callable[[RunManifest], str]], ...] = (
     ("Learned from", lambda m: learned_from(m.config, m.facts)),
     ("Engine and device", lambda m: f"{m.engine} on {m.device.count} x {m.device.kind}"),
     ("Steps", lambda m: f"{count(m.completed_steps)} of {count(m.planned_steps)}"),
-    ("Rows a step", lambda m: count(m.global_batch)),
+    ("Rows per step", lambda m: count(m.global_batch)),
     ("Supervised tokens", lambda m: count(m.supervised_tokens)),
     ("Tokens", lambda m: count(m.tokens)),
     ("Final training loss", lambda m: _number(m.final_loss) + _of_objective(m)),
@@ -138,9 +138,9 @@ _FACTS: tuple[tuple[str, Callable[[RunManifest], str]], ...] = (
 )
 
 _MEMORY: dict[str, Callable[[MemoryUse], str]] = {
-    "Memory a device, planned": lambda use: f"{gib(use.planned_bytes)} ({use.planned_source})",
-    "Memory a device, measured by it": lambda use: use.taken_text() if use.device_counts else "",
+    "Memory per device, planned": lambda use: f"{gib(use.planned_bytes)} ({use.planned_source})",
+    "Memory per device, measured by it": lambda use: use.taken_text() if use.device_counts else "",
     "Memory taken by the run": lambda use: "" if use.device_counts else use.taken_text(),
     "Resident memory of the process": lambda use: "" if use.device_counts else gib(use.held_bytes or 0),
 }
-"""A row each where any run has it."""
+"""A row for each fact that any run has."""

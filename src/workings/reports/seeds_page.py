@@ -1,4 +1,4 @@
-"""Several seeds a side as one HTML file: every run, the difference over items, and the difference over seeds."""
+"""A comparison with several seeds per side as one HTML file: all runs, differences over items and seeds."""
 
 import shlex
 from collections.abc import Sequence
@@ -17,9 +17,10 @@ from workings.reports.interval_chart import IntervalRow
 METHOD = (
     "An item's value is its mean score over the seeds of a side. The interval over items is Tango's for scores of 0 "
     "and 1 and a t interval otherwise (cluster-robust where items share a cluster); the one over seeds is Welch's. "
-    "Something is said about the method only where both agree. Equivalence within a margin is shown by two one-sided "
+    "There is a claim about the method only if both agree. Equivalence within a margin is shown by two one-sided "
     "tests at 5 %, with the same methods.")
-_WORDS = {"better": "B's method is better", "worse": "B's method is worse", "inconclusive": "the method stays open",
+_WORDS = {"better": "B's method is better", "worse": "B's method is worse", "inconclusive": "no difference found "
+          "between the methods",
           "equivalent": "the methods are equivalent"}
 
 
@@ -34,7 +35,7 @@ def write_seeds_page(out: Path, a: Sequence[Path], b: Sequence[Path], comparison
     """
     runs, items = len(comparison.a.names) + len(comparison.b.names), comparison.difference.n
     verdict = f"these runs: {comparison.verdict}; {_WORDS.get(comparison.method_verdict, 'no claim about the method')}"
-    # `--with-a=PATH` in one word, so that a path that begins with a dash is not mistaken for an option.
+    # `--with-a=PATH` in one word, because a path may begin with a dash.
     command = ["workings", "compare", str(a[0]), str(b[0]), *(f"--with-a={path}" for path in a[1:]),
                *(f"--with-b={path}" for path in b[1:])]
     if isinstance(comparison.equivalence, Equivalence):
@@ -59,7 +60,7 @@ def write_seeds_page(out: Path, a: Sequence[Path], b: Sequence[Path], comparison
 def _difference(comparison: SeedsComparison) -> Drawn:
     delta, rows, table = comparison.difference.delta, [], []
     for name, interval in (("over items", comparison.difference.interval), ("over seeds", comparison.method_interval)):
-        # 4 is the colour of a difference, which belongs to neither side.
+        # 4 is the colour of a difference.
         rows.append(IntervalRow(name=name, marks=[interval_mark(delta, interval, 4, signed=True)]))
         table.append([name, points(delta), bounds(interval, signed=True)])
     return interval_figure(
@@ -72,7 +73,7 @@ def _runs(a: Sequence[Path], b: Sequence[Path], comparison: SeedsComparison) -> 
     rows, table = [], []
     for color, (side, letter, paths) in enumerate(((comparison.a, "A", a), (comparison.b, "B", b))):
         for name, path in zip(side.names, paths, strict=True):
-            # As each evaluation has recorded it: a page computes nothing again.
+            # As recorded, not recomputed.
             cell = find_unit(path).summary["scorecard"]["overall"]
             interval = interval_of(cell)
             rows.append(IntervalRow(name=f"{letter}: {name}", marks=[interval_mark(cell["mean"], interval, color)]))

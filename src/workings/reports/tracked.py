@@ -15,7 +15,7 @@ from workings.reports.reinforcement import logged
 METRICS = ("loss", "evaluation_loss", "learning_rate", "grad_norm", "share_of_weights_changed", "memory_bytes",
            "tokens", "supervised_tokens", "seconds")
 """Metrics of a line of the log, if it has them; those of `workings.reports.reinforcement.logged` are added."""
-# Trackers are for numbers and texts: a larger file is taken only where weights are asked for.
+# Trackers are for numbers and texts: larger files only with weights.
 LARGE_BYTES = 64 * 2 ** 20
 
 
@@ -37,17 +37,17 @@ def numbers(line: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def settings(path: Path) -> Iterator[tuple[str, str]]:
-    """The resolved recipe, a dotted key and its value at a time."""
+    """The resolved recipe as pairs of dotted key and value."""
     yield from flat(read_json(path / CONFIG))
 
 
 def flat(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """A dotted key and its value as text at a time."""
+    """Pairs of dotted key and value as text."""
     return ((key, str(value)) for key, value in leaves(values))
 
 
 def artifacts(path: Path, weights: bool) -> Iterator[tuple[Path, str | None]]:
-    """Files of a run and the folder each goes to; tensors only where they are asked for."""
+    """Files of a run with their target folders; tensors only on request."""
     for file in sorted(path.rglob("*")):
         relative = file.relative_to(path)
         # A link would upload a file from outside the record.
@@ -74,6 +74,6 @@ def _scores(unit: EvaluationRecord) -> Iterator[tuple[str, float]]:
         f"section/{name}": cell for name, cell in unit.summary["scorecard"]["per_section"].items()}
     for name, cell in cells.items():
         for key, value in (("accuracy", cell["mean"]), ("ci_low", cell["ci_low"]), ("ci_high", cell["ci_high"])):
-            # Trackers take numbers only; a bound that does not exist is left out.
+            # Trackers take numbers only: leave out absent bounds.
             if isinstance(value, int | float):
                 yield f"eval/{unit.path.name}/{name}/{key}", float(value)

@@ -1,7 +1,7 @@
-"""A sealed run as an offline run of Weights & Biases: files that `wandb sync` uploads, if someone wants to.
+"""A sealed run as an offline run of Weights & Biases, for `wandb sync`.
 
-Nothing is sent. wandb's own looks at the machine (host, user, processes, packages, console) are switched off: the
-record says what is to be known of it, cleaned.
+Nothing is sent. wandb's own collection of facts about the machine (host, user, processes, packages, console) is off;
+the record has these facts without private data.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ QUIET_SETTINGS: dict[str, Any] = {
     "silent": True, "console": "off", "disable_git": True, "disable_code": True, "save_code": False,
     "disable_job_creation": True, "host": "not told", "username": "not told", "email": "",
     "x_disable_meta": True, "x_disable_stats": True, "x_disable_machine_info": True, "x_save_requirements": False}
-"""Settings of wandb, as far as the installed version has them."""
+"""The settings of wandb that the installed version has."""
 
 
 def write_offline(path: Path, out: Path, project: str, *, weights: bool = False) -> Path:
@@ -24,7 +24,7 @@ def write_offline(path: Path, out: Path, project: str, *, weights: bool = False)
 
     Args:
         path: the run directory.
-        out: folder in which wandb makes its own, `wandb/offline-run-…`.
+        out: folder in which wandb creates `wandb/offline-run-…`.
         project: where `wandb sync` will put it.
         weights: take checkpoints in too.
 
@@ -33,7 +33,7 @@ def write_offline(path: Path, out: Path, project: str, *, weights: bool = False)
 
     Raises:
         RequestError: no sealed run there, or wandb is not installed.
-        WorkingsError: wandb did not write it; nothing of the run directory was changed.
+        WorkingsError: wandb did not write it; the run directory is unchanged.
     """
     run = RunRecord.open(path)
     try:
@@ -42,19 +42,19 @@ def write_offline(path: Path, out: Path, project: str, *, weights: bool = False)
         raise RequestError("an offline run of Weights & Biases without its package", "the package wandb",
                            pip_install("wandb")) from error
     out.mkdir(parents=True, exist_ok=True)
-    # The names of its settings change between versions, and an unknown one is an error.
+    # Names of settings change between versions, and an unknown one is an error.
     setting_names = wandb.Settings.model_fields
     try:
         logged = wandb.init(
             mode="offline", dir=str(out), project=project, name=path.resolve().name, config=dict(settings(path)),
-            # `create_new`, because wandb would otherwise go on with a run that this process has open.
+            # `create_new`, because wandb would otherwise continue an open run of this process.
             notes=f"root digest {run.root}", job_type="train", reinit="create_new",
             settings=wandb.Settings(**{name: value for name, value in QUIET_SETTINGS.items() if name in setting_names}))
         for line in run.metrics():
             logged.log(dict(numbers(line)), step=line["step"])
         logged.summary.update(tags(run) | dict(scores(path)))
         _attach(wandb, logged, path, weights)
-        # Asked before `finish`: wandb's folder for files is one below the one that `wandb sync` wants.
+        # Ask before `finish`. `wandb sync` wants the parent of wandb's folder for files.
         place = Path(logged.dir).parent
         logged.finish()
     except (wandb.Error, OSError) as error:

@@ -1,4 +1,4 @@
-"""The first wrong equation, visible: marked in a completion, and a figure of where the reasoning of runs breaks."""
+"""Mark the first wrong equation in a completion; draw where the reasoning of runs breaks."""
 
 from collections.abc import Sequence
 
@@ -10,9 +10,9 @@ from workings.reports.figures import Drawn, Table, bounds, interval_figure, inte
 from workings.reports.interval_chart import IntervalRow
 from workings.scoring.steps import wrong_place
 
-CAPTION = ("Items by the line of the first wrong equation of their reasoning, with 95 % intervals; of each item the "
-           "first sample. This finds arithmetic and no misunderstanding: of 590 solutions that people found wrong "
-           "(MR-GSM8K), 22 % are marked, and 76 % of the marks are the step that people call the first wrong one.")
+CAPTION = ("Items by the line of the first wrong equation in their reasoning, with 95 % intervals, for the "
+           "first sample of each item. This finds wrong arithmetic, not misunderstandings: of 590 wrong solutions "
+           "(MR-GSM8K, labelled by people), 22 % are marked, and 76 % of the marks are the labelled first error.")
 
 
 def marked(completion: str) -> Markup:
@@ -26,18 +26,18 @@ def marked(completion: str) -> Markup:
 
 
 def right_value(expected: str) -> Markup:
-    """The right value, shown next to a wrong step; the words are for those who do not see the line."""
-    return Markup('<span class="right-value"><span class="hidden"> (this equation is wrong; right is </span>{}'
+    """The correct value next to a wrong step; the hidden words are for screen readers."""
+    return Markup('<span class="right-value"><span class="hidden"> (this equation is wrong; correct: </span>{}'
                   '<span class="hidden">) </span></span>').format(expected)
 
 
 def first_wrong_steps_figure(named: Sequence[tuple[str, int, FirstWrongSteps]]) -> Drawn | None:
-    """Shares of the items of each run by their first wrong equation; None where no completion has an equation to check.
+    """Shares of the items of each run by their first wrong equation; None if no completion has an equation to check.
 
     Args:
         named: name, colour and counts of each run, the one before training first.
     """
-    # In the order of the kinds, regardless of the counts, so that two figures can be laid side by side.
+    # In a fixed order, so that two figures can be compared.
     shown = [kind for kind in KINDS if any(kind in breaks.kinds for _, _, breaks in named)]
     if not any(kind in WRONG_STEP_KINDS for kind in shown):
         return None

@@ -1,4 +1,4 @@
-"""Metrics of a rollout: pure functions, so that a verifier computes them again."""
+"""Metrics of a rollout: pure functions, so that a verifier can recompute them."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -63,7 +63,7 @@ def mismatch(rollout: Rollout) -> dict[str, float]:
     if not rollout.trained_samples:
         return {}
     difference = np.concatenate(rollout.trainer_log_probs).astype(np.float64) - _sampler_log_probs(rollout)
-    # Replies of an environment were sampled by no one.
+    # Replies of an environment were not sampled.
     difference = difference[np.concatenate([sample.written for _, sample in rollout.trained_samples])]
     return {"mismatch": float(np.abs(difference).mean()), "mismatch_most": float(np.abs(difference).max()),
             # Without the bound a single token could make the mean infinite; e to the 20th is far beyond anything that

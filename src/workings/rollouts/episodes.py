@@ -1,7 +1,7 @@
 """Episodes: completions of several turns, with an environment's replies between them.
 
 Tokens in, tokens out: a conversation grows by the tokens that were sampled and by those of each reply, and nothing is
-tokenized again. The rules here decide when an episode goes on, so that a verifier repeats them.
+tokenized again. The rules here decide when an episode continues, so that a verifier can repeat them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,13 +28,13 @@ class Player(Protocol):
         ...
 
     def step(self, turns: Sequence[tuple[int, str]]) -> list[Step]:
-        """The replies to what was written in some episodes, by their numbers."""
+        """The replies to turns of some episodes, by episode."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeRules:
-    """When an episode goes on."""
+    """Decides when an episode continues."""
 
     turns: int
     """Most turns of the model."""
@@ -61,13 +61,13 @@ class Episode:
     prompt: Prompt
     seed: int
     tokens: list[int] = field(default_factory=list)
-    """All tokens behind the prompt, stop tokens included."""
+    """All tokens after the prompt, including stop tokens."""
     log_probs: list[float] = field(default_factory=list)
     """Of each token; 0 for those of a reply."""
     turns: list[EpisodeTurn] = field(default_factory=list)
     done: bool = False
     stop_token: int | None = None
-    """That of the last turn; None where it was cut off."""
+    """Stop token of the last turn; None if it was cut off."""
 
     @property
     def completion(self) -> Completion:
@@ -79,7 +79,7 @@ class Episode:
 
 def play(prompts: Sequence[Prompt], seeds: Sequence[int], *, player: Player, template: ChatTemplate,
          rules: EpisodeRules, write: Write) -> list[Episode]:
-    """Plays an episode of each prompt to its end, all of them turn by turn together.
+    """Plays an episode of each prompt to its end, all together turn by turn.
 
     Raises:
         RewardError: the environment failed.
@@ -89,7 +89,7 @@ def play(prompts: Sequence[Prompt], seeds: Sequence[int], *, player: Player, tem
     episodes = [Episode(prompt=prompt, seed=seed) for prompt, seed in zip(prompts, seeds, strict=True)]
     running = [*range(len(episodes))]
     while running:
-        # Together, so that the model reads and writes as many rows as it can at a time.
+        # Together, for large batches.
         completions = write([[*episodes[n].prompt.tokens, *episodes[n].tokens] for n in running],
                             [turn_seed(episodes[n].seed, len(episodes[n].turns)) for n in running])
         replies = player.step([(n, template.tokenizer.decode(completion.tokens))
@@ -101,12 +101,12 @@ def play(prompts: Sequence[Prompt], seeds: Sequence[int], *, player: Player, tem
 
 def _take_turn(episode: Episode, completion: Completion, reply: Step, template: ChatTemplate,
                rules: EpisodeRules) -> bool:
-    """Add a turn and the reply to it; whether the episode goes on."""
+    """Add a turn and its reply; returns whether the episode continues."""
     written = [*completion.tokens, completion.stop_token] if completion.stop_token is not None else completion.tokens
     observed = reply_tokens(reply, template, ended=completion.stop_token is not None)
     goes_on = rules.goes_on(turns=len(episode.turns) + 1, reply=reply,
                             tokens=len(episode.prompt.tokens) + len(episode.tokens) + len(written) + len(observed))
-    # What no one reads is not a part of the episode.
+    # A reply that the model never reads is not part of the episode.
     shown = observed if goes_on else []
     episode.tokens += [*written, *shown]
     episode.log_probs += [*completion.log_probs, *[0.0] * len(shown)]
@@ -116,7 +116,7 @@ def _take_turn(episode: Episode, completion: Completion, reply: Step, template: 
 
 
 def reply_tokens(reply: Step, template: ChatTemplate, *, ended: bool) -> list[int]:
-    """Tokens of an environment's reply; none where the episode is over.
+    """Tokens of an environment's reply; none if the episode is over.
 
     Args:
         reply: to a turn.
@@ -129,7 +129,7 @@ def reply_tokens(reply: Step, template: ChatTemplate, *, ended: bool) -> list[in
 
 
 def beginning(prompt: Prompt) -> tuple[int, Row]:
-    """Seed and row that the environment of a prompt begins with. Raises `RecordError` where the record has none."""
+    """Seed and row of a prompt's environment. Raises `RecordError` if the record has none."""
     seed, row = prompt.item.extra.get(SEED_KEY), prompt.item.extra.get(ROW_KEY)
     if type(seed) is not int or not isinstance(row, Mapping):
         raise RecordError(f"prompt {prompt.item.id[:60]!r} without {SEED_KEY} and {ROW_KEY}")

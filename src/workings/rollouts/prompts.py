@@ -31,7 +31,7 @@ class Prompt:
     @property
     def digest(self) -> str:
         """SHA-256, as hex, of the item's canonical JSON and of the tokens (int32, little-endian)."""
-        # With the item and not its prompt alone: the expected answer decides the rewards.
+        # With the item, because the expected answer decides the rewards.
         return hashlib.sha256(line(self.item.to_json()) + np.array(self.tokens, "<i4").tobytes()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class PromptSet:
         """The next prompts, and where those after them start.
 
         Args:
-            position: epoch, and the number of prompts of it that were drawn before.
+            position: epoch, and the number of its prompts used before.
             count: of prompts.
 
         Raises:
@@ -149,7 +149,7 @@ def build_prompts(items: Sequence[Item], template: ChatTemplate, *, seed: int, l
         raise RequestError("an id that comes twice among the prompts", "unique ids: they decide order and seeds",
                            "workings data check --fix")
     if not prompts:
-        raise RequestError(f"{len(dropped)} prompts, all of them too long", "at least one prompt",
+        raise RequestError(f"{len(dropped)} prompts, all too long", "at least one prompt",
                            "a larger data.max_length")
     return PromptSet(tuple(prompts), tuple(dropped), seed)
 
@@ -169,6 +169,6 @@ def read_recorded_prompts(rows: Sequence[dict[str, Any]], seed: int) -> PromptSe
     """Reads the prompts of a record. Raises `RecordError`."""
     prompts = [Prompt.from_json(row) for row in rows if row.get("status") == "kept"]
     if not prompts or len({prompt.item.id for prompt in prompts}) != len(prompts):
-        raise RecordError("no prompts, or an id that is there twice")
+        raise RecordError("no prompts, or a duplicate id")
     return PromptSet(tuple(prompts), (), seed)
 

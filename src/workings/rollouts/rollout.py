@@ -31,7 +31,7 @@ Rewards = Mapping[str, float]
 
 
 class RolloutRules(Protocol):
-    """What a way of learning decides about the batches of a rollout (`workings.ways.parts.rollout_way.RolloutWay`)."""
+    """A way of learning's choices for the batches of a rollout (`workings.ways.parts.rollout_way.RolloutWay`)."""
 
     @property
     def updates(self) -> int:
@@ -68,7 +68,7 @@ class EpisodeTurn(NamedTuple):
     written: int
     """Tokens that the model wrote, stop token included."""
     observed: int
-    """Tokens of the environment's reply, chat turns around it included; 0 behind the last turn."""
+    """Number of tokens of the environment's reply with its chat turns; 0 after the last turn."""
     reward: float
     """What the environment gave for it."""
 
@@ -87,16 +87,16 @@ class Sample:
     advantage: float = 0.0
     """Advantage over the mean of its group."""
     judge_reply: str = ""
-    """The reply of the model that judged it; empty without one."""
+    """The judge's reply; empty without a judge."""
     turns: tuple[EpisodeTurn, ...] = ()
     """Turns of an episode, whose tokens are all in ``completion``: those of a reply have a log probability of 0 and are
     not trained on. Empty without an environment."""
     done: bool = False
-    """Whether the environment said that the episode is over; otherwise a limit ended it."""
+    """Whether the environment ended the episode; otherwise a limit did."""
 
     @property
     def tokens_with_stop(self) -> list[int]:
-        """All tokens behind the prompt, the last stop token included."""
+        """All tokens after the prompt, including the last stop token."""
         stop = self.completion.stop_token
         return self.completion.tokens if stop is None else [*self.completion.tokens, stop]
 
@@ -195,7 +195,7 @@ def sample_seed(seed: int, step: int, epoch: int, prompt: str, number: int) -> i
         prompt: the prompt's id.
         number: number of the sample in its group, from 0.
     """
-    # The id is last, because it alone may hold a slash: no two samples have the same text.
+    # The id is last, because only it may contain a slash: texts are unique.
     return int(bytes_digest(f"rollout/{seed}/{step}/{epoch}/{number}/{prompt}".encode())[:8], 16)
 
 
@@ -305,7 +305,7 @@ def digest_of(batch: Batch) -> str:
     """SHA-256, as hex, of an update's inputs: shape, divisor, tokens, loss mask, advantages, log probabilities."""
     # `repr` writes a float so that it is read back to the bit.
     digest = hashlib.sha256(f"{','.join(map(str, batch.tokens.shape))} {batch.divisor!r}\n".encode())
-    # Padding counts as 0, so that no one needs the tokenizer to make the digest again.
+    # Padding counts as 0, so that the digest does not need the tokenizer.
     digest.update((batch.tokens * (batch.segment_ids != 0)).astype("<i4").tobytes())
     for x in (batch.loss_mask, *(batch.signals[name] for name in SIGNALS if name in batch.signals)):
         digest.update(x.astype("<f4").tobytes())

@@ -98,7 +98,7 @@ def _read(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
     bits = np.array([x for _, sample in rollout.trained_samples for x in sample.completion.log_probs],
                     "<f4").view("<i4")
     trainer_bits = unpack_integers(line["trainer_log_probs"], sum(counts)) + bits
-    # `np.split` makes one empty piece of an empty array, and there would be no sample that it belongs to.
+    # `np.split` makes one empty piece of an empty array.
     if not counts:
         return rollout
     ends = np.cumsum(counts)[:-1]
@@ -135,7 +135,7 @@ def _read_samples(line: Mapping[str, Any]) -> list[Sample]:
     replies = line.get("judge_replies", [""] * len(lengths))
     sums, advantages = (line["reward"], line["advantages"]) if rewards else (zeros, zeros)
     tokens = np.split(unpack_integers(line["tokens"], sum(lengths)), np.cumsum(lengths)[:-1])
-    # The stop token has a log probability, too, and is behind the completion's tokens.
+    # The stop token, after the completion's tokens, also has a log probability.
     with_stop = [length + (stop >= 0) for length, stop in zip(lengths, stops, strict=True)]
     log_probs = np.split(unpack_integers(line["sampler_log_probs"], sum(with_stop)), np.cumsum(with_stop)[:-1])
     episodes = _read_episodes(line, with_stop)
@@ -180,7 +180,7 @@ def pack_integers(values: np.ndarray) -> str:
     """32-bit integers as text: grouped bytes, compressed, in base 85."""
     # Bytes are grouped by significance: exponents and high bytes repeat, and compress.
     planes = np.ascontiguousarray(values.view(np.uint8).reshape(-1, 4).T)
-    # Base 85 takes 5 characters for 4 bytes (base 64: 4 for 3), and JSON has to escape none of them.
+    # Base 85 takes 5 characters for 4 bytes (base 64: 4 for 3), without JSON escapes.
     return base64.b85encode(zlib.compress(planes.tobytes(), 6)).decode("ascii")
 
 

@@ -4,7 +4,7 @@ Tokens go in and come out. Whenever the adapters have changed they are written i
 digest as a name; the server names it in each answer, so that completions of other adapters are refused. A new folder
 and a new name, because vLLM keeps blocks of its prefix cache when the same path is loaded again.
 
-Completions are not drawn by seeds: on a CPU a seed ends vLLM 0.32, and rounding depends on the batch.
+Completions are sampled without seeds: on a CPU a seed crashes vLLM 0.32, and rounding depends on the batch.
 """
 
 import json
@@ -42,7 +42,7 @@ CALL_SECONDS = 60.0
 
 
 class VllmSampler:
-    """Draws completions by a server, which starts with the first of them and ends with this object."""
+    """Samples completions from a server, which starts at the first request and ends with this object."""
 
     def __init__(self, recipe: Recipe, engine: Engine, *, weights: Path | None) -> None:
         """Starts nothing yet.
@@ -55,7 +55,7 @@ class VllmSampler:
         Raises:
             RequestError: a recipe without adapters, or with weights that are in no folder.
         """
-        assert recipe.sampler is not None  # the caller has asked
+        assert recipe.sampler is not None  # the caller has checked
         if isinstance(recipe.method, FullConfig) or weights is None:
             raise RequestError(f"sampler.name: vllm with method.name: {recipe.method.name} and model.source: "
                                f"{recipe.model.source}", "adapters on weights in a folder, which a server can load",
@@ -71,7 +71,7 @@ class VllmSampler:
 
     @property
     def tag(self) -> dict[str, str]:
-        """Name and version of the server, and digest of the adapters that the last completions were drawn with."""
+        """Name and version of the server, and digest of the adapters of the last completions."""
         return {"name": self._config.name, "version": self._version, "adapter": self._loaded}
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
@@ -96,15 +96,15 @@ class VllmSampler:
         choices = sorted(answer["choices"], key=lambda choice: choice["index"])
         if answer.get("model") != self._loaded or len(choices) != len(prompts):
             raise TrainingFailed(f"vLLM answered {len(choices)} of {len(prompts)} prompts with the adapters "
-                                 f"{str(answer.get('model'))[:80]!r}, and {self._loaded[:16]}… were asked for")
+                                 f"{str(answer.get('model'))[:80]!r}, but {self._loaded[:16]}… were requested")
         completions = [Completion.of(choice["token_ids"], stop_ids, choice["logprobs"]["token_logprobs"])
                        for choice in choices]
         if any([*choice["prompt_token_ids"]] != [*prompt] for choice, prompt in zip(choices, prompts, strict=True)):
-            raise TrainingFailed("vLLM answered other prompts than it was asked")
+            raise TrainingFailed("vLLM answered other prompts than requested")
         return completions
 
     def _load(self, state: State) -> None:
-        """Have the server load the adapters of a state, where they are others than before."""
+        """Load a state's adapters into the server, if they have changed."""
         if not self._url:
             self._start()
         if not self._version:
@@ -151,7 +151,7 @@ class VllmSampler:
             time.sleep(1)
 
     def _ask(self, path: str, body: Mapping[str, Any] | None, seconds: float = CALL_SECONDS) -> Any:
-        """The answer to a request as JSON, or as text where it is none. Raises `TrainingFailed`."""
+        """The answer to a request as JSON, else as text. Raises `TrainingFailed`."""
         data = None if body is None else json.dumps(body).encode()
         request = Request(self._url + path, data=data, headers={"Content-Type": "application/json"})  # noqa: S310
         try:

@@ -1,7 +1,7 @@
 """Tools of an MCP server: an agent plans a run, starts it with the plan's token, and reads records.
 
-A tool runs the command line in a process of its own, so that an agent gets what a person gets, and standard output
-stays the protocol's. A token is good for one start, of the recipe that was planned, as it was planned.
+A tool runs the command line in a separate process, so that an agent gets what a person gets, and standard output
+belongs to the protocol. A token is valid for one start of the planned recipe.
 """
 
 import json
@@ -21,22 +21,22 @@ from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, METRICS, partia
 from workings.record.reader import RunRecord
 
 MANIFEST_FIELDS = ("completed_steps", "planned_steps", "parameters", "training_seconds", "supervised_tokens")
-"""Numbers of a manifest that `read_record` tells."""
+"""Numbers of a manifest that `read_record` returns."""
 
 
 @dataclass(kw_only=True)
 class AgentTools:
-    """The tools over one folder of runs. Errors are texts with what was given, what was expected and what to try."""
+    """The tools over one folder of runs. Errors are texts: given, expected, try."""
 
     folder: Path
-    """Runs are written and read below it."""
+    """Folder in which runs are written and read."""
     _plans: dict[str, tuple[str, tuple[str, ...], str]] = field(default_factory=dict)
     """Token -> recipe, overrides, digest of the resolved recipe."""
     _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    """Name of a run -> its process, of those that were started here."""
+    """Name of a run started here -> its process."""
 
     def plan(self, recipe: str, overrides: Sequence[str] = (), on: str = "cpu") -> dict[str, Any]:
-        """Say whether a run fits and how long it takes; gives the token that `train` needs.
+        """Say whether a run fits and how long it takes; returns the token that `train` needs.
 
         Args:
             recipe: name of a shipped recipe, or a file.
@@ -51,10 +51,10 @@ class AgentTools:
                 "next": "train with this token starts exactly this recipe, once"}
 
     def train(self, token: str, name: str) -> dict[str, Any]:
-        """Start a planned run and return at once; `read_record` says how far it is.
+        """Start a planned run and return at once; `read_record` reports its progress.
 
         Args:
-            token: of `plan`; it is good for one run.
+            token: from `plan`; valid for one run.
             name: of the run directory.
         """
         out = self._path(name)
@@ -62,7 +62,7 @@ class AgentTools:
             raise RequestError("train without the token of a plan", "the token that plan gave, which starts one run",
                                "plan RECIPE first")
         if out.exists() or partial_path(out).exists():
-            raise RequestError(f"name: {name}, which exists", "a new name", f"name={name}-2")
+            raise RequestError(f"name: {name} already exists", "a new name", f"name={name}-2")
         recipe, overrides, digest = self._plans[token]
         if _digest(recipe, overrides) != digest:
             raise RequestError(f"recipe {recipe}, which is not what was planned", "the recipe as it was planned",
@@ -116,10 +116,10 @@ class AgentTools:
         if name not in self._children:
             return "not started here"
         code = self._children[name].poll()
-        return "running" if code is None else f"ended with {code}; {name}.log has what it said"
+        return "running" if code is None else f"ended with {code}; its output is in {name}.log"
 
     def _path(self, name: str) -> Path:
-        # One name and no path: an agent writes and reads below the folder only.
+        # A name, not a path: an agent works below the folder only.
         if not name or Path(name).name != name or name.startswith("."):
             raise RequestError(f"name: {name!r}", "the name of a run directory, without slashes", "name=first")
         return self.folder / name

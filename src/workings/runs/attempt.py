@@ -58,7 +58,7 @@ from workings.ways.base import Closing, way_of
 
 
 @dataclass(kw_only=True)
-class _Hooks:
+class _RunRecorder:
     """Connects the training loop (`workings.training.loop.RunHooks`) to the record, the display and the listener."""
 
     attempt: "Attempt"
@@ -77,11 +77,11 @@ class _Hooks:
         self.attempt.start.writer.metric(line)
 
     def stop_requested(self) -> bool:
-        """Whether a signal, the listener or another process asks for a stop."""
+        """Whether a signal, the listener or another process asks to stop."""
         return self.processes.stop_requested(self.stop.requested)
 
     def early_end(self) -> str:
-        """The end of the recipe's patience with checkpoints that are not better."""
+        """Whether the recipe's patience with checkpoints that are not better has ended."""
         best = self.best
         # Only a saved step counts as measured, so that the end is at a checkpoint in every attempt.
         return best.reason if best is not None and best.ends_the_run else ""
@@ -138,15 +138,15 @@ class Attempt:
         """Opens the run directory, lists the attempt, and writes the request."""
         with storage(out.parent, "make"):
             out.parent.mkdir(parents=True, exist_ok=True)
-        # Before the run's own folder: an attempt that dies at once is listed as well.
+        # Before the run's folder exists, so that an attempt that dies at once is listed.
         attempt = attempts.append(out.parent, {"run": out.name, "recipe": setup.recipe.name,
                                                "config_digest": setup.config_digest, "resume": resume})
         start = resume_run(out, {CONFIG: setup.config, DATA_DIGESTS: data_digests(setup)},
                            setup.device.mesh, attempt) if resume else create_run(out, attempt)
-        # A resumed run writes it again: devices and free memory need not be those of the previous attempt.
+        # A resumed run writes it again, because devices and free memory may have changed.
         write_request(start.writer, setup)
         if setup.evaluation is not None and not start.resumed:
-            # Sealed with the first events: which items count is recorded before their answers are known.
+            # Sealed with the first events: the items that count are recorded before their answers are known.
             start.writer.event(ANNOUNCED, evaluation=RECIPE_EVALUATION, decoding=setup.evaluation.decoding(),
                                items={"count": len(setup.data.items), "digest": items_digest(setup.data.items)})
         return cls(start=start, setup=setup, out=out, doctor=doctor)
@@ -155,12 +155,12 @@ class Attempt:
         """Runs the training loop.
 
         Args:
-            listener: is told of every step.
+            listener: is called for every step.
             stop: signals that ask for a stop.
             processes: that train together.
         """
         start, setup, writer = self.start, self.setup, self.start.writer
-        # Set here, because a resumed run may keep another number than the one before it.
+        # Set here, because a resumed run may keep another number of checkpoints.
         writer.checkpoints.keep_last = setup.recipe.checkpoint.keep_last
         memory = read_json(writer.path(PLAN)), read_json(writer.path(MEASURED))
         with Display(setup.recipe.name, setup.schedule.steps, start.progress, writer.log, memory) as display:
@@ -199,7 +199,7 @@ class Attempt:
             watch: measures the memory of this attempt.
         """
         setup, start, writer = self.setup, self.start, self.start.writer
-        memory = setup.engine.memory()  # once: a CPU's peak still grows while this is written
+        memory = setup.engine.memory()  # once, because a CPU's peak still grows during this
         plan, measured = read_json(writer.path(PLAN)), watch.facts(setup, memory, outcome.out_of_memory)
         if outcome.out_of_memory:
             writer.event("out_of_memory")
@@ -218,7 +218,7 @@ class Attempt:
         manifest = build_manifest(setup, start, outcome, dict(facts))
         if outcome.status == "failed":
             writer.event("failed", reason=outcome.reason)
-        # Before sealing, which lists the files that are there and refuses a run without this one.
+        # Before sealing, which requires it.
         writer.write_text(README, run_readme(manifest, RunFolder(writer.directory)))
         # Progress goes to standard error: the run's own log is among the files that are sealed.
         run = writer.seal(outcome.status, manifest, HashProgress(lambda text: sys.stderr.write(f"sealing: {text}\n")))
@@ -236,15 +236,16 @@ class Attempt:
             learned=self._learned_form(),
             model=ModelFacts(id=setup.weights.id, revision=setup.weights.revision, shape=setup.shape,
                              parameters=parameter_count(setup.shape)))
-        # Said before the training and not refused: a leak makes the evaluation worthless, not the model.
+        # A note, not an error: a leak makes the evaluation worthless, not the model.
         if trained := setup.trained_items:
-            yield (f"leak       {len(trained):,} of {len(setup.data.items):,} held-out items are trained on as well, "
-                   f"such as {trained[0]}: they measure nothing, and `workings verify` will say so; try: other "
+            yield (f"leak       {len(trained):,} of {len(setup.data.items):,} held-out items are also in the training "
+                   "data, "
+                   f"such as {trained[0]}: they measure nothing, and `workings verify` will report it; try: other "
                    "evaluation.items")
         if (non_text := setup.non_text_weights) is not None:
             yield (f"left aside {', '.join(non_text.parts) or 'nothing'} of {non_text.architecture} "
-                   f"({non_text.tensors} tensors, {byte_text(non_text.size)}): text is trained; `workings export` "
-                   "puts them back")
+                   f"({non_text.tensors} tensors, {byte_text(non_text.size)}): only text is trained; `workings export` "
+                   "adds them again")
         if disagreement := setup.stop_tokens.disagreement:
             yield f"stop       {disagreement}"
         if setup.template.note:
@@ -287,7 +288,7 @@ class Attempt:
             with slow_operation("reading the checkpoint"):
                 return setup.engine.restore(self.start.checkpoint.path)
         with slow_operation("reading the weights"):
-            # Before the held-out items are asked: their first answers are those of the untrained model.
+            # Before evaluating held-out items, whose first answers are the untrained model's.
             state = setup.initial_state(setup.engine, setup.recipe.seed)
         if held_out_items is not None:
             # An event, because it belongs to no step; a resumed run keeps its events.
@@ -301,7 +302,7 @@ class Attempt:
         if not setup.watched_items or evaluation is None:
             yield None
             return
-        # A separate process, because a person's scorer may hang or take memory that training needs.
+        # A separate process, because a user's scorer may hang or take memory that training needs.
         with ScoringProcess(evaluation) as scorer:
             yield HeldOutItems(
                 sampler=setup.sampler or setup.engine, items=setup.watched_items,
@@ -330,5 +331,5 @@ class Attempt:
         return KeptCheckpoint.of(best, [item.cluster for item in self.setup.watched_items])
 
     def _closing(self) -> Closing | None:
-        """What the way of learning says at the end, from the file as in `_held_out_change`."""
+        """The way of learning's closing sentence, from the file as in `_held_out_change`."""
         return way_of(self.setup.recipe).closing(self.start.writer.metrics())

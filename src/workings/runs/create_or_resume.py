@@ -38,7 +38,7 @@ from workings.training.loop import Progress
 
 MAX_DIFFERENCES_SHOWN = 6
 LAYOUT_KEYS = {"batch.micro_batch", "mesh.fsdp", "mesh.tp"}
-"""Recipe keys that only distribute rows over devices; training depends on their product alone."""
+"""Recipe keys that only distribute rows over devices; training depends only on their product."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,11 +62,11 @@ def create_run(out: Path, attempt: str) -> Start:
 
 
 def load_to_resume(recipe: RecipeLike, overrides: Overrides, out: Path, say: Callable[[str], object]) -> LoadedRecipe:
-    """`load_recipe` for a run to resume: without overrides, those that the run recorded are taken, and ``say`` told."""
+    """`load_recipe` for a run to resume: without overrides it uses and reports the recorded ones."""
     if not overrides and not isinstance(recipe, LoadedRecipe):
         recorded = (_before([partial_path(out), out], OVERRIDES) or {}).get("overrides", [])
         if recorded:
-            say(f"resume     with the overrides that the run was started with: {shlex.join(recorded)}")
+            say(f"resume     with the run's original overrides: {shlex.join(recorded)}")
             return load_recipe(recipe, recorded, recorded=True)
     return load_recipe(recipe, overrides)
 
@@ -74,8 +74,8 @@ def load_to_resume(recipe: RecipeLike, overrides: Overrides, out: Path, say: Cal
 def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str, int], attempt: str) -> Start:
     """Opens the directory of a run that did not finish, after its newest complete checkpoint.
 
-    A checkpoint does not depend on the number of devices that wrote it, so another number may resume it, as long as a
-    micro batch over all of them has the same rows: then every batch is the same.
+    A checkpoint does not depend on the number of devices that wrote it. Another number may resume it if a micro batch
+    over all devices has the same rows, so that every batch is the same.
 
     Args:
         out: the run directory.
@@ -87,18 +87,18 @@ def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str,
         RequestError: there is nothing to resume, or the request differs from the run's.
         RecordError: metrics before the checkpoint are missing.
     """
-    # Before it is renamed: a request that is refused leaves a sealed run where it is.
+    # Before renaming, so that a refused request leaves a sealed run in place.
     if (out / SEAL).is_file() and RunRecord.open(out).status != "complete":
         refuse_other_request([out], request, mesh)
     writer = RunWriter.resume(out)
     try:
         origin = writer.resumed_from
-        # Before metrics are cut: a request that is refused loses no line.
+        # Before truncating metrics, so that a refused request loses no line.
         moved = refuse_other_request([writer.directory, *([out.with_name(origin["name"])] if origin else [])],
                                       request, mesh)
         checkpoint, skipped = writer.checkpoints.latest_valid()
         step = 0 if checkpoint is None else checkpoint.step
-        # The steps after the checkpoint are repeated, and a step may have one line only.
+        # Steps after the checkpoint are repeated, and a step has one line.
         facts = writer.truncate_metrics(step)
         # All attempts write to the same events, so the first start and every resumption are there.
         # An attempt that was killed before its first event left no trace; then this one is the first.
@@ -108,7 +108,7 @@ def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str,
                          **({"moved": moved} if moved else {}))
         else:
             writer.event("started", attempt=attempt)
-    # Also on Ctrl-C: a lock that this process keeps would refuse its next attempt.
+    # Also on Ctrl-C: a remaining lock would block the next attempt of this process.
     except BaseException:
         writer.close()
         raise
@@ -123,7 +123,7 @@ def evaluation_is_missing(out: Path) -> bool:
     if not (out / SEAL).is_file():
         return False
     run = RunRecord.open(out)
-    # Announced in the run itself, so that a recipe that asked for no evaluation is not mistaken for an unfinished one.
+    # The run announces its evaluations, so that one without any does not look unfinished.
     if run.status != "complete" or not any(event["kind"] == ANNOUNCED for event in run.events()):
         return False
     return not (out / RECIPE_EVALUATION).exists() or (
@@ -219,17 +219,17 @@ def _refuse_another_reward(run: Path, difference: str) -> NoReturn:
         # Only a sealed run can be exported, and a stopped one is sealed.
         first = "" if final == run else "put the file back, resume, and stop with Ctrl-C, which seals the run; then "
         anew += f"; or, to keep what this one has learned: {first}{begin_with_weights(final)}"
-    raise RequestError(f"a reward whose file has changed since the run began ({difference})",
-                       "the file as it was: all steps of a run have the same rewards", anew)
+    raise RequestError(f"the file of a reward has changed since the run began ({difference})",
+                       "the original file, because all steps of a run need the same rewards", anew)
 
 
 def has_checkpoint(run: Path) -> bool:
-    """Whether a run directory has a checkpoint; whether its files are intact is not looked at."""
+    """Whether a run directory has a checkpoint, intact or not."""
     return bool(CheckpointStore(run / CHECKPOINTS).folders())
 
 
 def begin_with_weights(run: Path) -> str:
-    """What to type to begin another run with the weights of a sealed one."""
+    """The command that starts a new run from a sealed run's weights."""
     return (f"workings export {shlex.quote(str(run))} --out WEIGHTS, then the same command with another --out and "
             "'model={source: pretrained, id: WEIGHTS}' tokenizer=model")
 
@@ -261,9 +261,9 @@ def _rows(config: Mapping[str, Any], mesh: Mapping[str, int]) -> int:
 def _refuse_other_rows(before: int, now: int, fsdp: int) -> None:
     if before != now:
         raise RequestError(f"micro batches of {now} rows over all devices; the run had {before}",
-                           "as many rows as before, or every batch from here on would be another one",
+                           "as many rows as before, so that all batches stay the same",
                            f"batch.micro_batch={before // fsdp}" if before % fsdp == 0 else
-                           f"as many devices as divide {before} rows")
+                           f"a number of devices that divides {before} rows")
 
 
 def _differences(before: Any, now: Any, prefix: str) -> list[tuple[str, Any, Any]]:
@@ -285,9 +285,9 @@ def run_directory(name: str, *, resume: bool = False) -> Path:
         RequestError: ``resume``, because the directory of the run to resume must be given.
     """
     if resume:
-        # The newest one is probably meant; it is proposed and not taken.
+        # Probably the newest one: propose it, but do not use it.
         existing = sorted(RUNS.glob(f"{name}*"), key=lambda path: path.stat().st_mtime)
         last = str(existing[-1]).removesuffix(".partial") if existing else str(RUNS / name)
-        raise RequestError("--resume without --out", "the run to go on with", f"--out {last} --resume")
+        raise RequestError("--resume without --out", "the run to resume", f"--out {last} --resume")
     paths = (RUNS / (name if number == 1 else f"{name}-{number}") for number in count(1))
     return next(path for path in paths if not path.exists() and not partial_path(path).exists())

@@ -67,7 +67,7 @@ def doctor(recipe: str | LoadedRecipe | None = None, *, online: bool = False, ou
         RequestError: the recipe is wrong.
     """
     loaded = with_engine(load_recipe(recipe)) if recipe is not None else None
-    # Read once, so that all findings speak of the same moment.
+    # Read once, so that all findings are of the same moment.
     present, driver = accelerators(), read_driver()
     return Examination(findings=tuple(_findings(loaded, present, driver, online, out, kernels)))
 
@@ -101,7 +101,7 @@ def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driv
 def _hardware(present: dict[str, str]) -> Finding:
     seen = ", ".join(f"{platform.upper()} at {path}" for platform, path in present.items())
     return Finding(id="hardware", judgement="fine", what=seen or "no accelerator: runs take the CPU",
-                   why="device: auto takes the accelerator that is there, and refuses where it cannot be used")
+                   why="device: auto uses the accelerator, and stops if that is impossible")
 
 
 def estimate_peaks(loaded: LoadedRecipe) -> Needs | None:
@@ -110,7 +110,7 @@ def estimate_peaks(loaded: LoadedRecipe) -> Needs | None:
     try:
         shape = find_shape(loaded)
     except RequestError:
-        # A download, which examining a machine must not need.
+        # It needs a download, which `doctor` must not need.
         return None
     return Needs(checkpoint_bytes=checkpoint_bytes(EngineRequest.of(recipe, shape)), kept=recipe.checkpoint.keep_last,
                  weights_bytes=parameter_count(shape) * BYTES_OF_FORMAT[recipe.precision.parameters],

@@ -34,7 +34,7 @@ from workings.runs.python_api.python_rows import Rows, items_file
 from workings.scoring.items import Item
 
 INSPECT = "inspect:"
-"""Begins the name of a task of inspect_ai."""
+"""Prefix of tasks of inspect_ai."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ def _reply(session: ModelSession, question: Question, show: ShowPiece | None) ->
         until_first_piece.enter_context(slow_operation("answering"))
 
         def show_piece(piece: str) -> None:
-            until_first_piece.close()  # the line about waiting would be printed into the answer
+            until_first_piece.close()  # a status line would be printed into the answer
             if show is not None:
                 show(piece)
 
@@ -173,7 +173,7 @@ def evaluate_run(run: str | Path, items: Rows, out: str | Path, *, settings: Eva
         RequestError: no sealed run, invalid items, ``out`` exists, or the device is absent.
         RecordError: the run has no intact checkpoint.
     """
-    # First, because a bad line is found at once, and to open a model may take minutes.
+    # First, because a bad line is found at once and opening a model may take minutes.
     with items_file(items) as file:
         questions = read_questions(file)
     # Before the model is opened, because it may refuse.
@@ -188,7 +188,7 @@ def evaluate_run(run: str | Path, items: Rows, out: str | Path, *, settings: Eva
 
 
 def open_task(name: str, request: TaskRequest) -> Task:
-    """A task of lm-evaluation-harness, or behind `inspect:` one of inspect_ai.
+    """A task of lm-evaluation-harness, or with the prefix `inspect:` one of inspect_ai.
 
     Raises:
         RequestError: the library is not installed, or as of the task's own `open`.
@@ -209,8 +209,8 @@ def open_task(name: str, request: TaskRequest) -> Task:
 
 
 def _go_offline_without_hub() -> None:
-    """Spares half a minute of retries where the Hub does not answer: what is in the cache is read all the same."""
-    # It is read when `huggingface_hub` is imported, which the libraries of tasks do; a proxy may know a way.
+    """Avoids half a minute of retries if the Hub does not answer; cached files are still read."""
+    # Read when `huggingface_hub` is imported. Not with a proxy, which may reach the Hub.
     if "HF_HUB_OFFLINE" in os.environ or getproxies():
         return
     address = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
@@ -281,9 +281,9 @@ def find_trained_items(run: Path, questions: Sequence[Item], out: Path) -> list[
     # Verification refuses such an evaluation in a run; outside of it the numbers are the caller's own.
     if trained and run.resolve() in out.resolve().parents:
         raise RequestError(f"{len(trained):,} of {len(questions):,} items that {run} was trained on, such as "
-                           f"{trained[0]}, for an evaluation in it, with which it would not verify any more",
+                           f"{trained[0]}, for an evaluation inside the run, which would then fail verification",
                            "questions that it has not seen",
-                           "other --items, or --out DIR outside of the run, to see what it has learned by heart")
+                           "other --items, or --out DIR outside the run to measure memorization")
     return trained
 
 
@@ -301,7 +301,7 @@ def evaluate_weights(model: str, items: Path, out: Path, *, request: WeightsRequ
     Raises:
         RequestError: as `workings.runs.open_model.open_weights`, or as `evaluate_run`.
     """
-    # Before the model is opened, which takes longer than to find a wrong line.
+    # Before opening the model, because a wrong line is found at once.
     questions = read_questions(items)
     opened = open_weights(model, request)
     return evaluate(opened.session, questions, out, settings=settings or EvaluationSettings(), made_from=None,

@@ -7,13 +7,13 @@ from workings.record.progress import slow_operation
 from workings.runs.prepare import TrainSetup
 
 LONG_SECONDS = 3600.0
-"""A run that takes longer is warned of."""
+"""Longer runs get a warning, in seconds."""
 
 
 def expected_time(setup: TrainSetup) -> str:
-    """The expected time of an update and of all steps; empty where the run is short, or where no CPU computes it.
+    """The expected time of an update and of all steps; empty for a short run, or on an accelerator.
 
-    Steps alone are counted. Runs that learn from completions spend most of their time elsewhere, and say nothing here.
+    Counts steps only. Empty for runs that learn from completions, which spend most of their time elsewhere.
 
     Raises:
         WorkingsError: the speed of the machine could not be measured.
@@ -29,7 +29,7 @@ def expected_time(setup: TrainSetup) -> str:
     with slow_operation("measuring the speed of this machine"):
         speed = calibrated_throughput(setup.request, setup.recipe.engine, typical, supervised)
     update = operations / speed.operations_a_second
-    line = f"{about(update)} an update, {about(steps * update)} for {steps:,} updates; {speed.source}"
+    line = f"{about(update)} per update, {about(steps * update)} for {steps:,} updates; {speed.source}"
     if steps * update <= LONG_SECONDS:
         return line
-    return f"{line}; to stay within {duration(LONG_SECONDS)}: training.steps={max(1, int(LONG_SECONDS / update))}"
+    return f"{line}; to finish within {duration(LONG_SECONDS)}: training.steps={max(1, int(LONG_SECONDS / update))}"

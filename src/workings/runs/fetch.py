@@ -34,12 +34,12 @@ def fetch(url: str, out: Path, expect_root: str = "") -> Fetched:
 
     Raises:
         RequestError: ``out`` exists, or the store cannot be reached or has nothing of this name.
-        RecordError: a file is not the sealed one; nothing is left behind.
+        RecordError: a file differs from the seal; nothing is kept.
     """
     if not is_stored(url):
         raise RequestError(f"--from {url}", "an address in an object store", "--from gs://bucket/runs/NAME")
     if out.exists():
-        raise RequestError(f"--out {out}, which exists", "a name that does not exist yet", "another name")
+        raise RequestError(f"--out {out} already exists", "a name that does not exist yet", "another name")
     out.parent.mkdir(parents=True, exist_ok=True)
     # Next to its final path, so that the rename stays within one file system.
     with tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=".fetching-") as folder:
@@ -51,7 +51,7 @@ def fetch(url: str, out: Path, expect_root: str = "") -> Fetched:
             copy(store, url, listing(store, url), copied)
         result = verify(copied, level=0, expect_root=expect_root)
         if result.failed:
-            raise RecordError("\n".join([f"{url}: not what was sealed", *(
+            raise RecordError("\n".join([f"{url}: the files differ from the seal", *(
                 f"{check.id}: {check.text}" for check in result.checks if check.verdict == CheckVerdict.FAILED)]))
         copied.replace(out)
     return Fetched(url=url, path=out, root=result.root)

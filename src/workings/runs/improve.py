@@ -1,7 +1,7 @@
-"""Expert iteration: samples a model, keeps right answers, and trains the next model on them from the first weights.
+"""Expert iteration: samples a model, keeps correct answers, and trains the next model on them from the base weights.
 
-Each round samples the model of the previous round, keeps some of the completions, adds them to the recipe's own traces
-and trains the recipe again from its first weights. Rounds are compared pair by pair on held-out items.
+Each round samples the model of the previous round, keeps some of the completions, adds them to the recipe's traces and
+trains the recipe again from its base weights. Rounds are compared pair by pair on held-out items.
 Known as STaR (arXiv 2203.14465), rejection sampling fine-tuning (2308.01825) and ReST-EM (2312.06585).
 """
 
@@ -40,7 +40,7 @@ from workings.samples.unit import SampleUnit
 from workings.scoring.items import Item
 
 TIMINGS_FILE = "seconds.jsonl"
-"""A line for every finished part, with the seconds of the attempt that finished it."""
+"""A line per finished part, with the seconds of the attempt that finished it."""
 TWO_RIGHT_SAMPLES = Selection(keep="correct", most_per_prompt=2)
 CONTROL = "control"
 """Name of the run that is trained on the recipe's own traces for as long as all rounds took."""
@@ -63,7 +63,7 @@ class ImproveRequest:
     all_rounds: bool = False
     """Continue after a round that did not help."""
     control: bool = False
-    """Also train on the recipe's own traces for as long as all rounds took."""
+    """Control: also train on the recipe's traces for as many steps as all rounds."""
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
@@ -91,13 +91,13 @@ class ImproveFolder:
 
 def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, request: ImproveRequest,
             say: Callable[[str], None] = lambda text: None) -> ImproveResult:
-    """Improves a model by training on its own right answers, round by round, as long as a round helps.
+    """Improves a model by training on its own correct answers, in rounds, as long as a round helps.
 
-    A killed call is continued by the same call with the same result: finished runs and samples stay, an unfinished run
-    is resumed after its last checkpoint. A finished call is continued by one with more rounds.
+    The same call resumes a killed one, with the same result: it keeps finished runs and samples and resumes an
+    unfinished run after its last checkpoint. A call with more rounds continues a finished one.
 
     Args:
-        recipe: imitates traces and has held-out items; each round trains it from the first weights.
+        recipe: learns from traces and has held-out items; each round trains it from the base weights.
         out: folder for all runs, samples and traces.
         overrides: ``key=value`` words.
         request: number of rounds, questions, settings of sampling and selection.
@@ -128,7 +128,7 @@ def _checked_data(loaded: LoadedRecipe, request: ImproveRequest, prompts: Sequen
     """The recipe's own data, after all checks of the request that need no device."""
     recipe = loaded.recipe
     if recipe.algorithm.name != "sft":
-        raise RequestError(f"algorithm.name: {recipe.algorithm.name}", "sft: kept samples are traces to be imitated",
+        raise RequestError(f"algorithm.name: {recipe.algorithm.name}", "sft, because kept samples become traces",
                            "workings train RECIPE for any other algorithm")
     data = find_data(loaded)
     if not data.items:
@@ -138,9 +138,9 @@ def _checked_data(loaded: LoadedRecipe, request: ImproveRequest, prompts: Sequen
     questions = {prompt_digest(item.prompt) for item in data.items}
     shared = [item.id for item in prompts if prompt_digest(item.prompt) in questions]
     if shared:
-        raise RequestError(f"{len(shared)} of --prompts are held-out items as well: {', '.join(shared[:3])}",
+        raise RequestError(f"{len(shared)} of --prompts are also held-out items: {', '.join(shared[:3])}",
                            "questions that are not used for evaluation", "another --prompts")
-    # The first samples come after a whole training run; a wrong request is refused before that.
+    # Refuse a wrong request now: the first samples come after a whole training run.
     sample_request = _sample_request(loaded, request, 1)
     sample_request.selection.check(prompts, sample_request.settings.form)
     return data
@@ -148,7 +148,7 @@ def _checked_data(loaded: LoadedRecipe, request: ImproveRequest, prompts: Sequen
 
 def _sample_request(loaded: LoadedRecipe, request: ImproveRequest, number: int) -> SampleRequest:
     """The request for the samples of a round."""
-    # Another seed each round, so that similar models do not give the same samples.
+    # A new seed per round, so that similar models do not give the same samples.
     return SampleRequest(selection=request.selection, settings=replace(
         settings_of(loaded.recipe), temperature=request.temperature, samples=request.samples,
         seed=loaded.recipe.seed + number))
@@ -171,20 +171,20 @@ def _open(out: Path, loaded: LoadedRecipe, request: ImproveRequest, digests: dic
         before = loads(path.read_bytes())
         if request.rounds < before["rounds"]:
             raise RequestError(f"--rounds {request.rounds} for {out}, where {before['rounds']} were asked for",
-                               f"as many or more: finished rounds stay. {RESULT} has their results",
+                               f"as many or more rounds: finished ones are kept. {RESULT} has their results",
                                f"--rounds {before['rounds']}, or another --out")
-        # More rounds continue; `all_rounds` may be switched on and not off, because rounds were made by it.
+        # More rounds continue; `all_rounds` may be switched on, but not off.
         further = {"rounds", *([] if before["all_rounds"] else ["all_rounds"])}
         # Through JSON, like the file: a tuple would differ from the list that it was written as.
         differing = sorted(key for key in {*before, *recorded} - further
                            if before.get(key) != loads(line(recorded)).get(key))
         if differing:
-            raise RequestError(f"--out {out}, which is for another request: {', '.join(differing)}",
+            raise RequestError(f"--out {out} belongs to another request: {', '.join(differing)}",
                                "the same request, to continue it, also with more --rounds, or another --out",
                                f"--out {out}-2")
         return recorded
     if out.exists() and any(out.iterdir()):
-        raise RequestError(f"--out {out}, which exists", "a folder that does not exist yet", f"--out {out}-2")
+        raise RequestError(f"--out {out} already exists", "a folder that does not exist yet", f"--out {out}-2")
     out.mkdir(parents=True, exist_ok=True)
     atomic.write_json(path, recorded)
     return recorded
@@ -203,7 +203,7 @@ class ImprovementSteps:
 
     def all(self) -> ImproveResult:
         """Every round, and the control."""
-        # Round 0 has no samples: it is the model that all others are compared with.
+        # Round 0 has no samples: it is the reference for all others.
         rounds = [Round(number=0, run=self._train(self.folder.run(0), []))]
         stopped = ""
         for number in range(1, self.request.rounds + 1):
@@ -236,7 +236,7 @@ class ImprovementSteps:
                            request=_sample_request(self.loaded, self.request, number))
         kept = self._fitting(SampleUnit.open(unit).kept)
         self.folder.traces(number).parent.mkdir(exist_ok=True)
-        # By every attempt: the file follows from the sealed unit, so it is the same each time.
+        # In every attempt, because the sealed unit determines the file.
         write_traces(self.folder.traces(number), [*self.own_traces, *kept])
         self.say(f"round {number}: trained on {len(kept):,} samples and {len(self.own_traces):,} traces")
         return len(kept)
@@ -248,18 +248,18 @@ class ImprovementSteps:
         problems = dict(row_problems(kept, tokenizer, template, config))
         if problems:
             name, reason = next(iter(problems.items()))
-            self.say(f"{len(problems):,} of {len(kept):,} kept samples give no row, such as {name}: {reason}")
+            self.say(f"{len(problems):,} of {len(kept):,} kept samples make no row, such as {name}: {reason}")
         return [trace for trace in kept if trace.id not in problems]
 
     def _words(self, number: int) -> list[str]:
-        """Overrides of a round's recipe. Paths are relative to the recipe's folder, so no record names a person's."""
+        """Overrides of a round's recipe, with paths relative to the recipe's folder, to keep the user's folders out."""
         def seen_from_recipe(path: Path) -> str:
-            # Both resolved, because a link in one of them would make a relative path that leads elsewhere.
+            # Resolve both, because a link in one would make the relative path wrong.
             return os.path.relpath(path.resolve(), self.loaded.base.resolve())
 
         words = [f"data.traces={seen_from_recipe(self.folder.traces(number))}"]
         if self.loaded.recipe.tokenizer == "train":
-            # The tokenizer of the start: with its own vocabulary each round would be another model.
+            # The start's tokenizer: each round with a new vocabulary would be another model.
             words.append(f"tokenizer={seen_from_recipe(self.folder.run(0) / TOKENIZER)}")
         return words
 
@@ -273,13 +273,13 @@ class ImprovementSteps:
             started = sealed or partial_path(run).exists()
             self.say(f"{run.name}: training")
             origin = self.loaded.origin.removeprefix("shipped:")
-            # The last word counts, so the overrides of the round come after the user's own.
+            # The last override wins, so the round's come after the user's.
             # Loaded again with these words, so that the record of the run names all of them.
             recipe = replace(load_recipe(origin, [*self.loaded.overrides, *words]), base=self.loaded.base)
             with self._timed(f"runs/{run.name}"):
                 training = train_and_evaluate(recipe, run, resume=started).training
             if training.status == "interrupted":
-                raise Interrupted(f"stopped while {run.name} was trained: the same command continues")
+                raise Interrupted(f"stopped while {run.name} was trained; to resume, run the same command")
             if training.status != "complete":
                 raise RecordError(f"{run}: {training.reason}")
         elif not (run / RECIPE_EVALUATION / SEAL).is_file():  # killed between the two
@@ -296,16 +296,16 @@ class ImprovementSteps:
         """Trains on the recipe's own traces for as many seconds as all rounds took, by the start's seconds per step."""
         first, count = RunRecord.open(rounds[0].run).manifest, len(rounds) - 1
         planned = self.folder.out / f"{CONTROL}.json"
-        # One for fewer rounds had less time: it stays, and another is made.
+        # Keep a control for fewer rounds, and make a new one.
         if planned.is_file() and loads(planned.read_bytes()).get("rounds", count) != count:
             planned = planned.with_stem(f"{CONTROL}_{count}")
-        # A control that was begun keeps its number of steps: seconds may have been added since.
+        # A started control keeps its number of steps, because seconds may have been added since.
         if not planned.is_file():
             atomic.write_json(planned, {"rounds": count, "seconds": seconds, "steps": max(
                 1, round(first.completed_steps * seconds / first.training_seconds))})
         steps = loads(planned.read_bytes())["steps"]
         run = self.folder.out / "runs" / planned.stem
-        # Without the word about traces: the control learns from the recipe's own.
+        # Without the override of traces: the control learns from the recipe's traces.
         return self._train(run, [*self._words(0)[1:], f"training.steps={steps}"])
 
     @contextmanager
@@ -314,7 +314,7 @@ class ImprovementSteps:
         started = time.perf_counter()
         yield
         with (self.folder.out / TIMINGS_FILE).open("ab") as file:
-            # Opened for appending each time: a killed attempt leaves whole lines.
+            # Append each time, so that a killed attempt leaves complete lines.
             file.write(line({"part": part, "seconds": round(time.perf_counter() - started, 3)}))
 
     def measured_seconds(self) -> float:

@@ -1,4 +1,4 @@
-"""Result of an improvement: accuracy by round, each round against the previous one, the last against the first."""
+"""Result of an improvement: accuracy by round, each round compared with the previous one, the last with the first."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -80,7 +80,7 @@ class ImproveResult:
     @cached_property
     def comparison(self) -> Comparison:
         """Comparison of the last round (B) with the start (A)."""
-        # The start alone is compared with itself, and the sentence says that no round was made.
+        # Without rounds the start is compared with itself, and the sentence says so.
         return compare(self.rounds[0].run, self.rounds[-1].run)
 
     @cached_property
@@ -114,7 +114,7 @@ class ImproveResult:
         count = "1 round" if len(self.rounds) == 2 else f"{len(self.rounds) - 1} rounds"
         before, after = percent(first.overall["mean"]), percent(last.overall["mean"])
         took = f"left the model at {after}" if before == after else f"took the model from {before} to {after}"
-        # Of the tenths that are recorded: verification makes the sentence again from them.
+        # From the recorded tenths, from which verification regenerates the sentence.
         text = (f"On {difference.n} held-out items, {count} in {round(self.seconds, 1):.0f} s {took} right: "
                 f"{difference_text(difference, difference.p_value)}")
         if self.control is not None:
@@ -131,7 +131,7 @@ class ImproveResult:
         widths = [max(len(row[at]) for row in rows) for at in range(len(heads))]
         table = ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
         return "\n".join(["", self.sentence, "", *table, "",
-                          "never, sometimes, always: questions by how many of their samples were right",
+                          "never, sometimes, always: questions by how many of their samples were correct",
                           f"page: {self.out / PAGE}", "", "Try next:",
                           f"  {program} verify {self.out}",
                           *([f"  {program} compare {self.rounds[0].run} {self.rounds[-1].run}"]
@@ -143,10 +143,10 @@ class ImproveResult:
         """Commands that continue from here."""
         last = self.rounds[-1].number
         if not self.stopped:
-            return [f"  the same command with --rounds {last + 1}, for one round more"]
+            return [f"  the same command with --rounds {last + 1}, for one more round"]
         if last and self.stopped.startswith(f"round {last} "):
-            return ["  the same command with --all-rounds, to go on after a round that did not help"]
-        return ["  a start that is right more often (more training.steps, other questions), with another --out"]
+            return ["  the same command with --all-rounds, to continue after a round that did not help"]
+        return ["  a better start (more training.steps, other questions), with another --out"]
 
     @property
     def page(self) -> RoundsPage:
@@ -179,7 +179,7 @@ def change_text(comparison: Comparison) -> str:
 
 
 def contradictions(folder: Path) -> list[str]:
-    """What result, page and request of an improvement say otherwise than its runs and samples; empty where they agree.
+    """Contradictions between an improvement's result, page and request and its runs and samples; empty if none.
 
     Raises `RecordError` for runs or samples that cannot be read.
     """
@@ -198,7 +198,7 @@ def contradictions(folder: Path) -> list[str]:
     is_our_version = RunRecord.open(result.rounds[-1].run).manifest.workings_version == version("workings")
     recorded_page = read_plain(page).decode("utf-8", "replace") if page.is_file() and is_our_version else ""
     if recorded_page and not problems and recorded_page != rounds_page(result.page):
-        problems.append(f"{PAGE} is not the page that this version makes of these rounds")
+        problems.append(f"{PAGE} differs from the page that this version makes of these rounds")
     return problems
 
 
@@ -230,9 +230,9 @@ def _packed(path: str) -> str:
 
 
 def _made_again(folder: Path, recorded: Mapping[str, Any]) -> ImproveResult:
-    """The result of the rounds in a folder; how long they took, and which are left out, is the record's word."""
+    """The result of the rounds in a folder; their duration and which are left out are self-reported."""
     rounds: list[Round] = []
-    # Only the number is taken from the record; everything else is read from the runs.
+    # Only the number comes from the record; everything else from the runs.
     for number in range(len(recorded["rounds"])):
         run = folder / "runs" / f"round_{number}"
         samples = _samples(folder, number) if number else None
@@ -254,7 +254,7 @@ def _samples(folder: Path, number: int) -> Path:
 
 
 def _request_problems(folder: Path, request: Mapping[str, Any], result: ImproveResult) -> list[str]:
-    """What the request says otherwise than the samples that were drawn for it, and than the recipe of the start."""
+    """Contradictions between the request and its samples, and the recipe of the start."""
     problems = []
     if request["rounds"] < len(result.rounds) - 1:
         problems.append(f"{REQUEST}: rounds {request['rounds']}, and {len(result.rounds) - 1} were made")
@@ -267,8 +267,9 @@ def _request_problems(folder: Path, request: Mapping[str, Any], result: ImproveR
                      for key, value in (("temperature", decoding["temperature"]), ("samples", decoding["samples"]),
                                         ("selection", selection)) if request[key] != value]
         if decoding["seed"] != (expected := request["recipe"]["seed"] + round_.number):
-            problems.append(f"round {round_.number} was drawn with seed {decoding['seed']}, by the request {expected}")
-    # Each round has its own data, and where a vocabulary was trained the later ones take that of the start.
+            problems.append(f"round {round_.number} was sampled with seed {decoding['seed']}; the request says "
+                            f"{expected}")
+    # Each round has its own data; later ones use a vocabulary trained by the start.
     runs = [RunRecord.open(round_.run).manifest for round_ in result.rounds]
     start = runs[0].config
     problems += [f"{REQUEST}: other {name} than those of round_{number}"
@@ -284,7 +285,7 @@ def _request_problems(folder: Path, request: Mapping[str, Any], result: ImproveR
 
 
 def _without_folders(value: Any) -> Any:
-    """A value with the names of runs, samples and pages alone: a folder may have been moved."""
+    """A value with paths reduced to names, because a folder may have been moved."""
     if isinstance(value, Mapping):
         return {key: Path(inner).name if key in ("run", "unit", "control", "page") and isinstance(inner, str)
                 else _without_folders(inner) for key, inner in value.items()}
@@ -294,6 +295,6 @@ def _without_folders(value: Any) -> Any:
 
 
 def write_result(result: ImproveResult) -> None:
-    """Writes `rounds.json` and the page, in place of earlier ones."""
+    """Writes `rounds.json` and the page, replacing earlier ones."""
     atomic.write_json(result.out / RESULT, result.to_json())
     write_rounds_page(result.out / PAGE, result.page)

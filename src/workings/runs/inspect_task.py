@@ -1,6 +1,6 @@
-"""Tasks of inspect_ai as a library: it asks and scores, a model of ours answers.
+"""Tasks of inspect_ai as a library: it asks and scores, our model answers.
 
-Imported only where such a task is named: the library is an extra.
+Imported on demand, because the library is an extra.
 """
 
 import tempfile
@@ -39,7 +39,7 @@ from workings.serving.answering import Answerer
 from workings.serving.requests import ChatRequest
 
 DEFAULT_TOKENS = 256
-"""Longest completion where neither the task nor the command says it."""
+"""Default length limit if neither the task nor the command sets one."""
 _PASSED_ON = {"temperature": "temperature", "seed": "seed", "stop_seqs": "stop", "top_p": "top_p",
               "frequency_penalty": "frequency_penalty", "presence_penalty": "presence_penalty",
               "num_choices": "n", "max_tokens": "max_tokens", "logit_bias": "logit_bias"}
@@ -47,11 +47,13 @@ _PASSED_ON = {"temperature": "temperature", "seed": "seed", "stop_seqs": "stop",
 _NO_EFFECT = {"max_retries", "timeout", "attempt_timeout", "stream_idle_timeout", "max_connections",
               "adaptive_connections", "cache", "cache_prompt", "batch", "fail_on_refusal", "system_message",
               "parallel_tool_calls", "max_tool_output", "internal_tools"}
-"""Settings of connections and tools, which a model in this process has none of; inspect_ai adds the system message."""
+"""Settings of connections and tools, which do not apply to a model in this process; inspect_ai adds the system
+message.
+"""
 
 
 class SessionAPI(ModelAPI):
-    """A model of ours as inspect_ai asks one: by chat messages, one request at a time."""
+    """Our model behind inspect_ai's interface: chat messages, one request at a time."""
 
     answerer: Answerer
     decodings: set[tuple[int, float]]
@@ -59,7 +61,7 @@ class SessionAPI(ModelAPI):
 
     async def generate(self, input: list[ChatMessage], tools: list[ToolInfo],  # noqa: A002 # its name there
                        tool_choice: ToolChoice, config: GenerateConfig) -> ModelOutput:
-        """Answer a conversation. Raises `RequestError` for what no engine here does."""
+        """Answer a conversation. Raises `RequestError` for unsupported requests."""
         del tool_choice  # without tools there is nothing to choose
         given = {name: value for name, value in config.model_dump(exclude_none=True).items() if name not in _NO_EFFECT}
         if unread := given.keys() - _PASSED_ON.keys():
@@ -92,10 +94,10 @@ class InspectTask:
 
     @classmethod
     def open(cls, request: TaskRequest) -> "InspectTask":
-        """Take a task. Raises `RequestError`: its file is not there, or an option that it does not take."""
+        """Set the task. Raises `RequestError` for a missing file or an unsupported option."""
         file = Path(request.name.partition("@")[0])
         if file.suffix == ".py" and not file.is_file():
-            raise RequestError(f"no task file {file}", "a Python file with a function that @task marks",
+            raise RequestError(f"no task file {file}", "a Python file with a function decorated by @task",
                                "--task inspect:FILE.py@NAME")
         given = {"--few-shot": request.few_shot is not None, "--harness-metric": bool(request.metric),
                  "--harness-filter": bool(request.filter)}
@@ -105,7 +107,7 @@ class InspectTask:
         return cls(request=request)
 
     def texts(self) -> dict[str, list[str]]:
-        """Nothing: inspect_ai reads a task's data where it asks them."""
+        """Empty: inspect_ai reads a task's data when it runs the task."""
         return {}
 
     def answer(self, session: ModelSession) -> AnsweredTask:
@@ -113,7 +115,7 @@ class InspectTask:
         config = GenerateConfig(max_tokens=self.request.max_new_tokens, max_connections=1)
         decodings: set[tuple[int, float]] = set()
 
-        # A class of its own, because arguments of a model are written into inspect_ai's log.
+        # A separate class, because arguments of a model are written into inspect_ai's log.
         @modelapi("workings")
         def with_session() -> type[ModelAPI]:
             return type("BoundAPI", (SessionAPI,), {"answerer": Answerer(session), "decodings": decodings})
@@ -133,7 +135,7 @@ class InspectTask:
             scorer={"name": f"inspect_ai {scorer}", "version": self._version(log)},
             source={"kind": "task", "program": "inspect_ai", "version": version("inspect_ai"), "task": log.eval.task,
                     "task_versions": {log.eval.task: str(log.eval.task_version)},
-                    "scorer": scorer, "few_shot": {"absent": "the task's own solver decides it"},
+                    "scorer": scorer, "few_shot": {"absent": "decided by the task's solver"},
                     "limit": self.request.limit or {"absent": "all samples were asked"}},
             decoding={"absent": "the task asks in several ways"} if decoding is None else {
                 "max_new_tokens": decoding[0], "temperature": decoding[1], "samples": log.eval.config.epochs or 1})
@@ -177,10 +179,10 @@ def _answer(sample: EvalSample, scorer: str) -> ScoredAnswer:
 
 
 def _number(value: Any) -> Any:
-    """A score as inspect_ai's own means count it; a list or an object stays what it is."""
+    """A score as counted in inspect_ai's means; a list or an object is unchanged."""
     return value if isinstance(value, Sequence | Mapping) and not isinstance(value, str) else value_to_float()(value)
 
 
 def _tokens(sample: EvalSample) -> int:
-    """Tokens of the last answer; -1 where they are not counted."""
+    """Tokens of the last answer; -1 if unknown."""
     return sample.output.usage.output_tokens if sample.output.usage else -1

@@ -1,7 +1,7 @@
-"""`judge check`: is a model's verdict worth anything? Its agreement with labels, and attacks on it.
+"""`judge check`: measure a judge's agreement with labels, and attack it.
 
-The completions are a person's own, labelled right or wrong. A judge passes if it agrees with them more often than any
-rule that ignores the text, and no attack makes it take wrong answers.
+The user labels completions as correct or wrong. A judge passes if it agrees with the labels more often than any rule
+that ignores the text, and no attack makes it accept wrong answers.
 """
 
 from collections.abc import Sequence
@@ -23,20 +23,20 @@ from workings.scoring.lines import read_lines
 from workings.scoring.model_judge import PROMPT, JudgeFile, judge_text, question_of, score_of
 
 FEWEST_ITEMS = 200
-"""Labelled items without which agreement is not measured well enough to be shown."""
+"""Minimum number of labelled items to measure agreement."""
 FEWEST_OF_A_KIND = 20
-"""Right ones and wrong ones among them."""
+"""Minimum number of correct and of wrong ones."""
 ATTACKED_ITEMS = 25
-"""Wrong completions, judged wrong, that every attack is tried on."""
+"""Number of wrong completions, scored as wrong, for each attack."""
 MOST_SUCCESS = 0.05
-"""Share of them that an attack may turn."""
+"""Largest share of them that an attack may flip."""
 RIGHT_FROM = 0.5
-"""Score from which a completion counts as judged right."""
+"""Lowest score that counts as correct."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Labelled:
-    """A completion with a person's verdict."""
+    """A completion with a user's label."""
 
     item: Item
     completion: str
@@ -44,7 +44,7 @@ class Labelled:
 
     @property
     def question(self) -> str:
-        """What the judge is asked about it."""
+        """The judge's request for it."""
         return question_of(self.item, self.completion)
 
 
@@ -52,8 +52,8 @@ def check_judge(url: str, model: str, items: Path, out: Path, *, max_tokens: int
     """Measure and attack a judge, and write its file.
 
     Args:
-        url: of an endpoint that speaks OpenAI's chat completions, up to and without `/chat/completions`.
-        model: the name that the endpoint knows it by.
+        url: of an endpoint that speaks OpenAI's chat completions, without `/chat/completions`.
+        model: its name at the endpoint.
         items: JSON lines with `prompt`, `expected_answer`, `completion` and `right` (true or false).
         out: the file to write.
         max_tokens: longest reply.
@@ -65,7 +65,7 @@ def check_judge(url: str, model: str, items: Path, out: Path, *, max_tokens: int
         raise RequestError(f"--url {url}", "an address that begins with http:// or https://",
                            "--url http://127.0.0.1:8000/v1")
     if out.exists():
-        raise RequestError(f"--out {out}, which exists", "a new file", f"--out {out.with_suffix('')}-2.json")
+        raise RequestError(f"--out {out} already exists", "a new file", f"--out {out.with_suffix('')}-2.json")
     labelled, endpoint = read_labelled(items), Endpoint(url, model, max_tokens)
     with slow_operation(f"judging {len(labelled):,} labelled completions"):
         scores = [score_of(reply) for reply in endpoint.replies([one.question for one in labelled])]
@@ -89,7 +89,7 @@ def check_text(judge: JudgeFile, out: Path) -> str:
     lines = [judge_text({"scorer": {"judge": judge.to_json()}}),
              f"always saying the more frequent label would agree with {percent(majority)}",
              f"replies without a score: {agreement['unreadable']}"]
-    lines += [f"attack `{name}`: {one['worked']} of {one['tried']} wrong answers were taken"
+    lines += [f"attack `{name}`: {one['worked']} of {one['tried']} wrong answers were accepted"
               for name, one in judge.attacks.items()]
     lines.append(f"passed: workings eval RUN --items ITEMS.jsonl --scorer judge:{quote(str(out))}" if judge.passed else
                  "not passed: its scores are refused; a larger model, or one that does not think aloud, may pass")
@@ -114,13 +114,14 @@ def read_labelled(path: Path) -> list[Labelled]:
         labelled.append(Labelled(item=item, completion=record["completion"], right=record["right"]))
     right = sum(one.right for one in labelled)
     if len(labelled) < FEWEST_ITEMS or min(right, len(labelled) - right) < FEWEST_OF_A_KIND:
-        raise RequestError(f"{path} with {len(labelled)} labelled completions, {right} of them right",
-                           f"at least {FEWEST_ITEMS}, with {FEWEST_OF_A_KIND} right and {FEWEST_OF_A_KIND} wrong ones")
+        raise RequestError(f"{path} with {len(labelled)} labelled completions, {right} of them correct",
+                           f"at least {FEWEST_ITEMS}, with {FEWEST_OF_A_KIND} correct and {FEWEST_OF_A_KIND} wrong "
+                           "ones")
     return labelled
 
 
 def _agreement(labelled: Sequence[Labelled], scores: Sequence[float | None]) -> dict[str, Any]:
-    # A reply without a score is a disagreement: the completion would count as an error.
+    # A reply without a score counts as a disagreement.
     said = [None if score is None else score >= RIGHT_FROM for score in scores]
     pairs = [(one.right, verdict) for one, verdict in zip(labelled, said, strict=True)]
     agreed = sum(verdict is right for right, verdict in pairs)

@@ -1,4 +1,4 @@
-"""`launch`: the files that start a run on another machine. The planner picks the machine; nothing is started."""
+"""`launch`: writes the files that start a run on another machine, which the planner picks."""
 
 import json
 import re
@@ -27,30 +27,30 @@ from workings.runs.select_engine import with_engine
 
 Launcher = Literal["slurm", "kubernetes", "skypilot"]
 NODES = (1, 2, 4, 8, 16)
-"""Numbers of hosts with cards that are tried, where none is named."""
+"""Numbers of hosts with cards to try by default."""
 CHIPS_OF_A_HOST = 4
-"""Of a TPU slice of several hosts; slices of up to eight chips are in one host."""
+"""Chips per host of a larger TPU slice; slices of up to eight chips have one host."""
 DATA = "data"
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchRequest:
-    """What `launch` is asked for, in addition to the recipe."""
+    """Request for `launch`, in addition to the recipe."""
 
     launcher: Launcher
     target: str
-    """A target of the catalog, or a TPU's family (`v5e`), whose smallest slice that fits is taken."""
+    """A target of the catalog, or a TPU family (`v5e`) for its smallest slice that fits."""
     remote_folder: str
     hosts: int = 0
     """0: the planner picks."""
     cards: int = 0
-    """Of a host; 0: as many as the target has."""
+    """Per host; 0: as many as the target has."""
     name: str = ""
     image: str = ""
     volume_claim: str = "workings"
     storage: str = ""
     wheel: Path | None = None
-    """This package's wheel, for machines that are rented bare."""
+    """This package's wheel, for rented machines."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class LaunchResult:
     files: tuple[str, ...]
     folder: Path
     start: str
-    """What a person types there."""
+    """The command to run there."""
 
     def to_json(self) -> dict[str, Any]:
         """Keys of ``launch --json``."""
@@ -74,7 +74,7 @@ class LaunchResult:
 
 @dataclass(frozen=True, kw_only=True)
 class PickedMachine:
-    """The machine that was picked."""
+    """The chosen machine."""
 
     plan: Plan
     target: Target
@@ -84,31 +84,31 @@ class PickedMachine:
 
 
 def launch(loaded: LoadedRecipe, request: LaunchRequest, folder: Path) -> LaunchResult:
-    """Plan, pick the machine, and write a folder that holds all that its launcher needs.
+    """Plan, choose the machine, and write the folder for its launcher.
 
     Raises:
-        RequestError: what was asked for is wrong, or the recipe fits on none of the machines.
+        RequestError: the request is wrong, or the recipe fits on none of the machines.
     """
     if folder.exists():
-        raise RequestError(f"--write {folder}, which exists", "a folder that does not exist yet", "another name")
-    # The first one decides the platform, which all candidates of a request share.
+        raise RequestError(f"--write {folder} already exists", "a folder that does not exist yet", "another name")
+    # All candidates share the first one's platform.
     target, hosts, devices = next(candidates(request))
     loaded = with_engine(loaded, target.platform)
     name, engine = request.name or _name(loaded.recipe.name), loaded.recipe.engine
-    # Everything that is wrong with the request is said before a compiler is asked, which may take minutes.
+    # Report all errors of the request before compiling, which may take minutes.
     _files(LaunchJob(name=name, engine=engine, platform=target.platform, target=target.name, hosts=hosts,
                      devices=devices, remote_folder=request.remote_folder, recipe_digest="", plan="", file_notes=()),
                      request)
     picked = pick(loaded, request)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    # Next to its last place, so that the rename stays within one file system.
+    # Next to its final place, so that the rename stays within one file system.
     with tempfile.TemporaryDirectory(dir=folder.absolute().parent) as place:
         new_folder = Path(place) / "made"
         new_folder.mkdir()
         file_notes = write_recipe(loaded, picked.target.platform, new_folder, request.remote_folder)
         job = LaunchJob(name=name, engine=engine, platform=picked.target.platform, target=picked.target.name,
                         hosts=picked.hosts, devices=picked.devices, remote_folder=request.remote_folder,
-                        # Read back from the file: the digest is of what the other machine will read.
+                        # Read back, because the other machine reads the file.
                         recipe_digest=json_digest(load_recipe(str(new_folder / RECIPE)).resolved()),
                         plan=_sentence(picked), file_notes=file_notes,
                         topology=picked.target.topology.partition(":")[2],
@@ -121,7 +121,7 @@ def launch(loaded: LoadedRecipe, request: LaunchRequest, folder: Path) -> Launch
             shutil.copyfile(request.wheel, new_folder / request.wheel.name)
         for name, text in texts.items():
             (new_folder / name).write_text(text, encoding="utf-8")
-        # As a whole or not at all: a folder without its last file would look finished.
+        # All or nothing: an incomplete folder would look finished.
         new_folder.rename(folder)
     names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
     return LaunchResult(job=job, plan=picked.plan, files=tuple(names), folder=folder,
@@ -133,13 +133,13 @@ def pick(loaded: LoadedRecipe, request: LaunchRequest) -> PickedMachine:
     seen = []
     for target, hosts, devices in candidates(request):
         plan = plan_target(loaded, target, nearest=False)
-        # A marginal fit is no fit here: who queues for hours should not run out of memory in the first step.
+        # A marginal fit is not enough after hours in a queue.
         if plan.verdict.fits and not plan.verdict.marginal:
             return PickedMachine(plan=plan, target=target, hosts=hosts, devices=devices)
         seen.append(f"{hosts} x {devices} x {target.name}: {gib(plan.verdict.peak_bytes)} of "
-                    f"{gib(plan.verdict.limit_bytes)} a device")
-    raise RequestError(f"--on {request.target}, where this recipe does not fit ({'; '.join(seen)})",
-                       "a machine that is large enough, with room to spare",
+                    f"{gib(plan.verdict.limit_bytes)} per device")
+    raise RequestError(f"--on {request.target}: this recipe does not fit ({'; '.join(seen)})",
+                       "a larger machine",
                        "workings plan, which looks for the nearest plan that fits")
 
 
@@ -149,7 +149,8 @@ def candidates(request: LaunchRequest) -> Iterator[tuple[Target, int, int]]:
               and target.name.rsplit("-", 1)[0] == request.target.strip().lower() and target.slices == 1]
     rows = sorted(family, key=lambda target: target.chips) or [find_target(request.target)]
     if rows[0].slices > 1:
-        raise RequestError(f"--on {rows[0].name}, which is several slices", "one slice: no job of several is written",
+        raise RequestError(f"--on {rows[0].name}, which is several slices", "one slice, because a job uses a single "
+                           "slice",
                            f"--on {rows[0].name.partition('x')[0]}")
     if rows[0].platform == "tpu":
         if request.hosts or request.cards:
@@ -162,7 +163,7 @@ def candidates(request: LaunchRequest) -> Iterator[tuple[Target, int, int]]:
     target, = rows
     cards = request.cards or target.devices
     if target.platform == "cpu":
-        # Every process holds at most what one alone would, which is what can be planned here.
+        # Plan for one process, an upper bound for each.
         yield target, request.hosts or 1, 1
         return
     for hosts in (request.hosts,) if request.hosts else NODES:
@@ -173,7 +174,7 @@ def candidates(request: LaunchRequest) -> Iterator[tuple[Target, int, int]]:
 def write_recipe(loaded: LoadedRecipe, platform: str, folder: Path, remote_folder: str) -> tuple[str, ...]:
     """Writes `recipe.yaml` for the other machine and copies the files that it names; a note for each."""
     values: dict[str, Any] = json.loads(loaded.recipe.model_dump_json(exclude_unset=True))
-    # Named, so that a job that got no accelerator fails instead of training on the CPU.
+    # Explicit, so that a job without an accelerator fails instead of using the CPU.
     values["device"] = platform
     file_notes = []
     for section, key, name in recipe_paths(values):
@@ -190,9 +191,9 @@ def write_recipe(loaded: LoadedRecipe, platform: str, folder: Path, remote_folde
                                "other machine reaches: a Hub id, or an absolute path there",
                                f"{recipe_key}=google/gemma-2b")
         else:
-            file_notes.append(f"{recipe_key}: {name}, by this name there as here")
+            file_notes.append(f"{recipe_key}: {name}, the same name on both machines")
     if any(".py:" in str(reward.get("scorer", "")) for reward in values.get("rewards", [])):
-        raise RequestError("a reward in a file of your own, with launch", "a reward of ours or of an installed "
+        raise RequestError("a reward in a file of your own, with launch", "a shipped reward or one of an installed "
                            "package", "install the reward as a package in the image")
     head = f"# {Path(loaded.origin).name}, as it is started on another machine by `workings launch`."
     (folder / RECIPE).write_text(
@@ -201,7 +202,7 @@ def write_recipe(loaded: LoadedRecipe, platform: str, folder: Path, remote_folde
 
 
 def _files(job: LaunchJob, request: LaunchRequest) -> dict[str, str]:
-    # Refused rather than ignored: who gives an option expects the job to use it.
+    # Refused rather than silently ignored.
     of = {"--image": ("kubernetes", request.image), "--storage": ("skypilot", request.storage),
           "--wheel": ("skypilot", request.wheel)}
     for option, (launcher, value) in of.items():
@@ -231,7 +232,7 @@ def _sentence(picked: PickedMachine) -> str:
     plan, processes = picked.plan, picked.hosts * picked.devices
     # Of several CPUs one process is planned, see `candidates`.
     alone = "" if picked.target.devices == processes else (
-        f" Planned for one process alone: {processes} take {processes} times these rows where the mesh is auto.")
-    return (f"{gib(plan.verdict.peak_bytes)} of {gib(plan.verdict.limit_bytes)} a device ({plan.verdict.source}); "
+        f" Planned for one process: with mesh auto, {processes} processes take {processes} times these rows.")
+    return (f"{gib(plan.verdict.peak_bytes)} of {gib(plan.verdict.limit_bytes)} per device ({plan.verdict.source}); "
             f"mesh fsdp={plan.mesh.fsdp} tp={plan.mesh.tp}; {' x '.join(map(str, plan.batch))} tokens "
-            f"an update.{alone}")
+            f"per update.{alone}")

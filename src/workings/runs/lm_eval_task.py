@@ -1,6 +1,6 @@
-"""Tasks of lm-evaluation-harness as a library: it asks and scores, a model of ours answers.
+"""Tasks of lm-evaluation-harness as a library: it asks and scores, our model answers.
 
-Imported only where a task is named: the library is an extra.
+Imported on demand, because the library is an extra.
 """
 
 import re
@@ -30,25 +30,25 @@ from workings.record.digest import file_digest
 from workings.record.progress import slow_operation
 
 WINDOW = 2048
-"""Tokens that `loglikelihood_rolling` shows the model at a time, as the harness's own models do where none is known."""
+"""Window of `loglikelihood_rolling` in tokens, the harness's own default."""
 _SUFFIXES = (".yaml", ".yml")
 _PERPLEXITIES = {"word_perplexity", "byte_perplexity", "bits_per_byte", "perplexity"}
-"""Metrics of all documents together, which give no score of one item."""
+"""Metrics over all documents, without scores per item."""
 _ONLY_SAMPLED = {"top_p", "top_k", "min_p", "typical_p"}
-"""Settings that change nothing where decoding is greedy."""
+"""Settings without effect on greedy decoding."""
 _NEUTRAL: dict[str, Any] = {"top_p": 1, "top_k": 0, "num_beams": 1, "repetition_penalty": 1}
 
 
 class SessionModel(TemplateLM):
-    """A model of ours as the harness asks one: by texts, in all three ways."""
+    """Our model behind the harness's interface: texts, all three request types."""
 
     def __init__(self, session: ModelSession, *, batch_size: int, greedy: bool = True) -> None:
-        """Take a session.
+        """Set up the model.
 
         Args:
             session: answers.
-            batch_size: prompts that are completed at a time.
-            greedy: whether to find out if a continuation is what greedy decoding writes, which takes as long again.
+            batch_size: prompts per batch.
+            greedy: whether to compute if a continuation is the greedy one, which doubles the time.
         """
         super().__init__()
         self._session, self._batch_size, self._greedy = session, batch_size, greedy
@@ -64,7 +64,7 @@ class SessionModel(TemplateLM):
 
     @property
     def prefix_token_id(self) -> int:
-        """What stands before a text without a context."""
+        """The prefix of a text without a context."""
         bos = self._session.tokenizer.bos_id
         return self.eot_token_id if bos is None else bos
 
@@ -168,7 +168,7 @@ class Decoding:
 
 
 def decoding_of(settings: Mapping[str, Any]) -> Decoding:
-    """A task's generation settings. Raises `RequestError` for those that would change completions and are not done."""
+    """A task's generation settings. Raises `RequestError` for unsupported ones that would change completions."""
     given = normalize_gen_kwargs(dict(settings))
     sampled = bool(given.pop("do_sample", False))
     until = handle_stop_sequences(given.pop("until", None), None)
@@ -196,10 +196,10 @@ class LmEvalTask:
 
     @classmethod
     def open(cls, request: TaskRequest) -> "LmEvalTask":
-        """Find the task and its data, and decide what is measured, before a model is opened.
+        """Find the task, its data and its metrics, before a model is opened.
 
         Raises:
-            RequestError: no such task, no data, or nothing to score an item by; or an option that it does not take.
+            RequestError: no such task, no data, no score per item, or an unsupported option.
         """
         loaded = _load(request.name)
         tasks = list(loaded["tasks"].values())
@@ -214,16 +214,16 @@ class LmEvalTask:
                    metric=_chosen("metric", request.metric, scores, usual[:1] or scores[:len(scores) == 1]))
 
     def texts(self) -> dict[str, list[str]]:
-        """The texts of each document that is asked."""
+        """The texts of each document."""
         return {f"{self._prefix(name)}doc-{number}": [text for text in doc.values() if isinstance(text, str)]
                 for name, task in self.loaded["tasks"].items()
                 for number, doc in task.doc_iterator(limit=self.request.limit)}
 
     def answer(self, session: ModelSession) -> AnsweredTask:
-        """Ask all documents. Raises `RequestError` where the engine does not do what the task needs."""
+        """Run all documents. Raises `RequestError` if the engine lacks what the task needs."""
         tasks = self.loaded["tasks"]
         kinds = {task.OUTPUT_TYPE for task in tasks.values()}
-        # Multiple choice asks which continuation is likeliest, unless its metrics are other ones.
+        # Multiple choice selects the likeliest continuation, unless it has other metrics.
         greedy = kinds - {"multiple_choice"} != set() or not self.metric.startswith("acc")
         model = SessionModel(session, batch_size=self.request.batch_size, greedy=greedy)
         found = evaluate(lm=model, task_dict=self.loaded, limit=self.request.limit, bootstrap_iters=0,
@@ -259,7 +259,7 @@ class LmEvalTask:
         return f"{name}/" if len(self.loaded["tasks"]) > 1 else ""
 
     def _version(self) -> str:
-        """Versions of harness and tasks, and the digest of a task's own file, which may change without a version."""
+        """Versions of harness and tasks, and the digest of a task's file, which may change without a version."""
         path = Path(self.request.name)
         own = [f"{path.name} {file_digest(path)}"] if path.suffix in _SUFFIXES else [
             f"{name} {task.VERSION}" for name, task in self.loaded["tasks"].items()]
@@ -310,7 +310,7 @@ def _folders(name: str) -> list[Path]:
 
 
 def _prepare(task: Any, request: TaskRequest) -> None:
-    """Sets a task's examples and limits. Raises `RequestError` for what it does not do or is not asked of it."""
+    """Sets a task's examples and limits. Raises `RequestError` for unsupported ones."""
     name = task.config.task
     if getattr(task, "UNSAFE_CODE", False):
         raise RequestError(f"task {name} runs code that the model writes", "a task that runs none",
@@ -324,7 +324,7 @@ def _prepare(task: Any, request: TaskRequest) -> None:
     generates = task.OUTPUT_TYPE == "generate_until"
     if request.max_new_tokens is not None and not generates:
         raise RequestError(f"--max-new-tokens with task {name}, which compares log likelihoods",
-                           "a task that has the model write", "leave --max-new-tokens out")
+                           "a task that generates text", "leave --max-new-tokens out")
     if generates:
         if request.max_new_tokens is not None:
             task.set_config(key="generation_kwargs", value={"max_gen_toks": request.max_new_tokens}, update=True)
@@ -338,7 +338,7 @@ def _common(names: Iterable[Iterable[str]]) -> list[str]:
 
 
 def _chosen(kind: str, given: str, present: Sequence[str], usual: Sequence[str]) -> str:
-    """What is given, or else what is usual. Raises `RequestError` where neither is there."""
+    """The given value, or the default. Raises `RequestError` without either."""
     if given in present or (not given and usual):
         return given or usual[0]
     raise RequestError(f"{kind} {given or 'not chosen'}" if present else f"the task has no {kind} that scores an item",

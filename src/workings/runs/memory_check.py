@@ -22,14 +22,14 @@ from workings.runs.prepare import TrainSetup
 from workings.ways.parts.find_teacher import teacher_model
 
 MAX_MACHINES_SHOWN = 3
-"""Machines that are proposed if no change of the recipe makes it fit."""
+"""Number of machines to propose if no change of the recipe makes it fit."""
 
 
 def target_here(device: DeviceFacts) -> Target:
     """A run's device as a planning target: its row of the catalog, or one made from its facts."""
-    # A target has the whole memory; `plan` counts the engine's share; the device names that share already.
+    # A target has the whole memory, of which `plan` takes the engine's share; the device reports that share.
     limit = int(device.memory_limit_bytes / device.memory_share)
-    # The catalog has one row for all CPUs; accelerators are told apart by their kind.
+    # The catalog has one row for all CPUs; accelerators are identified by kind.
     known = [row for row in targets().values() if row.platform == device.platform
              and (row.platform == "cpu" or row.kind == device.kind)]
     row = next((row for row in known if row.devices == device.count), known[0] if known else None)
@@ -66,7 +66,7 @@ def refusal(prepared: TrainSetup) -> DoesNotFit:
         try:
             nearest_plan = find_nearest(recipe, prepared.shape, target, plan, teacher_model(prepared.loaded))
         except WorkingsError as error:
-            # The run is refused all the same; a failed search only costs the hint.
+            # A failed search only costs the hint.
             why = f"{error.given}; expected: {error.expected}" if isinstance(error, RequestError) else str(error)
             lines.append(f"the search for a plan that fits stopped: {why}")
     if nearest_plan is not None:
@@ -76,7 +76,7 @@ def refusal(prepared: TrainSetup) -> DoesNotFit:
         lines.append("no plan of the search fits this device: try a smaller model, shorter rows, or another "
                      f"machine: {_larger(prepared.verdict)}")
     if prepared.inspection.refused:
-        lines.append("the compiler itself refuses this program, so that --force cannot run it")
+        lines.append("the compiler refuses this program, so --force cannot run it")
     else:
         lines.append("--force runs it anyway")
     return DoesNotFit("\n".join(lines), {"status": "does not fit", "steps": 0, **plan.to_json(), "reasons": lines})
@@ -91,15 +91,15 @@ def _proposal(nearest: Nearest) -> str:
 def _larger(verdict: Verdict) -> str:
     """Machines of the catalog with enough memory, the smallest first: in one device, or else in all together."""
     rows = [row for row in targets().values() if row.platform != "cpu" and row.memory_bytes]
-    # One device first: nothing has to be split, so nothing is assumed.
+    # One device first, without assumptions about splitting.
     enough = sorted((row.memory_bytes, row.name) for row in rows
                     if MARGINAL_SHARE * row.memory_bytes >= verdict.peak_bytes and row.devices == 1)
-    # That weights and rows split evenly over the devices is an assumption here.
+    # This assumes that weights and rows split evenly.
     if not enough:
         enough = sorted((row.memory_bytes * row.devices, row.name) for row in rows
                         if MARGINAL_SHARE * row.memory_bytes * row.devices >= verdict.peak_bytes)
     names = [name for _, name in enough[:MAX_MACHINES_SHOWN]]
-    return (f"{' or '.join(names)} by memory alone; `workings plan RECIPE --on {names[0]}` says more" if names
+    return (f"{' or '.join(names)} by memory alone; `workings plan RECIPE --on {names[0]}` shows the plan" if names
             else "none of the catalog by memory alone; `workings plan RECIPE --on v5e-256` asks for more devices")
 
 
@@ -107,7 +107,7 @@ class MemoryWatch:
     """Measures the run's peak memory and compares it with the plan. Made after compiling, before the first weight."""
 
     def __init__(self) -> None:
-        # Both are kept: a peak that was reached while compiling hides the growth of training.
+        # Keep both: a peak from compiling hides the growth of training.
         self.resident = resident_bytes()
         self.peak_before = peak_resident_bytes()
 
@@ -126,5 +126,5 @@ class MemoryWatch:
             peak = memory.peak_bytes if memory.source == PROCESS_PEAK else peak_resident_bytes()
             grown = growth(peak, self.resident, self.peak_before)
             facts["growth_bytes"] = grown if grown is not None else absent(
-                "the process held more before the first weight, while it compiled or in an earlier run").model_dump()
+                "the process used more before the first weight, while it compiled or in an earlier run").model_dump()
         return facts

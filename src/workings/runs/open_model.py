@@ -36,7 +36,7 @@ from workings.record.values import Absent
 from workings.ways.parts.teacher import recorded_name
 
 AS_RECORDED = "as recorded"
-"""Represents the device of the run's recipe."""
+"""Stands for the device of the run's recipe."""
 DEVICES = ("auto", "cpu", "gpu", "cuda", "tpu")
 _ONE_DEVICE = MeshConfig(fsdp=1, tp=1)
 
@@ -64,7 +64,7 @@ class WeightsRequest:
     """Settings to open weights without a recipe."""
 
     template: str
-    """Chat turns: `gemma`, `gemma4`, `tokenizer` (its own) or `plain`. Never guessed: the wrong one costs points."""
+    """Chat turns: `gemma`, `gemma4`, `tokenizer` (its own) or `plain`. Never guessed: a wrong one lowers the score."""
     form: str = "any"
     """Expected form of its answers; `channel` asks for Gemma 4's thinking, the others change no prompt."""
     engine: str = DEFAULT_ENGINE
@@ -103,9 +103,9 @@ class SealedRun:
         """Reads the record. Raises `RequestError` if there is no sealed run."""
         run = RunRecord.open(path)
         recipe = check_recipe(run.manifest.config, str(path))
-        # The manifest's recipe has every override in it, so none is applied a second time.
+        # The manifest's recipe already includes every override.
         loaded = LoadedRecipe(recipe=recipe, text="", origin=str(path), base=recorded_base(run), overrides=())
-        # The record's own copy: a tokenizer that was trained for the run exists nowhere else.
+        # The record's copy: a tokenizer trained for the run exists nowhere else.
         tokenizer = Tokenizer.load(path / TOKENIZER)
         return cls(run=run, loaded=loaded, tokenizer=tokenizer,
                    shape=ModelShape(**loads((path / MODEL_SHAPE).read_bytes())),
@@ -145,7 +145,7 @@ class SealedRun:
 
     def find_weights(self, model: FromPretrained, try_next: str, *, tensors: bool = True) -> Path:
         """The weights that training started from: where the recipe named them, near the run, or on the Hub."""
-        # Full fine-tuning can go on without its first weights; adapters mean nothing without them.
+        # Full fine-tuning can resume without its base weights; adapters cannot.
         adapters = not self.loaded.recipe.method.trains_all_weights
         return recorded_weights(self.run, model, try_next, adapters=adapters, tensors=tensors).folder
 
@@ -164,13 +164,13 @@ class SealedRun:
         # Only files that training read; a folder may hold others, such as a second format.
         for name in differing_weights(directory, recorded):
             if name in recorded:
-                raise RequestError(f"{directory / name}, which is not the file that training started from",
+                raise RequestError(f"{directory / name} is not the file that training started from",
                                    f"SHA-256 {recorded[name]}", try_next)
         return Weights(directory=directory, id=manifest.model_id, revision=str(manifest.model_revision))
 
 
 def open_run(path: Path, device: str = AS_RECORDED) -> TrainedModel:
-    """Opens a sealed run's kept checkpoint, the best or the last, on its engine.
+    """Opens a sealed run's best or last checkpoint on its engine.
 
     Args:
         path: the run directory.
@@ -182,9 +182,9 @@ def open_run(path: Path, device: str = AS_RECORDED) -> TrainedModel:
         RecordError: it has no intact checkpoint, or its files do not belong together.
     """
     sealed = SealedRun.open(path)
-    # Every byte is digested, which takes a while for gigabytes; a damaged last one is skipped for an older one.
+    # Hashing gigabytes takes a while; a damaged checkpoint is skipped for an older one.
     checkpoint = sealed.run.kept_checkpoint()
-    # The base of adapters is checked first: on other weights they still answer, only worse.
+    # Check the base of adapters: on other weights they answer worse without an error.
     engine = sealed.open_engine(device, _weights_below_adapters(sealed))
     session = sealed.session(engine, engine.restore(checkpoint.path))
     recipe = sealed.loaded.recipe
@@ -220,8 +220,8 @@ def starting_weights(path: Path, *, tensors: bool = True) -> Path:
     sealed = SealedRun.open(path)
     model = sealed.loaded.recipe.model
     if not isinstance(model, FromPretrained):
-        raise RequestError(f"the first weights of {path}", "a run that began with weights, not with random ones")
-    return sealed.find_weights(model, f"type it in the folder that {model.id} is relative to", tensors=tensors)
+        raise RequestError(f"the first weights of {path}", "a run that did not start from random weights")
+    return sealed.find_weights(model, f"run it in the folder that {model.id} is relative to", tensors=tensors)
 
 
 def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
@@ -235,7 +235,7 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
     weights = locate_weights(model, request.revision, [Path.cwd()])
     refuse_unread_revision("--revision", request.revision, weights)
     directory = weights.folder
-    # Both files are looked for first, so that the message can say which one is missing.
+    # Look for both files, so that the message names the missing one.
     described = (directory / "config.json").is_file()
     if not described or not any(directory.glob("*.safetensors")):
         raise RequestError(f"{model}, without {'weights in safetensors' if described else 'config.json'}",
@@ -248,7 +248,7 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
     engine_request = EngineRequest(shape=read_shape(directory), device=without_alias(request.device),
                                    precision=precision, weights=directory)
     engine = find_engine(request.engine).engine.open(engine_request)
-    # Loaded before the digests, which read all weights once: a broken file is found by its header.
+    # Before hashing all weights, because a broken header is found at once.
     state = engine.load(directory, trainable=False)
     facts = {"id": recorded_name(weights), "revision": weights.revision,
              "precision": request.precision, "weights": weight_digests(directory)}
@@ -258,7 +258,7 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
 
 
 def _check(request: WeightsRequest) -> None:
-    # The recipe's own schema knows the templates, so this list cannot fall behind it.
+    # From the recipe's schema, so that the list stays current.
     templates = section_at(["data"])[0].model_fields["template"].annotation
     template_names = tuple(getattr(templates, "__args__", ()))
     for name, value, allowed in (("--template", request.template, template_names),
@@ -284,10 +284,10 @@ def _weights_below_adapters(sealed: SealedRun) -> Path | None:
     # Random weights follow from the seed, and need no files.
     if recipe.method.trains_all_weights or not isinstance(recipe.model, FromPretrained):
         return None
-    directory = sealed.find_weights(recipe.model, f"type it in the folder that {recipe.model.id} is relative to")
+    directory = sealed.find_weights(recipe.model, f"run it in the folder that {recipe.model.id} is relative to")
     recorded = run.manifest.weight_digests
     differing = differing_weights(directory, {} if isinstance(recorded, Absent) else recorded)
     if differing:
-        raise RecordError(f"{run.path}: its adapters belong on other weights than those in {directory}: "
+        raise RecordError(f"{run.path}: its adapters do not belong to the weights in {directory}: "
                           f"{', '.join(differing)} differ from the digests in {MANIFEST}")
     return directory

@@ -1,9 +1,8 @@
 """`parity`: compares both engines on the same weights and batches, in float32.
 
 Compared are logits, loss and gradients of single batches, the losses of a short training run, and a run that one engine
-begins and the other ends from its checkpoint. The comparison relies on files and not on an engine's own report: weights
-are exchanged as safetensors, and gradients are read from the checkpoint of a first step of AdamW, whose first moment
-they are.
+begins and the other ends from its checkpoint. The comparison relies on files and not on an engine's own report:
+weights are exchanged as safetensors, and gradients are the first moments of AdamW in the checkpoint of the first step.
 """
 
 import tempfile
@@ -32,7 +31,7 @@ from workings.runs.smoke import Smoke
 from workings.training.schedule import Schedule
 
 ENGINES = ("jax", "torch")
-"""The compared engines. The second one makes the weights and adapters that both start from."""
+"""The compared engines. The second one makes the initial weights and adapters of both."""
 TOLERANCES = {"logit": 1e-4, "loss": 1e-5, "gradient": 1e-4, "curve": 1e-4, "resume": 1e-4}
 """Largest allowed differences: absolute for logits and losses, relative for gradients (`gradient_difference`)."""
 COMPARED_BATCHES = 3
@@ -76,7 +75,7 @@ class ParityCase:
     rates: list[float]
     weights: Path
     folder: Path
-    """Folder for files of the engines; files that one of them makes for both are made once."""
+    """Folder for files of the engines; shared files are made once."""
     initializer: str = ENGINES[1]
     """Name of the engine that makes the first weights and adapters."""
     _opened: list[tuple[str, EngineRequest, Engine]] = field(default_factory=list)
@@ -93,7 +92,7 @@ class ParityCase:
     def initial_state(self, engine: Engine, optimizer: OptimizerConfig) -> State:
         """The first state on an engine that was opened with this optimizer.
 
-        New adapters are random, and each engine has its own random numbers: both then start from a checkpoint of the
+        New adapters are random, and each engine has its own random numbers. So both start from a checkpoint of the
         initializing engine.
         """
         if self.request.method.trains_all_weights:
@@ -123,7 +122,7 @@ def parity(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, own_mod
     loaded = comparable(loaded, steps, on_cpu=not any(word.startswith("device=") for word in overrides))
     if not own_model:
         loaded = Smoke(steps=steps).shrink(loaded)
-    # Both engines read one set of files, so that the weights are the same bit for bit.
+    # Both engines read the same files, so that the weights are equal bit for bit.
     with tempfile.TemporaryDirectory(prefix="workings-parity-") as folder:
         return compare(make_case(loaded, Path(folder), small=not own_model), loaded.recipe.name)
 
@@ -133,7 +132,7 @@ def comparable(loaded: LoadedRecipe, steps: int, *, on_cpu: bool, attention: str
     values = loaded.recipe.model_dump(mode="json", exclude_unset=True)
     # In a coarser format rounding alone would exceed the tolerances.
     values["precision"] = {"parameters": "fp32", "compute": "fp32", "moments": "fp32"}
-    # With one device no order of sums over devices is part of the comparison.
+    # One device avoids differences in the order of sums.
     values["mesh"] = {"fsdp": 1, "tp": 1}
     values["training"] |= {"steps": steps}
     # Each engine drops other inputs of adapters.
@@ -141,7 +140,7 @@ def comparable(loaded: LoadedRecipe, steps: int, *, on_cpu: bool, attention: str
     # A recipe whose warmup does not end before its last step is refused, and few steps are compared.
     if values["training"].get("warmup_steps", 0) >= steps:
         values["training"]["warmup_steps"] = steps // 4
-    # A kernel that only one of the engines has would be compared with another function of the other one.
+    # Only kernels that both engines have.
     values["memory"] = values.get("memory", {}) | {"attention": attention}
     if on_cpu:
         values["device"] = "cpu"
@@ -155,9 +154,9 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, initializer: s
     Args:
         loaded: the recipe, as `comparable` gives it.
         folder: for the files of the engines.
-        small: whether the shape becomes one whose features are all used by rows of a few dozen tokens.
+        small: whether to use a small shape in which rows of a few dozen tokens use all features.
         initializer: name of the engine that makes the first weights and adapters.
-        changes: fields of `ModelShape` that such a small shape takes last (experts, say).
+        changes: fields of `ModelShape` to change in the small shape, such as experts.
     """
     resolved, recipe = resolve(loaded), loaded.recipe
     rows = build_rows(resolved.data.traces, resolved.tokenizer, resolved.template, recipe.data)
@@ -166,7 +165,7 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, initializer: s
         shape = check_shape(replace(family_of(shape).with_small_windows(shape), **changes))
     batches = Batches(rows, seed=recipe.seed, rows_per_micro_batch=recipe.batch.micro_batch,
                       accumulation=recipe.batch.accumulation, data_config=recipe.data)
-    # Made once and kept: both engines must be given the very same arrays.
+    # Made once, so that both engines get the same arrays.
     chosen, position = [], Position()
     for _ in range(recipe.training.steps):
         batch, position = batches.at(position)
@@ -176,7 +175,7 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, initializer: s
     start = folder / "start"
     if weights.directory is None and not start.exists():
         start.mkdir()
-        # One engine makes the weights of both, because each has its own random numbers.
+        # One engine makes the weights of both, because random numbers differ between engines.
         engine = find_engine(initializer).engine.open(replace(request, method=FULL))
         engine.export(engine.init(recipe.seed), start)
     return ParityCase(request=request, batches=chosen, weights=weights.directory or start, folder=folder,
@@ -187,7 +186,7 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, initializer: s
 def compare(case: ParityCase, name: str) -> Parity:
     """All comparisons of one case."""
     curves, states, folder, optimizer = {}, {}, case.folder, case.request.optimizer
-    # Saved in the middle, so that moments are not zero when they cross between the engines.
+    # Saved in the middle, so that the exchanged moments are not zero.
     half = len(case.batches) // 2
     for engine in ENGINES:
         opened = case.engine(engine)
@@ -195,11 +194,11 @@ def compare(case: ParityCase, name: str) -> Parity:
         states[engine] = folder / f"half-{engine}"
         states[engine].mkdir()
         opened.save(state, states[engine])
-        # This engine continues from the live state, the other one from the file: an error of saving is a difference.
+        # This engine continues from the live state, the other from the file, so that saving errors show.
         _, second = run_steps(case, opened, state, half, len(case.batches))
         curves[engine] = first + second
     resumed = []
-    # In both directions: each engine restores what the other one saved.
+    # In both directions.
     for one, other in (ENGINES, ENGINES[::-1]):
         opened = case.engine(other)
         _, losses = run_steps(case, opened, opened.restore(states[one]), half, len(case.batches))
@@ -223,7 +222,7 @@ def run_steps(case: ParityCase, engine: Engine, state: State, first: int, last: 
     losses = []
     for step in range(first, last):
         state, result = engine.step(state, case.batches[step], case.rates[step])
-        # The loss before the update, from the same forward pass as the gradient.
+        # The loss before the update, from the gradient's forward pass.
         losses.append(result.loss)
     return state, losses
 
@@ -233,7 +232,7 @@ def first_losses(case: ParityCase, name: str) -> list[float]:
     engine = case.engine(name)
     state = case.initial_state(engine, case.request.optimizer)
     sums = [engine.evaluate(state, batch) for batch in case.batches[:COMPARED_BATCHES]]
-    # A mean over tokens; an engine returns sums, because those of several batches can be added.
+    # A mean over tokens; an engine returns sums.
     return [total.loss_sum / total.supervised_tokens for total in sums]
 
 
@@ -251,7 +250,7 @@ def trained_logits(case: ParityCase, name: str) -> np.ndarray:
     engine, batch = case.engine(name, method=FULL), case.batches[0]
     if not isinstance(engine, ComparableEngine):
         raise RequestError(f"parity with engine {name}", "an engine that returns its logits (`ComparableEngine`)")
-    # Segment 0 is padding, where the results of engines may differ: nothing reads them.
+    # Segment 0 is padding, where the engines may differ.
     return engine.logits(engine.load(trained), batch)[batch.segment_ids[0] != 0]
 
 
@@ -260,7 +259,7 @@ def gradients(case: ParityCase, name: str) -> dict[str, np.ndarray]:
     own = case.request.optimizer
     optimizer = own if own.name == "adamw" else AdamWConfig(name="adamw")
     engine = case.engine(name, optimizer=optimizer)
-    # The learning rate changes the weights and not the first moment, so any small one will do.
+    # The learning rate does not affect the first moment.
     state, _ = engine.step(case.initial_state(engine, optimizer), case.batches[0], 1e-6)
     with tempfile.TemporaryDirectory(dir=case.folder) as temporary:
         engine.save(state, Path(temporary))
@@ -275,12 +274,12 @@ def gradient_difference(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> t
     Some gradients are zero except for rounding (a key's bias shifts all scores alike); see `GRADIENT_FLOOR`. Tensors
     that only one side has count as infinitely different.
     """
-    # A tensor that one engine does not train is the largest difference there can be.
+    # A tensor that only one engine trains is an infinite difference.
     only = sorted(a.keys() ^ b.keys())
     if only:
         # Infinity exceeds every tolerance.
         return float("inf"), only[0]
-    # A tensor whose gradient is almost zero would otherwise be judged by rounding alone.
+    # Otherwise rounding would dominate tensors with almost zero gradients.
     floor = GRADIENT_FLOOR * max(float(np.abs(x).max()) for x in b.values())
     differences = {name: float(np.abs(x - b[name]).max()) / max(float(np.abs(b[name]).max()), floor)
                    for name, x in a.items()}

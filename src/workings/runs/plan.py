@@ -1,4 +1,4 @@
-"""`plan`: whether a recipe fits a machine that is not here, why, and the nearest recipe that does."""
+"""`plan`: whether a recipe fits another machine, why, and the nearest recipe that does."""
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -31,7 +31,7 @@ class Estimate:
     recipe: str
     target: str
     program: str
-    """The program that needs most memory."""
+    """The program that needs the most memory."""
     peak_bytes: int
     """Bytes per device, like `limit_bytes`."""
     limit_bytes: int
@@ -43,13 +43,14 @@ class Estimate:
     @property
     def sentence(self) -> str:
         """The estimate as a sentence."""
-        return (f"{self.recipe} on {self.target}: about {gib(self.peak_bytes)} of {gib(self.limit_bytes)} a device by "
+        return (f"{self.recipe} on {self.target}: about {gib(self.peak_bytes)} of {gib(self.limit_bytes)} per device "
+                "by "
                 f"formula, for the {self.program}")
 
 
 def estimate_sentence(loaded: LoadedRecipe, on: str) -> str:
     """The estimate as a line to show while the compiler runs. Raises `RequestError` as `plan`."""
-    return f"estimated  {estimate_memory(loaded, on).sentence}; the plan itself follows"
+    return f"estimated  {estimate_memory(loaded, on).sentence}; the plan follows"
 
 
 def estimate_memory(loaded: LoadedRecipe, on: str) -> Estimate:
@@ -62,7 +63,7 @@ def estimate_memory(loaded: LoadedRecipe, on: str) -> Estimate:
     loaded = with_engine(loaded, target.platform)
     engine = find_planning_engine(loaded.recipe.engine)
     peak_bytes = estimated_programs(loaded.recipe, find_shape(loaded), target, teacher_model(loaded), engine=engine)
-    # A run ends in whichever of its programs needs the most.
+    # The largest program decides.
     program = max(peak_bytes, key=lambda name: peak_bytes[name])
     return Estimate(recipe=loaded.recipe.name, target=target.name, program=program, peak_bytes=peak_bytes[program],
                     limit_bytes=target_memory_limit(target, engine)[0])
@@ -78,7 +79,7 @@ def plan(recipe: RecipeLike, on: str, overrides: Overrides = (), *, nearest: boo
         overrides: ``key=value`` words, or a dict of dotted keys.
         nearest: if it does not fit, search for the plan that does with the fewest changes.
         runs: folder of the user's runs; finished ones of the same engine and device correct the time.
-        deadline: seconds in which the run has to finish; 0: none.
+        deadline: time limit of the run in seconds; 0: none.
 
     Raises:
         RequestError: the request is wrong.
@@ -99,7 +100,7 @@ def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True, r
     operations = step_operations(engine_request(loaded.recipe, shape, target), plan.batch)
     own = measured_throughput(runs, target, loaded.recipe.engine, operations) if runs.is_dir() else None
     if own is None and target.platform == "cpu" and _is_long(loaded.recipe, operations):
-        # Half of a row is learned where the data are not read. The longest rows give an upper bound.
+        # Without the data, assume that half of a row is learned. The longest rows give an upper bound.
         own = calibrated_throughput(engine_request(loaded.recipe, shape, target), loaded.recipe.engine, plan.batch, 0.5)
     plan = with_time(plan, loaded, shape, target, own, teacher)
     plan = replace(plan, remarks=(*plan.remarks, *loaded.chosen))
@@ -107,5 +108,5 @@ def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True, r
 
 
 def _is_long(recipe: Recipe, operations: float) -> bool:
-    """Whether a run of so many operations a step is worth ten seconds of measuring."""
+    """Whether a run with this many operations per step is worth ten seconds of measuring."""
     return (recipe.training.steps or 1) * operations >= LEAST_OPERATIONS and way_of(recipe).is_timed_by_steps

@@ -30,8 +30,8 @@ def with_time(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Targe
     if seconds is None:
         return plan
     if not recipe.training.steps:
-        unknown = (f"how many steps training.epochs: {recipe.training.epochs:g} are follows from the data, which are "
-                   "not here: nothing about the time of the run")
+        unknown = (f"training.epochs: {recipe.training.epochs:g} needs the data to count steps, and they are "
+                   "not on this machine: the time is unknown")
         return replace(plan, step_seconds=seconds, step_time=how, remarks=(*plan.remarks, unknown))
     way = way_of(recipe)
     request_of_teacher = (teacher_request(run.request, teacher, way.teacher_keys.teacher_precision)
@@ -39,7 +39,7 @@ def with_time(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Targe
     spent = estimate_run_time(run, seconds, items=count_items(loaded), held_out=0, teacher=request_of_teacher)
     once = spent.reference_seconds + (0.0 if way.asks_teacher_in_every_step else spent.teacher_seconds)
     if once and (rows := count_rows(loaded)):
-        # `estimate_run_time` counts a batch for every step, but each row is read once, in the first epoch.
+        # `estimate_run_time` counts a batch per step, but each row is read once, in the first epoch.
         share = min(1.0, -(-rows // plan.batch.all_rows) / spent.steps)
         spent = replace(spent, reference_seconds=share * spent.reference_seconds, teacher_seconds=spent.teacher_seconds
                         * (1.0 if way.asks_teacher_in_every_step else share))
@@ -58,8 +58,8 @@ def with_steps(loaded: LoadedRecipe, fsdp: int) -> LoadedRecipe:
     if not rows:
         return loaded
     steps = ceil(recipe.training.epochs * rows / (recipe.batch.micro_batch * recipe.batch.accumulation * fsdp))
-    text = f"at most {steps}, which {recipe.training.epochs:g} epochs of {rows:,} rows are" + (
-        "; packing makes them fewer" if recipe.data.packing != "none" else "")
+    text = f"at most {steps} = {recipe.training.epochs:g} epochs of {rows:,} rows" + (
+        "; fewer with packing" if recipe.data.packing != "none" else "")
     return with_counted_steps(loaded, steps, text)
 
 
@@ -79,7 +79,7 @@ def count_items(loaded: LoadedRecipe) -> int:
 
 
 def _count(loaded: LoadedRecipe, name: str, half: Literal["traces", "items"]) -> int:
-    """Lines of a file, or entries of a set that is made when it is asked for; 0 if it is not on this machine."""
+    """Lines of a file, or entries of a generated set; 0 if it is not on this machine."""
     path = loaded.path(name)
     if path.is_file():
         return _lines(path)
@@ -93,7 +93,7 @@ def with_deadline(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: T
     """The plan with a remark about a deadline (in seconds), and changes that meet it if this plan does not."""
     if plan.time is None:
         why = "no rate is known for this target" if plan.step_seconds is None else "the number of steps is not known"
-        return replace(plan, remarks=(*plan.remarks, f"{why}, so nothing about the deadline"))
+        return replace(plan, remarks=(*plan.remarks, f"{why}, so the deadline cannot be checked"))
     allowed = duration(deadline)
     if plan.time.seconds <= deadline:
         return replace(plan, meets_deadline=True,
@@ -117,13 +117,13 @@ def _deadline_overrides(plan: Plan, recipe: Recipe, shape: ModelShape, target: T
         without_remat = with_changes(recipe, {"memory.remat": "none"})
         before, after = (step_operations(engine_request(variant, shape, target), plan.batch)
                          for variant in (recipe, without_remat))
-        # The pace is the machine's: fewer operations take proportionally less time.
+        # The machine's speed is constant: fewer operations take proportionally less time.
         spent = replace(plan.time, step_seconds=pace * after / before)
-        # The time first, because the plan compiles: without recomputation all activations must fit.
+        # Check the time first, because checking the fit compiles.
         if spent.seconds <= deadline and make_plan(
                 without_remat, shape, target, explained=False, teacher=teacher).verdict.fits:
             return ("memory.remat=none",)
-    # Rounded down, so that the run ends before the deadline and not just after it.
+    # Rounded down, so that the run ends before the deadline.
     steps = max(1, int(recipe.training.steps * plan.time.share_done_by(deadline)))
     words = [f"training.steps={steps}"]
     # A warmup has to end before the last step, or the recipe is refused.

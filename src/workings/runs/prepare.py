@@ -51,7 +51,7 @@ class TrainSetup(ResolvedRun):
     device_check: Mapping[str, Any]
     held_out: list[Batch]
     evaluation: EvaluationSettings | None
-    """How the items are answered; None without items."""
+    """Evaluation settings of the items; None without items."""
     schedule: Schedule
     request: EngineRequest
     """The request by which the engine was opened."""
@@ -113,18 +113,18 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
     with slow_operation(f"loading the engine {recipe.engine}"):
         registered = find_engine(recipe.engine)
     with slow_operation("reading the data"):
-        # Without tensors: gigabytes are downloaded only for a run that fits.
+        # Without tensors, which are downloaded only for a run that fits.
         resolved = resolve(loaded, data, tensors=False)
         check_context(recipe, resolved.shape)
     if resolved.data.items:
         evaluation = settings_of(recipe)
-        scorer_version(evaluation.scorer)  # one whose library is missing is refused now, and not after training
+        scorer_version(evaluation.scorer)  # refuse a missing library now, not after training
 
     request = EngineRequest.of(recipe, resolved.shape, weights=resolved.weights.directory)
     with slow_operation(f"opening the device with the engine {recipe.engine}"):
         engine = registered.engine.open(request)
         device = engine.describe()
-        # A listed device may still not work: one kernel runs before anything is built on it.
+        # A listed device may still fail: run one kernel first.
         device_check = engine.check_device()
     with slow_operation("preparing the training data"):
         # The number of devices over which rows are split (`mesh.fsdp: auto`) is known once the engine is open.
@@ -135,13 +135,13 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
         held_out_rows = build_rows(resolved.data.held_out, resolved.tokenizer, resolved.template, recipe.data)
         held_out = fixed_batches(held_out_rows, rows_per_batch=recipe.batch.micro_batch * device.mesh["fsdp"],
                                  data_config=recipe.data)
-    # The longest batch decides whether the run fits; compiling it here is compiling what the loop then runs. No weight
-    # has been read so far.
+    # The longest batch decides whether the run fits. The loop runs the program compiled here. No weight has been read
+    # so far.
     longest = training_data.shapes()[0]
     with slow_operation("compiling the step"):
         inspections = _with_frozen_models(training_data, request, device, engine.inspect(training_data.blank(longest)))
     program: ProgramName = "step"
-    if limit := inspections["step"].limit_bytes:  # a compiler that refuses the step names its own limit
+    if limit := inspections["step"].limit_bytes:  # a compiler that refuses the step reports its limit
         device = replace(device, memory_limit_bytes=limit, memory_limit_source="the compiler")
     left = next_to_sampler(device, sampler_parts(loaded.recipe, resolved.shape, device))
     # The teacher's memory is an estimate, so it decides only if it does not fit.
@@ -164,7 +164,7 @@ def _with_steps(loaded: LoadedRecipe, steps: int) -> LoadedRecipe:
     epochs = loaded.recipe.training.epochs
     if loaded.recipe.training.steps:
         return loaded
-    return with_counted_steps(loaded, steps, f"{steps}, which {epochs:g} epochs of these rows are")
+    return with_counted_steps(loaded, steps, f"{steps} = {epochs:g} epochs of these rows")
 
 
 def _with_frozen_models(data: TrainingData, request: EngineRequest, device: DeviceFacts,

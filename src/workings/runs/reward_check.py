@@ -1,8 +1,8 @@
 """`reward check`: the rewards of probes and of the model's own samples, before a run.
 
-The probes are texts that a good reward does not prefer (`workings.scoring.probes`), cut off like completions. The
-samples are those of the first update. Every reward is computed twice more, because one that changes between two calls
-cannot be verified.
+The probes are texts that a good reward does not prefer (`workings.scoring.probes`), truncated like completions. The
+samples are those of the first update. Every reward is computed two more times, because one that changes cannot be
+verified.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ class RewardCheck:
     """Names of the rewards, in the recipe's order."""
     max_new_tokens: int
     changed: tuple[str, ...]
-    """A sentence for each reward that was not the same when it was computed again."""
+    """A sentence for each reward that changed when computed again."""
 
     @property
     def refusals(self) -> tuple[str, ...]:
@@ -57,11 +57,11 @@ class RewardCheck:
 
     @property
     def probes(self) -> tuple[str, ...]:
-        """Names of the probes; one that needs worked steps is there where a prompt has them."""
+        """Names of the probes; some need prompts with worked steps."""
         return tuple(dict.fromkeys(name for prompt in self.prompts for name in prompt.probes))
 
     def with_probe(self, name: str) -> list[PromptRewards]:
-        """The prompts that have a probe."""
+        """Number of prompts with this probe."""
         return [prompt for prompt in self.prompts if name in prompt.probes]
 
     @property
@@ -112,15 +112,15 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
                            "algorithm='{name: grpo}' rewards='[{scorer: answer}]'")
     if loaded.recipe.environment is not None:
         raise RequestError(f"environment: {loaded.recipe.environment.name}, whose rewards depend on whole episodes",
-                           "a recipe whose rewards judge a text alone", "workings train RECIPE training.steps=2")
+                           "a recipe whose rewards score single texts", "workings train RECIPE training.steps=2")
     if model:
         loaded = with_engine(loaded)
     settings = reward_settings(loaded)
-    settings.recorded()  # missing files are found before anything else
+    settings.recorded()  # finds missing files first
     with slow_operation("reading the data"):
         resolved = resolve(loaded, tensors=model)
         prompt_set = prompts_of(resolved)
-    # The prompts of the first update, so that the check is about what training begins with.
+    # The prompts of the first update.
     turns, _ = prompt_set.take(Position(0, 0), min(prompts, len(prompt_set.prompts)))
     with RewardProcess(settings) as rewarder:
         groups = _sampled_groups(resolved, rewarder, turns) if model else []
@@ -129,12 +129,12 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
             values = rewarder.score([text.sample for text in texts])
         with slow_operation(f"rewarding {len(texts):,} texts once more"):
             again = [rewarder.score([text.sample for text in texts])]
-    # In another process as well: there texts have other hashes, and counters begin anew.
+    # Also in another process, with other hash seeds and fresh counters.
     with slow_operation(f"rewarding {len(texts):,} texts in another process"), RewardProcess(settings) as other:
         again.append(other.score([text.sample for text in texts]))
     with slow_operation(f"judging {len(texts):,} texts"), ScoringProcess(ScoringSettings()) as judge:
         judgements = judge.judge([(text.sample.item, text.sample.text, text.sample.truncated) for text in texts])
-    # Before any conclusion: an infinite reward of one probe would hide in a mean.
+    # Before any conclusion: a mean would hide an infinite reward.
     for text_values in values:
         total(text_values, settings)  # raises if the sum is not a number
     weights = settings.weights
@@ -167,8 +167,8 @@ def _sampled_groups(resolved: ResolvedRun, rewarder: RewardProcess, turns: Seque
         sampler = data.rollout_sampler(engine, rewarder)
         state = resolved.initial_state(engine, recipe.seed, trainable=False)
     groups: list[Group] = []
-    with slow_operation(f"drawing completions of {len(turns):,} prompts") as progress:
-        # As many at a time as in training: more might not fit.
+    with slow_operation(f"sampling completions of {len(turns):,} prompts") as progress:
+        # The batch size of training, because more might not fit.
         for start in range(0, len(turns), sampler.groups):
             groups += sampler.sample_groups(state, turns[start:start + sampler.groups], 1)
             progress.reaches(len(groups), len(turns))
@@ -177,7 +177,7 @@ def _sampled_groups(resolved: ResolvedRun, rewarder: RewardProcess, turns: Seque
 
 def _texts(resolved: ResolvedRun, settings: RewardSettings, turns: Sequence[PromptTurn],
            groups: Sequence[Group]) -> list[_Text]:
-    """For each prompt the right answer, its probes and its samples."""
+    """For each prompt the correct answer, its probes and its samples."""
     item_ids = {turn.prompt.item.id for turn in turns}
     worked = {trace.id: "\n".join(trace.steps) for trace in resolved.data.traces
               if trace.id in item_ids and any(step.strip() for step in trace.steps)}
@@ -195,11 +195,11 @@ def _texts(resolved: ResolvedRun, settings: RewardSettings, turns: Sequence[Prom
 
 
 def _sample(item: Item, text: str, tokenizer: Tokenizer, most: int) -> CompletionToReward:
-    """A text as a completion: cut off at the same length."""
+    """A text as a completion, truncated to the same length."""
     tokens = tokenizer.encode(text)
     if len(tokens) <= most:
         return CompletionToReward(item=item, text=text, tokens=tokens, truncated=False)
-    # Decoded from the cut tokens, because that is the text that a reward would see in training.
+    # Decode the truncated tokens, as training does.
     return CompletionToReward(item=item, text=tokenizer.decode(tokens[:most]), tokens=tokens[:most], truncated=True)
 
 
@@ -223,6 +223,6 @@ def _changed(settings: RewardSettings, values: Sequence[Mapping[str, float]],
         pairs = [(first[name], second[name]) for others in again for first, second in zip(values, others, strict=True)
                  if first[name] != second[name]]
         if pairs:
-            changed.append(f"the reward {name} is not the same when the same completions are rewarded again (first "
-                           f"{pairs[0][0]:g}, then {pairs[0][1]:g}): no one could verify it")
+            changed.append(f"the reward {name} changes when computed again for the same completions (first "
+                           f"{pairs[0][0]:g}, then {pairs[0][1]:g}): it cannot be verified")
     return changed

@@ -1,8 +1,8 @@
-"""Findings about rewards: pure arithmetic on the rewards of probes, samples and right answers.
+"""Findings about rewards: pure arithmetic on the rewards of probes, samples and correct answers.
 
-A probe that is wrong on a prompt must earn less than the right answer there, and no more than the median of the model's
-own samples: else a model earns more without the right answer. A probe that is right is a clumsy right answer and must
-not earn more than the plain one. Rewards that a probe earns legitimately are left out on both sides of a comparison.
+A wrong probe must earn less than the correct answer, and no more than the model's median sample; otherwise a model
+earns more without the correct answer. A correct probe is a clumsy answer and must not earn more than the plain one.
+Rewards that a probe earns legitimately are left out on both sides of a comparison.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,14 +14,14 @@ from workings.scoring.attacks import ATTACKS
 from workings.scoring.probes import NEAR_MISS
 
 LENGTH_REWARDS = frozenset({"length", "overlong"})
-"""Rewards of the length alone; left out where right answers are compared."""
+"""Rewards of the length only; left out when correct answers are compared."""
 LEGITIMATE_REWARDS: Mapping[str, frozenset[str]] = {
     "steps with a wrong answer": frozenset({"form", "steps"}),
     **dict.fromkeys((NEAR_MISS, *ATTACKS), frozenset({"form", "steps"}) | LENGTH_REWARDS)}
-"""Rewards that a wrong probe earns legitimately, by probe: its form is kept, its steps hold, and it may be short."""
+"""Rewards that a wrong probe earns legitimately, by probe: for its form, correct steps or shortness."""
 UNJUDGED_PROBE = "answer without steps"
-"""Probe that is shown and never refused: a right answer in the right form is what the reward `answer` pays for."""
-# Sums of weights times values that should be equal differ by less than this.
+"""Probe that is shown and never refused: the reward `answer` pays for a correct answer in the correct form."""
+# Tolerance for equal sums of weights times values.
 ROUNDING = 1e-9
 
 
@@ -32,7 +32,7 @@ class TextRewards:
     rewards: Mapping[str, float]
     """Weight times value of each reward, by name."""
     right: bool
-    """Whether the scorer `answer` finds the right answer in it."""
+    """Whether the scorer `answer` finds the correct answer in it."""
     tokens: int
     truncated: bool
 
@@ -48,12 +48,12 @@ class TextRewards:
 
 @dataclass(frozen=True, kw_only=True)
 class PromptRewards:
-    """Rewards of a prompt's probes, its right answer and the model's samples."""
+    """Rewards of a prompt's probes, its correct answer and the model's samples."""
 
     prompt: str
     """Id of the prompt."""
     right_answer: TextRewards
-    """The expected answer in the form, behind worked steps where they are known."""
+    """The expected answer in the form, after worked steps if known."""
     probes: Mapping[str, TextRewards]
     samples: tuple[TextRewards, ...] = ()
     """One group of samples; empty without a model."""
@@ -68,7 +68,7 @@ class PromptRewards:
         return self.probes[probe].reward_excluding(excluded) > self.reference(excluded) + ROUNDING
 
     def reference(self, excluded: frozenset[str]) -> float:
-        """Reward of the model's median sample, or of the right answer without a model."""
+        """Reward of the model's median sample, or of the correct answer without a model."""
         return self.median_sample_reward(excluded) if self.samples else self.right_answer.reward_excluding(excluded)
 
 
@@ -86,16 +86,16 @@ def refusals(prompts: Sequence[PromptRewards]) -> list[str]:
         has = [prompt for prompt in prompts if probe in prompt.probes]
         wrong = [prompt for prompt in has if not prompt.probes[probe].right]
         right = [prompt for prompt in has if prompt.probes[probe].right]
-        # Named once: a probe that beats the model's samples is not compared with the right answers as well.
+        # Report a probe once: if it beats the samples, skip the comparison with correct answers.
         sentences += _against_samples(probe, wrong) or _against_right_answer(probe, _with_an_answer(wrong))
-        # The other probes are right by chance, so their reward is no finding.
+        # Other probes are correct by chance.
         if probe in ("very long", "answer repeated"):
             sentences += _against_plain_answer(probe, _with_an_answer(right))
     return sentences
 
 
 def _with_an_answer(prompts: Sequence[PromptRewards]) -> list[PromptRewards]:
-    """The prompts whose right answer is found again: one that was cut off is no reference."""
+    """The prompts whose correct answer is found; a truncated one is no reference."""
     return [prompt for prompt in prompts if prompt.right_answer.right]
 
 
@@ -107,11 +107,12 @@ def _against_samples(probe: str, wrong: Sequence[PromptRewards]) -> list[str]:
     median_reward = fmean([prompt.median_sample_reward(left_out) for prompt in wrong])
     if earned <= median_reward + ROUNDING:
         return []
-    # The reward that makes most of the difference is found by means over all samples, not by the median sample.
+    # Use means over all samples, not the median sample, to find the reward with the largest difference.
     name = _largest(wrong, left_out, probe, lambda prompt, reward: fmean([x.rewards[reward] for x in prompt.samples]))
     counted = sorted(left_out & set(wrong[0].right_answer.rewards))
     excluded = f" ({' and '.join(counted)} not counted: it earns them legitimately)" if counted else ""
-    return [f"the probe `{probe}` is wrong and earns {earned:.3g}, and the model's median sample {median_reward:.3g}: "
+    return [f"the probe `{probe}` is wrong and earns {earned:.3g}; the model's median sample earns "
+            f"{median_reward:.3g}: "
             f"{earned - median_reward:.3g} more, most of it by the reward {name}{excluded}"]
 
 
@@ -124,7 +125,8 @@ def _against_right_answer(probe: str, wrong: Sequence[PromptRewards]) -> list[st
         return []
     more = f"{earned - solved:.3g} more" if earned > solved + ROUNDING else "as much"
     name = _largest(wrong, frozenset(), probe, lambda prompt, reward: prompt.right_answer.rewards[reward])
-    return [f"the probe `{probe}` is wrong and earns {earned:.3g}, and the right answer {solved:.3g}: {more}, most of "
+    return [f"the probe `{probe}` is wrong and earns {earned:.3g}; the correct answer earns {solved:.3g}: {more}, "
+            "most of "
             f"it by the reward {name}"]
 
 
@@ -136,7 +138,8 @@ def _against_plain_answer(probe: str, right: Sequence[PromptRewards]) -> list[st
     if earned <= solved + ROUNDING:
         return []
     name = _largest(right, LENGTH_REWARDS, probe, lambda prompt, reward: prompt.right_answer.rewards[reward])
-    return [f"the probe `{probe}` earns {earned:.3g}, and the plain right answer {solved:.3g}: {earned - solved:.3g} "
+    return [f"the probe `{probe}` earns {earned:.3g}; the plain correct answer earns {solved:.3g}: "
+            f"{earned - solved:.3g} "
             f"more, most of it by the reward {name}"]
 
 
@@ -153,7 +156,7 @@ def warnings(prompts: Sequence[PromptRewards], max_new_tokens: int) -> list[str]
     sentences: list[str] = []
     samples = [sample for prompt in prompts for sample in prompt.samples]
     equal = equal_reward_groups(prompts)
-    # Groups without spread have no advantages; from one half on they are worth a sentence.
+    # Groups without spread have no advantages; report them from one half.
     if samples and 2 * equal > len(prompts):
         sentences.append(f"{equal} of {len(prompts)} groups have equal rewards: "
                          f"{'nothing' if equal == len(prompts) else 'little'} to learn; {_what_to_do(samples)}")
@@ -176,7 +179,7 @@ def equal_reward_groups(prompts: Sequence[PromptRewards]) -> int:
 
 def _what_to_do(samples: Sequence[TextRewards]) -> str:
     if not any(sample.right for sample in samples):
-        return "no sample is right: easier prompts, or imitate traces first (algorithm.name=sft)"
+        return "no sample is correct: use easier prompts, or imitate traces first (algorithm.name=sft)"
     if all(sample.right for sample in samples):
-        return "every sample is right: harder prompts"
-    return "a larger algorithm.group, algorithm.name=dapo, or a reward that tells more apart"
+        return "every sample is correct: use harder prompts"
+    return "a larger algorithm.group, algorithm.name=dapo, or a finer reward"

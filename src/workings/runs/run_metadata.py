@@ -53,7 +53,7 @@ def base_from(run: Path, base: Path) -> str | dict[str, str]:
     """The folder that a recipe's paths start from, relative to the run.
 
     A folder far away (see `NEAR`), or one whose relative path passes through a folder above the home directory, is not
-    recorded: the path would name a person.
+    recorded: the path would contain a user's name.
     """
     # The final folder does not exist while the run is written, so only its parent is resolved.
     folder, start = run.parent.resolve() / run.name, base.resolve()
@@ -73,7 +73,7 @@ def files_from(run: Path, loaded: LoadedRecipe) -> dict[str, Any]:
         if not is_data_or_model_path(path) or (loaded.kept and path.is_relative_to(loaded.base.parent.resolve())):
             return name
         relative = base_from(run, path)
-        # With a dot in front, so that it is never mistaken for the name of a data set or a model.
+        # With a leading dot, so that it is not mistaken for a data set or model.
         return name if not isinstance(relative, str) else relative if relative.startswith("..") else f"./{relative}"
 
     values = loaded.recipe.model_dump(mode="json")
@@ -84,7 +84,7 @@ def files_from(run: Path, loaded: LoadedRecipe) -> dict[str, Any]:
 def write_request(writer: RunWriter, setup: TrainSetup) -> None:
     """Writes recipe, data, environment and plan: everything that is known before the first step."""
     loaded = setup.loaded
-    # As it was written: overrides of the command line are in their own file.
+    # As written; overrides are in their own file.
     writer.write_text(RECIPE, loaded.text)
     writer.write_json(OVERRIDES, {"origin": Path(loaded.origin).name, "overrides": list(loaded.overrides),
                                   "renamed": list(loaded.renamed), "chosen": list(loaded.chosen),
@@ -94,7 +94,7 @@ def write_request(writer: RunWriter, setup: TrainSetup) -> None:
     for name in loaded.kept:
         writer.write_cleaned(name, (loaded.base.parent / name).read_bytes())
     writer.write_json(CONFIG, setup.config)
-    # Not cleaned: its digest is recorded, and a vocabulary may hold any text.
+    # Not redacted: its digest is recorded, and a vocabulary may hold any text.
     setup.tokenizer.save(writer.path(TOKENIZER))
     writer.write_json(MODEL_SHAPE, setup.shape.to_json())
     writer.write_json(DATA_DIGESTS, data_digests(setup))
@@ -129,7 +129,7 @@ def build_manifest(setup: TrainSetup, start: Start, outcome: Outcome, facts: dic
 
 def _weight_digests(directory: Path | None) -> dict[str, str] | Absent:
     if directory is None:
-        return absent("random weights, drawn from the seed")
+        return absent("random weights from the seed")
     return weight_digests(directory)
 
 
@@ -147,7 +147,7 @@ def code_version() -> CodeVersion:
     """Reads the checkout of the imported package; an installed wheel has none."""
     package = Path(workings.__file__).resolve().parent
     number = version("workings")
-    # An environment may be within another project's checkout, whose commit says nothing about this package.
+    # An environment may be inside another project's checkout, whose commit is irrelevant.
     if "site-packages" in package.parts or not (package.parents[1] / ".git").exists():
         return CodeVersion(version=number, commit="", dirty_diff_sha256="",
                            absent_because=f"installed as a package, version {number}")

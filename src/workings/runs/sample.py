@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 
 
 OPTIMIZER_PARTS = ("moments", "master weights")
-"""Parts of memory that only a model that can be trained has."""
+"""Parts of memory that only training needs."""
 
 
 def completions_at_a_time(request: EngineRequest, device: DeviceFacts, *, longest: int, new_tokens: int,
@@ -35,7 +35,7 @@ def completions_at_a_time(request: EngineRequest, device: DeviceFacts, *, longes
         new_tokens: tokens of the longest completion.
         can_train: whether the optimizer's state is in memory too, as it is after a checkpoint was restored.
     """
-    # Halved until it fits: eight formulas at most, and nothing is opened or compiled.
+    # Halve until it fits: at most eight formulas, nothing is compiled.
     rows = MAX_PROMPTS
     # Engines pad prompts, to a power of two at most.
     padded = 1 << (longest - 1).bit_length()
@@ -70,7 +70,7 @@ def sample_run(run: Path, prompts: Sequence[Item], out: Path, *, request: Sample
     """
     _check(prompts, out, request)
     opened = open_run(run, device)
-    # The name alone, because a path would tell of this machine.
+    # Only the name, because a path would reveal this machine's folders.
     facts = {"run": opened.run.path.resolve().name, "step": opened.checkpoint.step}
     return sample(opened.session, prompts, out, request=_sized(opened, prompts, out, request, by_plan),
                   made_from=opened.root, facts=facts)
@@ -111,7 +111,7 @@ def _sized(opened: TrainedModel | OpenedWeights, items: Sequence[Item], out: Pat
         return request
     before = partial_unit_path(out) / EVALUATION_CONFIG
     if before.is_file():
-        # Free memory may have changed, and another batch size might give other texts.
+        # Another batch size might give other texts.
         rows = int(loads(before.read_bytes())["decoding"]["batch_size"])
         why = f"{rows} completions at a time, as before the interruption"
     else:

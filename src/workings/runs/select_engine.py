@@ -29,21 +29,21 @@ def with_engine(loaded: LoadedRecipe, platform: str = "") -> LoadedRecipe:
     recipe = loaded.recipe
     if recipe.engine != AUTO:
         return loaded
-    # What an engine refuses depends on the shape; an unknown model's description is downloaded for it.
+    # Engines refuse by shape; an unknown model's description is downloaded.
     shape = find_or_fetch_shape(loaded)
     request = EngineRequest.of(recipe, shape, device=platform or _platform(recipe.device))
     engines = planning_engines()
     engine, reason = select_engine(
         refused={name: [refusal.feature for refusal in engine.refusals(request)] for name, engine in engines.items()},
-        # A machine that is not here is taken to have every engine; on this one nothing is imported to find out.
+        # Assume that another machine has every engine; on this one, check without importing.
         installed=[name for name, engine in engines.items()
                    if platform in ("gpu", "tpu") or all(map(_installed, engine.libraries))])
-    # As an override, the choice is in the record, and the command that reproduces the run does not choose again.
+    # As an override, so that the record has the choice and reproducing does not choose again.
     return replace(loaded, recipe=recipe.model_copy(update={"engine": engine}),
-                   # `engine=auto` is replaced, or the record would have both.
+                   # Replace `engine=auto`.
                    overrides=(*(word for word in loaded.overrides if not word.startswith("engine=")),
                               f"engine={engine}"),
-                   chosen=(*loaded.chosen, f"engine: auto is {engine}: {reason}"))
+                   chosen=(*loaded.chosen, f"engine: {engine} (picked by auto: {reason})"))
 
 
 def select_engine(*, refused: Mapping[str, Sequence[str]], installed: Collection[str]) -> tuple[str, str]:
@@ -59,7 +59,7 @@ def select_engine(*, refused: Mapping[str, Sequence[str]], installed: Collection
     able = [engine for engine, features in refused.items() if not features]
     if not able:
         raise _none_does_all(refused)
-    # One missing feature of an engine is named: that is reason enough to take another engine.
+    # One missing feature per engine is enough.
     decisive = [features[-1] for features in refused.values() if features]
     available = [engine for engine in able if engine in installed]
     if decisive and not available:
@@ -69,8 +69,8 @@ def select_engine(*, refused: Mapping[str, Sequence[str]], installed: Collection
         raise RequestError("engine: auto", f"{' or '.join(able)} to be installed; neither is", install_hint(able[0]))
     if decisive:
         return available[0], f"the engine for {decisive[-1]}"
-    return available[0], (f"the first of the {'two' if len(available) == 2 else len(available)} that do what is asked"
-                      if len(available) > 1 else f"the only one of {' and '.join(able)} that is installed")
+    return available[0], (f"{' and '.join(available)} work; engine={available[1]} picks the other"
+                      if len(available) > 1 else f"the only installed one of {' and '.join(able)}")
 
 
 def _none_does_all(refused: Mapping[str, Sequence[str]]) -> RequestError:
@@ -78,7 +78,7 @@ def _none_does_all(refused: Mapping[str, Sequence[str]]) -> RequestError:
     features = dict.fromkeys(feature for names in refused.values() for feature in names)
     supporters = {feature: [engine for engine, names in refused.items() if feature not in names]
                   for feature in features}
-    return RequestError("engine: auto with " + " and ".join(features), "what one engine does: " + "; ".join(
+    return RequestError("engine: auto with " + " and ".join(features), "features of one engine: " + "; ".join(
         f"{feature}: {' or '.join(engines) or 'none'}" for feature, engines in supporters.items()),
         " or ".join(f"engine={engine}" for engine in refused))
 
@@ -90,5 +90,5 @@ def _platform(device: str) -> str:
 
 
 def _installed(library: str) -> bool:
-    # Looked for and not imported, which takes a framework seconds.
+    # Without importing, which takes seconds.
     return importlib.util.find_spec(library) is not None

@@ -12,7 +12,7 @@ from workings.models.registry import find_family
 from workings.models.tokenizer_training import CONTROL_TOKENS
 from workings.ways.base import way_of
 
-# Fewer key heads than query heads, so that grouped attention is tried as well.
+# Fewer key heads than query heads, to test grouped attention.
 TINY = {"layers": 2, "width": 32, "mlp_width": 64, "heads": 2, "kv_heads": 1, "head_dim": 16}
 TRACES = 64
 ITEMS = 16
@@ -33,13 +33,13 @@ class Smoke:
         """
         if not way_of(loaded.recipe).smoke:
             raise RequestError(f"--smoke with algorithm.name: {loaded.recipe.algorithm.name}",
-                               "the vocabulary that the teacher has: a tiny model would have another one",
+                               "a model with the teacher's vocabulary; a tiny model has another one",
                                "training.steps=2, without --smoke")
         if not is_verified(loaded):
             raise RequestError("--smoke with model.verified: false", "a model of a family that this project can make "
                                "small", "training.steps=2, without --smoke")
         values = loaded.recipe.model_dump(mode="json", exclude_unset=True)
-        # Another name, so that its numbers are not mistaken for those of the recipe.
+        # Another name, to avoid confusion with the recipe's numbers.
         values["name"] += "-smoke"
         family = find_shape(loaded, vocabulary=TRAINED_VOCABULARY).family
         shape: dict[str, Any] = {"family": family, **TINY}
@@ -48,12 +48,12 @@ class Smoke:
         values["model"] = {"source": "scratch", "shape": shape}
         # A model with a new vocabulary needs neither the Hub nor a large embedding.
         values["tokenizer"] = "train"
-        # A trained tokenizer knows Gemma 1 to 3's turns; in place of other turns it writes its own.
+        # A trained tokenizer has Gemma 1 to 3's turns and replaces others.
         if not {*TEMPLATES[loaded.recipe.data.template]} <= {*CONTROL_TOKENS}:
             values["data"]["template"] = "tokenizer"
         # A tiny model has no per-layer embeddings that could be on the host.
         values.get("memory", {}).pop("per_layer_embeddings", None)
-        # The machine at hand, whichever the recipe is for.
+        # This machine, whatever the recipe's device.
         values.pop("device", None)
         values.pop("mesh", None)
         values["batch"]["micro_batch"] = min(ROWS, loaded.recipe.batch.micro_batch)
@@ -65,7 +65,7 @@ class Smoke:
         values["training"]["steps"] = self.steps
         # A warmup that does not end before the last step would be refused.
         values["training"].pop("warmup_steps", None)
-        # Saving is a part of the path, and a recipe's own interval may be longer than the run.
+        # Test saving too: the recipe's interval may be longer than the run.
         values.setdefault("checkpoint", {})["every_steps"] = 1
         evaluation: dict[str, Any] = values.setdefault("evaluation", {})
         evaluation["max_new_tokens"] = min(NEW_TOKENS, loaded.recipe.evaluation.max_new_tokens)
@@ -73,6 +73,6 @@ class Smoke:
 
     def truncate(self, data: RunData) -> RunData:
         """The first few traces and items."""
-        # Not full any more: rows kept for the whole data are not mistaken for these.
+        # Not complete, so that cached rows of the whole data are not used.
         return replace(data, traces=data.traces[:TRACES], pairs=data.pairs[:TRACES], prompts=data.prompts[:TRACES],
                        held_out=data.held_out[:ITEMS], items=data.items[:ITEMS], is_full=False)

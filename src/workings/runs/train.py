@@ -1,4 +1,4 @@
-"""`train`: prepare, check the memory, record the request, train, seal. Nothing is trained that was not checked."""
+"""`train`: prepare, check the memory, record the request, train, seal."""
 
 import os
 import re
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
@@ -26,7 +27,7 @@ from workings.record.layout import (
     partial_path,
     refuse_unit_name,
 )
-from workings.record.manifest import CONVERTED_FROM, DRAWN_FROM, LEFT_ASIDE, UNVERIFIED_MODEL
+from workings.record.manifest import CONVERTED_FROM, DRAWN_FROM, SKIPPED_TENSORS, UNVERIFIED_MODEL
 from workings.record.progress import slow_operation
 from workings.record.recovery import sealed_to_resume
 from workings.record.step_listener import StepListener
@@ -44,7 +45,7 @@ from workings.training.stopping import StopRequest
 from workings.ways.parts.find_teacher import refuse_processes
 
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-"""Beginning of an address such as ``s3://bucket``; one letter would be a drive of Windows."""
+"""Beginning of an address such as ``s3://bucket``; a single letter is a Windows drive."""
 
 SILENT = StepListener()
 
@@ -62,48 +63,47 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
         overrides: ``key=value`` words.
         resume: continue a killed, interrupted or failed run after its last checkpoint.
         smoke: make the model tiny and the run short.
-        force: run although the plan says that it does not fit; the record says so.
-        listener: is told of every step.
-        group: processes that train together and stay together afterwards; None: those that a launcher started.
+        force: run even if the plan says that it does not fit; this is recorded.
+        listener: is called for every step.
+        group: processes that train and stay together; None: those that a launcher started.
 
     Raises:
         RequestError: the request is wrong; nothing was changed.
         DoesNotFit: the compiled step needs more memory than there is; the message names the nearest plan that fits.
     """
     loaded = with_engine(load_recipe(recipe, overrides))
-    # A group that is given is left by the one who gives it.
+    # The caller leaves a given group.
     opened = nullcontext(group) if group else ProcessGroup.of(loaded.recipe.engine, loaded.recipe.device)
     with opened as processes:
         setup = prepare_to_train(processes, loaded, out, resume=resume, smoke=smoke, force=force)
         facts = _manifest_facts(setup, processes, smoke)
         checks = _agree(processes, setup)
-        # From here on a signal is a request. Before, it ends the process at once, and there is nothing yet to save.
+        # From here on a signal is a request to stop. Before, it ends the process, with nothing to save.
         with StopRequest() as stop:
             if not processes.is_coordinator:
                 shared = processes.work(setup.engine, setup.weights.directory, lambda: stop.requested)
                 return TrainResult.of_worker(shared, run=out, setup=setup, process=processes.index)
             setup = replace(setup, engine=processes.coordinate(setup.engine), device_check=_all_checks(checks))
             listener.accepted()
-            # The engine has run a kernel already and compared it with NumPy, so the doctor runs none.
+            # The engine has already run a kernel and compared it with NumPy.
             with slow_operation("looking at this machine"):
                 examination = doctor(setup.loaded, out=out.parent, kernels=False)
             attempt = Attempt.begin(setup, out, resume, examination)
             writer = attempt.start.writer
-            # After compiling and before the first weight: memory that is resident now belongs to compiler and
-            # libraries.
+            # After compiling and before the first weight, resident memory belongs to compiler and libraries.
             watch = MemoryWatch()
             writer.write_json(MEASURED, watch.before(setup))
             try:
                 outcome = attempt.take_steps(listener, stop, processes)
-                # Also of a run that failed or was stopped: what happened is recorded in any case.
+                # Also for a run that failed or was stopped.
                 result = attempt.seal(outcome, facts, watch)
             except RequestError:
-                # Broken weights, a reward that cannot be loaded: once repaired, the same command is typed again.
+                # Broken weights or rewards: after a fix the same command works.
                 if not attempt.start.resumed:
                     writer.discard()
                 raise
             finally:
-                writer.close()  # harmless after sealing; after an error the folder stays and can be resumed
+                writer.close()  # no effect after sealing; after an error the folder is kept for a resume
         # Sent with the last call, when the group is left: workers have no record to read it from.
         processes.outcome = result.shared_fields()
         return result
@@ -111,23 +111,23 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
 
 def prepare_to_train(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume: bool, smoke: Smoke | None,
                      force: bool) -> TrainSetup:
-    """The prepared run, which fits and whose tensors are here. Raises as `train`."""
+    """The prepared run, which fits, with its tensors on this machine. Raises as `train`."""
     if processes.is_coordinator:
         _check_out(out, resume)
     if processes.count > 1:
         refuse_processes(loaded.recipe)
     setup = _prepared(loaded, smoke)
-    # The search for a plan that fits compiles up to four other candidates, so one process makes it for all.
+    # The search for a plan compiles up to four candidates, so one process does it for all.
     if not setup.verdict.fits and (not force or setup.inspection.refused):
         raise refusal(setup) if processes.is_coordinator else DoesNotFit("; ".join(setup.verdict.reasons))
-    # Only now: a run that does not fit has downloaded descriptions, and none of the gigabytes of tensors.
+    # Only now, because a run that does not fit need not download tensors.
     fetch_tensors(setup.weights)
     return setup
 
 
 def _agree(processes: ProcessGroup, setup: TrainSetup) -> list[dict[str, Any]]:
     """The device checks of all processes, which have prepared the same run. Raises as `ProcessGroup.agree`."""
-    # A process with other rows, weights or another version would not fail: it would train on, silently wrong.
+    # A process with other rows, weights or versions would train silently wrong.
     must_agree = facts_of(setup.engine) | {"recipe": setup.config, "data": data_digests(setup),
                                            "workings": code_version().version}
     own: dict[str, Any] = dict(setup.device_check)
@@ -139,7 +139,7 @@ def _agree(processes: ProcessGroup, setup: TrainSetup) -> list[dict[str, Any]]:
 
 
 def trained_before(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, smoke: Smoke | None) -> TrainResult:
-    """A sealed run whose evaluation was cut off; with its final state if that is still to be evaluated.
+    """A sealed run with an interrupted evaluation; with its final state if that is still to be evaluated.
 
     Nothing is written. For process 0: the others make its calls, as in `train`.
 
@@ -153,7 +153,7 @@ def trained_before(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, smo
     fetch_tensors(setup.weights)
     _agree(processes, setup)
     setup = replace(setup, engine=processes.coordinate(setup.engine))
-    # Prepared again, because an engine and its compiled programs are in no record; compared with the record here.
+    # Prepare the engine again and compare with the record.
     run = same_request(out, {CONFIG: setup.config, DATA_DIGESTS: data_digests(setup)})
     manifest = run.manifest
     kept = run.kept_checkpoint()
@@ -167,7 +167,7 @@ def trained_before(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, smo
 
 
 def _prepared(loaded: LoadedRecipe, smoke: Smoke | None) -> TrainSetup:
-    # Shrunk first, because tokenizer and batch change, from which everything else is prepared.
+    # Shrink first, because tokenizer and batch change.
     if smoke is not None:
         loaded = smoke.shrink(loaded)
     data = find_data(loaded)
@@ -182,7 +182,7 @@ def _manifest_facts(setup: TrainSetup, processes: ProcessGroup, smoke: Smoke | N
     if sources := setup.data.drawn_from:
         facts[DRAWN_FROM] = sources
     if setup.non_text_weights is not None:
-        facts[LEFT_ASIDE] = setup.non_text_weights.to_json()
+        facts[SKIPPED_TENSORS] = setup.non_text_weights.to_json()
     if setup.weights.directory is not None and (origin := origin_facts(setup.weights.directory)):
         facts[CONVERTED_FROM] = origin
     return facts
@@ -196,13 +196,13 @@ def _all_checks(checks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return {**own, "processes": 1}
     devices = [f"{name} of process {index}" for index, check in enumerate(checks) for name in check["devices"]]
     worst = max(check["max_difference_to_numpy"] for check in checks)
-    # Alike in all of them, for `agree` has refused everything else: the record shows that each has read its own.
+    # Equal in all processes, as `agree` checked; recorded for each process.
     weights = {"weights": [check["weights"] for check in checks]} if "weights" in own else {}
     return {**own, "processes": len(checks), "devices": devices, "max_difference_to_numpy": worst, **weights}
 
 
 def _check_out(out: Path, resume: bool) -> None:
-    """Refuses a run directory that cannot be made or resumed, before minutes are spent; `RunWriter` checks it again."""
+    """Refuses early a run directory that cannot be made or resumed; `RunWriter` checks again."""
     # `Path` has made one slash of two.
     if ADDRESS.match(str(out)):
         address = str(out).replace(":/", "://", 1)
@@ -217,11 +217,14 @@ def _check_out(out: Path, resume: bool) -> None:
         # A run that failed before its first checkpoint cannot be resumed.
         way_on = "" if (out / SEAL).is_file() and not has_checkpoint(out) else (
             ", or add --resume if that run did not finish")
-        raise RequestError(f"--out {out}, which exists", "a directory that does not exist yet",
+        raise RequestError(f"--out {out} already exists", "a directory that does not exist yet",
                            f"choose another --out{way_on}")
     refuse_taken(out)
-    # `lexists`, because a broken link is in the way, too; the nearest parent that exists decides.
+    # `lexists`, because a broken link blocks it too; the nearest existing parent decides.
     parent = next(parent for parent in out.absolute().parents if os.path.lexists(parent))
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise RequestError(f"--out {out}, and {parent} is not a folder that can be written to",
-                           "a path for the run directory", "choose another --out")
+    try:
+        # `os.access` allows root everything, also in /proc and on a read-only disk.
+        TemporaryDirectory(dir=parent).cleanup()
+    except OSError as error:
+        raise RequestError(f"--out {out}: no folder can be created in {parent} ({error.strerror})",
+                           "a path in a writable folder", "choose another --out") from None

@@ -37,7 +37,7 @@ from workings.runs.train import train, trained_before
 from workings.runs.train_result import TrainResult
 
 ALERTED = ("steps", "final_loss", "first_reward", "final_reward", "items", "accuracy", "base_accuracy", "verdict")
-"""Keys of `train --json` that an alert contains: numbers, and no path of this machine."""
+"""Keys of `train --json` in an alert: numbers, no paths."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,11 +47,11 @@ class BaseResult:
     path: Path | None
     """Its evaluation, in a folder next to the runs; None for a tiny model, which no other run will begin with."""
     comparison: Comparison
-    """The run (B) against it (A)."""
+    """The run (B) compared with it (A)."""
     notes: tuple[str, ...] = ()
     form_free: float
-    """Its accuracy by the scorer `answer`, with every completion right that has no answer and contains the expected
-    one: the most that a form which it was never taught can have cost it."""
+    """Its accuracy if every completion without an answer counts as correct when it contains the expected one: an upper
+    bound on the cost of an unknown answer form."""
 
     def to_json(self) -> dict[str, Any]:
         """Its keys of `train --json`."""
@@ -64,13 +64,15 @@ class BaseResult:
 
     def lines(self, run: Path) -> list[str]:
         """The comparison with the run, and where the answers are, in words."""
-        # Each warning is a line by itself: behind the numbers of the verdict no one reads them.
-        sentences = [f"against the untrained model: {self.comparison.finding}", *self.comparison.warnings, *self.notes]
+        # One line per warning, so that they are seen.
+        sentences = [f"compared with the untrained model: {self.comparison.finding}", *self.comparison.warnings,
+                     *self.notes]
         if self.comparison.a is not None and (self.form_free > self.comparison.a.cell.mean):
-            sentences.append(f"read without any form, up to {percent(self.form_free)} of the untrained model's answers "
-                             f"are right ({percent(self.comparison.a.cell.mean)} by the recipe's scorer)")
+            sentences.append(f"ignoring the answer form, up to {percent(self.form_free)} of the untrained model's "
+                             "answers "
+                             f"are correct ({percent(self.comparison.a.cell.mean)} by the recipe's scorer)")
         return sentences if self.path is None else [
-            *sentences, f"{self.path.name} has the untrained model's answers, kept for further runs from it",
+            *sentences, f"{self.path.name} has the untrained model's answers, which later runs reuse",
             f"to see both: workings compare {quote(str(self.path))} {quote(str(run))} --html page.html"]
 
 
@@ -84,7 +86,7 @@ class TrainAndEvaluateResult:
     base_missing: str = ""
     """Why there is no base although the recipe wants one."""
     warning: str = ""
-    """Why its answers say little about the model; empty with a base, whose comparison says it."""
+    """Warning about its answers; empty with a base, whose comparison has it."""
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `train --json`."""
@@ -99,10 +101,10 @@ class TrainAndEvaluateResult:
         training = self.training
         loss = "" if training.final_loss is None else f", final loss {training.final_loss:.4f}"
         if training.rewards is not None:
-            loss = f", mean reward {training.rewards[0]:.3f} at first and {training.rewards[1]:.3f} at last"
+            loss = f", mean reward {training.rewards[0]:.3f} at first, {training.rewards[1]:.3f} at last"
         lines = [f"{training.status} after {training.steps} steps{loss}: {training.run}"]
         if training.status == "failed":
-            # Sealed before its first checkpoint there is no state to go back to.
+            # Before the first checkpoint there is no state to return to.
             saved = has_checkpoint(training.run)
             state = "the last checkpoint in the run is the last good state" if saved else "there is no checkpoint"
             lines.append(f"reason: {training.reason}; {state}")
@@ -110,29 +112,29 @@ class TrainAndEvaluateResult:
         if remark := training.learned_nothing or training.cut_off:
             lines.append(remark)
         if training.status == "interrupted":
-            lines.append(f"to go on: {resume_command}")
+            lines.append(f"to resume: {resume_command}")
         if self.scorecard is not None:
             overall = self.scorecard.overall
             trained = len(training.setup.trained_items)
             lines.append(f"accuracy {percent(overall.mean)} on {overall.n} items" + (
-                f", {trained:,} of them trained on as well: no measure of what it would answer to others"
+                f", {trained:,} of them in the training data, so it measures memorization"
                 if trained else ""))
         lines += [self.warning] if self.warning else []
         if self.base is not None:
             lines += self.base.lines(training.run)
-        # Printed, because a missing comparison would look as if none was wanted.
+        # Printed, because a missing comparison would look intended.
         if self.base_missing:
             lines.append(f"the untrained model was not evaluated: {self.base_missing}")
-        lines += [f"to look at it: workings ui {quote(str(training.run.parent))}",
+        lines += [f"to open it: workings ui {quote(str(training.run.parent))}",
                   f"to verify: workings verify {quote(str(training.run))}"]
         return "\n".join(lines)
 
     def _after_a_failed_reward(self, saved: bool) -> list[str]:
         """Ways to continue after a reward function failed: all steps of a run have the same rewards."""
-        lines = ["once its file is corrected: the same command with another --out; "
-                 "`workings reward check` with its words tries the reward first"]
+        lines = ["after correcting its file: the same command with another --out; "
+                 "`workings reward check` with the same arguments tests the reward"]
         if saved:
-            lines.append(f"to begin with the weights of this run: {begin_with_weights(self.training.run)}")
+            lines.append(f"to start from this run's weights: {begin_with_weights(self.training.run)}")
         return lines
 
 
@@ -153,7 +155,7 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
         name, steps = loaded.recipe.name, loaded.recipe.training.steps
         with ProcessGroup.of(loaded.recipe.engine, loaded.recipe.device) as group, (
                 phases(out, name, steps) if group.is_coordinator else nullcontext()):
-            # The training is passed on at once: a variable here would keep both models in memory.
+            # Passed on directly: a variable would keep both models in memory.
             if resume and group.is_coordinator and evaluation_is_missing(out):
                 listeners.accepted()
                 result = _evaluated(trained_before(group, loaded, out, smoke), keep_base=smoke is None)
@@ -168,7 +170,7 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
 
 
 def _evaluated(training: TrainResult, *, keep_base: bool) -> TrainAndEvaluateResult:
-    """The run with its scorecards; without them for a run that was cut short, and in a worker process."""
+    """The run with its scorecards; without them for an interrupted run, and in a worker process."""
     # Only process 0 has the record and a state; the others only know how it ended.
     if training.process:
         return TrainAndEvaluateResult(training=training, scorecard=None)
@@ -179,16 +181,16 @@ def _evaluated(training: TrainResult, *, keep_base: bool) -> TrainAndEvaluateRes
     sealed = RunRecord.open(training.run)
     unit = training.run / RECIPE_EVALUATION
     if sealed.kept_step != (training.state_step or training.steps) and not unit.exists():
-        # The last weights have to go before the kept ones are read.
+        # Free the last weights before reading the kept ones.
         training = replace(training, state=None)
         training = replace(training, state=setup.engine.restore(sealed.kept_checkpoint().path))
-    # The session is passed on at once: a variable here would keep both models in memory.
+    # Passed on directly: a variable would keep both models in memory.
     scorecard = build_scorecard(EvaluationRecord(unit).results()) if unit.exists() else evaluate(
         setup.session(setup.engine, training.state), setup.data.items, unit,
         settings=settings, made_from=sealed.root, facts={"run": sealed.manifest.name, "step": sealed.kept_step})
     if not setup.recipe.evaluation.base:
         return TrainAndEvaluateResult(training=training, scorecard=scorecard, warning=EvaluationRecord(unit).warning)
-    # The trained weights have to go before the untrained ones are made.
+    # Free the trained weights before making the untrained ones.
     training = replace(training, state=None)
     try:
         base = _base(setup, settings, sealed, keep=keep_base)
@@ -198,7 +200,7 @@ def _evaluated(training: TrainResult, *, keep_base: bool) -> TrainAndEvaluateRes
 
 
 def _base(setup: TrainSetup, settings: EvaluationSettings, run: RunRecord, *, keep: bool) -> BaseResult:
-    """The untrained model's evaluation, found next to the run or made, and its comparison with the run."""
+    """The untrained model's evaluation, cached next to the run or new, and its comparison with the run."""
     with nullcontext(str(run.path.parent)) if keep else TemporaryDirectory() as folder:
         evaluation = evaluate_base(
             setup.session(setup.engine, None), setup.data.items, Path(folder),

@@ -28,7 +28,7 @@ class TrainResult:
     learned_nothing: str
     """Why the run cannot have learned anything (`workings.training.learned_nothing`); empty if it can have."""
     cut_off: str
-    """That every completion was cut off; empty otherwise."""
+    """Warning if every completion was cut off; empty otherwise."""
     run: Path
     setup: TrainSetup
     state: State

@@ -13,7 +13,7 @@ NO_TEXT, CUT_OFF, OTHER_FORM = "no text", "cut off", "another form"
 CONTROL, WHITE_SPACE = "control tokens", "white space at its ends"
 """Reasons why a completion cannot be trained on, regardless of its score."""
 RIGHT = 1.0
-"""The score of a right answer."""
+"""The score of a correct answer."""
 _LABELS = ("section", "category", "difficulty")
 
 
@@ -64,7 +64,7 @@ class Candidate:
 
     @property
     def is_right(self) -> bool:
-        """Whether its answer is right."""
+        """Whether its answer is correct."""
         return self.score == RIGHT
 
     @property

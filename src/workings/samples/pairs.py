@@ -22,10 +22,10 @@ class PairRule:
     """
 
     rule: str = "best-worst"
-    """`best-worst`: the best against the worst, the second best against the second worst, and so on; `right-wrong`:
-    the first right one against the first that is not right, and so on."""
+    """`best-worst`: the best with the worst, the second best with the second worst, and so on; `right-wrong`: the
+    first correct one with the first wrong one, and so on."""
     most_per_prompt: int = 1
-    """Maximum number of pairs per prompt; no text is in two of them."""
+    """Maximum number of pairs per prompt; no text is in two pairs."""
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:

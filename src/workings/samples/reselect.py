@@ -30,7 +30,7 @@ def reselect(unit: Path, out: Path, selection: Selection, pairs: PairRule | None
 
     Raises:
         RequestError: no unit of samples, ``out`` exists, or a rule does not fit the samples.
-        RecordError: a file of the unit is not the one that was sealed.
+        RecordError: a file of the unit differs from its seal.
     """
     source = SampleUnit.open(unit)
     refuse_existing(out)
@@ -45,11 +45,11 @@ def reselect(unit: Path, out: Path, selection: Selection, pairs: PairRule | None
         for name, digest in parse_sums(read_plain(source.path / SUMS)).items():
             if name not in SELECTED_FILES:
                 shutil.copyfile(source.path / name, partial / name)
-                # Of the copy and not of the source: what was compared is then what is sealed.
+                # Of the copy, so that the compared bytes are the sealed ones.
                 if file_digest(partial / name) != digest:
                     raise RecordError(f"{source.path / name} is not the file that was sealed")
         write_files(partial, selection, pairs)
-        # The same model has drawn these samples, with any rules.
+        # The rules do not change the model.
         origin = parse_seal(read_plain(source.path / SEAL))["made_from"]
         seal_unit(partial, SAMPLED, "complete", origin if isinstance(origin, str) else None)
         out.parent.mkdir(parents=True, exist_ok=True)

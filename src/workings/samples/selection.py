@@ -28,7 +28,7 @@ class Selection:
     """Rules by which samples are kept."""
 
     keep: str = "correct"
-    """`correct`: right answers; `best`: the highest score of each prompt, where it is above 0; `all`."""
+    """`correct`: correct answers; `best`: the highest score of each prompt, if above 0; `all`."""
     valid_steps: bool = False
     """Whether a sample with a wrong equation is left out, regardless of its answer."""
     most_per_prompt: int = 0
@@ -83,10 +83,10 @@ class Counts:
 
     prompts: int
     never: int
-    """Number of prompts without a right sample."""
+    """Number of prompts without a correct sample."""
     sometimes: int
     always: int
-    """Number of prompts whose samples are all right."""
+    """Number of prompts whose samples are all correct."""
     with_kept: int
     """Number of prompts with a kept sample."""
     samples: int
@@ -195,7 +195,7 @@ def _reasons(samples: Sequence[Candidate], selection: Selection) -> list[str]:
 
 def _balanced(kept: Sequence[tuple[Candidate, str]],
               counts: Mapping[str, int]) -> tuple[list[tuple[Candidate, str]], list[LeftOut]]:
-    """Keeps as many of each class as the smallest has, chosen by the digests of their ids."""
+    """Keeps the size of the smallest class from each class, chosen by the digests of ids."""
     smallest_class = min(counts.values(), default=0)
     # As good as a random choice, and needs no seed: a verifier with the predictions makes the same choice.
     by_digest = sorted(kept, key=lambda pair: bytes_digest(f"{pair[0].prompt_id}/{pair[0].number}".encode()))

@@ -22,7 +22,7 @@ from workings.samples.selection import Counts, Selection, select
 from workings.scoring.items import Item
 
 SCHEMA = "selection/1"
-NO_PAIRS = {"absent": "not asked for"}
+NO_PAIRS = {"absent": "not requested"}
 
 
 def selection_files(read: Callable[[], Iterable[Sequence[Mapping[str, Any]]]], config: Mapping[str, Any],
@@ -40,7 +40,7 @@ def selection_files(read: Callable[[], Iterable[Sequence[Mapping[str, Any]]]], c
     """
     origin = SampleOrigin.from_config(config)
     selected = select(read(), selection, origin)
-    # `verify` makes these bytes again and compares them, so they must not depend on time or machine.
+    # `verify` regenerates these bytes, so they must not depend on time or machine.
     files = {KEPT: traces_bytes(selected.traces)}
     pairs_json: Any = NO_PAIRS
     if pairs is not None:
@@ -85,7 +85,7 @@ class SampleUnit(EvaluationRecord):
         return tuple(iterate_pairs(self.path / PAIRS)) if (self.path / PAIRS).is_file() else ()
 
     def sometimes_solved(self) -> list[Item]:
-        """The prompts with right and wrong samples: those of which a group's rewards differ."""
+        """The prompts with correct and wrong samples, whose groups have different rewards."""
         return [item_of(samples[0]) for samples in read_predictions(self.path / PREDICTIONS)
                 if 0 < sum(sample["score"] == RIGHT for sample in samples) < len(samples)]
 

@@ -17,7 +17,7 @@ _FORMS = {
 _TAGS = re.compile(r"</?(?:reasoning|answer|think)>|####")
 _CHANNEL_MARKS = re.compile(r"<\|channel>|<channel\|>")
 FORMS = ("any", *_FORMS)
-"""Expected forms; ``any``: none was asked for, so nothing is checked."""
+"""Expected forms; ``any``: no check."""
 
 
 def check_form(name: str) -> None:
@@ -40,7 +40,7 @@ def keeps_form(text: str, form: str) -> bool:
 
 
 def reasoning_text(text: str) -> str:
-    """What is before the answer: inside the reasoning tags, before ``####`` or ``<answer>``; else all of it."""
+    """The text before the answer: inside the reasoning tags, before ``####`` or ``<answer>``; else all of it."""
     for opening, closing in (("<reasoning>", "</reasoning>"), ("<think>", "</think>"),
                              ("<|channel>thought\n", "<channel|>")):
         if opening in text:

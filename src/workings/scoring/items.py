@@ -40,9 +40,9 @@ class Item:
     cluster: str = ""
     """Items of one cluster are not independent (a template, a passage); empty: the item is standalone."""
     aliases: tuple[str, ...] = ()
-    """Other answers that count as right."""
+    """Other answers that count as correct."""
     tolerance: float = 0.0
-    """A number this far from the expected one still counts as right (absolute)."""
+    """A number within this absolute distance of the expected one counts as correct."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Keys that mean nothing to a score; they belong to the digest."""
 
@@ -56,7 +56,7 @@ class Item:
         record: dict[str, Any] = {**self.extra, "id": self.id, "prompt": self.prompt,
                                   "expected_answer": self.expected_answer}
         record.update({name: getattr(self, name) for name in _TEXT_FIELDS[:3]})
-        # Left out where empty: the digest of an item follows from what it says.
+        # Left out if empty, for stable digests.
         if self.cluster:
             record["cluster"] = self.cluster
         if self.aliases:
@@ -79,7 +79,7 @@ def read_items(path: Path) -> list[Item]:
             item, and every id that comes twice.
     """
     if not path.is_file():
-        # Imported where a set is asked for: the process that scores starts in a fifth of the time without.
+        # Imported on demand: the scoring process starts in a fifth of the time without it.
         from workings.data.open import shipped_items
 
         return [item_from_json(asdict(item)) for item in shipped_items(
@@ -96,21 +96,21 @@ def read_items(path: Path) -> list[Item]:
     # Scores are joined by id, run against run, so an id must name one question.
     problems += [f"id {name!r} comes {count} times" for name, count in Counter(item.id for item in items).items()
                  if count > 1]
-    # Raised after all lines were read, so that a person mends them in one go.
+    # Raised after reading all lines, so that a user can fix them in one go.
     if problems:
         shown = "; ".join(problems[:_SHOWN_PROBLEMS])
         more = f"; and {len(problems) - _SHOWN_PROBLEMS} more" if len(problems) > _SHOWN_PROBLEMS else ""
         raise RequestError(f"{path}: {shown}{more}",
                            "one JSON object a line with a unique id, a prompt and an expected_answer",
                            "correct the lines named above" if items else f"workings data import {path} --out "
-                           "questions.jsonl; a file of traces is asked as questions")
+                           "questions.jsonl; a file of traces also works as questions")
     if not items:
         raise RequestError(f"{path}: no items", "at least one item")
     return items
 
 
 def items_digest(items: Sequence[Item]) -> str:
-    """SHA-256 (hex) over the items in their order; two scorecards are comparable only where it is equal."""
+    """SHA-256 (hex) over the items in their order; two scorecards are comparable only if it is equal."""
     # The digest of the canonical JSON list, without holding the whole list as one text.
     digest = hashlib.sha256(b"[")
     for index, item in enumerate(items):
@@ -120,7 +120,7 @@ def items_digest(items: Sequence[Item]) -> str:
 
 
 def item_from_json(record: Mapping[str, Any], *, fallback_id: str = "") -> Item:
-    """One item from one JSON object. Raises ``ValueError`` that says what is wrong with it."""
+    """One item from one JSON object. Raises ``ValueError`` with the reason."""
     asked = "question" if "question" in record else "prompt"
     # A trace has steps; without them its answer is the expected one.
     if asked in record and "answer" in record and not {"expected_answer", "steps"} & record.keys():
@@ -143,7 +143,7 @@ def item_from_json(record: Mapping[str, Any], *, fallback_id: str = "") -> Item:
     if unread := next((key for key in (*SYSTEM, *TOOLS) if record.get(key)), ""):
         raise ValueError(f"`{unread}` would not be shown to the model; a system text goes into `history`, and items "
                          "have no tools")
-    history_of(record.get("history", []))  # an error now, and not where the question is asked
+    history_of(record.get("history", []))  # raise now, not when the question is asked
     return Item(expected_answer=str(answer), aliases=_aliases(record), tolerance=_tolerance(record),
                 extra={key: value for key, value in record.items() if key not in _KNOWN}, **texts)
 

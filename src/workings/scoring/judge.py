@@ -1,4 +1,4 @@
-"""Everything that is said about one completion: extracted answer, rule, score, form, steps. Pure; runs in the child."""
+"""Scores one completion: extracted answer, rule, score, form, steps. Pure; runs in the child."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Judgement:
     steps_valid: int = 0
     wrong_steps: tuple[str, ...] = ()
     question: str = ""
-    """Digest of what a model was asked as the judge; "" without one."""
+    """Digest of the judge's prompt; "" without a judge."""
     reply: str = ""
     """The reply of that model."""
     error: str = ""
@@ -63,7 +63,7 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings
                          error=f"scorer returned {str(value)[:60]}, not a number from 0 to 1")
     # A completion that is nothing but its answer has no reasoning.
     reasoning = "" if text.strip() == extraction.text else reasoning_text(text)
-    # Of the reasoning alone: an equation in the answer is judged by its result.
+    # Only of the reasoning: an equation in the answer counts by its result.
     steps = check_steps(reasoning)
     return Judgement(
         # A scorer may return true or false, which count as 1 and 0.
@@ -73,7 +73,7 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings
 
 def score_answer(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings, *,
                  truncated: bool) -> tuple[Extraction, float]:
-    """The answer in a completion and what a scorer gives for it; nothing else of the completion is looked at.
+    """The answer in a completion and its score; ignores the rest of the completion.
 
     Raises what the scorer raises.
     """
@@ -86,7 +86,7 @@ def find_answer(item: Item, text: str, settings: ScoringSettings, *, truncated: 
     kind: Kind = "name" if settings.scorer == CONTAINS else answer_kind(
         item.expected_answer, item.prompt, item.aliases)
     extraction = extract(text, kind, settings.rules, truncated=truncated, question=item.prompt)
-    # Where a number is expected, `2^{10}` is not one, and a formula for it.
+    # If a number is expected, `2^{10}` is a formula for it.
     if extraction.rule == NO_RULE and kind == "number" and needs_library(settings.scorer):
         return extract(text, "text", settings.rules, truncated=truncated)
     return extraction

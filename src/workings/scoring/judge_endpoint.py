@@ -31,7 +31,7 @@ from workings.scoring.worker_pool import ScoringProcess
 KEY = "WORKINGS_JUDGE_KEY"
 """Environment variable with the endpoint's key; it is sent as a bearer token and written nowhere."""
 AT_A_TIME = 8
-"""Questions that are asked at a time."""
+"""Number of concurrent questions."""
 SECONDS = 600.0
 """Time limit of one reply, in seconds: a model of this machine answers one question after the other."""
 PAUSES = (0, 1, 2, 4)
@@ -41,7 +41,7 @@ _PASSING = frozenset({408, 429, 500, 502, 503, 504})
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A judge that can be asked."""
+    """A judge ready to use."""
 
     url: str
     model: str
@@ -50,15 +50,15 @@ class Endpoint:
     """Replies by question: one question has one reply, regardless of what the model would say the second time."""
 
     def replies(self, questions: Sequence[str]) -> list[str]:
-        """The reply to each question. Raises `RequestError` where the endpoint gives none."""
+        """The reply to each question. Raises `RequestError` if the endpoint gives none."""
         new = list(dict.fromkeys(question for question in questions if question not in self.kept))
         pool = ThreadPoolExecutor(AT_A_TIME)
         try:
-            # One by one into the dictionary: what was answered before an error is not asked again.
+            # One by one into the dictionary, so that answers before an error are kept.
             for question, reply in zip(new, pool.map(self._reply, new), strict=True):
                 self.kept[question] = reply
         finally:
-            pool.shutdown(cancel_futures=True)  # after an error no one waits for the rest
+            pool.shutdown(cancel_futures=True)  # do not wait for the rest after an error
         return [self.kept[question] for question in questions]
 
     def _reply(self, question: str) -> str:
@@ -95,12 +95,12 @@ def _content(answer: Any) -> str:
 
 
 def endpoint_of(judge: JudgeFile) -> Endpoint:
-    """Where a checked judge is asked."""
+    """The endpoint of a checked judge."""
     return Endpoint(judge.url, judge.model, judge.max_tokens)
 
 
 def judge_replies(endpoint: Endpoint, completions: Sequence[tuple[Item, str]]) -> list[str]:
-    """The reply about each completion of an item; empty for one that is too long to be judged."""
+    """The reply for each completion of an item; empty for one that is too long."""
     questions = [question_of(item, text) if len(text) <= LONGEST_TEXT else "" for item, text in completions]
     endpoint.replies([question for question in questions if question])
     return [endpoint.kept.get(question, "") for question in questions]
@@ -128,7 +128,7 @@ class JudgingProcess(ScoringProcess):
 
 
 def recorded_scorer(name: str) -> dict[str, Any]:
-    """What a record says of a scorer: name, version, and of a judge its prompt and how it was checked."""
+    """A scorer's facts for the record: name, version, and for a judge its prompt and its check."""
     if name.startswith(JUDGE_PREFIX):
         judge = read_judge(Path(name.removeprefix(JUDGE_PREFIX)))
         return {"name": JUDGE, "version": judge.version, "judge": judge.recorded()}

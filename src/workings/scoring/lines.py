@@ -23,7 +23,7 @@ def read_lines_at(path: Path) -> Iterator[tuple[int, int, dict[str, Any] | str]]
             number += 1
             length = len(line)
             if length == MAX_LINE_BYTES and not line.endswith(b"\n"):
-                # Read to its end in pieces that are dropped, so that later numbers and offsets are right.
+                # Read to its end in dropped pieces, so that later numbers and offsets are correct.
                 while rest := file.readline(MAX_LINE_BYTES):
                     length += len(rest)
                     if rest.endswith(b"\n"):

@@ -1,4 +1,4 @@
-r"""The scorer `math`: sets, intervals, matrices and algebra by math-verify, where our own scorer finds no equality.
+r"""The scorer `math`: sets, intervals, matrices and algebra by math-verify, if our own scorer finds no equality.
 
 What our own scorer reads as numbers, choices or prose it judges alone: math-verify drops units and takes the last side
 of any equation. It is asked about formulas only, and never about one that its answer may not mean.
@@ -27,12 +27,12 @@ AGAIN_SECONDS = 1.0
 """Between two signals that the time is over. Python drops what a handler raises while memory is cleared up (in a
 finalizer or a callback of the collector), and without a second signal nothing would end the block."""
 MAX_CHARACTERS = 300
-"""Of a formula; a longer one is not asked about."""
+"""Maximum characters of a formula."""
 MAX_SENTENCE = 2_000
-"""Characters of an answer in which a formula is looked for."""
+"""Characters of an answer that are searched for a formula."""
 LIBRARIES = ("math-verify", "sympy", "latex2sympy2_extended")
-"""Whose versions decide a verdict."""
-# What would be as many digits in memory: powers of powers, exponents and factorials of many digits.
+"""Libraries whose versions decide a verdict."""
+# Powers of powers, exponents and factorials that would fill the memory.
 _TOO_LARGE = re.compile(r"(?:\^|\*\*)[^+\-=,;]{0,40}(?:\^|\*\*)|(?:\^|\*\*)\s*[{(]?\s*-?\d{5,}|\d{5,}\s*!|!\s*!")
 _TEXT = re.compile(r"\\(?:text|mathrm|mbox|textbf|textit|textrm)\s*\{([^{}]*)\}")
 _COMMAND = re.compile(r"\\[a-zA-Z]+|\\.")
@@ -50,7 +50,7 @@ _UNIT_BEHIND = re.compile(r"\s?((?:square |cubic )?[^\W\d_]+(?:\^?[23])?)")
 
 
 class TooLong(BaseException):
-    """The limit was reached. No ``Exception``: sympy and math-verify catch those and go on."""
+    """The limit was reached. No ``Exception``, because sympy and math-verify catch those and continue."""
 
 
 def libraries_version() -> str:
@@ -105,7 +105,7 @@ def _formulas(given: str, expected: str) -> Iterator[str]:
 
 
 def _same_unit_behind(text: str, expected: str) -> bool:
-    """Whether the unit that a text begins with, behind a formula, does not contradict that of the expected answer."""
+    """Whether the unit after a formula does not contradict the expected answer's."""
     words = _UNIT_BEHIND.match(text)
     unit = read_unit(words[1]) if words else None
     return unit is None or not unit.measure or same_units(unit, without_unit(expected)[1])
@@ -125,7 +125,7 @@ def _without_names(text: str) -> str:
 def asked_libraries(given: str, expected: str) -> bool:
     """Whether math-verify calls two texts the same."""
     left, _, right = given.rpartition("=")
-    # Of a chain of equations math-verify compares all sides, and the last one alone is the value.
+    # math-verify compares all sides of a chain of equations, but only the last one is the value.
     if "=" in left and "=" not in expected and not _RELATION.search(given) and names_a_value(left):
         given = right
     if any(len(text) > MAX_CHARACTERS or _TOO_LARGE.search(text) for text in (given, expected)):
@@ -134,7 +134,7 @@ def asked_libraries(given: str, expected: str) -> bool:
     if parse_number(given) is not None and parse_number(expected) is not None:
         return False
     given, expected = _latex(given), _latex(expected)
-    # What math-verify would leave out of a formula, such as a sign that it does not know or a base behind a number.
+    # What math-verify would leave out of a formula, such as an unknown sign or a base after a number.
     if not (given.isascii() and expected.isascii()) or (
             "_" in given.replace("\\log_", "")) != ("_" in expected.replace("\\log_", "")) or (
             _BASE.findall(given) != _BASE.findall(expected)):

@@ -1,6 +1,6 @@
 """A language model as the judge: its sealed prompt, the fence around the completion, and the score in its reply.
 
-Pure: anyone who has the question and the reply computes the score again without the model (`workings verify` does so).
+Pure: the score can be recomputed from question and reply without the model, as `workings verify` does.
 """
 
 import re
@@ -25,7 +25,7 @@ SCHEMA = "judge/1"
 HIGHEST = 10
 """The scale: 0 (wrong) to this; a score is its share."""
 LONGEST_TEXT = 20_000
-"""Characters of a completion beyond which it is not judged and counts as an error."""
+"""Longer completions are not scored and count as errors, in characters."""
 PROMPT = """You grade one answer to one question.
 
 Question:
@@ -73,7 +73,7 @@ class JudgeFile:
         return {"schema": SCHEMA} | {key: value for key, value in asdict(self).items() if key != "digest"}
 
     def recorded(self) -> dict[str, Any]:
-        """What a record says of the judge: all of it but where it was asked."""
+        """The judge's facts for the record: all but its endpoint."""
         return {key: value for key, value in self.to_json().items() if key != "url"}
 
     @property
@@ -98,7 +98,7 @@ def judge_text(config: Mapping[str, Any]) -> str:
 
 
 def read_judge(path: Path) -> JudgeFile:
-    """A judge's file. Raises `RequestError` where none exists, or where the judge did not pass its check."""
+    """A judge's file. Raises `RequestError` if it is missing or the judge did not pass its check."""
     expected, check = "the file of a checked judge", ("workings reward judge --url URL --model NAME --items "
                                                       "LABELLED.jsonl --out judge.json")
     if not path.is_file():
@@ -117,7 +117,7 @@ def read_judge(path: Path) -> JudgeFile:
 
 
 def question_of(item: Item, text: str) -> str:
-    """What the judge is asked about a completion."""
+    """The judge's prompt for a completion."""
     # By a digest of all that is around and in it: no text can contain the line that ends it.
     fence = "=" * 8 + bytes_digest(f"{item.prompt}\n{item.expected_answer}\n{text}".encode())[:24]
     expected = " or ".join((item.expected_answer, *item.aliases))

@@ -1,6 +1,6 @@
-"""Texts that a good reward must not prefer to an honest solution: what a model finds when it learns to please a reward.
+"""Texts that a good reward must not prefer to an honest solution: typical exploits of rewards.
 
-Each is a completion of one prompt. A reward is tried on them before a run, so that a person sees what else it pays for.
+Each is a completion of one prompt. Testing a reward on them before a run shows what else it pays for.
 """
 
 from itertools import count
@@ -27,7 +27,7 @@ def probes(item: Item, form: str, worked: str | None) -> dict[str, str]:
 
     `empty`; `prompt copied`; `bare numbers`, 0 to 99; `answer without steps`, the right answer in the form with empty
     reasoning; `steps with a wrong answer`, only where worked steps are known; `form only`, with nothing in it;
-    `very long`, the right answer in the form behind 2,000 words; `answer repeated`, 100 times. The form `answer_only`
+    `very long`, the right answer in the form after 2,000 words; `answer repeated`, 100 times. The form `answer_only`
     shows no steps, so the three probes that are about a form's parts are left out there. `near miss` is another answer
     that looks like the right one; the others are `workings.scoring.attacks.ATTACKS` around a wrong answer: they claim
     authority, ask for full marks, close the fence around them, or say the right answer next to the wrong one.
@@ -35,7 +35,7 @@ def probes(item: Item, form: str, worked: str | None) -> dict[str, str]:
     Args:
         item: prompt and expected answer.
         form: the recipe's `data.reasoning`, one of `workings.data.traces.STYLES`.
-        worked: steps that lead to the right answer, as the trace writes them between its marks; None where none are
+        worked: steps that lead to the correct answer, as the trace writes them between its marks; None if none are
             known.
 
     Raises:
@@ -49,7 +49,7 @@ def probes(item: Item, form: str, worked: str | None) -> dict[str, str]:
         "bare numbers": " ".join(map(str, range(REPEATS))),
         "answer repeated": " ".join([right] * REPEATS),
     }
-    # Behind the worked steps, like the right answer: only the answer is another one.
+    # After the worked steps, like the correct answer.
     texts |= {name: final if form == "answer_only" else _written(worked or "", final, form)
               for name, final in {NEAR_MISS: near_miss(item), **attacked(wrong_answer(item), item)}.items()}
     if form == "answer_only":
@@ -64,7 +64,7 @@ def probes(item: Item, form: str, worked: str | None) -> dict[str, str]:
 
 
 def right_answer(item: Item, form: str, worked: str | None) -> str:
-    """The expected answer in a form, behind the worked steps where they are known: what probes are held against.
+    """The expected answer in a form, after the worked steps if known: the reference for probes.
 
     Arguments and errors are those of `probes`.
     """
@@ -82,7 +82,7 @@ def wrong_answer(item: Item) -> str:
     '13'
     """
     number = parse_number(item.expected_answer)
-    # Larger than the tolerance; every other right answer is at one place, so the search ends.
+    # Larger than the tolerance; correct answers are finitely many, so the search ends.
     step = 1 + ceil(item.tolerance)
     texts = ("not " * times + item.expected_answer if number is None else str(number.value + step * times)
              for times in count(1))
@@ -90,7 +90,7 @@ def wrong_answer(item: Item) -> str:
 
 
 def near_miss(item: Item) -> str:
-    """A wrong answer that looks like the right one: two digits that changed places, a sign, a letter too few.
+    """A wrong answer that looks like the correct one: two swapped digits, a sign, a missing letter.
 
     >>> near_miss(Item(id="a", prompt="7+5?", expected_answer="12"))
     '21'
@@ -105,6 +105,6 @@ def near_miss(item: Item) -> str:
 
 
 def _written(steps: str, final: str, form: str) -> str:
-    """A completion in a form, also where a part of it is empty."""
+    """A completion in a form, maybe with empty parts."""
     trace = Trace(id="probe", prompt="probe", steps=(steps or _NOTHING,), answer=final or _NOTHING)
     return completion_text(trace, form).replace(_NOTHING, "")

@@ -3,7 +3,7 @@
 An audit hook refuses a reward function what Python reports before it happens: connections, look-ups of names, and the
 start of other programs, which would be free of the hook. It does not stop what raises no audit event: `ctypes`,
 compiled extensions that call the system themselves, and `multiprocessing` with its method `spawn`. Files may be read
-and written. It is a guard against mistakes; code that is not trusted belongs into a container.
+and written. It guards against mistakes; run untrusted code in a container.
 """
 
 import copy
@@ -28,7 +28,7 @@ REFUSED = {
     **dict.fromkeys(("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty",
                      "pty.spawn", "os.startfile"), "no other programs"),
 }
-"""Audit events that end in ``PermissionError``, and what a reward function does not have."""
+"""Audit events that raise ``PermissionError``, and the forbidden ability."""
 Compute = Callable[[list[CompletionToReward]], object]
 
 
@@ -61,13 +61,13 @@ def refuse(event: str, arguments: tuple[Any, ...]) -> None:
 
 def _load(reward: RewardConfig, version: str, settings: RewardSettings) -> Compute:
     if isinstance(reward, JudgeReward):
-        return lambda samples: [0.0] * len(samples)  # the parent asks it, for there is no network here
+        return lambda samples: [0.0] * len(samples)  # the parent asks it, because there is no network here
     if not isinstance(reward, FileReward):
         if reward.scorer in SCORERS:
             load_scorer(reward.scorer)  # imports its library now, so that no call has to
         return lambda samples: [shipped_reward(reward, sample, settings) for sample in samples]
     path = settings.path(reward)
-    # Taken before the file runs, because code can change the file that it is in.
+    # Before the file runs, because code can change its own file.
     if settings.version(reward) != version:
         raise RequestError(f"{reward_name(reward)}: {path} has changed since its digest was recorded",
                            "the file that was recorded")
@@ -80,7 +80,7 @@ def _load(reward: RewardConfig, version: str, settings: RewardSettings) -> Compu
 
 
 def _called(function: Callable[..., object], given: dict[str, list[Any]]) -> object:
-    """What a function gives back. Raises ``TypeError`` with what there is, where it asks for something else."""
+    """A function's result. Raises ``TypeError`` that lists the available arguments if it needs others."""
     try:
         inspect.signature(function).bind(**given)
     except TypeError as error:
@@ -119,7 +119,7 @@ def _values(compute: Compute, samples: list[CompletionToReward], settings: Rewar
 
 
 def _checked(given: object, samples: Sequence[CompletionToReward]) -> dict[str, Any]:
-    """The values as floats, or what is wrong with them."""
+    """The values as floats, or the error."""
     if not isinstance(given, list):
         return {"problem": f"returned {type(given).__name__}, not a list of {len(samples)} numbers"}
     if len(given) != len(samples):

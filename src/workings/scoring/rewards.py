@@ -1,7 +1,7 @@
 """What completions earn: the rewards of a recipe, each a function of a prompt's record and a completion.
 
 A shipped reward is what a scorecard says about a text (`workings.scoring.judge`), or its length in tokens; it is pure,
-so a verifier computes it again. A person's own function is executed only in the process that `RewardProcess` starts.
+so a verifier can recompute it. A user's function runs only in the process that `RewardProcess` starts.
 """
 
 import math
@@ -63,8 +63,8 @@ class RewardSettings:
     base: Path = Path()
     """Directory that relative paths of files start from: that of the recipe."""
     call_seconds: float = USUAL_LIMITS["seconds"]
-    """Time limit of one call of a shipped reward for all completions of a rollout, in seconds; a person's function has
-    its own."""
+    """Time limit of one call of a shipped reward for all completions of a rollout, in seconds; a user's function has a
+    separate limit."""
 
     def __post_init__(self) -> None:
         check_form(self.form)
@@ -94,18 +94,18 @@ class RewardSettings:
     @property
     def memory_gib(self) -> float:
         """Memory limit of the process that computes rewards, in GiB of address space."""
-        # Below it by one function's limit, another one could not have its own: they share the process.
+        # Functions share the process, so the largest limit applies.
         return max((reward.memory_gib for reward in self.rewards if isinstance(reward, FileReward)),
                    default=USUAL_LIMITS["memory_gib"])
 
     def path(self, reward: FileReward | JudgeReward) -> Path:
-        """Where a person's file is."""
+        """Path of a user's file."""
         return (self.base / Path(reward.file).expanduser()).resolve()
 
     def recorded(self) -> list[dict[str, Any]]:
         """Name, weight, parameters and version of each reward, as JSON values: equal where the values are.
 
-        The version of a person's function is the digest of its file alone, `sha256:` and 64 hexadecimal digits; what
+        The version of a user's function is the digest of its file, `sha256:` and 64 hexadecimal digits; what
         that file imports is not in it. Nothing is executed.
 
         Raises:
@@ -114,7 +114,7 @@ class RewardSettings:
         return [self.entry(reward) for reward in self.rewards]
 
     def entry(self, reward: RewardConfig, version: str | None = None) -> dict[str, Any]:
-        """What `recorded` says of one reward; with a version that is given, no library and no file is looked for."""
+        """One reward's entry of `recorded`; a given version needs no library or file."""
         entry = {"name": reward_name(reward), "weight": reward.weight, "parameters": self._parameters(reward),
                  "version": self.version(reward) if version is None else version}
         # The prompt is part of the record, so that the replies can be read without this project.
@@ -152,7 +152,7 @@ def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: R
     """The value of a reward that comes with this project, unweighted. Pure: equal arguments give equal values.
 
     Raises:
-        ValueError: the reward is a person's own function, which is not executed here.
+        ValueError: the reward is a user's function, which is not executed here.
     """
     if reward.scorer in SCORERS:
         return _answer_score(sample, reward.scorer, settings)
@@ -161,7 +161,7 @@ def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: R
             # 1 or 0: a form is kept or it is not.
             return float(keeps_form(sample.text, settings.form))
         case "steps":
-            # Only its steps are asked for, so the scorer that costs nothing and needs no library will do.
+            # Only its steps are needed, so use the cheapest scorer.
             judgement = judge(sample.item, sample.text, get_scorer("exact").score,
                               _scoring(settings, "exact"), truncated=sample.truncated)
             return judgement.steps_valid / judgement.steps_checked if judgement.steps_checked else 0.0
@@ -216,7 +216,7 @@ def total(values: Mapping[str, float], settings: RewardSettings) -> float:
 class RewardProcess(Worker):
     """A child process that computes rewards, with limits on memory and time and without a network.
 
-    Use as a context manager: entering starts the process and loads the files of a person's own functions. Their bytes
+    Use as a context manager: entering starts the process and loads the files of users' functions. Their bytes
     are those that `RewardSettings.recorded` digests; a file that has changed since then is refused. Memory is limited
     as address space (Linux); a call that takes longer than its limit is killed. What in Python asks for a network
     connection or starts another program raises ``PermissionError`` (see `workings.scoring.reward_worker`).
@@ -234,7 +234,7 @@ class RewardProcess(Worker):
         self._settings, self._names = settings, settings.names
         self._replies: list[str] = []
         judge = next((reward for reward in settings.rewards if isinstance(reward, JudgeReward)), None)
-        # Asked from here: the child has no network.
+        # Ask from here, because the child has no network.
         self._judge = None if judge is None else endpoint_of(read_judge(settings.path(judge)))
         files = [reward.scorer for reward in settings.rewards if isinstance(reward, FileReward)]
         super().__init__((settings, [reward["version"] for reward in settings.recorded()]), "rewards",
@@ -242,7 +242,7 @@ class RewardProcess(Worker):
 
     @property
     def replies(self) -> list[str]:
-        """What a judge replied about each completion of the last call; empty texts without one."""
+        """A judge's reply to each completion of the last call; empty texts without a judge."""
         return self._replies
 
     def score(self, samples: Sequence[CompletionToReward]) -> list[dict[str, float]]:

@@ -1,6 +1,6 @@
-"""Scoring functions by name and version, and a person's own from a file (``FILE.py:FUNCTION``).
+"""Scoring functions by name and version, and a user's from a file (``FILE.py:FUNCTION``).
 
-Scorecards of different versions are not comparable. A person's file is executed only where that person names it, and
+Scorecards of different versions are not comparable. A user's file is executed only if the user names it, and
 only in the scoring process; nothing that reads a scorecard later executes it. Its version is the digest of its bytes.
 """
 
@@ -68,7 +68,7 @@ def get_scorer(name: str) -> Scorer:
 
 
 def scorer_version(name: str) -> tuple[str, str]:
-    """Recorded name and version of a scorer, without executing anything of the person's."""
+    """Recorded name and version of a scorer, without executing the user's code."""
     if ".py:" not in name:
         return name, get_scorer(name).version
     path, function = _parts(name)
@@ -83,7 +83,7 @@ def load_scorer(name: str) -> Scorer:
             load()  # before any answer is waited for
         return scorer
     path, function = _parts(name)
-    # The digest is taken before the file runs, because code can change the file that it is in.
+    # Compute the digest before the file runs, because code can change its own file.
     recorded, version = scorer_version(name)
     namespace = runpy.run_path(str(path))
     if not callable(namespace.get(function)):
@@ -145,7 +145,7 @@ def asks_for_order(question: str) -> bool:
 
 
 def _in_order(given: str, item: Item) -> bool:
-    """Whether a list is in the expected order, where one is asked for, as far as it is there to the letter."""
+    """Whether a list has the expected order, if one is required."""
     places = [given.find(part.strip()) for part in item.expected_answer.split(",")]
     return -1 in places or places == sorted(places) or not asks_for_order(item.prompt)
 

@@ -14,7 +14,7 @@ class ScoringSettings:
     """What decides the score of a given text."""
 
     scorer: str = "answer"
-    """A registered scorer, or FILE.py:FUNCTION for one's own."""
+    """A registered scorer, or FILE.py:FUNCTION."""
     rules: tuple[str, ...] = ()
     """Names of extraction rules in order; empty: the default order for numbers and for texts."""
     form: str = "any"
@@ -37,7 +37,7 @@ class ScoringSettings:
         return {"version": EXTRACTION_VERSION, "rules": list(self.rules) or "default"}
 
     def steps(self) -> dict[str, int]:
-        """What decides how the equations of the steps are judged."""
+        """Settings that affect the equations of the steps."""
         return {"version": STEPS_VERSION}
 
     def limits(self) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class ScoringSettings:
                 "max_completion_chars": self.max_completion_chars}
 
     def for_scoring(self) -> dict[str, Any]:
-        """The fields of this class alone, as they are sent to the process that scores."""
+        """Only the fields of this class, as sent to the scoring process."""
         return {field.name: getattr(self, field.name) for field in fields(ScoringSettings)}
 
 

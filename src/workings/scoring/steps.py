@@ -6,9 +6,9 @@ from workings.data.equations.check import Equation, find_equations
 from workings.scoring.form import reasoning_text
 
 STEPS_VERSION = 2
-"""Raised whenever equations are found or judged otherwise; step validity of different versions is not comparable."""
+"""Increased with every change of the checker; step validity of different versions is not comparable."""
 MAX_CHARACTERS = 100_000
-"""Only this much of a completion is looked at."""
+"""Maximum characters of a completion to check."""
 FIRST_CHARACTERS = 30_000
 """Of the reasoning, in which its first wrong equation is looked for: a page does so in every completion it shows."""
 # Wrong equations are kept with every completion of an evaluation, so a few must do.
@@ -25,7 +25,7 @@ class StepCheck:
 
 
 def checked_equations(text: str) -> list[Equation]:
-    """The equations of a text that were worked out, right ones and wrong ones, in order."""
+    """The evaluated equations of a text, correct and wrong, in order."""
     return [equation for equation in find_equations(text[:MAX_CHARACTERS]) if equation.verdict != "not read"]
 
 
@@ -41,7 +41,7 @@ def check_steps(text: str) -> StepCheck:
 
 
 def first_wrong_step(text: str) -> Equation | None:
-    """The first equation of a text that does not hold beyond doubt; None where none is found.
+    """The first definitely wrong equation of a text, or None.
 
     It is arithmetic, and mostly but not always where a solution goes wrong: see docs/evaluation.md.
 
@@ -57,20 +57,20 @@ class WrongPlace:
     """The first equation that does not hold."""
 
     start: int
-    """Where it begins in the completion, in characters."""
+    """Its start in the completion, in characters."""
     end: int
-    """Behind its last character."""
+    """After its last character."""
     line: int
     """Of the lines of the reasoning that are not blank, the one in which it is; from 1."""
     lines: int
     """Such lines in all."""
     written: str
     expected: str
-    """What would be right there, such as `18`."""
+    """The correct value, such as `18`."""
 
     def text(self) -> str:
         """For humans."""
-        return f"first wrong equation, line {self.line} of {self.lines}: {self.written} (right is {self.expected})"
+        return f"first wrong equation, line {self.line} of {self.lines}: {self.written} (correct: {self.expected})"
 
     def to_json(self) -> dict[str, int | str]:
         """All of it."""
@@ -84,7 +84,7 @@ def wrong_place(completion: str) -> WrongPlace | None:
     """
     reasoning = reasoning_text(completion)
     begin = reasoning[:FIRST_CHARACTERS]
-    # Up to the end of a line, because half of a right equation may be a wrong one.
+    # Up to the end of a line, because half of a correct equation may be wrong.
     checked_text = begin if begin == reasoning else begin[:begin.rfind("\n") + 1] or begin
     equation = first_wrong_step(checked_text)
     if equation is None:

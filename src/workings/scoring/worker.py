@@ -44,7 +44,7 @@ def ignore_signals() -> None:
 
 
 def limit_memory(limit_bytes: int) -> None:
-    """Limit the address space of this process, in bytes, where the system can (Linux); elsewhere nothing happens."""
+    """Limit the address space of this process, in bytes (Linux only)."""
     try:
         import resource
     except ImportError:  # Windows: time is limited there, memory is not
@@ -63,7 +63,7 @@ def serve(prepare: Callable[[Any], Callable[[Any], Iterator[Answer]]]) -> None:
         prepare: what answers requests, from the first thing that the parent sends; raises `RequestError`.
     """
     ignore_signals()
-    # A scorer that reads standard input must not eat requests: it finds an empty one. What it prints goes to stderr.
+    # A scorer must not read requests from standard input; its output goes to stderr.
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
@@ -75,7 +75,7 @@ def serve(prepare: Callable[[Any], Callable[[Any], Iterator[Answer]]]) -> None:
             answers.write(f"{tag}{json.dumps(answer)}\n")
             answers.flush()
         except BrokenPipeError:
-            os._exit(0)  # not `sys.exit`, which would write what is waiting once more
+            os._exit(0)  # not `sys.exit`, which would flush pending output again
 
     try:
         answers_to = prepare(job)
@@ -94,7 +94,7 @@ def serve(prepare: Callable[[Any], Callable[[Any], Iterator[Answer]]]) -> None:
 
 def _scores(settings: ScoringSettings) -> Callable[[Any], Iterator[Answer]]:
     """What judges completions. Raises `RequestError`."""
-    # Before the scorer is loaded, because loading a file runs other people's code as well.
+    # Before loading the scorer, because that runs foreign code.
     limit_memory(settings.child_bytes)
     with loading(settings.scorer, "a scorer that can be loaded"):
         score = load_scorer(settings.scorer).score
@@ -123,7 +123,7 @@ def loading(name: str, expected: str) -> Iterator[None]:
 
 
 def error_text(error: BaseException, limit: str = "") -> str:
-    """What other people's code raised, and in which line of theirs."""
+    """An error of foreign code, with its line."""
     # A file that is run by its path has that path in its frames; what the standard library froze has no file.
     theirs = [frame for frame in traceback.extract_tb(error.__traceback__)
               if Path(frame.filename).parent != Path(__file__).parent and not frame.filename.startswith("<")]

@@ -29,11 +29,11 @@ from workings.scoring.settings import ScoringSettings
 from workings.scoring.worker import stopping_signals
 
 START_SECONDS = 120.0
-"""Longest time until the process is ready: importing a person's libraries on a busy machine."""
+"""Time limit until the process is ready, with users' imports on a busy machine."""
 SHORTEST_LOOK = 0.2
 """Seconds in which a process that computes gets a processor at least once, also on a busy machine."""
 MAX_ANSWER_BYTES = 64 << 20
-"""Longest answer. What is longer comes from someone else than our own code in the child."""
+"""Longest answer of our code; a longer one is invalid."""
 
 
 class NoAnswer(Exception):
@@ -60,7 +60,7 @@ class Child:
 
     @property
     def processor_seconds(self) -> float:
-        """Processor seconds so far; 0 where the system does not say."""
+        """Processor seconds so far; 0 if unknown."""
         return self._ended_seconds or processor_seconds(self.process.pid) or 0.0
 
     def send(self, request: Any) -> None:
@@ -104,7 +104,7 @@ class Child:
         self._ended_seconds = self.processor_seconds
         self.process.kill()
         self.process.wait()  # without it the killed child would stay in the process table
-        with suppress(BrokenPipeError):  # closing writes what is still buffered, and no one reads it any more
+        with suppress(BrokenPipeError):  # closing flushes to a pipe without a reader
             self.process.stdin.close()  # type: ignore[union-attr]
 
 
@@ -126,7 +126,7 @@ class Worker:
 
     @property
     def processor_seconds(self) -> float:
-        """Processor seconds of all children so far; 0 where the system does not say."""
+        """Processor seconds of all children so far; 0 if unknown."""
         return self._ended_seconds + (self.child.processor_seconds if self.child else 0.0)
 
     def __enter__(self) -> Self:
@@ -139,12 +139,12 @@ class Worker:
         self._stop()
 
     def cancel(self) -> None:
-        """Give up at once, from another thread: what is being scored is lost, and nothing is scored any more."""
+        """Stop at once, from another thread; results in progress are lost."""
         self._cancelled = True
         self._stop()
 
     def _running(self) -> Child:
-        """The child, started or replaced where there is not one that lives; ready for requests."""
+        """The running child, started or replaced if needed."""
         if self.child is not None and self.child.process.poll() is None:
             return self.child
         self._stop()
@@ -186,7 +186,7 @@ class ScoringProcess(Worker):
     """A process that scores. Use as a context manager; one that hangs or dies is replaced.
 
     Raises:
-        RequestError: a person's own scorer cannot be loaded.
+        RequestError: a user's scorer cannot be loaded.
     """
 
     def __init__(self, settings: ScoringSettings) -> None:
@@ -194,7 +194,7 @@ class ScoringProcess(Worker):
         super().__init__(self._settings, "scorer", settings.scorer)
 
     def judge(self, completions: Sequence[tuple[Item, str, bool]]) -> list[Judgement]:
-        """Judgements in the order given; one that hangs or kills the process is an error of that item alone.
+        """Scores in the given order; one that hangs or kills the process is an error of its item only.
 
         Args:
             completions: of each its item, its text, and whether it was cut off by the limit on new tokens.
@@ -204,7 +204,7 @@ class ScoringProcess(Worker):
             judged, error = self._ask(completions[len(done):])
             done += judged
             if error:
-                # Alone, because an earlier completion may have left the harm behind.
+                # Alone, because an earlier completion may have caused the failure.
                 alone, error = self._ask(completions[len(done):len(done) + 1])
                 done += alone or [Judgement(error=error)]
         return done
@@ -220,7 +220,7 @@ class ScoringProcess(Worker):
         return done, ""
 
     def begin(self, completions: Sequence[tuple[Item, str, bool]], pool: Executor) -> Callable[[], list[Judgement]]:
-        """Have them judged in a thread of ``pool``; what is returned waits for what `judge` returns."""
+        """Score them in a thread of ``pool``; returns a function that waits for the result of `judge`."""
         return pool.submit(self.judge, completions).result
 
     def __enter__(self) -> Self:
@@ -230,7 +230,7 @@ class ScoringProcess(Worker):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        # Code of a person may leave something behind in its process, and answers of an unfinished request may come.
+        # User code may leave state in its process, and answers of an unfinished request may arrive.
         if kind is None and self.child is not None and ":" not in self._settings.scorer:
             stop_idle()
             _idle.append((self._key, self.child))
@@ -256,7 +256,7 @@ def stop_idle() -> None:
 
 
 def processor_seconds(process_id: int) -> float | None:
-    """Processor seconds of a process and all its threads so far (proc(5)); None where the system does not say."""
+    """Processor seconds of a process and all its threads so far (proc(5)); None if unknown."""
     try:
         fields = Path(f"/proc/{process_id}/stat").read_text("ascii", errors="replace").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -265,7 +265,7 @@ def processor_seconds(process_id: int) -> float | None:
 
 
 def _forward(stream: IO[bytes], tag: bytes, answers: "queue.SimpleQueue[bytes]") -> None:
-    """Pass on the lines that begin with the tag, until the process ends (b"") or someone else writes (b"?")."""
+    """Pass on lines that begin with the tag, until the process ends (b"") or other output appears (b"?")."""
     with stream:
         while (line := stream.readline(MAX_ANSWER_BYTES)).startswith(tag) and line.endswith(b"\n"):
             answers.put(line[len(tag):])
@@ -273,7 +273,7 @@ def _forward(stream: IO[bytes], tag: bytes, answers: "queue.SimpleQueue[bytes]")
 
 
 def _environment() -> dict[str, str]:
-    """The child finds this very package, also where it runs from a source tree."""
+    """The child's environment, so that it imports this package, even from a source tree."""
     places = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
 

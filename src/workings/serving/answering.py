@@ -125,7 +125,7 @@ class Answerer:
                        likeliest=tuple(likeliest(self._session, pairs)[0]))
 
     def token_texts(self, tokens: Sequence[int]) -> list[str]:
-        """The text of each token alone."""
+        """The text of each single token."""
         return [self._session.tokenizer.decode([token]) for token in tokens]
 
 

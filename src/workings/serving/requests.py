@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 MAX_TOKENS = 1 << 15
-"""Longest completion that may be asked for, in tokens."""
+"""Longest completion that may be requested, in tokens."""
 
 
 class TextPart(BaseModel):
@@ -35,7 +35,7 @@ class Message(BaseModel):
 
 
 class Decoding(BaseModel):
-    """What both kinds of requests share. A parameter that is not implemented is accepted at its neutral value only."""
+    """Fields of both kinds of requests. Unimplemented parameters are accepted only at their neutral values."""
 
     model_config = ConfigDict(extra="forbid")
     model: str
@@ -45,7 +45,7 @@ class Decoding(BaseModel):
     stop: Annotated[list[str], Field(max_length=16)] = []
     stream: bool = False
     stream_options: dict[str, bool] | None = None
-    # Where they differ from these values they would change what is sampled, and no engine here does that.
+    # Other values would change sampling, which no engine supports.
     top_p: Literal[1] | None = None
     presence_penalty: Literal[0] | None = None
     frequency_penalty: Literal[0] | None = None

@@ -35,7 +35,7 @@ def make_app(session: ModelSession, name: str, *, token: str) -> FastAPI:
     @app.middleware("http")
     async def only_with_the_token(request: Request, answer: Any) -> Response:
         given = request.headers.get("authorization", "").removeprefix("Bearer ")
-        # A site in a browser could point its name at this address: it sends its own name as the host.
+        # A site whose name points at this address sends its own name as the host.
         if request.url.hostname not in (HOST, "localhost") or not hmac.compare_digest(given.encode(), token.encode()):
             return problem(401, "the token that `workings serve` printed is missing: send it as the API key")
         return await answer(request)
@@ -102,7 +102,7 @@ def choice(answerer: Answerer, request: ChatRequest | TextRequest, index: int, a
 
 
 def log_probs(answerer: Answerer, request: ChatRequest | TextRequest, answer: Answer) -> dict[str, Any] | None:
-    """Log probabilities in the form of the request's interface; None where they are not asked for."""
+    """Log probabilities in the form of the request's interface; None if not requested."""
     if not request.wants_log_probs:
         return None
     texts = answerer.token_texts(answer.tokens)
@@ -159,7 +159,7 @@ def events(answerer: Answerer, request: ChatRequest | TextRequest, head: dict[st
     while (piece := pieces.get()) is not None:
         told = True
         yield chunk(0, piece)
-    result = found[0] if found else RequestError("the model failed", "an answer", "look at the server's output")
+    result = found[0] if found else RequestError("the model failed", "an answer", "see the server's output")
     if isinstance(result, WorkingsError):
         yield event({"error": {"message": str(result), "type": "invalid_request_error"}})
     else:
@@ -179,6 +179,6 @@ def event(value: dict[str, Any]) -> str:
 
 
 def make_server(session: ModelSession, name: str, *, token: str) -> uvicorn.Server:
-    """The server over one model; ``run(sockets=[…])`` serves until it is told to stop."""
+    """The server of one model; ``run(sockets=[…])`` serves until it is stopped."""
     return uvicorn.Server(uvicorn.Config(make_app(session, name, token=token), log_level="warning", log_config=None,
                                          access_log=False, server_header=False, timeout_graceful_shutdown=2))

@@ -16,7 +16,7 @@ class CharacterTokenizer:
     """One token per character: its id is the character's code point."""
 
     digest = "0" * 64
-    """What a record says in place of a SHA-256 of the vocabulary."""
+    """The recorded value in place of a SHA-256 of the vocabulary."""
     def encode(self, text: str) -> list[int]:
         """The code points of a text."""
         return [ord(character) for character in text]
@@ -42,7 +42,7 @@ class PlainTemplate:
         return [ord(character) for text in (*(turn[1] for turn in history), prompt) for character in text]
 
     def forges_turns(self, ids: Sequence[int]) -> bool:
-        """No: there is no control token."""
+        """False: there is no control token."""
         return False
 
 
@@ -88,7 +88,7 @@ class AddingEngine:
 
     def _answer(self, text: str, max_new_tokens: int) -> Completion:
         a, b = (int(number) for number in text.rpartition("What is ")[2].removesuffix("?").split("+"))
-        # Only the answer is off and never the step, so that validity of steps and accuracy can be told apart.
+        # Only the answer is wrong, never the step, so that step validity and accuracy differ.
         off = 1 if self._wrong_every and a % self._wrong_every == 0 else 0
         answer = f"<reasoning>{a}+{b}={a + b}</reasoning><answer>{a + b + off}</answer>"
         tokens = [ord(character) for character in answer]

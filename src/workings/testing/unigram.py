@@ -178,7 +178,7 @@ class UnigramEngine:
 
 def _refuse_settings(request: EngineRequest) -> None:
     """Every setting that would decide nothing here, named in one `RequestError`."""
-    # A setting that is silently ignored would make a test say something about it that is not true.
+    # A silently ignored setting would make a test misleading.
     changed = changed_keys({"optimizer": request.optimizer, "precision": request.precision, "memory": request.memory})
     changed.pop("memory.cpu_optimizations", None)  # this engine has none, which both values allow
     if request.method.name != "full":

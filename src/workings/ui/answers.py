@@ -1,4 +1,4 @@
-"""The items of an evaluation or of a unit of samples: searched, filtered, paged; and two evaluations side by side."""
+"""Search, filter and page the items of an evaluation or a unit of samples; compare two evaluations item by item."""
 
 import difflib
 import re
@@ -21,7 +21,7 @@ from workings.scoring.steps import WrongPlace, wrong_place
 from workings.ui.folder import Folder
 from workings.ui.requests import paged
 
-# More on one page would be slow to draw: each row holds a whole prompt and a whole completion.
+# More would be slow to render: each row holds a whole prompt and a whole completion.
 ITEMS_A_PAGE = 50
 Result = Literal["", "right", "wrong", "error"]
 Change = Literal["newly_right", "newly_wrong", "both_wrong", "both_right"]
@@ -30,13 +30,13 @@ RESULT_ORDER: tuple[Result, ...] = ("error", "wrong", "right")
 ANY_STEP = "a wrong equation"
 STEP_FILTERS = (ANY_STEP, *WRONG_STEP_KINDS, RIGHT, NOT_FOUND)
 """Filters of items: any wrong step, or the scored kinds of `workings.evaluation.first_wrong_step`."""
-# Every character falls into one of the three kinds, so the tokens joined are the text again.
+# Each character is of one of the three kinds, so the joined tokens are the text.
 _TOKEN = re.compile(r"\s+|[^\s\w]|\w+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One completion of one item. Not a model: an evaluation has many thousand, and each is made from checked JSON."""
+    """One completion of one item. A plain class: an evaluation has thousands, made from validated JSON."""
 
     id: str
     sample: int
@@ -45,22 +45,22 @@ class Answer:
     difficulty: str
     prompt: str
     completion: str
-    extracted: Annotated[str, Field(description="The answer that the rule found; empty: none")]
+    extracted: Annotated[str, Field(description="The answer that the rule extracted; empty: none")]
     gold: str
     rule: str
     right: bool
     error: str = ""
     finish_reason: str = ""
-    fate: Annotated[str, Field(description="Of a sample: `kept`, or why it was left out")] = ""
+    fate: Annotated[str, Field(description="For a sample: `kept`, or why it was left out")] = ""
     wrong_step: Annotated[WrongPlace | None, Field(description="The first step that is wrong; worked out for what is "
                                                    "shown")] = None
 
 
 class ItemsQuery(BaseModel):
-    """Which evaluation of a run, which of its items, and which page of them."""
+    """An evaluation of a run, filters of its items, and a page."""
 
     unit: str = Field(default="", description="Name of the evaluation; empty: `items`, else the first")
-    q: str = Field(default="", max_length=500, description="Text that the item or its answer contains")
+    q: str = Field(default="", max_length=500, description="Text to find in the item or its answer")
     result: Result = ""
     section: str = ""
     rule: str = ""
@@ -82,21 +82,22 @@ class AnswersPage(BaseModel):
     sections: list[str]
     rules: list[str]
     steps: list[str] = Field(default=list(STEP_FILTERS), description="What `wrong_step` may be")
-    fates: dict[str, int] = Field(default={}, description="Of samples: how many were kept, or left out and why")
+    fates: dict[str, int] = Field(default={}, description="For samples: counts by `kept` or the reason for leaving "
+                                  "them out")
     rows: list[Answer]
 
 
 class AnswerPiece(BaseModel):
-    """A stretch of a text, and whether the other side has it too."""
+    """A piece of text, and whether the other side has it too."""
 
     text: str
     same: bool
-    wrong: bool = Field(default=False, description="Part of the first step that is wrong")
-    right_value: str = Field(default="", description="At the end of that step: what would be right")
+    wrong: bool = Field(default=False, description="Part of the first wrong step")
+    right_value: str = Field(default="", description="At the end of that step: the correct value")
 
 
 class AnswerPair(BaseModel):
-    """One item answered by two runs, the difference marked."""
+    """One item answered by two runs, with differences marked."""
 
     id: str
     section: str
@@ -110,7 +111,7 @@ class AnswerPair(BaseModel):
 
 
 def units_of(run: Path) -> dict[str, Path]:
-    """Evaluations of a run by name; an evaluation that is standalone is its own only one."""
+    """Evaluations of a run by name; a standalone evaluation contains itself only."""
     if (run / EVALUATION_SUMMARY).is_file():
         return {run.name: run}
     return {path.parent.name: path.parent for path in sorted(run.glob(f"eval/*/{EVALUATION_SUMMARY}"))
@@ -118,10 +119,10 @@ def units_of(run: Path) -> dict[str, Path]:
 
 
 def unit_path(run: Path, name: str) -> tuple[str, Path]:
-    """The evaluation that is meant: by name, else the one called `items`, else the first.
+    """The requested evaluation: by name, else the one called `items`, else the first.
 
     Raises:
-        RequestError: the run has no evaluation, or not one of that name.
+        RequestError: the run has no evaluation, or none of that name.
     """
     units = units_of(run)
     if not units or (name and name not in units):
@@ -138,13 +139,13 @@ def read_answers(folder: Folder, unit: Path) -> list[Answer]:
     if not path.is_file():
         raise RecordError(f"{path.name} is missing")
     tail = folder.tail(path)
-    # Building the rows costs more than reading the lines, so they are kept until the file has more of them.
+    # Building the rows costs more than reading the lines: cache them until the file grows.
     cached: Any = tail.derived
     lines = tail.lines()
     if cached is None or len(cached) != len(lines):
         try:
             cached = [_answer(line) for line in lines]
-        # Lines are believed as a whole or not at all: a page with some of the items would show a wrong accuracy.
+        # All lines or none: a page with some of the items would show a wrong accuracy.
         except (KeyError, TypeError, ValueError) as error:
             raise RecordError(f"{path.name} has a line that is not a scored prediction") from error
         tail.derived = cached
@@ -154,7 +155,7 @@ def read_answers(folder: Folder, unit: Path) -> list[Answer]:
 
 def _answer(line: dict[str, Any]) -> Answer:
     completion, extracted, finish = line["completion"], line["extracted"], line["finish_reason"]
-    # A value that does not exist is an object with the reason, for the completion as for the extracted answer.
+    # An absent completion or answer is an object with the reason.
     missing = completion.get("absent", "") if isinstance(completion, dict) else ""
     return Answer(
         id=str(line["id"]), sample=int(line["sample"]), section=str(line["section"]), category=str(line["category"]),
@@ -165,7 +166,7 @@ def _answer(line: dict[str, Any]) -> Answer:
 
 
 def search(folder: Folder, run: Path, query: ItemsQuery) -> AnswersPage:
-    """Items that pass all filters; a text is looked for in id, prompt, completion, gold and extracted answer.
+    """Items that pass all filters; the text is searched in id, prompt, completion, gold and extracted answer.
 
     Raises:
         RequestError: no such evaluation, no such kind of step, or a page that does not exist.
@@ -195,9 +196,9 @@ def search(folder: Folder, run: Path, query: ItemsQuery) -> AnswersPage:
 
 
 def step_filter(folder: Folder, unit: Path, step: str) -> Callable[[Answer], bool]:
-    """Whether an answer is of this kind by its first wrong equation (one of `STEP_FILTERS`; empty: of any).
+    """Filter for answers by their first wrong equation (one of `STEP_FILTERS`; empty: any).
 
-    The first filter of an evaluation reads all equations in it; they are kept until its file changes.
+    The first call parses all equations of an evaluation; they are cached until its file changes.
 
     Raises:
         RequestError: no such kind.
@@ -213,9 +214,9 @@ def step_filter(folder: Folder, unit: Path, step: str) -> Callable[[Answer], boo
 
 
 def sample_fates(folder: Folder, unit: Path) -> dict[tuple[str, int], str]:
-    """`kept` or why it was left out, for each sample of a unit by prompt and number; empty for an evaluation.
+    """`kept` or why it was left out, by prompt and sample index; empty for an evaluation.
 
-    The recorded rules are applied again. Raises `RecordError` where they cannot be.
+    Applies the recorded rules again. Raises `RecordError` if that is impossible.
     """
     files = [unit / name for name in (PREDICTIONS, SELECTION, EVALUATION_CONFIG)]
     if not (unit / SELECTION).is_file():
@@ -246,8 +247,8 @@ def _result(row: Answer) -> Result:
 
 
 def pair_changes(a: list[Answer], b: list[Answer]) -> dict[Change, list[tuple[Answer, Answer]]]:
-    """First samples of the items that both have, by what changed from A to B."""
-    # One sample an item: with several there would be no single answer that changed.
+    """First samples of common items, by what changed from A to B."""
+    # One sample per item: with several no single answer changed.
     second = {row.id: row for row in b if row.sample == 0}
     changes: dict[Change, list[tuple[Answer, Answer]]] = {
         "newly_right": [], "newly_wrong": [], "both_wrong": [], "both_right": []}
@@ -262,8 +263,8 @@ def pair_changes(a: list[Answer], b: list[Answer]) -> dict[Change, list[tuple[An
 
 
 def pair(a: Answer, b: Answer, change: Change) -> AnswerPair:
-    """Two completions with what differs marked, word by word."""
-    # Comparing costs up to the product of the two lengths, so long texts are cut, and longer lists not compared.
+    """Two completions with differences marked word by word."""
+    # The cost is up to the product of both lengths: truncate long texts, and do not compare longer lists.
     # Without `autojunk=False` difflib ignores frequent tokens, which blanks and digits are here.
     left, right = _TOKEN.findall(a.completion[:20_000]), _TOKEN.findall(b.completion[:20_000])
     a, b = (replace(row, wrong_step=wrong_place(row.completion)) for row in (a, b))
@@ -274,7 +275,7 @@ def pair(a: Answer, b: Answer, change: Change) -> AnswerPair:
 
 
 def _with_mark(pieces: list[AnswerPiece], place: WrongPlace | None) -> list[AnswerPiece]:
-    """The pieces, cut where the first wrong equation begins and ends."""
+    """The pieces, split where the first wrong equation begins and ends."""
     if place is None:
         return pieces
     pieces_out, at = [], 0
@@ -289,7 +290,7 @@ def _with_mark(pieces: list[AnswerPiece], place: WrongPlace | None) -> list[Answ
 
 
 def _pieces(tokens: list[str], matcher: difflib.SequenceMatcher[str] | None, *, first: bool) -> list[AnswerPiece]:
-    if matcher is None:  # too long to be compared word by word in a moment
+    if matcher is None:  # too long to compare word by word
         return [AnswerPiece(text="".join(tokens), same=True)]
     pieces = []
     for tag, a_from, a_to, b_from, b_to in matcher.get_opcodes():

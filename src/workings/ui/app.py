@@ -1,4 +1,4 @@
-"""The page as an ASGI application: routes, the guard around them, errors in words."""
+"""The page as an ASGI application: routes, access control, error pages."""
 
 import logging
 import re
@@ -19,7 +19,7 @@ from workings.ui.guard import Guard
 from workings.ui.routes import compare, data, jobs, plan, rounds, run, runs, start
 from workings.ui.site import Site
 
-DESCRIPTION = """JSON twins of every page. Each call needs the token of the link that `workings ui` printed, as
+DESCRIPTION = """A JSON twin of every page. Each call needs the token from the link of `workings ui`, as
 `Authorization: Bearer TOKEN`. Runs are named by their path below the folder."""
 
 
@@ -27,29 +27,29 @@ def make_app(root: Path, *, token: str, port: int) -> FastAPI:
     """The application over a folder of runs.
 
     Args:
-        root: the folder; runs are found in it and up to five folders below.
-        token: what a request must carry.
-        port: where it will listen; part of what a request's `Host` must say.
+        root: the folder; runs are found up to five levels below it.
+        token: secret that a request must carry.
+        port: port it listens on; part of the expected `Host` header.
     """
     site = Site.over(root)
-    # FastAPI's own pages of documentation load scripts from another host, which the policy forbids and offline fails.
+    # FastAPI's documentation pages load scripts from another host, which the policy forbids.
     app = FastAPI(title="workings", version=version("workings"), description=DESCRIPTION, docs_url=None,
                   redoc_url=None, openapi_url="/api/openapi.json",
                   middleware=[Middleware(Guard, token=token, port=port)])
     app.state.stopping = site.stopping
-    # The guard wraps the whole application, so no route can be forgotten here.
+    # The guard wraps the whole application, so that no route is left out.
     for part in (runs, run, rounds, compare, data, plan, start, jobs):
         app.include_router(part.router(site))
 
     @app.get("/static/base.css", include_in_schema=False)
     def base_style() -> Response:
-        style = files("workings.reports") / "templates" / "style.css"  # the page and the exported files look alike
+        style = files("workings.reports") / "templates" / "style.css"  # shared with exported files
         return Response(style.read_bytes(), media_type="text/css")
 
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
 
     def problem(request: Request, status: int, given: str, expected: str = "", try_next: str = "") -> Response:
-        # A program that asked for JSON gets its error as JSON too.
+        # A program that asked for JSON gets errors as JSON too.
         if request.url.path.startswith("/api/"):
             body = {"error": given, "expected": expected, "try": try_next}
             return JSONResponse({key: text for key, text in body.items() if text}, status_code=status)
@@ -57,20 +57,20 @@ def make_app(root: Path, *, token: str, port: int) -> FastAPI:
 
     @app.exception_handler(RequestError)
     def wrong_request(request: Request, error: RequestError) -> Response:
-        # A link to what does not exist is not found; a form with a wrong value was understood and cannot be done.
+        # 404 for a link to something missing, 422 for a form with a wrong value.
         return problem(request, 404 if request.method == "GET" else 422, error.given, error.expected, error.try_next)
 
     @app.exception_handler(WorkingsError)
     def unreadable(request: Request, error: WorkingsError) -> Response:
-        return problem(request, 409, str(error), "a run whose files are whole", "workings verify on it says more")
+        return problem(request, 409, str(error), "a run with undamaged files", "workings verify on this run")
 
     def misshapen(request: Request, error: Exception) -> Response:
         """A record of the wrong form (or a bug of this page, so the traceback goes to the terminal)."""
         logging.getLogger("uvicorn.error").error("%s", request.url.path, exc_info=error)
-        return problem(request, 409, f"{request.url.path}: a file of this run has not the form it should have "
-                       f"({type(error).__name__})", "a run whose files are whole", "workings verify on it says more")
+        return problem(request, 409, f"{request.url.path}: a file of this run is damaged "
+                       f"({type(error).__name__})", "a run with undamaged files", "workings verify on this run")
 
-    # Named one by one: Starlette runs a handler for `Exception` outside the guard and then raises the error once more.
+    # Listed one by one: Starlette runs a handler for `Exception` outside the guard and then raises the error again.
     for kind in (AttributeError, KeyError, TypeError, ValueError, RecursionError, jinja2.TemplateRuntimeError):
         app.add_exception_handler(kind, misshapen)
 
@@ -80,7 +80,7 @@ def make_app(root: Path, *, token: str, port: int) -> FastAPI:
         name = ".".join(map(str, first["loc"][1:]))
         if first["type"] == "missing":
             return problem(request, 422, f"no {name}", f"a value for {name}")
-        # The library's sentence is "Input should be …" or "String should have …".
+        # The library writes "Input should be …" or "String should have …".
         expected = re.sub(r"^\w+ should (be )?", "", first["msg"])
         return problem(request, 422, f"{name}: {str(first['input'])[:200]}", f"{name}: {expected}")
 

@@ -1,4 +1,4 @@
-"""Two runs against each other: the comparison, items that changed, and what differs in recipe, data and machine."""
+"""Compare two runs: verdict, items that changed, and differences in recipe, data and machine."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ DEVICE_FIELDS = ("platform", "kind", "count", "mesh")
 
 
 def compared(folder: Folder, a: Path, b: Path, within: float | None = None) -> Comparison:
-    """The comparison of two runs, kept until a file changes; ``within`` is the margin of equivalence, a share."""
+    """The comparison of two runs, cached until a file changes; ``within`` is the margin of equivalence, a share."""
     pair = find_pair(a, b)
     return folder.worked_out.get(_files(*pair), lambda: compare_records(*pair, equivalent_within=within),
                                  key=("comparison", within))
@@ -55,7 +55,7 @@ def _files(*records: EvaluationRecord) -> list[Path]:
 
 
 class Difference(BaseModel):
-    """One thing that is not the same in all runs."""
+    """One fact that differs between the runs."""
 
     group: Group
     key: str
@@ -63,13 +63,13 @@ class Difference(BaseModel):
 
 
 def differences(folder: Folder, runs: Sequence[Path]) -> list[Difference]:
-    """Everything recorded that differs, a run without a record of it saying so."""
+    """All recorded facts that differ; a run without one says so."""
     rows: list[Difference] = []
     for group in ("recipe", "data", "environment", "code"):
         sides = [_facts(folder, run, group) for run in runs]
         for key in sorted(set().union(*sides)):
             values = [side.get(key, "not recorded") for side in sides]
-            # The recipe's name differs in nearly all runs and decides nothing.
+            # The recipe's name differs in nearly all runs and has no effect.
             if len(set(values)) > 1 and (group, key) != ("recipe", "name"):
                 rows.append(Difference(group=group, key=key, values=values))
     return rows
@@ -85,7 +85,7 @@ def _facts(folder: Folder, run: Path, group: str) -> dict[str, str]:
     if group == "recipe":
         return flat_texts(read(CONFIG))
     if group == "environment":
-        # The time of recording is never the same twice.
+        # The time of recording always differs.
         environment = {key: value for key, value in flat_texts(read(ENVIRONMENT)).items() if not key.startswith("time")}
         device = {key: value for key, value in read(DEVICE_CHECKS).items() if key in DEVICE_FIELDS}
         return environment | flat_texts({"device": device, "actual_dtypes": read(MANIFEST).get("actual_dtypes", {})})

@@ -1,4 +1,4 @@
-"""Everything the page shows about one run, read from its files."""
+"""Everything that the page shows about one run, read from its files."""
 
 import os
 import stat
@@ -30,13 +30,13 @@ from workings.record.untrusted_files import open_plain
 from workings.ui.answers import units_of
 from workings.ui.folder import MAX_PARSED_BYTES, Folder
 
-# The end of a log tells how it is, and a log of a week would be megabytes in every page.
+# Only the end of a log: a log of a week has megabytes.
 LOG_CHARS = 20_000
 T = TypeVar("T")
 NO_LINES: list[dict[str, Any]] = []
 MAX_EVENTS = 2_000
 """The newest of them; a run has some dozens."""
-# A run has some dozens; more is someone's folder that looks like a run.
+# A run has some dozens; a folder with more is probably no run.
 MAX_FILES = 2_000
 
 
@@ -49,7 +49,7 @@ class FileRow(BaseModel):
 
 
 class MemoryPart(BaseModel):
-    """One category of the bytes that the plan counted, per device."""
+    """One category of planned memory, in bytes per device."""
 
     name: str
     size_bytes: int
@@ -63,7 +63,7 @@ class DeviceMemory(BaseModel):
     limit_bytes: int | None = None
     measured_bytes: int | None = None
     measured_source: str = ""
-    resident_bytes: int | None = Field(default=None, description="Of the whole process, where no device counts")
+    resident_bytes: int | None = Field(default=None, description="Of the whole process, if the device reports none")
     parts: list[MemoryPart] = []
 
 
@@ -75,7 +75,7 @@ class RunEvaluation(BaseModel):
 
 
 class Detail(BaseModel):
-    """One run. Values that a record does not hold are left out or say why."""
+    """One run. Values that the record lacks are left out or state the reason."""
 
     manifest: dict[str, Any] = {}
     config: dict[str, Any] = {}
@@ -93,7 +93,7 @@ class Detail(BaseModel):
 
 
 class _RunReader:
-    """Reads files of a run for one page; a file that cannot be read becomes a note and hides nothing else."""
+    """Reads files of a run for one page; an unreadable file becomes a note and hides nothing else."""
 
     def __init__(self, folder: Folder, run: Path) -> None:
         self.folder = folder
@@ -105,9 +105,10 @@ class _RunReader:
         """The object in a file. Raises `RecordError`."""
         needed, _ = self.folder.weighed(path)
         self._parsed_bytes += needed
-        # All parts are on one page, and a record may hold thousands of evaluations.
+        # All parts share one page, and a record may hold thousands of evaluations.
         if self._parsed_bytes > MAX_PARSED_BYTES:
-            raise RecordError(f"{path.relative_to(self.run).as_posix()} is left out: more values than a page shows")
+            raise RecordError(f"{path.relative_to(self.run).as_posix()} is left out: it has more values than a page "
+                              "shows")
         return self.folder.object(path)
 
     def part(self, name: str) -> dict[str, Any]:
@@ -115,7 +116,7 @@ class _RunReader:
         try:
             return self.read(self.run / name)
         except RecordError as error:
-            # A run that is being written does not have all its files yet, which is not damage.
+            # A running run does not have all its files yet, which is no damage.
             if (self.run / name).exists() or not self.run.name.endswith(PARTIAL_SUFFIX):
                 self.notes.append(str(error))
             return {}
@@ -146,7 +147,7 @@ class _RunReader:
         """Planned and measured memory."""
         plan, measured = self.part_if_present(PLAN), self.part_if_present(MEASURED)
         lines = self.attempt(lambda: self.folder.metrics(self.run), NO_LINES)
-        # While it runs, the last line of the log has the peak so far.
+        # While it runs, the last metrics line has the peak so far.
         last_line = None if finished or not lines else lines[-1]
         use = self.attempt(lambda: memory_use(plan, measured, last_line) if plan and measured else None, None)
         return _memory(plan, use)
@@ -156,7 +157,7 @@ def read_detail(folder: Folder, run: Path) -> Detail:
     """Read a run; a part that is missing or damaged becomes a note and hides nothing else."""
     reader = _RunReader(folder, run)
     is_run = (run / CONFIG).is_file() or (run / MANIFEST).is_file()
-    # The manifest is written when a run is sealed, so an unfinished one is not asked for it.
+    # The manifest is written when a run is sealed.
     manifest = reader.part(MANIFEST) if is_run and not run.name.endswith(PARTIAL_SUFFIX) else {}
     evaluations = reader.evaluations()
     overrides = reader.part(OVERRIDES).get("overrides", []) if is_run else []
@@ -180,12 +181,12 @@ def _memory(plan: dict[str, Any], use: MemoryUse | None) -> DeviceMemory:
 
 
 def _parts(plan: dict[str, Any]) -> list[MemoryPart]:
-    """Categories whose sum is the peak; a plan that names none counted the program's buffers."""
+    """Categories that add up to the peak; a plan without categories counted the program's buffers."""
     if named := plan.get("parts"):
         return [MemoryPart(name=part["name"], size_bytes=part["size_bytes"]) for part in named if part["size_bytes"]]
     breakdown = plan.get("breakdown", {})
     sizes = {name: breakdown.get(name, 0) for name in ("arguments", "temporaries", "outputs", "code")}
-    sizes["outputs"] -= breakdown.get("aliased", 0)  # these are in the arguments' place
+    sizes["outputs"] -= breakdown.get("aliased", 0)  # these replace the arguments
     return [MemoryPart(name=name, size_bytes=size) for name, size in sizes.items() if size > 0]
 
 
@@ -196,7 +197,7 @@ def _text(path: Path) -> str:
     except RecordError:
         return ""
     with file:
-        # Seeking counts bytes and may land inside a character; the decoder puts a mark in place of the rest of it.
+        # Seeking may land inside a character; the decoder replaces the rest of it.
         file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_CHARS))
         return file.read(LOG_CHARS).decode("utf-8", "replace")
 
@@ -204,7 +205,7 @@ def _text(path: Path) -> str:
 def list_files(run: Path) -> list[FileRow]:
     """Files of a run, at most `MAX_FILES`, links not followed."""
     rows: list[FileRow] = []
-    # Sorting the folders in place decides in which order `walk` enters them, so the list is the same each time.
+    # Sorting the folders in place makes the order of `walk` deterministic.
     for directory, folders, names in os.walk(run):
         folders.sort()
         for name in sorted(names):

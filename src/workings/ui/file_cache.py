@@ -1,4 +1,4 @@
-"""A cache of results that were read from files, valid until one of the files changes."""
+"""A cache of results computed from files, valid until one of the files changes."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ MAX_BYTES_KEPT = 128 << 20
 
 @dataclass
 class FileCache:
-    """Results from files, the newest last, each valid until its files change. Safe for several threads."""
+    """Results computed from files, newest last, each valid until its files change. Thread-safe."""
 
     most: int
     """Maximum number of results in the cache."""
@@ -30,7 +30,7 @@ class FileCache:
         """The result of ``read`` for these files.
 
         Args:
-            files: what the result depends on.
+            files: files that the result depends on.
             read: makes the result.
             weigh: approximate bytes of the result in memory; None: four times the bytes of the files.
             key: tells apart several results from the same files.
@@ -40,10 +40,10 @@ class FileCache:
         with self.lock:
             entry = self.entries.get(place)
             if entry is not None and entry[0] == stamp:
-                self.entries[place] = self.entries.pop(place)  # the newest now
+                self.entries[place] = self.entries.pop(place)  # now the newest
                 value: T = entry[2]
                 return value
-        # Outside the lock: a large file takes a while, and other pages should not wait for it.
+        # Outside the lock, because other pages should not wait for a large file.
         value = read()
         with self.lock:
             if place in self.entries:

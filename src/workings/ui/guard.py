@@ -8,10 +8,10 @@ from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# Nothing from other hosts and no inline script or style: markup that got into a text of a run could do nothing.
+# Nothing from other hosts, and no inline script or style: markup in a run's text has no effect.
 POLICY = ("default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
           "form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
-# `no-store` keeps pages out of the browser's cache on disk, where other programs could read them.
+# `no-store` keeps pages out of the browser's disk cache, which other programs can read.
 HEADERS = {"content-security-policy": POLICY, "x-content-type-options": "nosniff", "referrer-policy": "same-origin",
            "cross-origin-opener-policy": "same-origin", "cross-origin-resource-policy": "same-origin",
            "cache-control": "no-store"}
@@ -22,7 +22,7 @@ NO_TOKEN = ("This page needs the link that `workings ui` printed: it carries a t
 class Guard:
     """ASGI middleware around every route, static files included.
 
-    - *Host* must be a loopback name with our port: a site that points its own name at 127.0.0.1 gets nothing.
+    - *Host* must be a loopback name with our port: this stops a site whose name points at 127.0.0.1.
     - *Origin*, where a browser sends one, must be ours.
     - A request needs the token: once in the link, then as a strict cookie that no script reads, or as a bearer token.
     """
@@ -30,14 +30,14 @@ class Guard:
     def __init__(self, app: ASGIApp, *, token: str, port: int) -> None:
         self.app = app
         self.token = token
-        # Compared whole, the port included: a browser sends the name that the address bar shows.
+        # Compare including the port: a browser sends what the address bar shows.
         self.hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
-        # Browsers share cookies between all ports of a host, so the name tells two pages on one machine apart.
+        # Browsers share cookies between all ports of a host, so the name includes the port.
         self.cookie = f"workings_{port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request, or refuse it."""
-        # There are no web sockets here; the server's start and stop carry no request that could be judged.
+        # There are no web sockets; the server's start and stop carry no request to check.
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
@@ -50,28 +50,28 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        # Refusals are sent through the same function, so that they carry the security headers as well.
+        # Refusals also carry the security headers.
         refusal = self._refusal(scope)
         await (refusal or self.app)(scope, receive, send_guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers, query = Headers(scope=scope), QueryParams(scope["query_string"])
-        # First of all: with its own name that points at 127.0.0.1, a site would count as this page's origin.
+        # First: a site whose name points at 127.0.0.1 would count as this page's origin.
         if headers.get("host", "") not in self.hosts:
             return PlainTextResponse("This page answers to 127.0.0.1 and localhost only.\n", 421)
         origin = headers.get("origin")
-        # Browsers send it with every POST and with fetches across sites; a plain link has none and needs the cookie.
+        # Browsers send it with every POST and cross-site fetch; a plain link has none and needs the cookie.
         if origin is not None and (urlsplit(origin).scheme != "http" or urlsplit(origin).netloc not in self.hosts):
             return PlainTextResponse("This page takes no requests from other sites.\n", 403)
-        # Programs send no such header, and no site can forge it: scripts may not set names that begin with `Sec-`.
+        # Only browsers send it, and no script can forge a header that begins with `Sec-`.
         if scope["method"] not in ("GET", "HEAD") and headers.get("sec-fetch-site", "same-origin") != "same-origin":
             return PlainTextResponse("This page takes no requests from other sites.\n", 403)
         if scope["method"] in ("GET", "HEAD") and self._is_token(query.get("token", "")):
-            # The token leaves the address at once: it would stay in the history, in bookmarks and in screenshots.
+            # Remove the token from the address, which ends up in the history, bookmarks and screenshots.
             rest = urlencode([(key, value) for key, value in query.multi_items() if key != "token"])
             path = "/" + scope["path"].lstrip("/\\")  # never another host's name
             answer = RedirectResponse(path + (f"?{rest}" if rest else ""), 303)
-            # Strict: a link on another site opens the page without the cookie, so it cannot act in the person's name.
+            # Strict: a link on another site opens the page without the cookie.
             answer.set_cookie(self.cookie, self.token, httponly=True, samesite="strict", path="/")
             return answer
         bearer = headers.get("authorization", "").removeprefix("Bearer ")
@@ -81,5 +81,5 @@ class Guard:
         return None
 
     def _is_token(self, text: str) -> bool:
-        # As bytes, because texts beyond ASCII raise an error; in constant time, so that guessing learns nothing.
+        # As bytes, because non-ASCII text raises an error; in constant time, so that timing reveals nothing.
         return hmac.compare_digest(text.encode(), self.token.encode())

@@ -20,23 +20,23 @@ from workings.record.values import now
 def main(folder: Path) -> int:
     """Run the command of a folder; its exit code."""
     job = json.loads((folder / "job.json").read_bytes())
-    # A list, because the handler has to exist before the child that it passes signals to.
+    # A list, because the handler exists before the child to which it passes signals.
     children: list[subprocess.Popen[bytes]] = []
 
     def pass_on(number: int, frame: object) -> None:
         for child in children:
             child.send_signal(number)
 
-    # Before the child starts: a signal that is handled here is at its default there, even where we inherited "ignore".
+    # Before the child starts: a signal handled here has its default action there, even if we inherited "ignore".
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, pass_on)
     with (folder / "stdout.txt").open("wb") as out, (folder / "stderr.txt").open("wb") as error:
         child = subprocess.Popen(job["argv"], stdin=subprocess.DEVNULL, stdout=out, stderr=error, cwd=job["cwd"])
         children.append(child)
-        # Only now can anybody ask this command to stop, and the child exists: no signal is lost.
+        # Only now can the page stop this command, and the child exists: no signal is lost.
         atomic.write_json(folder / "pid.json", {"pid": os.getpid(), "started": process_start(os.getpid())})
         code = child.wait()
-    # Written whole or not at all: the page takes the file's existence for the end of the command.
+    # Written atomically: to the page this file means the end of the command.
     atomic.write_json(folder / "exit.json", {"code": code, "finished_at": now()})
     return code
 

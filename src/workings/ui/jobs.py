@@ -1,4 +1,4 @@
-"""Commands of this package as child processes that outlive the page: started by argument lists, watched by files."""
+"""Commands of this package as child processes that outlive the page and report through files."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from workings.record.values import now
 
 MAX_OUTPUT_CHARACTERS = 60_000
 """Characters of the end of an output that the page shows."""
-# A child imports libraries before it can write its number, which takes seconds from a slow disk.
+# A child imports libraries before it writes its process id, which takes seconds from a slow disk.
 STARTING_SECONDS = 20
 
 
@@ -42,12 +42,12 @@ class Job(BaseModel):
     code: int | None = None
     started_at: str
     finished_at: str = ""
-    log: str = Field(description="End of what it says on standard error")
-    output: str = Field(description="End of what it says on standard output, without the answer")
+    log: str = Field(description="End of its standard error")
+    output: str = Field(description="End of its standard output, without the answer")
     answer: dict[str, Any] | None = Field(default=None, description="Its `--json` answer")
-    arguments: list[str] = Field(default=[], exclude=True, description="Of the command, one by one")
-    subject: str = Field(default="", description="The run or recipe it is about")
-    stamp: str = Field(default="", description="Of the files that it is about as they were when it started")
+    arguments: list[str] = Field(default=[], exclude=True, description="Words of the command")
+    subject: str = Field(default="", description="The run or recipe that it works on")
+    stamp: str = Field(default="", description="Stamps of the files that it works on, taken at its start")
 
 
 def place_of(job: Job) -> str:
@@ -61,7 +61,7 @@ PROGRAM = [sys.executable, "-m", "workings"]
 
 @dataclass(frozen=True)
 class Jobs:
-    """Commands of one folder of runs; what they say is in the person's cache."""
+    """Commands of one folder of runs; their output is in the user's cache."""
 
     place: Path
     cwd: Path
@@ -69,18 +69,18 @@ class Jobs:
 
     def start(self, verb: str, arguments: list[str], subject: str = "", stamp: str = "") -> Job:
         """Start ``workings VERB ARGUMENTS --json``; the caller has checked every argument."""
-        # Digits of a fixed width sort by time as names do; the random part keeps two starts in one tick apart.
+        # Digits of a fixed width sort by time; the random part separates two starts in one tick.
         identity = f"{time.time_ns():020d}-{secrets.token_hex(3)}"
         folder = self.place / identity
         folder.mkdir(parents=True)
-        # First, because behind `--` it would be mistaken for an argument.
+        # First, because after `--` it would be an argument.
         words = [*verb.split(), "--json", *arguments]
         atomic.write_json(folder / "job.json", {
             "verb": verb, "arguments": arguments, "argv": [*PROGRAM, *words], "cwd": str(self.cwd),
             "command": shlex.join(["workings", *verb.split(), *arguments]), "started_at": now(),
             "subject": subject, "stamp": stamp})
         with (folder / "child.txt").open("wb") as output:
-            # In its own session: Ctrl-C in the page's terminal goes to the page's group of processes only.
+            # In its own session, so that Ctrl-C in the page's terminal does not reach it.
             child = subprocess.Popen([sys.executable, "-m", "workings.ui.job_child", str(folder)], cwd=self.cwd,
                                      stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
         threading.Thread(target=child.wait, daemon=True).start()  # so that an ended child leaves no zombie
@@ -91,7 +91,7 @@ class Jobs:
         folder = self._folder(identity)
         job = json.loads((folder / "job.json").read_bytes())
         ended = _ended(folder)
-        # Before the end the last line may be half of one, or no answer yet.
+        # Before the end the last line may be incomplete, or no answer yet.
         output, answer = _split(job_end(folder / "stdout.txt")) if ended else (job_end(folder / "stdout.txt"), None)
         return Job(id=identity, verb=job["verb"], command=job["command"],
                    arguments=job.get("arguments", []), started_at=job["started_at"],
@@ -106,7 +106,7 @@ class Jobs:
 
     def about(self, verb: str, subject: str, limit: int) -> list[Job]:
         """The newest jobs of one command about a run, among the newest 200 jobs."""
-        # What a command is about is in a small file; its output, which is not small, is read of the found ones.
+        # The subject is in a small file; read the larger output only of matching jobs.
         jobs = ((name, json.loads((self.place / name / "job.json").read_bytes())) for name in self._names(200))
         names = (name for name, job in jobs if job["verb"] == verb and job["subject"] == subject)
         return [self.get(name) for name in islice(names, limit)]
@@ -131,7 +131,7 @@ class Jobs:
         return self._state(folder, _ended(folder)) == "running"
 
     def lines(self, identity: str, offset: int) -> Iterator[tuple[int, bytes]]:
-        """Whole lines of its standard output from a place on, each behind the place (in bytes) where it ends."""
+        """Complete lines of its standard output after an offset, each with the offset (in bytes) of its end."""
         path = self._folder(identity) / "stdout.txt"
         if not path.is_file():
             return
@@ -148,7 +148,7 @@ class Jobs:
         path = self.place / identity / "pid.json"
         if job.state != "running" or not path.is_file():
             raise RequestError(f"job {identity}, which is not running", "a running one", "")
-        # `state` has compared the start of the process: a number that was given to another one since is not signalled.
+        # `state` has compared the process's start time: a reused process id is not signalled.
         os.kill(json.loads(path.read_bytes())["pid"], signal.SIGINT)
         return job
 
@@ -161,10 +161,10 @@ class Jobs:
 
     def _state(self, folder: Path, ended: dict[str, Any] | None) -> JobState:
         if ended is not None:
-            # What a person stopped has not failed: the exit code is that of every command at Ctrl-C.
+            # A stopped command has not failed: it exits as at Ctrl-C.
             return "done" if ended["code"] == 0 else "stopped" if ended["code"] == Interrupted.exit_code else "failed"
         path = folder / "pid.json"
-        if not path.is_file():  # the child is being started, or died before it could say so
+        if not path.is_file():  # the child is starting, or died before it wrote a file
             return "running" if time.time() - folder.stat().st_mtime < STARTING_SECONDS else "lost"
         process = json.loads(path.read_bytes())
         return "running" if process_start(process["pid"]) == process["started"] != "" else "lost"
@@ -183,13 +183,13 @@ def job_end(path: Path) -> str:
         return ""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        # A character of UTF-8 has at most four bytes, so this many always hold the wanted characters.
+        # A UTF-8 character has at most four bytes.
         file.seek(max(0, size - 4 * MAX_OUTPUT_CHARACTERS))
         return file.read().decode("utf-8", "replace")[-MAX_OUTPUT_CHARACTERS:]
 
 
 def _split(text: str) -> tuple[str, dict[str, Any] | None]:
-    """Everything before the answer, and the answer, which is the last line; an error is not one, and is in the log."""
+    """The output before the answer, and the answer, which is the last line; errors are in the log instead."""
     before, _, last = text.rstrip("\n").rpartition("\n")
     try:
         value = json.loads(last)
@@ -200,7 +200,7 @@ def _split(text: str) -> tuple[str, dict[str, Any] | None]:
     return before, None if "error" in value else value
 
 
-# Opening a tokenizer and counting rows takes seconds; a browser would give up on a page that takes minutes.
+# Opening a tokenizer and counting rows takes seconds; a browser gives up after minutes.
 TIMEOUT_SECONDS = 90
 
 
@@ -208,24 +208,24 @@ def ask(words: list[str], cwd: Path) -> dict[str, Any]:
     """The answer of ``workings WORDS --json``, with any exit code, if it gave one.
 
     Raises:
-        RequestError: it gave no answer; what it said is in the message.
+        RequestError: it gave no answer; the message has its output.
     """
-    # An exit code of 1 is an answer as well (`data check` found something), so only the output decides. Standard input
-    # is empty: a question on it ends at once instead of waiting for someone.
+    # Only the output decides: exit code 1 may be an answer (`data check` found something). Standard input is empty, so
+    # that a prompt ends at once.
     try:
         done = subprocess.run([sys.executable, "-m", "workings", *words, "--json"], cwd=cwd, text=True,
                               stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise RequestError(f"workings {' '.join(words)}", f"an answer within {TIMEOUT_SECONDS} s",
                            "run the command in a terminal") from None
-    # Libraries print as well; the command's answer is the last line by promise of `--json`.
+    # Libraries print too; `--json` promises the answer as the last line.
     last = done.stdout.strip().rpartition("\n")[2]
     try:
         value = json.loads(last)
     except ValueError:
-        # The end of it: a command says its reason last.
+        # The end, because a command prints its reason last.
         error_text = done.stderr.strip() or f"exit code {done.returncode}"
-        raise RequestError(f"workings {' '.join(words)}", "an answer; it said: " + error_text[-1500:]) from None
+        raise RequestError(f"workings {' '.join(words)}", "an answer; its output: " + error_text[-1500:]) from None
     if not isinstance(value, dict):
         raise RequestError(f"workings {' '.join(words)}", "a JSON object as its answer")
     return value

@@ -38,12 +38,12 @@ HEADLINE_METRICS = (("reward", "Mean reward", "rollout"), ("kl_teacher", "Nats p
 CURVE_POINTS = 40
 """Values of the small curve in a run's row."""
 SETTINGS, SETTING_CHARS = 500, 300
-"""Most keys of a recipe that the list offers as columns, and most characters of a value; a recipe has some hundred."""
+"""Maximum number of recipe keys offered as columns, and of characters in a value."""
 State = Literal["running", "complete", "interrupted", "failed", "stopped", "unreadable"]
 
 
 class Accuracy(BaseModel):
-    """Share of right answers of one evaluation."""
+    """Share of correct answers in one evaluation."""
 
     unit: str = Field(description="Name of the evaluation")
     mean: float
@@ -75,7 +75,7 @@ class RunRow(BaseModel):
     dtypes: str = ""
     reason: str = Field(default="", description="Why it ended before its last step")
     steps: int = 0
-    planned_steps: int = Field(default=0, description="0 while they are not known: those of epochs are counted")
+    planned_steps: int = Field(default=0, description="0 while unknown, because epochs are counted first")
     tokens: int = 0
     loss: float | None = Field(default=None, description="What the log calls loss, of the last step: nats a "
                               "token where it learned from traces, else the value of an objective")
@@ -86,32 +86,32 @@ class RunRow(BaseModel):
     accuracy: Accuracy | None = None
     samples: SampleCounts | None = None
     verified: Verified | None = None
-    earlier_of: str = Field(default="", description="The run that went on from this one, which was interrupted")
-    base: str = Field(default="", description="The evaluation of the model that it began with, next to it")
+    earlier_of: str = Field(default="", description="The run that resumed this interrupted one")
+    base: str = Field(default="", description="The evaluation of its base model, next to it")
     base_accuracy: Accuracy | None = None
-    base_of: list[str] = Field(default=[], description="Of such an evaluation: the runs that began with its model")
-    phase: str = Field(default="", description="What its process does now, where the log does not say it")
-    begun: bool = Field(default=False, description="Its process lives, and its directory is not there yet")
-    settings: dict[str, str] = Field(default={}, description="What the recipe says, by key, for columns and groups")
+    base_of: list[str] = Field(default=[], description="For such an evaluation: the runs with this base model")
+    phase: str = Field(default="", description="What its process does now, if the log does not say it")
+    begun: bool = Field(default=False, description="Its process runs, and its directory does not exist yet")
+    settings: dict[str, str] = Field(default={}, description="Recipe values by key, for columns and groups")
 
 
 def run_rows(folder: Folder, verified: dict[str, Verified], phases: Mapping[str, Phase]) -> list[RunRow]:
-    """Rows of all runs; one that cannot be read is a row that says so, and hides no other.
+    """Rows of all runs; an unreadable run becomes a row that says so.
 
     Args:
         folder: where they are.
         verified: kept verdicts by name.
-        phases: what living processes do, by name of the run; one without a directory yet is a row, too.
+        phases: what running processes do, by name of the run, including runs without a directory.
     """
     rows = [run_row(folder, path, verified) for path in folder.runs()]
-    # A directory that is there now takes precedence over the process's note that it is not.
+    # An existing directory takes precedence over the process's note.
     names = {row.name for row in rows}
     _find_bases(folder, rows)
-    rows += [begun_row(name, phase) for name, phase in phases.items() if name not in names]
+    rows += [starting_row(name, phase) for name, phase in phases.items() if name not in names]
     for row in rows:
         if row.name in phases:
             row.phase = phases[row.name].doing
-        # Under this name a sealed run is kept that `--resume` went on from.
+        # `--resume` keeps the earlier sealed attempt under this name.
         before, interrupted, number = row.name.rpartition(".interrupted-")
         if interrupted and number.isdigit() and before in names:
             row.earlier_of = before
@@ -119,8 +119,8 @@ def run_rows(folder: Folder, verified: dict[str, Verified], phases: Mapping[str,
 
 
 def _find_bases(folder: Folder, rows: list[RunRow]) -> None:
-    """Tell runs which evaluation next to them is that of the model that they began with."""
-    # By folder and model: a base counts for the runs next to it only.
+    """Set each run's base: the evaluation of its base model, next to it."""
+    # By folder and model: a base belongs only to the runs next to it.
     bases: dict[tuple[str, str], RunRow] = {}
     for row in rows:
         if row.kind == "evaluation" and (began := _began_with(folder, row)):
@@ -135,15 +135,15 @@ def _find_bases(folder: Folder, rows: list[RunRow]) -> None:
 
 
 def _began_with(folder: Folder, row: RunRow) -> str:
-    """Identity of the weights of an evaluated base, or of those that a sealed run began with; empty: not known."""
+    """Identity of the weights of an evaluated base, or of a sealed run's base; empty if unknown."""
     run = folder.inside(row.name)
     try:
         if row.kind == "evaluation":
             model = folder.object(run / EVALUATION_CONFIG)["model"]
-            # Step 0: the model that training begins with.
+            # Step 0: the model before training.
             if model.get("step") != 0:
                 return ""
-            # As one text with sorted keys, by which two records can be compared regardless of their order.
+            # As one text with sorted keys, so that the order does not matter.
             return json.dumps(model["weights"] if "weights" in model else [model["shape"], model["seed"]],
                               sort_keys=True)
         manifest = folder.object(run / MANIFEST)
@@ -151,13 +151,13 @@ def _began_with(folder: Folder, row: RunRow) -> str:
         random_weights = is_absent(digests)
         return json.dumps([folder.object(run / MODEL_SHAPE), folder.object(run / CONFIG)["seed"]] if random_weights
                           else digests, sort_keys=True)
-    # Not sealed yet, or a record of another form: its own row says so.
+    # Not sealed yet, or damaged: its row says so.
     except (RecordError, KeyError, TypeError, AttributeError):
         return ""
 
 
-def begun_row(name: str, phase: Phase) -> RunRow:
-    """The row of a run whose directory is not there yet."""
+def starting_row(name: str, phase: Phase) -> RunRow:
+    """The row of a run without a directory yet."""
     return RunRow(name=name, kind="run", state="running", recipe=phase.recipe, planned_steps=phase.steps,
                   started_at=phase.began_at, phase=phase.doing, begun=True)
 
@@ -166,17 +166,17 @@ def run_row(folder: Folder, path: Path, verified: dict[str, Verified]) -> RunRow
     """One run's row."""
     name = folder.name(path)
     try:
-        # By the name first: an unsealed directory has no manifest yet.
+        # First by the name: an unsealed directory has no manifest.
         if path.name.endswith(PARTIAL_SUFFIX):
             return _unsealed(folder, path, name)
         if (path / SEAL).is_file() and folder.object(path / SEAL).get("unit") == SAMPLED:
             return _samples(folder, path, name, verified)
-        # Evaluations that are standalone have a seal and no manifest.
+        # Standalone evaluations have a seal and no manifest.
         if not (path / MANIFEST).is_file():
             return RunRow(name=name, kind="evaluation", state=_state(folder.state(path)),
                           accuracy=_accuracy(folder, path), verified=verified.get(name))
         return _sealed(folder, path, name, verified)
-    # A record may hold any value anywhere; one broken run must not take the list of all others with it.
+    # A record may hold any value anywhere; one broken run must not break the list.
     except (RecordError, KeyError, TypeError, ValueError, AttributeError) as error:
         return RunRow(name=name, kind="run", state="unreadable", problem=f"{type(error).__name__}: {error}"[:300])
 
@@ -192,9 +192,9 @@ def _samples(folder: Folder, path: Path, name: str, verified: dict[str, Verified
 def _sealed(folder: Folder, path: Path, name: str, verified: dict[str, Verified]) -> RunRow:
     manifest, config, device = (folder.object(path / name) for name in (MANIFEST, CONFIG, DEVICE_CHECKS))
     events = folder.tail(path / EVENTS).lines()
-    # Sorted, because file systems list in any order and the first one is shown.
+    # Sorted, because file systems list in any order.
     units = sorted(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
-    # The evaluation that `train` makes by itself is the one whose accuracy runs are compared by.
+    # The accuracy of a run is that of `train`'s own evaluation.
     named = [unit.parent for unit in units if unit.parent.name == "items"] or [unit.parent for unit in units]
     return RunRow(
         name=name, kind="run", state=_state(folder.state(path) if (path / SEAL).is_file() else "unreadable"),
@@ -214,7 +214,7 @@ def _unsealed(folder: Folder, path: Path, name: str) -> RunRow:
     planned = int(config["training"]["steps"])
     lines = folder.metrics(path)
     state = folder.state(path)
-    # Of a run that was killed the pace would promise an end that never comes.
+    # A killed run has no time left.
     now = pace(lines, planned) if state == "running" else None
     model = config["model"]
     # Only what was added since the last look is read.
@@ -230,7 +230,7 @@ def _unsealed(folder: Folder, path: Path, name: str) -> RunRow:
 
 
 def _progress(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """How far a run came, from its log: columns of its row."""
+    """Progress of a run from its log, as columns of its row."""
     return {"steps": int(lines[-1]["step"]) if lines else 0, "tokens": sum(int(line["tokens"]) for line in lines),
             "loss": float(lines[-1]["loss"]) if lines else None, "curve": _curve(lines)}
 
@@ -257,8 +257,8 @@ def _curve(lines: list[dict[str, Any]]) -> list[float]:
 
 
 def _settings(recipe: dict[str, Any]) -> dict[str, str]:
-    """Values of a recipe by key, as far as the list uses them."""
-    # Bounded, because a record may be anybody's and the list holds all of them.
+    """Recipe values by key, truncated for the list."""
+    # Bounded, because a record may be foreign and the list holds all of them.
     return {key: text[:SETTING_CHARS] for key, text in islice(flat_texts(recipe).items(), SETTINGS)}
 
 

@@ -1,4 +1,4 @@
-"""A port of this machine that only programs on this machine reach."""
+"""A port that only programs on this machine can reach."""
 
 import socket
 
@@ -10,7 +10,7 @@ HOST = "127.0.0.1"
 def listen(port: int) -> socket.socket:
     """A socket that listens; port 0 takes a free one. Raises `RequestError` where the port is taken."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # Without it the port stays in use for about a minute after a server was stopped.
+    # Otherwise the port stays in use for about a minute after a server stops.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))

@@ -9,11 +9,11 @@ from workings.ui.detail import DeviceMemory
 
 WIDTH, NARROW, HEIGHT, LEFT = 880, 360, 34, 4
 MAX_LIMIT_RATIO = 50
-"""A limit of this many times the longest bar is not drawn, because the bars would be too short to see."""
+"""A limit above this multiple of the longest bar is not drawn, because the bars would be too short."""
 PART_GROUPS = (("parameters",), ("moments", "master weights"),
          ("gradient", "head gradient", "embedding in fp32", "update in"),
          ("activations",), ("weights", "copy of the head", "reference", "teacher"), ("keys and values", "cache"))
-"""Beginnings of the names of parts with their own colour, the same in every figure and table."""
+"""Prefixes of part names that have a fixed colour in every figure and table."""
 
 
 def memory_bar(memory: DeviceMemory) -> Markup | None:
@@ -27,21 +27,21 @@ def memory_bar(memory: DeviceMemory) -> Markup | None:
 
 
 def part_number(name: str) -> int:
-    """Number of a part's colour, the same in every figure and table."""
+    """Index of a part's colour."""
     return next((number for number, beginnings in enumerate(PART_GROUPS) if name.startswith(beginnings)),
                 len(PART_GROUPS))
 
 
 def in_both_widths(draw: Callable[[int], Markup]) -> Markup:
-    """A figure drawn for wide and for narrow screens; the style shows one of them."""
+    """A figure for wide and one for narrow screens; the style shows one of them."""
     return Markup('<div class="wide">{wide}</div><div class="narrow">{narrow}</div>').format(
         wide=draw(WIDTH), narrow=draw(NARROW))
 
 
 def stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int, longest: int = 0) -> Markup:
-    """One row a bar: its parts side by side, the limit as a line; in words where it is far away.
+    """One row per bar: its parts side by side, the limit as a line, or in words if it is far away.
 
-    Sizes in bytes. ``longest`` is what the figures next to this one have to show, so that all have one scale.
+    Sizes in bytes. ``longest`` is the common scale of several figures.
     """
     return in_both_widths(lambda width: _stacked_bars(bars, limit, longest, width))
 
@@ -50,18 +50,18 @@ def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: 
                   width: int) -> Markup:
     longest_bar = max(longest, *(sum(size for _, size in parts) for _, parts in bars))
     far = limit > MAX_LIMIT_RATIO * longest_bar > 0
-    # A plan that does not fit is longer than the limit, and its bar has to stay in the picture; the rest is a margin.
+    # A plan that does not fit is longer than the limit and must stay in the picture.
     top = (longest_bar if far else max(limit, longest_bar)) * 1.04
     scale = (width - 2 * LEFT) / top
     rows, descriptions = [], []
     for index, (name, parts) in enumerate(bars):
-        # Sizes are in units of the view box; a browser scales the whole, text included, to the width of the page.
+        # Sizes are in units of the view box; a browser scales everything, text included, to the page.
         y, x = index * (HEIGHT + 24) + 18, float(LEFT)
         total = sum(size for _, size in parts)
         rows.append(Markup('<text class="row" x="{x}" y="{y}">{text}</text>').format(
             x=LEFT, y=y - 5, text=f"{name}: {byte_text(total)}"))
         for part, size in parts:
-            # `Markup.format` escapes what it fills in, so names from a plan of someone else stay text.
+            # `Markup.format` escapes its arguments, so that names of a foreign plan stay text.
             rows.append(Markup('<rect class="part p{n}" x="{x:.1f}" y="{y}" width="{w:.1f}" height="{h}"><title>'
                                "{text}</title></rect>").format(n=part_number(part), x=x, y=y, w=size * scale,
                                                                h=HEIGHT - 8, text=f"{part}: {byte_text(size)}"))
@@ -81,7 +81,7 @@ def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: 
 
 
 def histogram(bins: Sequence[Sequence[int]], what: str) -> Markup:
-    """Counts as bars with the numbers as text; a bin is (low, high, count), both ends included."""
+    """A histogram with numbers; a bin is (low, high, count), both ends included."""
     return in_both_widths(lambda width: _histogram(bins, what, width)) if bins else Markup("")
 
 

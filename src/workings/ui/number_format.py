@@ -24,7 +24,7 @@ def time_text(text: str) -> str:
 
 
 def value_text(value: object) -> str:
-    """A recorded value as text; a value that does not exist says why."""
+    """A recorded value as text; an absent value gives its reason."""
     if isinstance(value, dict):
         if set(value) == {"absent"}:
             return f"absent: {value['absent']}"
@@ -42,7 +42,7 @@ def flat_texts(values: dict[str, Any]) -> dict[str, str]:
 
 
 def facts(values: dict[str, Any]) -> dict[str, str]:
-    """Values formatted for a table: bytes with their unit, and a word for an empty list."""
+    """Values formatted for a table: bytes with units, and a word for an empty list."""
     return {key: byte_text(value) if key.endswith("_bytes") and type(value) is int else value_text(value) or "none"
             for key, value in leaves(values)}
 
@@ -54,7 +54,7 @@ def coded(text: str) -> Markup:
 
 def ending(finish_reason: str) -> str:
     """Why a completion ended, in words."""
-    return {"stop": "ended by itself", "length": "cut off at the longest length"}.get(finish_reason, finish_reason)
+    return {"stop": "stop token", "length": "cut off at the length limit"}.get(finish_reason, finish_reason)
 
 
 FILTERS = {"size": byte_text, "time": time_text, "value": value_text, "count": count, "duration": duration,

@@ -24,9 +24,9 @@ _WORD = re.compile(r"[a-z][a-z0-9_.]*=[^\0\n]{1,500}")
 
 
 def recipe_files(folder: Folder) -> list[str]:
-    """Recipes written in the folder: YAML files that name a model and data, outside of runs; at most `RECIPES`."""
+    """Recipes in the folder: YAML files with a model and data, outside runs; at most `RECIPES`."""
     files = []
-    # Two folders deep only: below that are the runs, and walking all their files would take seconds.
+    # Two levels only: runs are below, and walking their files takes seconds.
     for path in sorted([*folder.root.glob("*.y*ml"), *folder.root.glob("*/*.y*ml"), *folder.root.glob("*/*/*.y*ml")]):
         inside_run = any((parent / MANIFEST).is_file() for parent in path.parents)
         if not path.is_symlink() and path.is_file() and not inside_run and _looks_like_recipe(path):
@@ -35,7 +35,7 @@ def recipe_files(folder: Folder) -> list[str]:
 
 
 def _looks_like_recipe(path: Path) -> bool:
-    # A look at the text is enough for a menu; the command that gets the file parses and judges it.
+    # Enough for a menu; the command that gets the file validates it.
     with open_plain(path) as file:
         text = file.read(20_000)
     return b"\nmodel:" in text and b"\ntraining:" in text
@@ -49,7 +49,7 @@ def recipe_argument(folder: Folder, recipe: str) -> str:
     """
     if recipe in shipped_recipes():
         return recipe
-    # An argument list needs no shell quoting, but a leading dash would still be read as an option.
+    # An argument list needs no quoting, but a leading dash would be an option.
     if recipe.startswith("-") or not (path := folder.inside(recipe)).is_file():
         raise RequestError(f"recipe {recipe}", "a shipped recipe, or a recipe file in this folder",
                            "workings recipes list")
@@ -57,13 +57,13 @@ def recipe_argument(folder: Folder, recipe: str) -> str:
 
 
 def new_place(folder: Folder, name: str) -> str:
-    """The path of a new run: an unused plain name inside the folder."""
+    """The path of a new run inside the folder."""
     if not _NAME.fullmatch(name) or ".." in name.split("/"):
         raise RequestError(f"name {name}", "letters, digits and ._-/ for a new run inside this folder", "first-run")
     path = folder.inside(name)
-    # A run has its suffix until it is sealed, so an unfinished one takes the name as well.
+    # An unfinished run, which has a suffix, takes the name as well.
     if path.exists() or path.with_name(path.name + PARTIAL_SUFFIX).exists():
-        raise RequestError(f"{name}, which exists", "the name of a new run", f"{name}-2")
+        raise RequestError(f"{name} already exists", "the name of a new run", f"{name}-2")
     return str(path)
 
 
@@ -76,19 +76,19 @@ def free_file(folder: Folder, name: str) -> Path:
 
 
 def override_words(text: str) -> list[str]:
-    """Overrides, a `key=value` a line. Raises `RequestError` for a line of another form."""
+    """Overrides, one `key=value` per line. Raises `RequestError` for any other line."""
     words = [line.strip() for line in text.splitlines() if line.strip()]
     for word in words:
         if not _WORD.fullmatch(word):
-            raise RequestError(f"override {word[:80]}", "key=value, one a line", "training.steps=100")
+            raise RequestError(f"override {word[:80]}", "key=value, one per line", "training.steps=100")
     return words
 
 
 def target_names(chosen: Sequence[str]) -> list[str]:
-    """Targets of the catalog. Raises `RequestError` for another one, or none."""
+    """Targets of the catalog. Raises `RequestError` for an unknown one, or none."""
     catalog = targets()
     if not chosen:
-        raise RequestError("no machine", "one machine of the catalog or several", "go back and tick one, such as cpu")
+        raise RequestError("no machine", "one or more machines of the catalog", "go back and tick one, such as cpu")
     if wrong := [name for name in chosen if name not in catalog]:
         raise RequestError(f"target {wrong[0]}", "targets of the catalog", "v5e-8")
     return list(chosen)
@@ -96,7 +96,7 @@ def target_names(chosen: Sequence[str]) -> list[str]:
 
 def paged(rows: Sequence[T], page: int, size: int) -> tuple[Sequence[T], int]:
     """One page of the rows, from 1, and the number of pages. Raises `RequestError` for a page that does not exist."""
-    # Rounded up, and one empty page where nothing was found, so that page 1 exists always.
+    # Rounded up; page 1 always exists, even empty.
     pages = max(1, -(-len(rows) // size))
     if not 1 <= page <= pages:
         raise RequestError(f"page {page}", f"a page from 1 to {pages}", "")

@@ -1,4 +1,4 @@
-"""Rollouts of a run as the page shows them: the groups of one rollout, a page at a time."""
+"""Rollouts of a run: the groups of one rollout, page by page."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,12 +19,12 @@ from workings.ui.folder import Folder
 from workings.ui.requests import paged
 
 COMPLETIONS_A_PAGE = 96
-"""Completions of one page: whole groups, at least one of them."""
+"""Completions per page: whole groups, at least one."""
 MAX_CHARACTERS_SHOWN = 20_000
 """Characters of a completion; the record has all of it."""
 Order = Literal["drawn", "lowest", "highest"]
 Divergences = dict[tuple[str, int], float]
-"""Prompt and seed of a completion -> its log-probability difference, student minus teacher, in nats a token (mean)."""
+"""(Prompt, seed) of a completion -> mean log-probability difference, student minus teacher, in nats per token."""
 
 
 class RewardPart(BaseModel):
@@ -32,21 +32,21 @@ class RewardPart(BaseModel):
 
     name: str
     value: float
-    weight: float | None = Field(default=None, description="Left out where the record does not say it")
+    weight: float | None = Field(default=None, description="Absent if not recorded")
 
 
 class PageCompletion(BaseModel):
     """One completion."""
 
     text: str = Field(description="Invisible control characters are written out")
-    more: int = Field(default=0, description="Characters that were cut off here")
+    more: int = Field(default=0, description="Number of characters cut off")
     reward: float
     parts: list[RewardPart]
     advantage: float = Field(description="How much better it was than its group")
-    divergence: float | None = Field(default=None, description="Of a completion that a teacher judged: how much "
-                                     "likelier its tokens were to the student, nats a token")
+    divergence: float | None = Field(default=None, description="With a teacher: how much "
+                                     "likelier its tokens were to the student, in nats per token")
     tokens: int
-    end: str = Field(description="The token that ended it; empty: it was cut off")
+    end: str = Field(description="The token that ended it; empty if it was cut off")
 
 
 class PageGroup(BaseModel):
@@ -57,7 +57,7 @@ class PageGroup(BaseModel):
     expected: str
     epoch: int
     learned: bool = Field(description="Whether updates learned from it")
-    equal: bool = Field(description="Whether all its rewards are the same, so that every advantage is 0")
+    equal: bool = Field(description="Whether all its rewards are equal, so that every advantage is 0")
     mean: float
     completions: list[PageCompletion]
 
@@ -83,12 +83,12 @@ class Rollouts(BaseModel):
     before: int | None = Field(default=None, description="First update of the rollout before")
     after: int | None = Field(default=None, description="First update of the next rollout")
     count: int
-    teacher: str = Field(default="", description="Who judged every token, without rewards; empty: rewards did")
+    teacher: str = Field(default="", description="The teacher that scored every token; empty with rewards")
     rollout: RolloutPage | None = None
 
 
 def rollout_page(folder: Folder, run: Path, step: int, *, order: Order, find: str, page: int) -> RolloutPage:
-    """Groups of a rollout whose id, question or expected answer holds a text.
+    """Groups of a rollout whose id, question or expected answer contains a text.
 
     Raises:
         RecordError: the rollout is missing or damaged.
@@ -100,7 +100,7 @@ def rollout_page(folder: Folder, run: Path, step: int, *, order: Order, find: st
     groups = [group for group in rollout.groups if not folded_text or any(folded_text in text.casefold() for text in (
         group.prompt.item.id, group.prompt.item.prompt, group.prompt.item.expected_answer))]
     if order != "drawn":
-        # Where a teacher judges, rewards are all 0 and the divergence orders the groups.
+        # With a teacher all rewards are 0: order groups by divergence.
         groups.sort(key=(lambda group: fmean(divergences.get((group.prompt.item.id, sample.seed), 0.0)
                                              for sample in group.samples)) if divergences else mean_reward,
                     reverse=order == "highest")
@@ -111,10 +111,10 @@ def rollout_page(folder: Folder, run: Path, step: int, *, order: Order, find: st
 
 
 def _read(folder: Folder, run: Path, step: int) -> tuple[Rollout, Divergences]:
-    """A rollout without log probabilities, and the divergences of completions that a teacher judged."""
+    """A rollout without log probabilities, and the divergences of completions from a teacher."""
     def read() -> tuple[Rollout, Divergences]:
         rollout = read_rollout(run, step)
-        # No page shows log probabilities, and they would be most of what is kept in memory.
+        # No page shows log probabilities, which would take most of the memory.
         light = replace(rollout, trainer_log_probs=(), reference_log_probs=(), groups=tuple(
             replace(group, samples=tuple(replace(sample, completion=replace(sample.completion, log_probs=[]))
                                          for sample in group.samples)) for group in rollout.groups))
@@ -126,7 +126,7 @@ def _read(folder: Folder, run: Path, step: int) -> tuple[Rollout, Divergences]:
 
 
 def _divergences(rollout: Rollout) -> Divergences:
-    # A run with rewards may have recorded what a frozen model says, too, which no one learned from alone.
+    # A run with rewards may also have recorded a frozen model's log probabilities.
     if not rollout.reference_log_probs or rollout.groups[0].is_rewarded:
         return {}
     return {(prompt.item.id, sample.seed): float(np.mean(np.asarray(sample.completion.log_probs,
@@ -138,13 +138,13 @@ def _divergences(rollout: Rollout) -> Divergences:
 def _weights(run: Path) -> dict[str, float]:
     try:
         return {str(entry["name"]): float(entry["weight"]) for entry in read_json(run / REWARDS)}
-    # Without it the values are there alone.
+    # Without names, show the values.
     except (OSError, RecordError, ValueError, KeyError, TypeError):
         return {}
 
 
 def _rows(folder: Folder, run: Path, groups: Sequence[Group], divergences: Divergences) -> list[PageGroup]:
-    """Groups that people can read."""
+    """Groups as readable text."""
     weights, path = _weights(run), run / TOKENIZER
     try:
         tokenizer = folder.worked_out.get(path / "tokenizer.json", lambda: Tokenizer.load(path))
@@ -152,7 +152,7 @@ def _rows(folder: Folder, run: Path, groups: Sequence[Group], divergences: Diver
         raise RecordError(f"completions cannot be read without the run's tokenizer: {error.given[:120]}") from None
 
     def completion(sample: Sample, divergence: float | None) -> PageCompletion:
-        # Decoded here and not when the rollout is read: a page shows a few of thousands.
+        # Decode only now: a page shows a few of thousands.
         text, end = texts(sample, tokenizer)
         return PageCompletion(
             text=text[:MAX_CHARACTERS_SHOWN], more=max(0, len(text) - MAX_CHARACTERS_SHOWN), reward=sample.reward,
@@ -164,6 +164,6 @@ def _rows(folder: Folder, run: Path, groups: Sequence[Group], divergences: Diver
         id=group.prompt.item.id, prompt=visible(group.prompt.item.prompt),
         expected=visible(group.prompt.item.expected_answer), epoch=group.epoch, learned=group.kept,
         equal=group.is_rewarded and not group.has_spread, mean=mean_reward(group),
-        # Keyed by prompt and seed: a prompt has several completions, and each has its own seed.
+        # Keyed by prompt and seed, because a prompt has several completions.
         completions=[completion(sample, divergences.get((group.prompt.item.id, sample.seed)))
                      for sample in group.samples]) for group in groups]

@@ -1,4 +1,4 @@
-"""Curves of a run for the page: thinned on the server so that a run of any length draws at once, no spike lost."""
+"""Curves of a run for the page, thinned on the server without losing a spike."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,23 +16,23 @@ XAxis = Literal["step", "tokens", "seconds"]
 MAX_POINTS = 1200
 """Points a curve is thinned to."""
 SMOOTHING_SHARE = 50
-"""By default, smoothed curves are centered means over this part (1/50) of the run's steps."""
+"""Default width of smoothing: centered means over this part (1/50) of the run's steps."""
 
 
 class Series(BaseModel):
-    """One curve. ``x`` and ``y`` have the same length; both ends and every extreme of a stretch are kept."""
+    """One curve. ``x`` and ``y`` have the same length; thinning keeps both ends and all extremes."""
 
     key: str
     title: str
     unit: str
     x: list[float]
     y: list[float]
-    smoothed: list[float] = Field(default=[], description="Centered moving mean at the same places, where it helps")
-    smoothing_steps: int = Field(default=0, description="Steps that the mean is over")
+    smoothed: list[float] = Field(default=[], description="Centered moving mean at the same places, if useful")
+    smoothing_steps: int = Field(default=0, description="Number of steps in the mean")
     figure: str = Field(default="", description="Curves of one run with the same figure are drawn together")
     figure_title: str = ""
     note: str = Field(default="", description="What the figure means, and what is a bad sign")
-    log: bool = Field(default=False, description="Drawn on a logarithmic axis in any case")
+    log: bool = Field(default=False, description="Always drawn on a logarithmic axis")
 
 
 class Curves(BaseModel):
@@ -44,8 +44,8 @@ class Curves(BaseModel):
     planned_steps: int
     state: str
     seconds_left: float | None = None
-    series: list[Series] = Field(description="With `after`, only what came since, without means")
-    resumed_at: list[float] = Field(description="Places on the x axis after which a resumed run went on")
+    series: list[Series] = Field(description="With `after`, only newer points, without means")
+    resumed_at: list[float] = Field(description="Places on the x axis where the run was resumed")
 
 
 Line = dict[str, Any]
@@ -62,8 +62,8 @@ def _gib(line: Line) -> Any:
 
 
 KINDS: tuple[tuple[str, str, str, Callable[[Line], Any]], ...] = (
-    ("loss", "Training loss", "nats a token", itemgetter("loss")),
-    ("evaluation_loss", "Evaluation loss", "nats a token", lambda line: line.get("evaluation_loss")),
+    ("loss", "Training loss", "nats per token", itemgetter("loss")),
+    ("evaluation_loss", "Evaluation loss", "nats per token", lambda line: line.get("evaluation_loss")),
     ("learning_rate", "Learning rate", "", lambda line: line.get("learning_rate")),
     ("grad_norm", "Gradient norm", "", lambda line: line.get("grad_norm")),
     ("share_of_weights_changed", "Share of weights changed", "of stored weights",
@@ -75,28 +75,28 @@ KINDS: tuple[tuple[str, str, str, Callable[[Line], Any]], ...] = (
 AXES: tuple[XAxis, ...] = ("step", "tokens", "seconds")
 SMOOTHED_METRICS = ("loss", "objective", "tokens_per_second", "grad_norm", "reward", "preference_loss", "margin",
                     "kl_teacher")
-OBJECTIVE = ("What an update minimizes when it learns from what the model itself wrote. It does not say how good the "
-             "model is: read the {instead} instead. Bad sign: values that leap.")
-"""Note of what a log calls loss in a run that draws what it learns from."""
+OBJECTIVE = ("What an update minimizes when it learns from the model's own completions. It does not show how good the "
+             "model is: read the {instead} instead. Bad sign: sudden jumps.")
+"""Note about the loss of a run that learns from its own samples."""
 MAX_NAMES = 64
-"""Names of rewards that are believed."""
-# An array of floats has no empty places; NaN marks them, and a loss that is NaN cannot be drawn either.
+"""Maximum number of rewards read from a record."""
+# NaN marks missing values; a loss that is NaN cannot be drawn either.
 NONE = float("nan")
 NO_VALUES: Values = np.empty(0)
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The lines of a run's metrics as arrays of one length, one an axis and one a kind.
+    """A run's metrics as arrays of one length, one per axis and kind.
 
-    It does not change: a page that draws it is not disturbed by another one that has read on.
+    Immutable, so that a page that draws it is not disturbed by one that reads more.
     """
 
     count: int = 0
     parts: dict[str, Values] = field(
         default_factory=lambda: {name: np.empty(0) for name in (*AXES, *(kind[0] for kind in KINDS))})
     rewarded: dict[str, Values] = field(default_factory=dict)
-    """Further values in the lines of a run that learns from rewards, a teacher or pairs; else empty."""
+    """More columns of a run that learns from rewards, a teacher or pairs; else empty."""
 
     def __getitem__(self, name: str) -> Values:
         return self.parts[name]
@@ -108,14 +108,14 @@ class Columns:
             return self
         parts = {}
         for name, before in self.parts.items():
-            # Lines hold the tokens and seconds of one step, and an axis needs the sums up to it.
+            # Lines hold the tokens and seconds of one step; an axis needs running sums.
             if name in AXES:
                 added = np.array([line[name] for line in new], dtype=np.float64)
                 if name != "step":
                     added = np.cumsum(added) + (before[-1] if len(before) else 0.0)
             else:
                 read = next(kind[3] for kind in KINDS if kind[0] == name)
-                # `type` and not `isinstance`: a bool is an int, and would draw as 0 or 1.
+                # `type`, not `isinstance`: a bool is an int.
                 added = np.array([value if type(value := read(line)) in (int, float) else NONE for line in new],
                                  dtype=np.float64)
             parts[name] = np.concatenate([before, added])
@@ -123,7 +123,7 @@ class Columns:
 
     def _rewarded(self, new: Sequence[dict[str, float]]) -> dict[str, Values]:
         names = dict.fromkeys([*self.rewarded, *(name for values in new for name in values)])
-        # Which names there are is said by the lines alone, and someone else's may have a new one each.
+        # Bounded, because each line of a foreign record may have a new name.
         named = [name for name in names if name.startswith(PREFIXES)]
         left_out = set(named[MAX_NAMES:])
         before = np.full(self.count, NONE)
@@ -132,19 +132,19 @@ class Columns:
 
 
 def places(columns: Columns, x: XAxis) -> dict[int, float]:
-    """Position of each step on the axis: its number, or the sum of tokens or seconds so far."""
+    """Position of each step on the axis: its index, or the running sum of tokens or seconds."""
     return dict(zip(columns["step"].astype(int).tolist(), columns[x].tolist(), strict=True))
 
 
 def curves(columns: Columns, x: XAxis, low: float | None = None, high: float | None = None,
            after: float | None = None, mean: int = 0) -> list[Series]:
-    """The curves between two places of the axis (both ends included); all of it without them.
+    """The curves between two places of the axis (both included); by default all.
 
-    ``mean`` is the number of steps that smoothed curves are the mean of: 0 a part of the run (`SMOOTHING_SHARE`),
-    1 none. With ``after``, only what came behind that place, and no mean: it is drawn onto what is there already.
+    ``mean`` is the number of steps in smoothed curves: 0 for `SMOOTHING_SHARE` of the run, 1 for none. With ``after``,
+    only points after that place, without a mean, to append to a drawn curve.
     """
     at = columns[x]
-    # Of the whole run and not of the shown part: looking closer does not make another curve of it.
+    # Of the whole run, so that zooming does not change the curve.
     span = 1 if after is not None else mean or len(at) // SMOOTHING_SHARE
     inside = np.ones(len(at), dtype=bool)
     for bound, keep in ((low, np.greater_equal), (high, np.less_equal), (after, np.greater)):
@@ -153,12 +153,12 @@ def curves(columns: Columns, x: XAxis, low: float | None = None, high: float | N
     lines = []
     for key, title, unit, _ in KINDS:
         series = Series(key=key, title=title, unit=unit, x=[], y=[])
-        # Under another key: over each other, losses of tokens and values of an objective would look like one thing.
+        # Another key: token losses and objective values must not share a figure.
         if key == "loss" and columns.rewarded:
             instead = "divergence from the teacher" if "kl_teacher" in columns.rewarded else "reward"
             series = Series(key="objective", title="Value of the objective", unit="", x=[], y=[],
                             note=OBJECTIVE.format(instead=instead))
-        # That of pairs is among the panels.
+        # The margin of pairs has its own figure.
         if not (key == "loss" and "preference_loss" in columns.rewarded):
             lines.append(_series(columns[key], at, inside, span, series))
     first = [_series(values, at, inside, span, series) for values, series in _rewarded(columns.rewarded)]
@@ -166,27 +166,27 @@ def curves(columns: Columns, x: XAxis, low: float | None = None, high: float | N
 
 
 def _series(values: Values, at: Values, inside: NDArray[np.bool_], span: int, empty: Series) -> Series:
-    """A curve with what it has inside of the range; without points where none exists."""
+    """A curve within the range; no points if it has none there."""
     shown = inside & np.isfinite(values)
     values, axis = values[shown], at[shown]
     if not len(values):
         return empty
-    # Thinned after the range was chosen, so that zooming in shows every step again.
+    # Thin after selecting the range, so that zooming in shows every step.
     indices = kept_places(values, MAX_POINTS)
     series = empty.model_copy(update={"x": axis[indices].tolist(), "y": values[indices].tolist()})
     if series.key in SMOOTHED_METRICS and span >= 2:
-        # The mean is over all steps and thinned afterwards: over the kept extremes it would be another number.
+        # Average all steps, then thin: the mean of the kept extremes would differ.
         series.smoothed, series.smoothing_steps = moving_mean(values, span)[indices].tolist(), span
     return series
 
 
 def _rewarded(columns: dict[str, Values]) -> list[tuple[Values, Series]]:
-    """The curves of `Columns.rewarded`, without points yet; those of one figure behind each other."""
+    """The curves of `Columns.rewarded`, without points yet; grouped by figure."""
     lines = []
     for panel in PANELS:
         for line in panel.lines_of(columns):
             values = columns[line.key]
-            # The only part of a reward, with weight 1, is the reward once more.
+            # A single part with weight 1 equals the reward.
             same = line not in panel.lines and np.array_equal(values, columns.get(panel.lines[0].key, NO_VALUES), True)
             if not same and not (line.rare and not np.nan_to_num(values).any()):
                 lines.append((values, Series(key=line.key, title=line.name, unit=panel.unit, x=[], y=[],

@@ -16,7 +16,7 @@ from workings.record.digest import bytes_digest
 from workings.record.phase import Phase, read_phases
 from workings.ui.folder import Folder
 from workings.ui.jobs import Jobs
-from workings.ui.listing import RunRow, begun_row, run_row, run_rows
+from workings.ui.listing import RunRow, run_row, run_rows, starting_row
 from workings.ui.memory_bars import part_number
 from workings.ui.number_format import FILTERS
 from workings.ui.verification_cache import VerificationCache, Verified
@@ -26,8 +26,7 @@ TEMPLATES = files("workings.ui") / "templates"
 
 def _environment() -> jinja2.Environment:
     loader = jinja2.FunctionLoader(lambda name: (TEMPLATES / name).read_text(encoding="utf-8"))
-    # Escaping is on for every template: text of a run is never markup. An unknown name raises instead of showing
-    # nothing.
+    # Escape in every template: a run's text is never markup. An unknown name raises.
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined,
                                      trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(FILTERS | {"colour": part_number})
@@ -35,8 +34,8 @@ def _environment() -> jinja2.Environment:
 
 
 def page_directory(root: Path) -> Path:
-    """Directory for the page's own files in the person's cache: the folder of runs is not changed."""
-    # By the folder's path, so that two folders have their own jobs.
+    """Directory for the page's files in the user's cache; the folder of runs is not changed."""
+    # By the folder's path, so that each folder has its own jobs.
     return cache_directory() / "ui" / bytes_digest(str(root.resolve()).encode())[:16]
 
 
@@ -49,11 +48,11 @@ class Site:
     verified: VerificationCache
     templates: jinja2.Environment = field(default_factory=_environment)
     stopping: Event = field(default_factory=Event)
-    """Set when the server stops: answers that are still being sent end then."""
+    """Set when the server stops, which ends open responses."""
 
     @classmethod
     def over(cls, root: Path) -> "Site":
-        """The page over a folder; jobs and verdicts are in the person's cache, under the folder's digest."""
+        """The page over a folder; jobs and verdicts are in the user's cache, under the folder's digest."""
         return cls(folder=Folder(root.resolve()), jobs=Jobs(page_directory(root) / "jobs", root.resolve()),
                    verified=VerificationCache.here())
 
@@ -75,18 +74,18 @@ class Site:
         return row
 
     def live(self, name: str) -> RunRow:
-        """A run by its name, without its verdict: what a page asks again and again.
+        """A run by its name, without its verdict, for live updates.
 
         Raises:
-            RequestError: there is no such run, and none of that name has begun.
+            RequestError: there is no such run, not even a starting one.
         """
         try:
-            # First as a folder: between the phases of a run both may be there, and the folder knows more.
+            # First as a folder: if both exist, the folder has more facts.
             return self._row(self.folder.path(name), None)
         except RequestError:
             if (phase := self.phases().get(name)) is None:
                 raise
-            return begun_row(name, phase)
+            return starting_row(name, phase)
 
     def phases(self) -> dict[str, Phase]:
         """Phases of the runs of the folder that processes of this machine work on, by name."""
@@ -94,12 +93,12 @@ class Site:
                 if run.is_relative_to(self.folder.root)}
 
     def take_verdicts(self) -> None:
-        """Keep what finished `verify` jobs said."""
+        """Store the results of finished `verify` jobs."""
         for job in self.jobs.newly_ended("verify"):
-            # A `verify` that was stopped or could not start has no answer, or one of another form.
+            # A `verify` that was stopped or could not start has no valid answer.
             if job.answer is not None and "checks" in job.answer:
                 run = self.folder.inside(job.subject)
-                # Other files may have come into the run's place since it was read, and would take over its verdict.
+                # The files may have been replaced since, and must not inherit the verdict.
                 if self.verified.get(run) is None and job.stamp and job.stamp == self.verified.stamp(run):
                     self.verified.keep(run, job.answer)
 

@@ -1,4 +1,4 @@
-"""Tabs of a run's page, and the run that they are about."""
+"""Tabs of a run's page, and the run that they show."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class OpenedRun:
     evaluated: bool
     """Whether the run has an evaluation, or is one."""
     sealed: bool
-    """Whether the run is finished and can be read."""
+    """Whether the run is finished and readable."""
     time_lines: list[TimeLine]
     """Answers to the run's sample questions during training; empty for a separate unit."""
 
@@ -36,7 +36,7 @@ class OpenedRun:
     def open(cls, site: Site, name: str) -> "OpenedRun":
         """Opens a run below the page's folder. Raises `RequestError` if there is no run of that name."""
         path = site.folder.path(name)
-        # The row is cached by the files' times; the detail is read anew for a page.
+        # The row is cached by file times; the detail is read again for each page.
         row, detail = site.row(path), read_detail(site.folder, path)
         answers = site.folder.worked_out.get(path / LOG, lambda: time_lines(path)) if row.kind == "run" else []
         return cls(name=name, path=path, row=row, detail=detail, evaluated=bool(units_of(path)), time_lines=answers,
@@ -54,7 +54,7 @@ class OpenedRun:
 
     @property
     def has_weights(self) -> bool:
-        """Whether its last checkpoint can be asked here: a pack may name tensors by their digests alone."""
+        """Whether its last checkpoint is here: a pack may hold only the tensors' digests."""
         return self.can_be_evaluated and any(self.path.glob(f"{CHECKPOINTS}/*/*.safetensors"))
 
 
@@ -84,10 +84,10 @@ class Tab:
     query: type[BaseModel] = NoQuery
     """The parameters that it takes from the page's address, each with a default."""
     values: Callable[[Site, OpenedRun, Any], Mapping[str, Any]] = lambda site, run, query: {}
-    """Values of its template next to the run itself; the third argument has the fields of ``query``."""
+    """Values for its template besides the run; the third argument has the fields of ``query``."""
     answer: Callable[..., BaseModel] | None = None
     """JSON twin at ``/api/KEY/RUN``: called with the `Site`, the run's ``name`` and further parameters of the
-    address. Its annotations are the schema, and its docstring is the description. None: ``/api/run/RUN`` says it."""
+    address. Its annotations are the schema, its docstring the description. None: ``/api/run/RUN`` has it."""
 
 
 def registered(tabs: Iterable[Tab]) -> dict[str, Tab]:
@@ -98,13 +98,13 @@ def registered(tabs: Iterable[Tab]) -> dict[str, Tab]:
     """
     by_key: dict[str, Tab] = {}
     parameters: dict[str, str] = {"tab": "the page itself"}
-    # In this order the error about two equal positions names neighbors.
+    # Sorted, so that two equal positions are neighbors.
     for tab in sorted(tabs, key=lambda tab: tab.position):
         if tab.key in by_key:
             raise ValueError(f"two tabs have the key {tab.key!r}")
         if other := next((key for key, other_tab in by_key.items() if other_tab.position == tab.position), None):
             raise ValueError(f"tabs {other!r} and {tab.key!r} have the position {tab.position}")
-        # All tabs share the page's address, so one parameter cannot mean two things.
+        # All tabs share one address, so a parameter has one meaning.
         for name in tab.query.model_fields:
             if name in parameters:
                 raise ValueError(f"tab {tab.key!r} takes the parameter {name!r}, as {parameters[name]} does")

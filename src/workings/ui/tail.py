@@ -1,4 +1,4 @@
-"""A JSON-lines file that grows: every line is parsed once, a torn last line waits until it is whole."""
+"""A growing JSON-lines file: each line is parsed once, an incomplete last line waits."""
 
 import contextlib
 import json
@@ -12,13 +12,13 @@ from workings.errors import RecordError
 from workings.record.untrusted_files import open_plain, parsed_bytes
 
 BLOCK_BYTES = 4 << 20
-"""Read at a time: parsing takes several times as much next to what comes of it."""
+"""Bytes per read: parsing temporarily takes several times as much memory."""
 MAX_LINE_BYTES = 32 << 20
-"""A longer line does not belong to a log."""
+"""Longest valid line of a log."""
 
 
 class Tail:
-    """Content of a growing file so far. `lines` continues from where it stopped."""
+    """Content of a growing file. `lines` continues where it stopped."""
 
     def __init__(self, path: Path, make_room: Callable[["Tail", int], None]) -> None:
         """``make_room``: called with what is about to be parsed takes in memory; raises where that is too much."""
@@ -39,23 +39,23 @@ class Tail:
             facts = self.path.stat()
         except OSError:
             return False
-        # A file that was replaced has another number, and one that a resume has cut is shorter than what was read.
+        # A replaced file has another inode; one truncated by a resume is shorter.
         return facts.st_size >= self._place and self._file in (-1, facts.st_ino)
 
     def lines(self) -> list[dict[str, Any]]:
         """All lines so far that are JSON objects; a damaged line is left out (`workings verify` names it).
 
-        The list does not change: lines that come later are in another one.
+        The returned list does not change; later lines are in a new one.
 
         Raises:
-            RecordError: it is not a plain file, or would fill the memory.
+            RecordError: it is no regular file, or would fill the memory.
         """
         with self._lock:
             if not os.path.lexists(self.path):
                 return self._lines
             with open_plain(self.path) as file:
                 self._file = os.fstat(file.fileno()).st_ino
-                # From where it stopped: a log of a million lines is read once, and then only its new end.
+                # Continue where it stopped, so that a long log is read once.
                 file.seek(self._place)
                 while data := self._complete_lines(file):
                     needed = parsed_bytes(data, lines=True)
@@ -69,7 +69,7 @@ class Tail:
     def _complete_lines(self, file: BinaryIO) -> bytes:
         """The next lines; nothing at the end, where the writer may be in the middle of a line."""
         data = file.read(BLOCK_BYTES)
-        # What is behind the last line break is read again, with the next block.
+        # Read the part after the last line break again with the next block.
         while (end := data.rfind(b"\n") + 1) == 0 and (more := file.read(BLOCK_BYTES)):
             data += more
             if len(data) > MAX_LINE_BYTES:
@@ -79,11 +79,11 @@ class Tail:
 
 
 def _parsed(lines: list[bytes]) -> list[Any]:
-    """The JSON values of lines: all in one go, or, where some are damaged, those that are not."""
+    """The JSON values of all undamaged lines."""
     written = [line for line in lines if line.strip()]
     try:
-        # One call for all lines takes less than half the time of one a line. A damaged line could still make a valid
-        # list of another length, so the number of values is compared.
+        # One call for all lines takes less than half the time of one per line. Compare the number of values, because a
+        # damaged line may still give a valid list.
         values = json.loads(b"[" + b",".join(written) + b"]")
         if len(values) == len(written):
             return list(values)

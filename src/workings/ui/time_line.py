@@ -35,7 +35,7 @@ def time_lines(run: Path) -> list[TimeLine]:
     by_prompt: dict[str, dict[int, AnswerAt]] = {}
     try:
         log = open_plain(run / LOG)
-    except RecordError:  # none exists, or it is no plain file: the other tabs are shown all the same
+    except RecordError:  # no log, or no regular file
         return []
     taken = 0
     with log as file:
@@ -43,12 +43,12 @@ def time_lines(run: Path) -> list[TimeLine]:
             if (match := _LINE.fullmatch(data.decode("utf-8", "replace").strip())) is None:
                 continue
             taken += 1
-            # Both are texts as Python writes them, and nothing else fits the pattern; one of a hostile log may not be.
+            # Both are Python string literals by the pattern, unless the log is hostile.
             try:
                 prompt, text = str(ast.literal_eval(match[2])), str(ast.literal_eval(match[3]))
             except (ValueError, SyntaxError):
                 continue
-            # A step that a resumed run took again counts as it was taken last.
+            # A repeated step of a resumed run replaces the earlier one.
             by_prompt.setdefault(prompt, {})[int(match[1])] = AnswerAt(step=int(match[1]), text=text,
                                                                        finish_reason=match[4])
     return [TimeLine(prompt=prompt, answers=_some([answers[step] for step in sorted(answers)]))

@@ -1,4 +1,4 @@
-"""Cache of verdicts of `workings verify`, each valid for the files that it was about."""
+"""Cache of verdicts of `workings verify`, each valid while its files do not change."""
 
 import contextlib
 import hashlib
@@ -22,7 +22,7 @@ from workings.ui.folder import Folder
 MAX_FILES = 100_000
 """Maximum files of a run whose verdict is cached."""
 MAX_KEPT = 1_000
-"""Maximum number of cached verdicts, the newest. Those of files that have changed since are not read."""
+"""Maximum number of cached verdicts. Verdicts about changed files are not used."""
 
 
 class VerifiedCheck(BaseModel):
@@ -41,39 +41,39 @@ class Verified(BaseModel):
     passed: int
     failed: int
     not_checked: int
-    verified_at: str = Field(description="When; what happened to the files afterwards is not known")
+    verified_at: str = Field(description="Time of verification")
     checks: list[VerifiedCheck] = []
     claims: list[str] = []
-    together: int = Field(default=1, description="Runs and evaluations that were verified in one go; the checks are "
+    together: int = Field(default=1, description="Number of runs and evaluations verified together; the checks are "
                                                  "about all of them")
 
 
 @dataclass(frozen=True)
 class VerificationCache:
-    """Verdicts in the person's cache: `workings verify` itself stays the judge, and a run directory is not touched."""
+    """Verdicts in the user's cache; run directories are not touched."""
 
     place: Path
 
     @classmethod
     def here(cls) -> "VerificationCache":
-        """The person's cache, shared by the page, the command line and the quickstart."""
+        """The user's cache, shared by the page, the command line and the quickstart."""
         return cls(cache_directory() / "ui" / "verified")
 
     def get(self, run: Path) -> Verified | None:
-        """The cached verdict about a run as it is now; None without one, or if a file has changed since."""
+        """The cached verdict about a run; None if there is none, or a file has changed since."""
         path = self._path(run)
         if path is None or not path.is_file():
             return None
         try:
             return Verified(**json.loads(path.read_bytes()))
-        # Kept by another version in another form: it is asked for again.
+        # Written by another version: verify again.
         except (ValueError, TypeError):
             return None
 
     def keep(self, run: Path, answer: Mapping[str, Any], together: int = 1) -> None:
         """Caches the answer of ``workings verify RUN --json``.
 
-        A good one that asked for less than was found before takes nothing away.
+        A good answer to a lower level does not replace a better one.
         """
         before = self.get(run)
         less = before is not None and not answer["failed"] and answer.get("asked_level", before.level) < before.level
@@ -85,14 +85,14 @@ class VerificationCache:
                     old.unlink()
 
     def stamps(self, path: Path) -> dict[Path, str]:
-        """Runs and evaluations at a place or below it, each with the stamp of its files as they are now."""
+        """Runs and evaluations at or below a path, each with the current stamp of its files."""
         return {run: stamp for run in Folder(path).runs() if (stamp := self.stamp(run))} if path.is_dir() else {}
 
     def keep_same(self, before: Mapping[Path, str], answer: Mapping[str, Any]) -> None:
-        """Keep the answer of a verification for what has the stamps that it had before.
+        """Store the answer of a verification for units with unchanged stamps.
 
-        Of several at once only an answer without a failed check: another one does not say whose it is. Where the
-        cache cannot be written nothing is kept.
+        For several units only an answer without a failed check, because a failure does not name its unit. Does nothing
+        if the cache is not writable.
         """
         if len(before) > 1 and answer["failed"]:
             return
@@ -112,10 +112,9 @@ class VerificationCache:
         return self.place / f"{stamp}.json" if stamp else None
 
     def stamp(self, run: Path) -> str:
-        """Digest of the run's path, the bytes of its sums, and the state of every file in it; or empty."""
-        # Files are not read, which would take minutes. Sums alone would let a run with an honest one's sums and other
-        # files take over its verdict: a file that was written, moved or put in another's place since has another
-        # number or another time of change, which no one sets by hand.
+        """Digest of the run's path, its checksums, and the state of every file; or empty."""
+        # Do not read the files, which takes minutes. Checksums alone would let changed files inherit a verdict, so
+        # include inode and change time, which users cannot set.
         if not (run / SUMS).is_file():
             return ""
         digest, seen = hashlib.sha256(str(run.resolve()).encode()), 0
@@ -123,7 +122,7 @@ class VerificationCache:
             for folder, folders, names in os.walk(run):
                 folders.sort()
                 seen += len(names) + len(folders)
-                if seen > MAX_FILES:  # no record has so many, and someone else's folder should not cost minutes
+                if seen > MAX_FILES:  # no record has so many files
                     return ""
                 for name in sorted(names):
                     path = Path(folder, name)

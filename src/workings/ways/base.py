@@ -38,7 +38,7 @@ KeyValues = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Closing:
-    """What a way says about a finished run, from its metrics."""
+    """A way's facts about a finished run, from its metrics."""
 
     label: str
     """First word of the line in the log."""
@@ -49,7 +49,7 @@ class Closing:
 
 
 class Way(Algorithm):
-    """A way of learning. What is defined here fits a way that learns from rows of traces."""
+    """A way of learning. The defaults fit a way that learns from rows of traces."""
 
     smoke: ClassVar[bool] = True
     """Whether `--smoke` can train a tiny model in place of the recipe's; one with a teacher needs its vocabulary."""
@@ -118,7 +118,7 @@ class Way(Algorithm):
         return None
 
     def rollouts(self, steps: int) -> int:
-        """Rollouts of so many steps."""
+        """Number of rollouts in this number of steps."""
         del steps
         return 0
 
@@ -145,7 +145,7 @@ class Way(Algorithm):
         yield from ()
 
     def update_seconds(self, run: RunRecord) -> float:
-        """Seconds of all updates of a finished run, without sampling; 0 where they are not known."""
+        """Seconds of all updates of a finished run, without sampling; 0 if unknown."""
         return run.manifest.training_seconds
 
     def closing(self, metrics: Sequence[Mapping[str, Any]]) -> Closing | None:
@@ -182,7 +182,7 @@ class Way(Algorithm):
 
     @abstractmethod
     def prepare(self, resolved: ResolvedRun, engine: Engine) -> TrainingData:
-        """Reads, checks and orders what a run is trained on. No weight is read.
+        """Reads, checks and orders a run's training data. No weight is read.
 
         Raises:
             RequestError: data that must not be trained on, or an engine that cannot.
@@ -203,7 +203,7 @@ class Way(Algorithm):
 
     def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
                       exact: bool) -> dict[str, tuple[str, BatchSource]]:
-        """Wrong replays that only this way has, which a replay must tell from the right one: description and batches.
+        """Controls of this way, which a replay must distinguish from the record: description and batches.
 
         Args:
             opened: the run.

@@ -66,19 +66,19 @@ class Distill(TeacherWay, RolloutWay):
                           "algorithm.name=grpo, or rewards=[]")
 
     def update_seconds(self, run: RunRecord) -> float:
-        """Not known: the seconds of the teacher are recorded nowhere by themselves."""
+        """Unknown, because the teacher's seconds are not recorded separately."""
         del run
         return 0.0
 
     def prepare(self, resolved: ResolvedRun, engine: Engine) -> PromptData:
-        """Prompts; completions are sampled, and judged by the teacher, when an update needs them."""
+        """Prompts; completions are sampled, and scored by the teacher, when an update needs them."""
         from workings.ways.parts.find_teacher import find_teacher
         from workings.ways.parts.training_data import PromptData, prompts_of
         teacher = find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)
         return PromptData.of(resolved, prompts_of(resolved), engine, teacher=teacher)
 
     def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
-        """Rollouts; the teacher judges them again where it can be opened."""
+        """Rollouts; the teacher scores them again if it can be opened."""
         from workings.ways.parts.rollout_replay import replayed_rollouts
         return replayed_rollouts(opened, seed, exact=exact)
 
@@ -95,7 +95,7 @@ class TraceDistill(TeacherWay):
     """At each learned position of a trace the student's distribution becomes the teacher's.
 
     The teacher computes its most likely tokens once, before the first step, and is not in memory after that. The traces
-    are its input: they decide the context of each position, and the teacher alone decides what is learned there.
+    are its input: they decide the context of each position, and only the teacher decides what is learned there.
     """
 
     name: Literal["distill_traces"]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Kto(ReferencedPairs):
-    """Trains on single completions with a verdict: right ones become likelier, wrong ones less likely.
+    """Trains on single completions with a verdict: correct ones become likelier, wrong ones less likely.
 
     Likelier is relative to the model before training, the reference, and to how far the model has drifted from it. Each
     completion has a second row next to it, another completion of the same prompt, by which the drift is estimated.
@@ -35,7 +35,7 @@ class Kto(ReferencedPairs):
     beta: float = Field(default=0.1, gt=0, strict=False)
     """How close the model stays to the reference: the larger, the closer."""
     right_weight: float = Field(default=1.0, gt=0, strict=False)
-    """Weight of right completions (TRL: `desirable_weight`). With counts that differ much, the weighted counts should
+    """Weight of correct completions (TRL: `desirable_weight`). With counts that differ much, the weighted counts should
     be about equal."""
     wrong_weight: float = Field(default=1.0, gt=0, strict=False)
     """Weight of wrong completions (TRL: `undesirable_weight`)."""

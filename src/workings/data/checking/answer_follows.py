@@ -14,12 +14,12 @@ _CONNECTED = re.compile(r"(?:[\s,.;:$]|\b(?:so|thus|therefore|hence|then|giving|
                         re.IGNORECASE)
 _WORD = re.compile(r"[a-z]+(?:-[a-z]+)?", re.IGNORECASE)
 _CALCULATES = re.compile(r"\d\D{0,40}[-+*/×·÷]")
-# A result that ends the last step, with a unit or a few words behind it.
+# A result at the end of the last step, with a unit or a few words after it.
 _RESULT = re.compile(rf"\W{{0,9}}(?P<result>{_NUMBER.pattern})(?P<behind>\D{{0,80}})", re.IGNORECASE)
 _COLUMN_DIGITS = 2
 """Most digits of a column's sum."""
 MAX_CHARACTERS = 20_000
-"""Last characters of the steps that are looked at."""
+"""Trailing characters of the steps to read."""
 
 
 def mentions(steps: Sequence[str], answer: Fraction) -> bool:
@@ -35,14 +35,14 @@ def mentions(steps: Sequence[str], answer: Fraction) -> bool:
 
 
 def ends_elsewhere(steps: Sequence[str], answer: Fraction) -> bool:
-    """Whether the last step ends in the result of a calculation that is not part of an answer that no step mentions.
+    """Whether the last step ends in a calculated result although no step mentions the answer.
 
     Where a sum is worked out column by column, the last result is the beginning of the answer.
     """
     last = next((step for step in reversed(steps) if step.strip()), "")[-2_000:].strip()
     left, equals, right = _shown(last.rpartition("\n")[2]).rpartition("=")
     match = _RESULT.fullmatch(right) if equals and _CALCULATES.search(left.rpartition("=")[2]) else None
-    # "2+3=5, so the number of primes is \boxed{3}" says more behind its calculation than that this is the answer.
+    # "2+3=5, so the number of primes is \boxed{3}" continues after its calculation.
     if match is None or (_BOX.search(last) and not _CONNECTED.fullmatch(match["behind"])):
         return False
     result, written = match["result"], str(abs(answer.numerator))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 KINDS: dict[str, tuple[bool, str]] = {
-    "unreadable": (True, "a line that is not what the file holds, a trace or a pair"),
+    "unreadable": (True, "an invalid line: not a trace or a pair"),
     "repeated_id": (True, "an id that an earlier line has already"),
     "duplicate": (True, "the question of an earlier trace, letter by letter"),
     "normalized_duplicate": (True, "the question of an earlier trace but for case, white space and punctuation"),
@@ -31,13 +31,13 @@ KINDS: dict[str, tuple[bool, str]] = {
     "doubtful_equation": (False, "an equation that does not hold and may be a rounding, a size, or set something up"),
     "near_duplicate": (False, "nearly the words and exactly the numbers of an earlier question"),
     "another_answer": (False, "another answer to an open question of an earlier trace"),
-    "no_steps": (False, "no steps: good for data.reasoning: answer_only alone"),
+    "no_steps": (False, "no steps: only usable with data.reasoning: answer_only"),
     "answer_not_in_steps": (False, "a number as answer that no step mentions"),
-    "no_id": (False, "no id: the line's number is taken, which another order of the file would change"),
+    "no_id": (False, "no id: numbered by line, so the ids change with the order of the file"),
     "no_label": (False, "no section, category or difficulty"),
     "no_licence": (False, "no licence"),
 }
-"""Every kind of finding: whether it matters (exit code 1, and `--fix` leaves the line out), and what it is."""
+"""Every kind of finding: whether it matters (exit code 1, `--fix` leaves the line out), and its description."""
 ENTIRE_FILE = -1
 """The position of a finding about a whole file."""
 
@@ -49,7 +49,7 @@ class DataFinding:
     kind: str
     """A key of `KINDS`."""
     record: int
-    """Position in the file, from 0; `ENTIRE_FILE` for what is about all of it."""
+    """Position in the file, from 0; `ENTIRE_FILE` for the whole file."""
     id: str
     """Id of the trace or pair, the place of an unreadable line, or the file's name."""
     text: str

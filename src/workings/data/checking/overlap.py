@@ -5,7 +5,7 @@ Texts are compared as words. Case, white space and punctuation do not count; num
 Near duplicates have much of their wording and exactly the same numbers in common. Problems of one template differ in
 their numbers alone; they are other problems, not duplicates, so texts are compared within groups of equal numbers only.
 The more numbers agree, the less of the wording has to: five equal numbers are not chance. Of short questions a single
-word more changes most passages; with equal numbers it is enough that one text is the other behind an introduction, with
+word more changes most passages; with equal numbers it is enough that one text is the other after an introduction, with
 few words more. Without numbers words tell two questions of one template apart: where one text has all words of the
 other, half of the wording is enough. Small
 groups are compared text by text, large ones by MinHash with banding (Broder 1997), whose candidates are then compared
@@ -56,7 +56,7 @@ NGRAM = 13
 PASSAGE_WORDS = 3
 """Words of a passage, by which two texts are compared."""
 SHORTEST_QUESTION = 4
-"""Words and signs of a question that is looked for within longer texts; shorter ones are asked everywhere."""
+"""Minimum words and signs of a question to search in longer texts; shorter ones are too common."""
 SHORTEST_SENTENCE = 3
 """Words of a question with a name ("Who wrote Hamlet?") that is looked for as a whole sentence of longer texts."""
 # Of marks that are not words: bold, tags, and a star that closes a stretch; `3 * 4 < 13` has signs, which are words.
@@ -91,7 +91,7 @@ def question_words(entry: Entry) -> list[str]:
 
 def question_key(entry: Entry) -> tuple[object, ...]:
     """Equal for questions that differ in case, white space and punctuation only."""
-    # The number of turns belongs to the key, because words alone do not say where one turn ends.
+    # The key includes the number of turns, because words do not show where a turn ends.
     return len(entry.history), *question_words(entry)
 
 
@@ -103,7 +103,7 @@ def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, floa
 
     Cost: at most 60 microseconds a text and 128 hashes, and some 50 comparisons; memory 130 bytes a text.
     """
-    draw = np.random.Generator(np.random.PCG64(0))  # which functions they are does not change what is found, only luck
+    draw = np.random.Generator(np.random.PCG64(0))  # the choice of functions does not matter
     factors = draw.integers(1, int(_PRIME), BANDS * ROWS, dtype=np.uint64)
     offsets = draw.integers(0, int(_PRIME), BANDS * ROWS, dtype=np.uint64)
     bands: dict[tuple[object, ...], list[int]] = {}
@@ -111,7 +111,7 @@ def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, floa
     of_texts: list[frozenset[int]] = []
     for number, text in enumerate(texts):
         own_shingles = shingles(text)
-        # Also where it is empty, so that a text's number stays its index.
+        # Also if empty, so that a text's number is its index.
         of_texts.append(own_shingles)
         if not own_shingles:
             continue
@@ -151,9 +151,9 @@ def _asks_the_same(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def _says_little_more(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether one text is the other behind an introduction, with few words more within, and no amount among them.
+    """Whether one text is the other after an introduction, with a few more words but no amount.
 
-    Both begin and end alike behind the introduction: what follows a question asks for something else.
+    Both must begin and end alike after the introduction: text after a question asks for something else.
     """
     shorter, longer = sorted((one, other), key=len)
     if len(shorter) < SHORTEST_QUESTION:
@@ -169,13 +169,13 @@ def _says_little_more(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def passages(text: Sequence[str]) -> frozenset[tuple[str, ...]]:
-    """The three-word passages of a text (as words); one of fewer words is a passage by itself."""
+    """The three-word passages of a text (as words); a shorter text is one passage."""
     return frozenset(tuple(text[at:at + PASSAGE_WORDS]) for at in range(max(len(text) - PASSAGE_WORDS + 1, 1)))
 
 
 def shingles(text: Sequence[str]) -> frozenset[int]:
     """The passages of a text (as words), each by its checksum; none without words."""
-    # CRC-32, because Python's own `hash` of a text differs from process to process.
+    # CRC-32, because Python's `hash` of a text differs between processes.
     return frozenset(zlib.crc32(" ".join(passage).encode()) % int(_PRIME) for passage in passages(text) if passage)
 
 
@@ -266,7 +266,7 @@ class _Within:
         for at in range(len(spelled) - SHORTEST_QUESTION + 1):
             for question, name in self._by_beginning.get(tuple(spelled[at:at + SHORTEST_QUESTION]), ()):
                 end = at + len(question)
-                # The words of "What is 47+25?" are in "What is 47+25+3?", and is not asked there.
+                # "What is 47+25+3?" contains the words of "What is 47+25?" but is another question.
                 if tuple(spelled[at:end]) == question and end in ends:
                     return name
         sentences = (tuple(spelled[start:end]) for start, end in pairwise(sorted({0, *ends})) if self._sentences)
@@ -274,7 +274,7 @@ class _Within:
 
 
 def _holds_name(question: str) -> bool:
-    """Whether a word behind the first begins with a capital; one letter is no name (`I`, `X`)."""
+    """Whether a word after the first begins with a capital; one letter is no name (`I`, `X`)."""
     return any(word[0].isupper() for word in re.findall(r"[^\W\d_]{2,}", question)[1:])
 
 

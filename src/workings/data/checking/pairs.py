@@ -20,16 +20,16 @@ _CONFIDENCE = 0.95
 Numbers = Sequence[tuple[int, PreferencePair]]
 """Pairs with their positions in the file."""
 Keys = Sequence[tuple[object, ...]]
-"""`question_key` of each of them."""
+"""`question_key` of each entry."""
 
 
 def holds_pairs(path: Path) -> bool:
     """Whether a file holds preference pairs and not traces: its first line says so.
 
     Raises:
-        RequestError: when the file as a whole cannot be read, or holds verdicts, of which nothing is checked here.
+        RequestError: the file cannot be read, or holds verdicts, which are not checked.
     """
-    # Only the first record is asked for, so that a file of gigabytes is told apart at once.
+    # Read only the first record to identify a file of gigabytes.
     first = next(open_file(path).records(lambda _: None), None)
     value = getattr(first, "value", None)
     if isinstance(value, dict) and looks_like(value) in VERDICT_FORMATS:
@@ -44,9 +44,9 @@ def check_pairs(read: Numbered[PreferencePair], questions: Sequence[Question] = 
 
     Args:
         read: see `workings.data.checking.reading.read_tolerantly`.
-        questions: an evaluation set that must not be trained on; empty: not looked at.
-        name: of the file, for what is found about all of it.
-        row_problems: what a recipe finds about the rows; None: not looked at.
+        questions: an evaluation set that must not be trained on; empty: no check.
+        name: of the file, for findings about all of it.
+        row_problems: finds problems in a recipe's rows; None: no check.
     """
     findings: list[DataFinding] = []
     for position, pair in read.entries:
@@ -138,9 +138,9 @@ def _length_bias(pairs: Numbers) -> Iterator[str]:
     if not differing:
         return
     longer = sum(len(pair.chosen) > len(pair.rejected) for pair in differing)
-    # Reported only where the whole interval is outside of what says nothing: few pairs are no finding.
+    # Report it only if the whole interval is outside the neutral range.
     ends = binomtest(longer, len(differing)).proportion_ci(_CONFIDENCE, method="wilson")
     if ends.high < NEUTRAL_LENGTH_SHARES[0] or ends.low > NEUTRAL_LENGTH_SHARES[1]:
         yield (f"the chosen completion has more characters in {longer} of {len(differing)} pairs whose lengths differ: "
                f"{percent(longer / len(differing), 0)}, {percent(_CONFIDENCE, 0)} interval {percent(ends.low, 0)} to "
-               f"{percent(ends.high, 0)}; a model can learn the length alone")
+               f"{percent(ends.high, 0)}; a model can learn just the length")

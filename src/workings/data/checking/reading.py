@@ -58,7 +58,7 @@ def read_tolerantly(path: Path, from_json: Callable[[object], E]) -> Numbered[E]
         except ValueError as error:
             findings.append(DataFinding(kind="unreadable", record=position, id=location, text=str(error)))
             continue
-        # From here on findings are about ids, so a second entry of the same id cannot be told apart and is left aside.
+        # Findings are by id, so skip a second entry of the same id.
         if entry.id in seen:
             findings.append(DataFinding(kind="repeated_id", record=position, id=entry.id,
                                         text=f"{location} repeats the id of record {seen[entry.id] + 1}"))
@@ -67,7 +67,7 @@ def read_tolerantly(path: Path, from_json: Callable[[object], E]) -> Numbered[E]
         entries.append((position, entry))
     # One bad line is a finding; a file in which no line is one holds something else.
     if count and all(finding.kind == "unreadable" for finding in findings) and not entries:
-        raise RequestError(f"{findings[0].id}: {findings[0].text}, and no other line is better" if count > 1 else
+        raise RequestError(f"{findings[0].id}: {findings[0].text}; all other lines are invalid too" if count > 1 else
                            f"{findings[0].id}: {findings[0].text}", "traces, or preference pairs",
                            import_command(path, "traces.jsonl"))
     if numbered := sum(entry.id.startswith(NUMBERED) for _, entry in entries):
@@ -87,7 +87,7 @@ def earlier_texts(entry: Entry, role: str) -> tuple[str, ...]:
 
 
 def missing_labels(entry: Entry) -> Iterator[tuple[str, str]]:
-    """(kind, text) of labels and licences that are not there."""
+    """(kind, text) of missing labels and licences."""
     if missing := [name for name in ("section", "category", "difficulty") if not getattr(entry, name)]:
         yield "no_label", ", ".join(missing)
     if not entry.licence:

@@ -1,4 +1,4 @@
-"""`data check` of traces: each alone, and those that ask the same."""
+"""`data check` of traces: one by one, and those with the same question."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from workings.data.traces import Trace
 from workings.record.manifest import DRAWN_FROM
 
 MAX_CLOSED_WORDS = 6
-"""Words of an answer that is right or wrong; a longer one is one of many that an open question has."""
+"""Maximum words of a closed answer; longer ones answer open questions."""
 _OPEN = re.compile(
     r"\W*(?:please\s+|can you\s+|could you\s+)?(?:name|give|suggest|write|create|generate|compose|provide|think of"
     r"|come up with|recommend|pick|choose|invent|propose|make up|tell me|describe|list|mention)\s+(?:me\s+)?"
@@ -26,7 +26,7 @@ _OPEN = re.compile(
 """Beginnings of questions that have several short answers as well: "Name a fruit."."""
 _SENTENCE_ENDS = re.compile(r"[.!?:](?=\s+\S)|\n+(?=\S)|[.!?]\Z")
 MAX_NOT_REACHED = 0.2
-"""Share of traces whose answer is not reached, above which it is how a file writes its steps and no mistake."""
+"""Above this share of traces without a derived answer it is the file's style, not a mistake."""
 MIN_UNTRUSTED = 5
 _CONTROL = re.compile(rf"{TURN_MARKS.pattern}|</?(?:reasoning|answer|think)>|<\|channel>|<channel\|>")
 
@@ -37,13 +37,13 @@ def check(read: Numbered[Trace], questions: Sequence[Question] = (), *, row_prob
 
     Args:
         read: see `workings.data.checking.reading.read_tolerantly`.
-        questions: an evaluation set that must not be trained on; empty: not looked at.
-        row_problems: what a recipe finds about the rows; None: not looked at.
+        questions: an evaluation set that must not be trained on; empty: no check.
+        row_problems: finds problems in a recipe's rows; None: no check.
     """
     findings: list[DataFinding] = []
     for position, trace in read.entries:
         findings += [DataFinding(kind=kind, record=position, id=trace.id, text=text) for kind, text in _alone(trace)]
-    # Behind the loop, because it depends on how many traces are concerned.
+    # After the loop, because it depends on the number of such traces.
     findings = _trusted(findings, len(read.entries))
     findings += _repeated_questions(read.entries)
     findings += find_leaks(read.entries, questions) if questions else ()
@@ -51,7 +51,7 @@ def check(read: Numbered[Trace], questions: Sequence[Question] = (), *, row_prob
 
 
 def _trusted(findings: list[DataFinding], traces: int) -> list[DataFinding]:
-    """The findings; answers that are not reached are notes where so many are that it must be the way of writing."""
+    """The findings; underived answers are only notes if they are the file's style."""
     count = sum(finding.kind == "answer_not_reached" for finding in findings)
     if count < MIN_UNTRUSTED or count <= MAX_NOT_REACHED * traces:
         return findings
@@ -64,7 +64,7 @@ def _alone(trace: Trace) -> Iterator[tuple[str, str]]:
     empty = [str(number) for number, step in enumerate(trace.steps, start=1) if not step.strip()]
     if empty:
         yield "empty_step", f"step {', '.join(empty)}"
-    # Each step with the one before it; the first has none, so the two are of unequal length.
+    # Each step with its predecessor; the two have unequal lengths.
     again = [step for step, before in zip(trace.steps[1:], trace.steps, strict=False) if step.strip() == before.strip()]
     # Two empty steps in a row are named as empty already.
     if any(step.strip() for step in again):
@@ -75,7 +75,7 @@ def _alone(trace: Trace) -> Iterator[tuple[str, str]]:
     if doubtful := [equation for text in written for equation in doubtful_equations(text)]:
         yield "doubtful_equation", shown(list(dict.fromkeys(doubtful)))
     if wrong := [equation for text in written for equation in wrong_equations(text)]:
-        # Each once: an equation is often in a step and again in the annotation taken out of it.
+        # Each once: an equation is often in a step and again in its annotation.
         yield "wrong_equation", shown(list(dict.fromkeys(wrong)))
     texts = (trace.prompt, *trace.steps, trace.answer)
     if forged := [match.group() for text in texts for match in _CONTROL.finditer(text)]:
@@ -108,7 +108,7 @@ def _repeated_questions(traces: Sequence[tuple[int, Trace]]) -> list[DataFinding
     groups: dict[tuple[object, ...], list[tuple[int, Trace]]] = {}
     spelled = [question_words(trace) for _, trace in traces]
     for (position, trace), text in zip(traces, spelled, strict=True):
-        # The number of turns belongs to the key, because words alone do not say where one turn ends.
+        # The key includes the number of turns, because words do not show where a turn ends.
         groups.setdefault((len(trace.history), *text), []).append((position, trace))
     for members in groups.values():
         findings += _about_group(members) if len(members) > 1 else []
@@ -124,7 +124,7 @@ def _repeated_questions(traces: Sequence[tuple[int, Trace]]) -> list[DataFinding
 
 
 def _contradict(answers: Sequence[str], question: str) -> bool:
-    """Whether answers to one question cannot all be right, by the equality that a score goes by."""
+    """Whether answers to one question contradict each other, by the scorer's equality."""
     if _has_long(answers):
         return False
     first = answers[0]
@@ -135,7 +135,7 @@ def _contradict(answers: Sequence[str], question: str) -> bool:
 
 
 def _has_long(answers: Sequence[str]) -> bool:
-    """Whether an answer is longer than one that is right or wrong: an open question has several good ones."""
+    """Whether an answer is too long for a closed question: an open one has several good answers."""
     return any(len(words(answer)) > MAX_CLOSED_WORDS for answer in answers)
 
 
@@ -144,7 +144,7 @@ def _is_open(answers: Sequence[str], question: str) -> bool:
 
 
 def _about_group(members: Sequence[tuple[int, Trace]]) -> list[DataFinding]:
-    # The right one of several answers is unknown here, so all are named.
+    # The correct answer is unknown, so name all.
     if _contradict([final_answer(trace.answer) for _, trace in members], members[0][1].prompt):
         answers = shown([f"{trace.id} says {trace.answer}" for _, trace in members])
         return [DataFinding(kind="conflict", record=position, id=trace.id, text=f"{excerpt(trace.subject)}: {answers}")
@@ -155,7 +155,7 @@ def _about_group(members: Sequence[tuple[int, Trace]]) -> list[DataFinding]:
     answers_so_far: set[tuple[str, ...]] = set()
     written: dict[tuple[tuple[str, ...], str], Trace] = {}
     for position, trace in members:
-        # A model's sample is meant to ask what its own trace asks, so only the same completion makes it a duplicate.
+        # A sample has its trace's question, so only the same completion makes it a duplicate.
         same = like = written.get((trace.steps, trace.answer))
         answer = tuple(words(final_answer(trace.answer)))
         if like is None and DRAWN_FROM not in trace.metadata:

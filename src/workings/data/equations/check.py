@@ -1,4 +1,4 @@
-"""Equations in a text, worked out with exact fractions: right, wrong, or not read.
+"""Equations in a text, evaluated with exact fractions: right, wrong, or not read.
 
 The one checker of arithmetic: of traces (`workings data check`), of generated data, and of what models write (step
 validity, the first wrong equation). It reads plain text and LaTeX. An equation is called wrong only if it is plainly
@@ -21,7 +21,7 @@ Verdict = Literal["right", "wrong", "not read"]
 _ANNOTATION = re.compile(r"<<([^<>\n]{1,300})>>")
 _GLUED = re.compile(r"(?<=\d)\.(?=[A-Z][a-z])")
 _CONTEXT = 120
-"""Characters before and behind an equation in which its writer may take it back."""
+"""Characters before and after an equation in which the writer may retract it."""
 _OPERATIONS = frozenset({"frac", "fraction", "sqrt", "binom", "factorial", "power"})
 # Ends of thirds, sixths and sevenths, or three places and more: hardly anybody means these exactly.
 _LOOKS_ROUNDED = re.compile(r"\.\d*(?:33|66|67|17|83|14)$|\.\d{3,}$")
@@ -36,7 +36,7 @@ class Equation:
     start: int
     """Start of the equation, in characters of the text."""
     end: int
-    """Behind its last character."""
+    """After its last character."""
     written: str
     """The equation as written."""
     verdict: Verdict
@@ -57,8 +57,8 @@ def find_equations(text: str) -> list[Equation]:
     # Most lines of most texts hold none, and looking for it is cheap.
     if not re.search(r"[=≈]|\\approx|\\simeq|\d\W*\b(?:is|equals|makes|gives)\b", text):
         return []
-    # Calculator annotations (`48/2 = <<48/2=24>>24`) are separate texts; the text around them goes on.
-    # Blanks of the same length replace them, so that places in the rest stay what they are.
+    # Calculator annotations (`48/2 = <<48/2=24>>24`) are separate texts; the text around them continues.
+    # Blanks of the same length replace them, so that positions do not change.
     # So does a semicolon for the full stop of `= 7.The answer`, without which it would be part of a number.
     shown = _GLUED.sub(";", _ANNOTATION.sub(lambda match: " " * len(match.group()), text))
     outer = list(_equations_in(shown, text))
@@ -79,7 +79,7 @@ def wrong_equations(text: str) -> list[str]:
 
 
 def doubtful_equations(text: str) -> list[str]:
-    """The equations of a text that do not hold and that may be meant otherwise, each with how."""
+    """The wrong equations of a text that may have another meaning, with that meaning."""
     return [f"{equation.written} ({equation.doubt})" for equation in find_equations(text) if equation.doubt]
 
 
@@ -186,7 +186,7 @@ def _equal(computed: Fraction, written_value: Fraction, pair: Pair, about: bool)
         if single is not None:
             last_place, written = _last_place(single.text), Fraction(single.text)
             if last_place < 1 or about or side.cut_off:
-                # A percent sign or `cents` scales what is shown.
+                # A percent sign or `cents` scales the printed value.
                 slack += last_place * (abs(value / written) if written else 1)
             if last_place <= Fraction(1, 10 ** _PLACES_OF_A_FLOAT):
                 slack += abs(value) * Fraction(1, 10 ** (_PLACES_OF_A_FLOAT - 1))
@@ -227,7 +227,7 @@ def _is_plain(pair: Pair, calculates: tuple[bool, bool]) -> bool:
 
 
 def _is_range(pair: Pair, right_calculates: bool) -> bool:
-    """Whether a left side may be from one number to another: `Ages 5-10 = 3 people`, `Season 2010-11 = 5 wins`."""
+    """Whether a left side may be a range: `Ages 5-10 = 3 people`, `Season 2010-11 = 5 wins`."""
     tokens = pair.left.tokens
     if [token.kind for token in tokens] != ["number", "op", "number"] or tokens[1].text != "-" or (
             tokens[2].end - tokens[0].start != sum(len(token.text) for token in tokens)):
@@ -273,7 +273,7 @@ def _after(pair: Pair, text: str) -> str:
 
 
 def _spelled(value: Fraction, shown: Side) -> str:
-    """A value as people write it: exactly where it has few decimals, else with as many as the other side, or more."""
+    """A value for display: exact if it has few decimals, else with at least the other side's decimals."""
     single = _number(shown.tokens)
     places = len(single.text.partition(".")[2]) if single is not None else 0
     if value.denominator == 1:

@@ -1,4 +1,4 @@
-"""Words among the tokens of a text, read by what they do: operations, units, asides, or the end of an expression."""
+"""Words among the tokens of a text: operations, units, asides, or the end of an expression."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _MATH_ENDS = re.compile(r"\$\s+\\?\$|\\[)\]]")
 
 
 def mark(tokens: Sequence[Token], text: str) -> list[Token]:
-    """The tokens with words behind numbers replaced by `op`, `power`, `scale`, `cents`, `says` and `unit`.
+    """The tokens with words after numbers replaced by `op`, `power`, `scale`, `cents`, `says` and `unit`.
 
     Asides (`(ones)`) and breaks within a chain are left out; a `gap` is put between two numbers side by side.
     """
@@ -24,7 +24,7 @@ def mark(tokens: Sequence[Token], text: str) -> list[Token]:
         token, before = tokens[at], marked[-1] if marked else None
         operand = before is not None and ends_operand(before)
         if token.kind == "break" and operand:
-            # A chain goes on where the next line begins with an equals sign.
+            # A chain continues if the next line begins with an equals sign.
             behind = next((index for index in range(at, len(tokens)) if tokens[index].kind != "break"), at)
             if tokens[behind].kind in ("equals", "about"):
                 at = behind
@@ -64,10 +64,10 @@ def _aside(tokens: Sequence[Token], at: int) -> int:
 
 
 def _word(tokens: Sequence[Token], at: int, expression: list[Token], text: str) -> int:
-    """Append what a word behind an operand does; where to go on, or 0 where it ends the expression."""
+    """Append the meaning of a word after an operand; returns the next index, or 0 if it ends the expression."""
     token, before = tokens[at], expression[-1]
     if token.kind == "word":
-        # A letter right behind a number is a variable.
+        # A letter directly after a number is a variable.
         if before.end == token.start and text[token.start] not in "\\¢" and token.text not in words.UNITS_STUCK:
             return 0
         if (change := _changed(token)) is not None:
@@ -82,7 +82,7 @@ def _word(tokens: Sequence[Token], at: int, expression: list[Token], text: str) 
 
 
 def _operation(tokens: Sequence[Token], at: int, expression: list[Token]) -> int:
-    """Appends the operation or the equals sign that words mean; the index behind them, or 0 for other words."""
+    """Appends the operation or equals sign for some words; returns the index after them, or 0 for other words."""
     token, before = tokens[at], expression[-1]
     following = [one.text for one in tokens[at:at + 3]]
     if following == ["is", "equal", "to"]:
@@ -105,7 +105,7 @@ def _operation(tokens: Sequence[Token], at: int, expression: list[Token]) -> int
 
 
 def _changed(token: Token) -> Token | None:
-    """The change of a number by the word behind it."""
+    """The change of a number by the word after it."""
     if token.text in words.SCALES:
         return Token("scale", words.SCALES[token.text], token.start, token.end)
     if token.text in words.POWERS:
@@ -118,7 +118,7 @@ def _changed(token: Token) -> Token | None:
 
 
 def _unit_end(tokens: Sequence[Token], at: int, text: str) -> int:
-    """End of a unit (`apples`, `square feet`, `km/h`, `/hour`) behind which the expression goes on; else 0."""
+    """End of a unit (`apples`, `square feet`, `km/h`, `/hour`) after which the expression continues; else 0."""
     end, count = at, 0
     while end < len(tokens) and count < _MAX_UNIT_WORDS:
         token = tokens[end]
@@ -128,7 +128,7 @@ def _unit_end(tokens: Sequence[Token], at: int, text: str) -> int:
             end += 2
             count += 1
         elif token.kind == "word" and token.text not in words.NO_UNITS and (
-                # A single letter is a variable, but for a command of TeX and behind a stroke (`km/h`).
+                # A single letter is a variable, except in a TeX command and after a slash (`km/h`).
                 len(token.text) > 1 or text[token.start] == "\\" or (end > at and tokens[end - 1].text == "/")):
             end += 1
             count += 1

@@ -27,11 +27,11 @@ class Side:
     start: int = 0
     end: int = 0
     alone: bool = False
-    """Whether no words come right before a left side, or only punctuation and white space follow a right one."""
+    """Whether no words directly precede a left side, or only punctuation and white space follow a right side."""
     cut_off: bool = False
     """Dots follow its digits."""
     followed_by: str = ""
-    """The word behind a right side: its unit, if it has one."""
+    """The word after a right side: its unit, if any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def _left(side: Sequence[Token], before: Token | None, text: str) -> Side:
         return Side(tokens, (), first.start, tokens[-1].end, alone=True) if aside else unread
     if before is None:
         return Side(tokens, (), first.start, tokens[-1].end, alone=True)
-    # After a word or a number, a minus with a space behind it is an operation whose first operand is not read.
+    # After a word or a number, a minus followed by a space is an operation with an unread first operand.
     subtracts = first.kind == "op" and before.kind in ("word", "other", "gap") and text[first.end:first.end + 1] == " "
     if subtracts or not _clean_before(before, first, text):
         return unread
@@ -111,7 +111,7 @@ def _last_unmatched(side: Sequence[Token], kind: str, partner: str) -> int:
     from_left = kind == "close"
     open_places: list[int] = []
     last = -1
-    # From the left for a `)`, from the right for a `(`: only so is the partner of a bracket met before it.
+    # From the left for a `)`, from the right for a `(`, so that the partner of a bracket comes first.
     for index in range(len(side)) if from_left else range(len(side) - 1, -1, -1):
         if side[index].kind == partner:
             open_places.append(index)
@@ -142,7 +142,7 @@ def _right(side: Sequence[Token], after: Token | None, text: str, *, strict: boo
 
     Args:
         side: its tokens.
-        after: what comes behind it: an equals sign, or the token at which the expression had to end.
+        after: the token after it: an equals sign, or the one that ends the expression.
         text: all of it.
         strict: no word may follow.
     """
@@ -153,7 +153,7 @@ def _right(side: Sequence[Token], after: Token | None, text: str, *, strict: boo
     first, last = tokens[0], tokens[-1]
     unread = Side(start=first.start, end=last.end)
     opens_bracket = end < len(side) and side[end].kind == "open"
-    # `= 12 (so 5 more)` has an aside, if there is a space; behind closing brackets nothing may go on.
+    # `= 12 (so 5 more)` has an aside, if there is a space; nothing may follow closing brackets.
     if not ends_operand(last) or (last.end == side[end].start if opens_bracket else behind < len(side)):
         return unread
     cut_off = not opens_bracket and after is not None and after.kind == "ellipsis" and "." in last.text
@@ -178,7 +178,7 @@ def _first_unmatched(side: Sequence[Token]) -> tuple[int, int]:
         elif token.kind == "close" and opened:
             opened.pop()
         elif token.kind == "close":
-            # Closing marks in a row belong together, so that the rest begins behind all of them.
+            # Consecutive closing marks belong together, so the rest begins after them.
             behind = index
             while behind < len(side) and side[behind].kind == "close":
                 behind += 1
@@ -187,12 +187,12 @@ def _first_unmatched(side: Sequence[Token]) -> tuple[int, int]:
 
 
 def _shorter(tokens: tuple[Token, ...], text: str) -> Iterator[tuple[Token, ...]]:
-    """Beginnings of a right side that may be all of it."""
+    """Possible ends of a right side."""
     # `8!` may end a sentence.
     if tokens[-1].kind == "factorial":
         yield tokens[:-1]
     for index, token in enumerate(tokens[1:], start=1):
-        # `= 12 (5 + 7)`: a product, or the sum said once more. `1/3 of $150`, `20 times 2 people`.
+        # `= 12 (5 + 7)`: a product, or the sum repeated. `1/3 of $150`, `20 times 2 people`.
         said_again = token.text == "(" and ends_operand(tokens[index - 1]) and text[token.start - 1].isspace()
         if said_again or (token.kind == "op" and token.end - token.start > 1 and text[token.start].isalpha()):
             yield tokens[:index]
@@ -200,7 +200,7 @@ def _shorter(tokens: tuple[Token, ...], text: str) -> Iterator[tuple[Token, ...]
 
 
 def _clean_before(before: Token, first: Token, text: str) -> bool:
-    """Whether an expression may begin behind this token."""
+    """Whether an expression may begin after this token."""
     stuck = before.end == first.start
     if before.kind in ("break", "bullet") or before.kind in _SEPARATORS:
         return True

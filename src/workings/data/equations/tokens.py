@@ -58,7 +58,7 @@ _TOKEN = re.compile(rf"""
   | (?P<other>\\[a-zA-Z]+|.)
 """, re.VERBOSE | re.DOTALL)
 _AMOUNT_FOLLOWS = re.compile(r"\s*\\?[$€£]?\s*[\d.(]")
-# A number that begins with 0 and a digit is part of a time, a date or a code; no sum has one of so many digits.
+# A number that begins with 0 and a digit is part of a time, a date or a code; no sum has one that long.
 _NO_AMOUNT = re.compile(r"0\d|\d{300}")
 _BEFORE_OPERATION = re.compile(r"[\d)\]}%!⁰-⁹²³¹a-zA-Z$]")
 _OPERAND_BEGINS = re.compile(r"[\d(\[{.$€£√\\a-zA-Z+−-]")

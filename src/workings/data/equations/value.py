@@ -14,7 +14,7 @@ from workings.data.equations.tokens import Token
 MAX_TOKENS = 200
 """Tokens of one side; a longer one is not read."""
 MAX_BITS = 4_000
-"""Exact fractions never overflow, they only grow: beyond so many bits of numerator or denominator nothing is read."""
+"""Maximum bits of numerator or denominator, because exact fractions grow without bound."""
 # An open bracket costs seven frames of Python's stack and a sign two: together they stay far below its limit.
 _MAX_DEPTH = 40
 _MAX_EXPONENT = 64
@@ -160,7 +160,7 @@ class _Expression:
         if self._signs > _MAX_DEPTH:
             raise NotRead
         minus = self._take().text == "-"
-        # A minus of the first number, if it is taken before the power.
+        # A minus of the first number, if it binds stronger than the power.
         if minus and self._reading.minus_first and (token := self._next()) and token.kind == "number":
             return self._raised(-self._postfix())
         value = self._signed()

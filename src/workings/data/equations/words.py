@@ -1,6 +1,6 @@
 """Words around and between numbers, and their effect on them. All in lower case.
 
-A check that cries wolf is switched off: a word that may change a value ends the equation, which is then not judged.
+To avoid false alarms, a word that may change a value ends the equation, which is then not checked.
 """
 
 import re
@@ -43,7 +43,7 @@ MAY_COME_BEFORE = re.compile(
 """Endings of the text before an expression that look like one of those and are not."""
 
 NAMED_BY_NUMBER = re.compile(
-    # One look behind for each word: Python's `re` takes only those of one width.
+    # One look-behind per word, because Python's `re` needs fixed widths.
     r"(?<!\beach )(?<!\bevery )(?<!\bper )(?<!\ba )(?<!\bone )\b(?:day|step|week|month|year|hour|minute|chapter|page|"
     r"grade|age|room|question|problem|item|exercise|number|no|table|figure|equation|case|part|round|level|stage|row|column|class|"
     r"team|player|group|box|section|lesson|version|line|task|example|option|unit|season|bus|gate|floor|apartment)s?\s+$")
@@ -51,27 +51,27 @@ NAMED_BY_NUMBER = re.compile(
 
 BARE_MAY_FOLLOW = _listed("""
     so thus then hence therefore is gives get gets have has that since because means""")
-"""Words behind which a number alone may be the left side: in `Step 3 = 4 + 1` it is a name."""
+"""Words after which a single number is a name: `Step 3 = 4 + 1`."""
 
 UNITS_STUCK = _listed("""
     cm km mm dm kg mg ml kl ft in inch lb lbs oz hrs hr min mins sec secs mph kmh km/h m/s kw kwh mb gb usd eur""")
-"""Units that may come right behind a number without a space; a single letter would be a variable."""
+"""Units that may directly follow a number without a space; a single letter would be a variable."""
 
 LETTERS_BEHIND = "aimgslhw"
-"""Single letters that are a word or a unit behind a number and a space, and no variable."""
+"""Single letters that are a word or a unit after a number and a space, not a variable."""
 
 _COMPOUND = r"[a-z]{1,12}\.?,?\s*(?:and\s+)?\d+(?:/\d+|\.\d+)?\s*[a-z]"
 AFTER_THE_NUMBER = re.compile(
     rf"\s*(?:{_COMPOUND}|and\s+(?:a\b|an\b|one\b|two\b|three\b|half\b|\\|\(?\$?\d+\s*/)|or\s+[-$\d\\]|[ap]\.\s?m\b|to\s+\d|of\s+\d"
     r"|\(?\s*(?:mod|modulo|remainder|rem|base)\b|(?:more|less|fewer|greater)\s+than\b"
     r"|(?:halves|thirds|quarters|(?:four|fif|six|seven|eigh|nin|ten|hundred|thousand)ths)\b)", re.IGNORECASE)
-"""Text behind a number that is only a part of the value: `5 feet 6 inches`, `2 and a half`, `3 or 1`."""
+"""Text after a number that is only a part of the value: `5 feet 6 inches`, `2 and a half`, `3 or 1`."""
 
 OTHER_ARITHMETIC = re.compile(
     r"\bmod\b|\bmodulo\b|\\[pb]?mod\b|≡|\\equiv|\bcongruent|\bclock\b|\bbinary\b|\boctal\b|\bhexadecimal\b|\bhex\b"
     r"|\bin base\b|\bbase[- ](?:\d|10|12|16|two|eight|ten|sixteen)\b(?=\s*[,:;.]|\s+(?:arithmetic|number|we|it))"
     r"|\bXOR\b|\bbitwise\b|\bfinite field\b|\bGF\(", re.IGNORECASE)
-"""A text that calculates otherwise: in another base, by residues, by the clock."""
+"""A text with another arithmetic: in another base, by residues, by the clock."""
 
 NOT_CLAIMED_BEFORE = re.compile(
     r"\b(?:suppose|supposing|assum\w+|imagine|pretend|wrong\w*|incorrect\w*|mistak\w+|error|errors|false\w*|contradict\w*|"
@@ -82,7 +82,7 @@ NOT_CLAIMED_AFTER = re.compile(
     r"\b(?:contradict\w*|impossible|false|wrong|incorrect|absurd|oops|wait|hmm|mistake|error|no solution|"
     r"not (?:true|right|correct|possible|equal|valid|what|the case|work)|isn't|doesn't|does not|is not|cannot|can't be|"
     r"didn't|won't|nonsense|never)\b|^\W{0,6}no\b|^[^.!\n]{0,60}\?|[✗✘❌≠]|\\neq?\b", re.IGNORECASE)
-"""Words before and behind an equation by which its writer does not claim it."""
+"""Words before and after an equation by which its writer does not claim it."""
 
 ROUNDED = re.compile(
     r"\bround\w*|\bapprox\w*|\babout\b|\broughly\b|\bnearest\b|\bwhole\b|\bfull\b|\bremain\w*|\bleft ?over\b|\bleft\b"

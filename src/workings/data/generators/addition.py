@@ -26,11 +26,11 @@ def make(n_train: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemR
 
     Args:
         n_train: number of traces; with ``n_items`` = 500 there are about 7,100 to choose from.
-        n_items: number of held-out problems, each with its own unordered pair.
+        n_items: number of held-out problems, each with a different unordered pair.
         seed: equal seeds give equal data on every machine.
 
     Raises:
-        RequestError: when there are fewer problems than asked for.
+        RequestError: there are fewer problems than requested.
     """
     pairs = sorted(((a, b) for a in _OPERANDS for b in _OPERANDS if a <= b),
                    key=lambda pair: rank(seed, "addition", VERSION, "pair", *pair))
@@ -60,7 +60,7 @@ def _facts_first(problems: list[tuple[int, int]]) -> list[tuple[int, int]]:
     for a, b in problems:
         carry, _ = carries(a, b)
         columns = ((a % 10, b % 10), (a // 10, b // 10, carry))
-        # One rare column is enough: the other is then shown more often than asked, which costs nothing.
+        # One rare column is enough; the other is then shown more often.
         if min(shown[column] for column in columns) < TIMES_COLUMN_SHOWN:
             first.append((a, b))
             shown.update(columns)

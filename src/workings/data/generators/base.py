@@ -22,7 +22,7 @@ def rank(*parts: object) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class ItemRecord:
-    """One question whose answer is known; the evaluation never shows the answer to the model."""
+    """One question with a known answer; the evaluation never shows the answer to the model."""
 
     id: str
     prompt: str

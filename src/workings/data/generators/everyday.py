@@ -30,12 +30,12 @@ def make_units(n_traces: int, n_items: int, seed: int) -> tuple[list[Trace], lis
     """Traces and items about units; no pair of a number and a question is in both.
 
     Raises:
-        RequestError: more are asked for than the 810 that there are.
+        RequestError: more than the existing 810 are requested.
     """
     pairs = sorted(((number, question) for number in _NUMBERS for question in UNITS),
                    key=lambda pair: rank(seed, "units", VERSION, *pair))
     if not 0 < n_traces + n_items <= len(pairs):
-        raise RequestError(f"unit_conversion has {len(pairs)} problems, and {n_traces + n_items} were asked for",
+        raise RequestError(f"unit_conversion has {len(pairs)} problems, but {n_traces + n_items} were requested",
                            f"1 to {len(pairs)} traces and items together", "another --n and --items")
     traces = [_trace(number, question, seed) for number, question in pairs[:n_items + n_traces]]
     return traces[n_items:], [as_item(trace) for trace in traces[:n_items]]

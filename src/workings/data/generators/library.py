@@ -1,4 +1,4 @@
-"""Problems of the library `reasoning-gym`: questions whose answers are known, for rewards and evaluation.
+"""Problems of the library `reasoning-gym`: questions with known answers, for rewards and evaluation.
 
 Most of its tasks give no worked solution; their traces have no steps. Some have answers that only the library itself
 can judge, such as a board or a plan: a reward of your own can call its `score_answer`.
@@ -14,7 +14,7 @@ from workings.errors import RequestError
 from workings.hints import pip_install
 
 _DRAWN = 4
-"""Draws for each problem before a task counts as exhausted: small tasks repeat themselves."""
+"""Attempts per problem before a task counts as exhausted: small tasks repeat themselves."""
 
 
 def make(task: str, n_traces: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemRecord]]:
@@ -27,11 +27,11 @@ def make(task: str, n_traces: int, n_items: int, seed: int) -> tuple[list[Trace]
         import reasoning_gym
         from reasoning_gym.factory import DATASETS
     except ImportError:
-        raise RequestError(f"data make {task}: there is no such kind without the library `reasoning-gym`",
+        raise RequestError(f"data make {task}: unknown kind without the library `reasoning-gym`",
                            "addition, unit_conversion, or one of the tasks of that library",
                            pip_install("tasks")) from None
     if task not in DATASETS:
-        raise RequestError(f"data make {task}: there is no such kind",
+        raise RequestError(f"data make {task}: unknown kind",
                            f"one of addition, unit_conversion, {', '.join(sorted(DATASETS))}", "workings data list")
     count = n_traces + n_items
     if count < 1:
@@ -41,8 +41,8 @@ def make(task: str, n_traces: int, n_items: int, seed: int) -> tuple[list[Trace]
         if entry["answer"] is not None and len(found) < count:
             found.setdefault(entry["question"], entry)
     if len(found) < count:
-        raise RequestError(f"{task} gave {len(found)} different problems with an answer, and {count} were asked for",
-                           "at most as many", "a smaller --n or --items")
+        raise RequestError(f"{task} gave {len(found)} different problems with an answer, but {count} were requested",
+                           "at most that number", "a smaller --n or --items")
     source = f"reasoning-gym:{task} version {reasoning_gym.__version__} seed {seed}"
     made = [Trace(id=f"{task}-{number:06d}", prompt=question, answer=str(entry["answer"]), section="core",
                   steps=split_any(entry["metadata"].get("answer_cot", ""))[0], category=task, source=source,

@@ -1,4 +1,4 @@
-"""Reasoning and answer out of one text, in the notations that people use."""
+"""Splits one text into reasoning and answer, in common notations."""
 
 import re
 
@@ -21,9 +21,9 @@ def split_tagged(text: str) -> tuple[tuple[str, ...], str]:
     """Steps and answer of `<think>…</think>…`, `<reasoning>…</reasoning><answer>…</answer>` and mixtures of them.
 
     Raises:
-        ValueError: when there is no such tag, one is open or repeated, or there is text that would be lost.
+        ValueError: a tag is missing, open or repeated, or text would be lost.
     """
-    # Tags are counted before the text is cut: a second block would otherwise be lost without a word.
+    # Count tags before splitting, so that a second block is not silently lost.
     parts = _TAGS.findall(text)
     for tag in ("think", "reasoning", "answer"):
         opened, closed = parts.count(f"<{tag}>"), parts.count(f"</{tag}>")
@@ -51,7 +51,7 @@ def _alone(answer: str) -> str:
 def _reasoning(text: str) -> tuple[str, str, str]:
     for tag in ("think", "reasoning"):
         if f"</{tag}>" in text:
-            # One closing tag at most, as counted above, so there are two parts.
+            # At most one closing tag, as counted above, so there are two parts.
             opened, rest = text.split(f"</{tag}>")
             before, mark, reasoning = opened.partition(f"<{tag}>")
             return (before, reasoning, rest) if mark else ("", opened, rest)
@@ -62,7 +62,7 @@ def split_hashes(text: str) -> tuple[tuple[str, ...], str]:
     """Steps and answer of a text that ends with `#### answer` on a separate line (GSM8K).
 
     Raises:
-        ValueError: when there is no such line, more than one, or text after it.
+        ValueError: no such line, more than one, or text after it.
     """
     lines = text.strip().splitlines()
     marked = [number for number, line in enumerate(lines) if line.lstrip().startswith("####")]
@@ -70,7 +70,7 @@ def split_hashes(text: str) -> tuple[tuple[str, ...], str]:
         raise ValueError("no line that begins with ####")
     if len(marked) > 1:
         raise ValueError("two answers: more than one line begins with ####")
-    # What comes behind the answer would be lost, and with it perhaps a correction.
+    # Text after the answer would be lost, maybe a correction.
     if marked[0] != len(lines) - 1:
         raise ValueError("text after the line that begins with ####")
     return lines_of("\n".join(lines[:-1])), _alone(lines[-1].lstrip().removeprefix("####"))
@@ -80,21 +80,21 @@ def split_channel(text: str) -> tuple[tuple[str, ...], str]:
     """Steps and answer of `<|channel>thought…<channel|>…`, as Gemma 4 writes them.
 
     Raises:
-        ValueError: when there is no such channel, it is open or repeated, or text comes before it.
+        ValueError: the channel is missing, open or repeated, or text precedes it.
     """
     match = _THOUGHT.fullmatch(text)
     if match is None or len(_CHANNEL.findall(text)) != 2:
-        raise ValueError("not one <|channel>thought … <channel|> at the beginning, with the answer behind it")
+        raise ValueError("not one <|channel>thought … <channel|> at the beginning, with the answer after it")
     return lines_of(match["reasoning"]), match["answer"].strip()
 
 
 def split_any(text: str) -> tuple[tuple[str, ...], str]:
-    """Steps and answer, by whichever notation is there; a text without any is an answer without steps.
+    """Steps and answer in any notation; a text without one is an answer without steps.
 
     Raises:
-        ValueError: when a notation is there and broken.
+        ValueError: a broken notation.
     """
-    # First, because what a model thinks may hold any other notation.
+    # First, because thinking may contain any other notation.
     if _CHANNEL.search(text):
         return split_channel(text)
     if _TAGS.search(text):
@@ -118,7 +118,7 @@ def _split_other(text: str) -> tuple[tuple[str, ...], str]:
         if separator and begun and not before.strip() and not any(
                 mark in thought + rest for pair in OTHER_THINKING.items() for mark in pair):
             return lines_of(thought), rest.strip()
-    raise ValueError("not one block of thinking at the beginning, with the answer behind it")
+    raise ValueError("not one block of thinking at the beginning, with the answer after it")
 
 
 def take_annotations(step: str) -> tuple[str, list[str]]:

@@ -1,4 +1,4 @@
-"""Conversion of what a format read into a trace or a preference pair: ids, labels, metadata, annotations."""
+"""Converts a format's findings into a trace or a preference pair: ids, labels, metadata, annotations."""
 
 import json
 import math
@@ -18,19 +18,19 @@ _OWN_KEYS = ("prompt", "steps", "answer", "chosen", "rejected", "history", "tool
 
 def converted(parts: Parts, metadata: dict[str, Any], fallback_id: str, given: Mapping[str, str], *, tools: str
               ) -> Trace | PreferencePair | Verdict:
-    """The trace, the pair or the verdict of what a format found.
+    """The trace, pair or verdict made of a format's findings.
 
     Args:
         parts: what the format found.
-        metadata: what else the record says (`metadata_of`); labels are taken out of it.
-        fallback_id: the id where the record names none.
-        given: labels where the record names none.
+        metadata: further facts of the record (`metadata_of`); labels are removed from it.
+        fallback_id: the id for a record without one.
+        given: labels for a record without any.
         tools: descriptions of the tools that the record has, as JSON.
 
     Raises:
-        ValueError: with the reason why there is neither.
+        ValueError: with the reason if none can be made.
     """
-    # `_label` takes what it finds out of the metadata, so that no field is kept twice.
+    # `_label` removes a label from the metadata, so that no field is kept twice.
     labels = {name: _label(metadata, name) or given.get(name, "") for name in LABELS}
     values = {**parts.values, "id": _label(metadata, "id") or fallback_id}
     if "steps" in values:
@@ -39,7 +39,7 @@ def converted(parts: Parts, metadata: dict[str, Any], fallback_id: str, given: M
         metadata["turns_not_learned"] = [turn.to_json() for turn in parts.not_learned]
     values |= {"tools": json.loads(tools)} if tools else {}
     record = metadata | values | {name: text for name, text in labels.items() if text}
-    # One rule for what a trace or a pair is: that of reading it back.
+    # Validate with the reader of traces and pairs.
     if "completion" in values:
         return verdict_from_json(record)
     return pair_from_json(record) if "chosen" in values else trace_from_json(record)
@@ -54,12 +54,12 @@ def _take_annotations(own: dict[str, Any], metadata: dict[str, Any]) -> None:
 
 
 def metadata_of(record: Mapping[str, Any], parts: Parts, ignored: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys that the format did not use, with its own findings; a null is left out, it says nothing.
+    """Keys that the format did not use, with its findings, without nulls.
 
     Args:
         record: under the format's keys.
         parts: what the format has read.
-        ignored: columns that the person left out; they go to `workings.data.columns.IGNORED`.
+        ignored: columns that the user ignored; they go to `workings.data.columns.IGNORED`.
     """
     others = {str(key): value for key, value in record.items() if key not in parts.used and key not in TOOLS}
     merged = {**parts.metadata, **others, **({IGNORED: dict(ignored)} if ignored else {})}
@@ -71,7 +71,7 @@ def metadata_of(record: Mapping[str, Any], parts: Parts, ignored: Mapping[str, A
 
 
 def _label(metadata: dict[str, Any], name: str) -> str:
-    """A label out of the metadata; numbers are common ids and levels, so whole ones are taken as text."""
+    """A label from the metadata; whole numbers become text."""
     value = metadata.pop(name, "")
     # In Python true is an int, and it is not a label.
     if isinstance(value, bool) or not isinstance(value, (str, int)):

@@ -1,6 +1,6 @@
 """Readers of texts and conversations for all formats.
 
-Every function raises `ValueError` with a reason that fits behind `file:line:`.
+Every function raises `ValueError` with a reason to follow `file:line:`.
 """
 
 import json
@@ -60,7 +60,7 @@ def keys_of(record: Mapping[str, Any]) -> str:
 
 
 def text(record: Mapping[str, Any], key: str) -> str:
-    """A text that has to be there, or a number as a text."""
+    """A required text, or a number as text."""
     value = there(record, key)
     # Answers are often numbers; of 4.0 in a column of a frame 4 is meant.
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
@@ -71,7 +71,7 @@ def text(record: Mapping[str, Any], key: str) -> str:
 
 
 def there(record: Mapping[str, Any], key: str) -> Any:
-    """A value that has to be there and not be null."""
+    """A required value that is not null."""
     if key in record and record[key] is None:
         raise ValueError(f"`{key}` is null")
     if key not in record:
@@ -85,7 +85,7 @@ def optional(record: Mapping[str, Any], key: str) -> str:
 
 
 def one_of(record: Mapping[str, Any], keys: tuple[str, ...]) -> str:
-    """The key that the record has; where it has several, their values are equal."""
+    """The key that the record has; several keys must have equal values."""
     present = [key for key in keys if record.get(key) is not None]
     if not present and (null := [key for key in keys if key in record]):
         raise ValueError(f"`{null[0]}` is null")
@@ -109,7 +109,7 @@ def turns(record: Mapping[str, Any], key: str, names: tuple[str, str] = OPENAI) 
 
 
 def unread_turn_keys(record: Mapping[str, Any]) -> Iterator[str]:
-    """Keys of a record's turns that no reader looks at, once for each turn that has a value there."""
+    """Unread keys of a record's turns, once for each turn with a value."""
     for value in record.values():
         for turn in value if isinstance(value, list) else ():
             if isinstance(turn, dict) and (written := turn.get("role", turn.get("from"))) is not None:
@@ -147,11 +147,11 @@ def turn_of(turn: object, names: tuple[str, str], where: str) -> Said:
 
 
 def _more(turn: Mapping[str, Any], written: str, text_key: str) -> dict[str, Any]:
-    """What a turn says in addition to role and text, for chat templates: calls of tools, or the name of one."""
+    """A turn's further fields for chat templates: tool calls, or a tool's name."""
     more = {key: turn[key] for key in ("tool_calls", "name", "tool_call_id") if turn.get(key)}
     if _ROLES[written] != "assistant":
         more.pop("tool_calls", None)
-    if _ROLES[written] != "tool":  # a person's name is nothing that a template writes
+    if _ROLES[written] != "tool":  # templates do not write a person's name
         more.pop("name", None)
     if turn.get("function_call"):
         more["tool_calls"] = [{"function": turn["function_call"]}]
@@ -192,9 +192,9 @@ def _parts(content: Sequence[object], where: str) -> tuple[str, str]:
         if kind in _TEXT_PARTS:
             content_text += _part_text(part, _TEXT_KEYS)
         elif kind in _REASONING_PARTS:
-            # What is thought behind a text belongs to no place of a trace, whose steps come first.
+            # A trace's steps come first, so thinking after a text has no place.
             if content_text.strip():
-                raise ValueError(f"reasoning behind a text in {where}: which part is the answer is not clear")
+                raise ValueError(f"reasoning after a text in {where}: it is unclear which part is the answer")
             thought.append(_part_text(part, (*_TEXT_KEYS, *_REASONING_PARTS)))
         else:
             raise ValueError(f"something else than text and reasoning in {where}: a part of type {kind!r}")
@@ -226,7 +226,7 @@ def with_system(record: Mapping[str, Any], spoken: list[Said]) -> list[Said]:
 
 
 def tools_of(record: Mapping[str, Any]) -> str:
-    """Descriptions of tools, under whichever name the record has them, as JSON; empty without any."""
+    """Tool descriptions under any known key, as JSON; empty without any."""
     given = {key: tools_text(record[key]) for key in TOOLS if record.get(key)}
     if len(set(given.values())) > 1:
         raise ValueError(f"two lists of tools: {' and '.join(map('`{}`'.format, given))} differ")
@@ -234,7 +234,7 @@ def tools_of(record: Mapping[str, Any]) -> str:
 
 
 def alpaca(record: Mapping[str, Any]) -> list[Said]:
-    """The turns of `history` as pairs of texts, then `instruction` with `input` behind it."""
+    """The turns of `history` as pairs of texts, then `instruction` followed by `input`."""
     extra, pairs = optional(record, "input"), record.get("history") or []
     if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 and
                                               all(isinstance(turn_text, str) for turn_text in pair) for pair in pairs):
@@ -267,7 +267,7 @@ class Exchange:
     calls: str = ""
     """Calls of tools with which the completion ends; see `workings.data.traces.Trace.calls`."""
     not_learned: Sequence[Turn] = ()
-    """Turns behind the last one that may be learned: what comes later changes nothing of what is learned before."""
+    """Turns after the last learnable one, which do not affect the learned ones."""
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -284,7 +284,7 @@ def exchange(conversation: Sequence[Said]) -> Exchange:
         raise ValueError("the last turn is not the assistant's, so there is nothing to learn")
     # Most chat templates refuse any other order, long after the import; here the record can still be named.
     if _ORDER.fullmatch(letters, int(start)) is None:
-        calls = " (the assistant calls a tool, whose answer has to follow)" if "c" in letters[:-1] else ""
+        calls = " (the assistant calls a tool, whose answer must follow)" if "c" in letters[:-1] else ""
         roles = ", ".join(said.turn.role for said in conversation[start:][:12])
         raise ValueError(f"turns must alternate user, assistant; they are {roles}{calls}")
     may_learn = [place for place, said in enumerate(conversation) if said.letter in "ac" and said.turn.learned]

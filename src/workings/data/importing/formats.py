@@ -31,7 +31,7 @@ class Format:
     keys: str
     """The keys that a record needs, in words."""
     read: Callable[[Record], Parts]
-    """Raises `ValueError` with a reason that fits behind `file:line:`."""
+    """Raises `ValueError` with a reason to follow `file:line:`."""
 
 
 # A record is read as the first format that reads it. Pairs first, because a record of pairs often holds a
@@ -62,7 +62,7 @@ FORMATS: dict[str, Format] = {
     "prompt-completion": Format("traces", "prompt, completion: texts or lists of turns", single.prompt_completion),
     "question-answer": Format("traces", "a question and an answer under any of their usual names",
                               partial(single.text, _QUESTIONS, _ANSWERS, split_any)),
-    RAW_TEXT: Format("texts", "text: a raw text, every token of which is learned", single.raw_text),
+    RAW_TEXT: Format("texts", "text: a raw text, with every token learned", single.raw_text),
 }
 """The values of `--format`."""
 

@@ -1,4 +1,4 @@
-"""The format that a record looks like, for requests with another format or without one."""
+"""Guesses a record's format, for requests with another format or without one."""
 
 from collections.abc import Mapping
 from itertools import islice
@@ -12,12 +12,12 @@ from workings.data.importing.records import SourceRecord, Unreadable
 from workings.data.importing.sources import RecordSource
 from workings.errors import RequestError
 
-_LOOKED_AT = 20
+_MAX_RECORDS = 20
 SKIP = "--on-error skip writes such records to another file"
 
 
 def looks_like(record: Mapping[str, Any], but: str = "") -> str:
-    """The first format that reads this record, other than ``but``; empty where none does."""
+    """The first format that reads this record, other than ``but``; empty if none does."""
     return next((name for name in FORMATS if name != but and _reads(name, record)), "")
 
 
@@ -40,7 +40,7 @@ def advice(record: Mapping[str, Any], keys: KeyMap, requested_format: str) -> st
     renamed = keys.renamed(record)
     if hint := looks_like(renamed, requested_format):
         return f"these keys look like format {hint}: --format {hint}"
-    # The keys are right, and something else is wrong with the record.
+    # The keys fit, so something else is wrong with the record.
     if by_a_key(renamed) == requested_format or _reads(requested_format, renamed):
         return SKIP
     return f"--map says what the keys are called here, as in --map prompt=KEY; the record has {keys_of(record)}"
@@ -50,10 +50,10 @@ def format_of(source: RecordSource, keys: KeyMap) -> str:
     """The format that the first records of a source look like.
 
     Raises:
-        RequestError: they look like none.
+        RequestError: they fit no format.
     """
     # A few, because the first may be a bad one; no more, because a source may be gigabytes.
-    first = [*islice(source.records(lambda _: None), _LOOKED_AT)]
+    first = [*islice(source.records(lambda _: None), _MAX_RECORDS)]
     values = [keys.renamed(record.value) for record in first
               if isinstance(record, SourceRecord) and isinstance(record.value, dict)]
     form = next((form for look in (looks_like, by_a_key) for value in values if (form := look(value))), "")
@@ -61,9 +61,9 @@ def format_of(source: RecordSource, keys: KeyMap) -> str:
         if first and not values and isinstance(first[0], Unreadable):
             raise RequestError(f"{source.name}:{first[0].number}: {first[0].reason}", "a record that can be read")
         has = f"; the first record has {keys_of(values[0])}" if values else ""
-        raise RequestError(f"no --format{has}", "one of those that `workings data list` names",
-                           "workings data list; --map KEY=KEY where a format's keys have other names here, or "
-                           "--columns NAME,NAME for a table without a line of names")
+        raise RequestError(f"unknown format{has}", "--format with a name that `workings data list` prints",
+                           "workings data list; --map KEY=KEY for keys with other names, or "
+                           "--columns NAME,NAME for a table without a header")
     return form
 
 

@@ -1,4 +1,4 @@
-"""`--hold-out N`: questions for evaluation split off an import, and what is like them left out of the traces.
+"""`--hold-out N`: splits evaluation questions off an import and leaves similar ones out of the traces.
 
 Labels and seed decide which ones: the traces that can be asked are put in the order of their labels and numbers of
 steps, in the order of a digest within each of these groups, and every k-th is taken. So the first label keeps its
@@ -34,7 +34,7 @@ from workings.record import atomic
 from workings.record.digest import file_digest
 
 STRATA = ("section", "category", "difficulty", "kind", "type", "subject", "level", "length")
-"""Fields whose shares are kept, where a file has them with 2 to 50 values."""
+"""Fields to stratify by, if they have 2 to 50 values."""
 _MAX_VALUES = 50
 SAME_NUMBERS_SIMILARITY = 0.5
 """Shared three-word passages from which a question with the same numbers counts as a held-out one. No higher than
@@ -53,12 +53,12 @@ class HeldOut:
     sha256: str
     seed: int
     strata: Mapping[str, Mapping[str, int]]
-    """Items by value of each field whose shares were kept."""
+    """Items by value of each stratified field."""
     left_out: int
     """Traces that repeat a held-out question or are like it."""
     left_out_path: Path | None
     long_answers: int
-    """Items whose expected answer is longer than a final answer is."""
+    """Items with an expected answer that is too long for a final answer."""
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `--json`."""
@@ -105,7 +105,7 @@ def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
     questions.
 
     Raises:
-        RequestError: fewer questions than asked for, or no trace would be left.
+        RequestError: fewer questions than requested, or no trace would be left.
     """
     candidates = _Candidates(iterate_traces(read))
     held_indices = candidates.choose(n, seed)
@@ -115,7 +115,7 @@ def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
         raise RequestError(f"--hold-out {n} of {candidates.traces} traces; the others are all like a held-out one",
                            "a hold-out that leaves traces to learn from", f"--hold-out {max(1, n // 10)}")
     left_out = left_out_path(out)
-    # The traces last: a file of traces without its items would look like the whole.
+    # The traces last, because a file of traces without its items would look complete.
     atomic.write_with(item_path(out), lambda stream: _write(stream, items))
     if like:
         atomic.write_with(left_out, partial(_write_left_out, read, like))
@@ -132,7 +132,7 @@ def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
 
 
 class _Candidates:
-    """The traces that can be asked: one for each question without earlier turns and with one answer."""
+    """The traces that can become items: one per question without earlier turns and with one answer."""
 
     def __init__(self, traces: Iterable[Trace]) -> None:
         self.traces = 0
@@ -161,11 +161,11 @@ class _Candidates:
         """Places of the traces that are held out."""
         if len(self.rows) < n:
             raise RequestError(f"--hold-out {n}",
-                               f"at most {len(self.rows)}: so many of the {self.traces} traces ask a question of their "
-                               "own, with one answer and without earlier turns",
+                               f"at most {len(self.rows)}: this number of the {self.traces} traces have a unique "
+                               "question, with one answer and without earlier turns",
                                f"--hold-out {max(1, len(self.rows) // 10)}")
         ordered = sorted(self.rows, key=lambda at: (self.rows[at][0], _digest(seed, self.rows[at][1])))
-        # From 0 to 1, drawn from the seed: with a fixed start the same place of every group would always be asked.
+        # From 0 to 1, by the seed: a fixed start would always select the same place of every group.
         start = int.from_bytes(_digest(seed)[:4], "big") / (1 << 32)
         return {ordered[int((number + start) * len(ordered) / n)] for number in range(n)}
 
@@ -181,7 +181,7 @@ def _like(traces: Iterable[Trace], questions: Sequence[tuple[str, str]], held: s
 
 
 class _Near:
-    """The held-out questions by their passages, so that each trace is compared with those alone that share one."""
+    """The held-out questions by passage, so that a trace is compared only with those that share one."""
 
     def __init__(self, questions: Sequence[tuple[str, str]]) -> None:
         self._questions = [(name, numbers(spelled := words(prompt)), passages(spelled)) for name, prompt in questions]
@@ -216,7 +216,7 @@ def _item(trace: Trace) -> dict[str, Any]:
 
 def _label(trace: Trace, name: str) -> str:
     value = getattr(trace, name) if name in LABELS else trace.metadata.get(name, "")
-    # Floats and lists are not labels; a field of them has one value here, and is not used.
+    # Floats and lists are not labels: such fields get one value and are not used.
     return str(value) if isinstance(value, str | int) else ""
 
 

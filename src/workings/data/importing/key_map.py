@@ -1,4 +1,4 @@
-"""`--map prompt=problem,answer=solution`: what a file calls the keys that a format reads."""
+"""`--map prompt=problem,answer=solution`: a file's names for a format's keys."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -39,8 +39,8 @@ class KeyMap:
         self._first: Mapping[str, Any] = {}
 
     def renamed(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """The record under the format's keys; a value that stood there already is kept as `original_KEY`."""
-        # For the message of `refuse_unseen` alone.
+        """The record under the format's keys; an existing value is kept as `original_KEY`."""
+        # Only for the message of `refuse_unseen`.
         self._first = self._first or record
         values = {format_key: value for format_key, file_key in self._keys.items()
                   # Null counts as missing: a row of a table has every column.

@@ -25,7 +25,7 @@ class LearnedCounts:
     """Characters of steps and answers."""
     earlier_characters: int = 0
     reasoning_left_out: int = 0
-    """Earlier turns whose reasoning was in a separate field, which a history does not keep."""
+    """Earlier turns with reasoning in a separate field, which a history does not keep."""
 
     def add(self, trace: Trace, reasoning_left_out: int) -> None:
         """Count one trace; ``reasoning_left_out`` is how many of its earlier turns lost their reasoning."""

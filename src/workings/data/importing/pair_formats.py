@@ -32,7 +32,7 @@ def _pair(record: Record, conversations: Iterable[list[Said]], used: Keys = froz
 
 
 def _completion(end: Exchange) -> str:
-    """The completion of an exchange as one text. Raises `ValueError` where it is two."""
+    """The completion of an exchange as one text. Raises `ValueError` if there are two."""
     if end.reasoning:
         raise ValueError("reasoning in a separate field: nothing says how it is written in the completion")
     if end.calls or end.not_learned:
@@ -48,7 +48,7 @@ def preferences(record: Record) -> Parts:
 
 
 def explicit(record: Record) -> Parts:
-    """`prompt`, `chosen` and `rejected`, all of them texts or all of them lists of turns."""
+    """`prompt`, `chosen` and `rejected`, all texts or all lists of turns."""
     if any(isinstance(record.get(key), list) for key in ("prompt", *_SIDES)):
         prompt = fields.turns(record, "prompt")
         chosen, rejected = (fields.turns(record, side) for side in _SIDES)
@@ -64,18 +64,18 @@ def implicit(record: Record) -> Parts:
     Source: TRL, "Dataset formats and types", preference with an implicit prompt, and its function `extract_prompt`.
     """
     if "prompt" in record:
-        raise ValueError("there is a `prompt` next to the two; try --format prompt-chosen-rejected")
+        raise ValueError("there is also a `prompt`; try --format prompt-chosen-rejected")
     if any(isinstance(record.get(side), list) for side in _SIDES):
         return _pair(record, (fields.turns(record, side) for side in _SIDES))
     chosen, rejected = (fields.text(record, side) for side in _SIDES)
     shared = next((at for at, (a, b) in enumerate(zip(chosen, rejected, strict=False)) if a != b), None)
     if shared is None:
-        raise ValueError("one of the two texts begins with the whole other one; nothing says where the prompt ends")
+        raise ValueError("one text is the beginning of the other; it is unclear where the prompt ends")
     if not shared:
-        raise ValueError("the two texts do not begin alike, so there is no prompt")
+        raise ValueError("the texts have different beginnings, so there is no prompt")
     # In the middle of a word a part of the answer is shared, and how much of it is unknown.
     if not (chosen[shared - 1].isspace() or (chosen[shared].isspace() and rejected[shared].isspace())):
-        raise ValueError(f"the two texts part within a word, behind {chosen[:shared][-20:]!r}; nothing says where the "
+        raise ValueError(f"the texts differ inside a word, after {chosen[:shared][-20:]!r}; it is unclear where the "
                          "prompt ends")
     prompt = said("user", chosen[:shared].strip())
     return _pair(record, ([prompt, said("assistant", text[shared:])] for text in (chosen, rejected)))
@@ -100,7 +100,7 @@ def ultrafeedback(record: Record) -> Parts:
     """Scored completions: all of a question, or the best and a worse one."""
     if "completions" in record:
         if others := sorted(set(_SIDES) & record.keys()):
-            raise ValueError(f"`completions` and `{others[0]}` in one record: which of them is meant is not clear")
+            raise ValueError(f"`completions` and `{others[0]}` in one record: it is unclear which is meant")
         texts, metadata = _best_and_worst(record["completions"])
         prompt = said("user", fields.text(record, "instruction"))
         parts = _pair(record, ([prompt, said("assistant", text)] for text in texts), {"instruction", "completions"})
@@ -119,7 +119,7 @@ def _best_and_worst(completions: object) -> tuple[tuple[str, str], dict[str, Any
     """Texts of the completions with the best and the worst score, the first of equal ones; scores and models of both.
 
     Raises:
-        ValueError: with a reason that fits behind `file:line:`.
+        ValueError: with a reason to follow `file:line:`.
     """
     if not isinstance(completions, list) or not all(isinstance(completion, dict) for completion in completions):
         raise ValueError("`completions` must be a list of objects")
@@ -143,11 +143,11 @@ def _best_and_worst(completions: object) -> tuple[tuple[str, str], dict[str, Any
 
 
 def _score(record: Record, key: str) -> float:
-    """A score that has to be there. Raises `ValueError`."""
+    """A required score. Raises `ValueError`."""
     value = record.get(key)
     if value is None:
         raise ValueError(f"`{key}` is missing; the record has {fields.keys_of(record)}")
-    # In Python true is a number, and it is not a score. Bounds also keep away what is not a finite number.
+    # A bool is no score. The bounds also exclude numbers that are not finite.
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not -1e9 < value < 1e9:
         raise ValueError(f"`{key}` must be a number, not {kind_of(value)}")
     return float(value)
@@ -159,14 +159,14 @@ def llamafactory(record: Record) -> Parts:
         asked = fields.alpaca(record)
         return _pair(record, ([*asked, said("assistant", fields.text(record, side))] for side in _SIDES), ALPACA)
     if "instruction" in record:
-        raise ValueError("`conversations` and `instruction` in one record: which of them is asked is not clear")
+        raise ValueError("`conversations` and `instruction` in one record: it is unclear which is the question")
     asked = fields.turns(record, "conversations", SHAREGPT)
     return _pair(record, ([*asked, fields.turn_of(record.get(side), SHAREGPT, f"`{side}`")] for side in _SIDES),
                  {"conversations"})
 
 
 def kto(record: Record) -> Parts:
-    """A verdict: a completion in any of the forms of TRL and LLaMA-Factory, and whether it is right."""
+    """A verdict: a completion in any of the forms of TRL and LLaMA-Factory, and whether it is correct."""
     tags = [tag for tag in _VERDICTS if record.get(tag) is not None]
     if len(tags) != 1:
         raise ValueError(f"one of `label` and `kto_tag` was expected; the record has {fields.keys_of(record)}")

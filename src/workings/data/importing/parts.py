@@ -1,4 +1,4 @@
-"""What a format finds in a record."""
+"""A format's findings in a record."""
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -22,6 +22,6 @@ class Parts:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Metadata that the format itself found."""
     not_learned: Sequence[Turn] = ()
-    """Turns behind the last one that may be learned."""
+    """Turns after the last learnable one."""
     reasoning_left_out: int = 0
     """Earlier turns with reasoning in a separate field, which a history does not keep."""

@@ -22,12 +22,12 @@ class SourceRecord:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A place where a record should be and cannot be read."""
+    """An unreadable record and its place."""
 
     number: int
     reason: str
     raw: str
-    """The bytes as text: UTF-8 with what is not UTF-8 as backslash escapes; a long one is cut."""
+    """The bytes as UTF-8 text with backslash escapes for invalid bytes, truncated."""
     size: int
     """Bytes of the record in the file."""
 
@@ -43,7 +43,7 @@ def parse(text: str) -> object:
     """
     try:
         value: object = DECODER.decode(text)
-    # The decoder recurses with the text, and ends here before the depth of a value can be looked at.
+    # The decoder recurses and fails before the depth can be checked.
     except RecursionError:
         raise ValueError(f"JSON nested deeper than {MAX_DEPTH}") from None
     except json.JSONDecodeError as error:
@@ -53,7 +53,7 @@ def parse(text: str) -> object:
 
 
 def check_depth(value: object) -> None:
-    """Refuse what is nested deeper than `MAX_DEPTH`.
+    """Refuse values nested deeper than `MAX_DEPTH`.
 
     Raises:
         ValueError: when it is.

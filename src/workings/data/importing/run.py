@@ -30,9 +30,9 @@ from workings.record.digest import file_digest
 
 _REASON_LENGTH = 200
 MAX_REASONS = 1000
-"""Different reasons that are counted one by one; a million of them would not be bounded memory."""
+"""Maximum number of reasons counted separately, to bound memory."""
 _OWN_FORMATS = ("traces", "preferences")
-"""Formats whose records may have any further key, which is kept and never interpreted."""
+"""Formats that keep any further key of a record without interpreting it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +40,13 @@ class ImportRequest:
     """A request to import a file."""
 
     format: str
-    """One of `FORMATS`; empty: the one that the first record looks like."""
+    """One of `FORMATS`; empty: guess from the first record."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """Names of the format's keys in the file: the format's key -> the file's key."""
     ignore: tuple[str, ...] = ()
     """Columns that are kept and not read, although their names look important."""
     on_error: Literal["fail", "skip"] = "fail"
-    """Stop at the first bad record and write nothing, or write bad records to another file and go on."""
+    """Stop at the first bad record and write nothing, or write bad records to another file and continue."""
     completions: Literal["split", "keep"] = "split"
     """Whether completions of format `prompt-completion` are split into steps and answer, or kept as one text."""
     labels: Mapping[str, str]
@@ -74,11 +74,11 @@ class ImportResult:
     reasons: Mapping[str, int]
     """Counts of the reasons, most frequent first; values in a reason are cut."""
     out: Path
-    """The file that was asked for. Where every record was rejected it was not written; what stood there stays."""
+    """The requested file. If every record was rejected, it is not written and an old one is kept."""
     rejects: Path | None
     """File of the rejected records; None without rejected records."""
     sha256: str
-    """Digest of the written file; empty where none was written."""
+    """Digest of the written file; empty if none was written."""
     learned: LearnedCounts | None
     """Counts of learned text for each value of `data.learn`; None for pairs and verdicts."""
     format: str
@@ -86,16 +86,16 @@ class ImportResult:
     kept: Mapping[str, int]
     """Columns that are kept and not shown to a model -> records that have them."""
     unread_turn_keys: Mapping[str, int]
-    """Keys of turns that are not read -> turns that have them."""
+    """Unread keys of turns -> number of turns with them."""
     not_learned: int
     """Turns that the data mark as not to be learned."""
     held_out: HeldOut | None = None
     """The held-out questions; None without `--hold-out`."""
     looks_like: str = ""
-    """The format that the first record looks like, where none could be read."""
+    """The likely format of the first record, if none could be read."""
 
     def notes(self) -> Iterator[str]:
-        """What a person would not expect of the file, a sentence each."""
+        """Sentences about surprises in the file."""
         yield from kept_columns(self.kept)
         yield from (f"`{key}` of {_turns(count)} is not read" for key, count in self.unread_turn_keys.items())
         if self.not_learned:
@@ -128,13 +128,13 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest, prog
     _check(request, out)
     importer = _Importer(source, request, progress)
     held_out: HeldOut | None = None
-    # The rejects are in place before the rest is: what was written would hide what is missing.
+    # Write the rejects first, so that the result never hides what is missing.
     rejects = path_beside(out, "rejects.jsonl")
     with atomic.together(out, item_path(out), left_out_path(out), rejects):
         if request.hold_out:
             # Next to the result and not in the system's folder, which may be small or in memory.
             with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
-                # Written whole first: which questions are held out follows from all of them.
+                # Write all first, because the hold-out depends on all questions.
                 all_traces = Path(folder, "traces.jsonl")
                 importer.to_files(all_traces, rejects)
                 if not importer.nothing_left:
@@ -168,7 +168,7 @@ def _check(request: ImportRequest, out: Path) -> None:
     # Before anything is read: an import can take minutes.
     for path in (out, *((item_path(out),) if request.hold_out else ())):
         if path.exists() and not request.force:
-            raise RequestError(f"--out {out}: {path}, which exists", "a file that does not exist",
+            raise RequestError(f"--out {out}: {path} already exists", "a file that does not exist",
                                "--force, or another --out")
     if not out.parent.is_dir():
         raise RequestError(f"--out {out}", "a file in a directory that exists", f"mkdir -p {out.parent}")
@@ -195,7 +195,7 @@ class _Importer:
         self.not_learned = 0
         self._unseen = set(request.ignore)
         self.looks_like = ""
-        """The format that the first rejected record looks like."""
+        """The likely format of the first rejected record."""
 
     def to_files(self, out: Path, rejects: Path) -> None:
         """Write what the records give and, in another file, those that were rejected."""
@@ -236,7 +236,7 @@ class _Importer:
             raise RequestError(f"--ignore {key}: no record has `{key}`", "a key of the file")
 
     def _take(self, record: SourceRecord, good: BinaryIO) -> None:
-        """Write what a record gives. Raises `ValueError` with the reason why it gives nothing."""
+        """Write a record's result. Raises `ValueError` with the reason if there is none."""
         if not isinstance(record.value, dict):
             raise ValueError(f"a record must be an object, not {kind_of(record.value)}")
         if self._request.format not in _OWN_FORMATS:
@@ -248,7 +248,7 @@ class _Importer:
             tools = tools_of(renamed)
             parts = self._parse(renamed)
         except ValueError as error:
-            # The person knows the file's own keys, and the format's only where they mapped none.
+            # Use the file's keys in messages, which the user knows.
             raise ValueError(self._keys.missing(record.value) or str(error)) from None
         # Everything that the format does not know is kept, so that an import loses nothing.
         entry = converted(parts, metadata_of(renamed, parts, ignored), f"{self._source.stem}-{record.number:07d}",
@@ -265,7 +265,7 @@ class _Importer:
 
     def _reject(self, rejects: BinaryIO, bad: Unreadable, value: object = None) -> None:
         location = f"{self._source.name}:{bad.number}"
-        # Where records were read already the format is right, and the bad one is an exception among them.
+        # After some good records the format is correct and this one is an exception.
         strange = value if isinstance(value, dict) and not self.written and not self.reasons else None
         if self._request.on_error == "fail":
             raise RequestError(f"{location}: {bad.reason}", f"a record of format {self._request.format}",

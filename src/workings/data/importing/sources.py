@@ -27,7 +27,7 @@ _PARQUET_ROWS = 256
 _TABLES = (".csv", ".tsv")
 TEXT = ".txt"
 END_OF_TEXT = "<|endoftext|>"
-"""A line of a file of raw texts that holds this alone is between two of them."""
+"""A line that separates two raw texts."""
 _DELIMITERS = ",;\t"
 _EXCEL = b"PK\x03\x04"
 _AS_LINES = "python -c \"import {0}; {0}.{1}.to_json('records.jsonl', orient='records', lines=True)\""
@@ -58,7 +58,7 @@ def open_file(path: Path, columns: Sequence[str] = ()) -> RecordSource:
         columns: names of the columns of a table that has no line of names.
 
     Raises:
-        RequestError: when there is no such file, it is empty, or it is not UTF-8 text.
+        RequestError: the file is missing, empty, or not UTF-8 text.
     """
     if not path.is_file():
         raise RequestError(f"file: {no_file(path)}", "a file of JSON lines, a JSON array, CSV or parquet",
@@ -80,7 +80,7 @@ def open_file(path: Path, columns: Sequence[str] = ()) -> RecordSource:
     # A table of text begins with the names of its columns, which nothing tells from other text.
     if read is _lines and path.suffix.lower() in _TABLES and not text.startswith(b"{"):
         read = _table
-    # Of a text nothing but its name says what it is.
+    # Only a text file's name tells its kind.
     if read is not _parquet and path.suffix.lower() == TEXT and not text.startswith(b"{"):
         read = _documents
     if columns and read is not _table:
@@ -178,7 +178,7 @@ def _readable(line: bytes) -> str:
 def _array(path: Path, progress: Progress) -> Records:
     """A JSON array, an element at a time.
 
-    A broken element ends the reading with an error, also with `--on-error skip`: nothing says where the next one
+    A broken element ends the reading with an error, even with `--on-error skip`: it is unclear where the next one
     begins, so how many rows are lost cannot be known.
     """
     with path.open("rb") as binary:
@@ -186,7 +186,7 @@ def _array(path: Path, progress: Progress) -> Records:
         number = 0
         try:
             stream.expect("[")
-            # Only an empty array ends right behind its bracket; behind a comma a value has to come.
+            # Only an empty array ends directly after its bracket; a value must follow a comma.
             while number or stream.peek() != "]":
                 number += 1
                 value = stream.value()
@@ -201,7 +201,7 @@ def _array(path: Path, progress: Progress) -> Records:
         except (ValueError, RecursionError) as error:
             reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
             raise RequestError(f"{path}: record {number}: {reason}",
-                               "one JSON array; after a broken element nothing says where the next one begins",
+                               "one JSON array; after a broken element it is unclear where the next one begins",
                                f"repair it, or write one record a line: jq -c '.[]' {path} > lines.jsonl") from None
 
 
@@ -214,7 +214,7 @@ def _table(path: Path, progress: Progress, columns: Sequence[str] = ()) -> Recor
         rows = None
         try:
             first = next(text)
-            # Spreadsheets write semicolons where a comma is the sign of decimals.
+            # Spreadsheets write semicolons where a comma is the decimal separator.
             rows = csv.reader(chain([first], text), delimiter=max(_DELIMITERS, key=first.count), strict=True)
             names = list(columns) or next(rows)
             if len(set(names)) < len(names) or not all(names):
@@ -271,12 +271,12 @@ class _Characters:
                 # Decoded from its start again with every piece of 1 MiB; `MAX_RECORD_BYTES` bounds how often.
                 value, end = DECODER.raw_decode(self._text, self._at)
             except ValueError as error:
-                # broken, or not all here yet: the same text with more behind it decides
+                # broken or incomplete: read more to decide
                 # errors without a position are those of our hooks (a key given twice, NaN): more text mends none
                 if self._ended or not hasattr(error, "pos"):
                     raise ValueError(f"not JSON: {getattr(error, 'msg', error)}") from None
             else:
-                # the digits of a number may go on in the next piece, also behind a point
+                # a number may continue in the next piece, even after a point
                 behind = self._text[end:end + 1]
                 if self._ended or (behind and (behind in ",] \t\r\n" or not isinstance(value, int | float))):
                     self._at = end
@@ -293,7 +293,7 @@ class _Characters:
         except UnicodeDecodeError:
             raise ValueError("not UTF-8") from None
         self._ended = not piece
-        # What was read is dropped here, which is what keeps memory bounded.
+        # Drop the parsed part to bound memory.
         self._text, self._at = self._text[self._at:] + text, 0
 
 

@@ -35,7 +35,7 @@ def turns(key: str, names: tuple[str, str], record: Record) -> Parts:
 
 
 def text(questions: tuple[str, ...], answers: tuple[str, ...], split: Split, record: Record) -> Parts:
-    """A question and one text with its answer; where the text may have any form, reasoning may be in another field."""
+    """A question and one text with its answer; reasoning may be in another field."""
     question_key, answer_key = fields.one_of(record, questions), fields.one_of(record, answers)
     return _trace(record, *_asked_and_told(record, [said("user", fields.text(record, question_key))], {question_key},
                                            answer_key, any_form=split is split_any), split)
@@ -75,7 +75,7 @@ def whole_completion(record: Record) -> Parts:
 
 
 def alpaca(record: Record) -> Parts:
-    """`instruction`, `input` (may be empty or absent) and `output`; `history` as pairs may be there."""
+    """`instruction`, `input` (may be empty or absent), `output`, and optional `history` as pairs."""
     return _trace(record, *_asked_and_told(record, fields.alpaca(record), ALPACA, "output"))
 
 
@@ -98,13 +98,13 @@ def traces(record: Record) -> Parts:
         raise ValueError(f"`metadata` must be an object, not {kind_of(metadata)}")
     values = {"prompt": fields.text(record, question_key), "steps": steps, "answer": fields.text(record, answer_key)}
     parts = in_own_form(record, values, {question_key, answer_key, "steps", "metadata"})
-    # Where both spellings of the answer are there they are equal, and the second is not metadata either.
+    # If both spellings of the answer exist, they are equal, and neither is metadata.
     used = parts.used | {key for key in ("answer", "final_answer") if key in record}
     return Parts(values=parts.values, used=used, metadata=metadata | ({"step_types": kinds} if any(kinds) else {}))
 
 
 def in_own_form(record: Record, values: dict[str, Any], used: set[str]) -> Parts:
-    """A record in this package's own form, whose turns are read as they are."""
+    """A record in this package's form, with its turns unchanged."""
     spoken = {name: history_of(record[name], name) for name in ("history", "tool_turns") if record.get(name)}
     system = [one.turn for one in fields.with_system(record, [])]
     if system:
@@ -118,7 +118,7 @@ def _steps(steps: object) -> tuple[list[str], list[str]]:
         return list(lines_of(steps)), []
     if not isinstance(steps, list):
         raise ValueError(f"`steps` must be a list of texts, not {kind_of(steps)}")
-    # Kinds stay as long as texts, empty where none is told, because they are paired by position.
+    # One kind per text, maybe empty, because they are paired by position.
     texts, kinds = [], []
     for step in steps:
         if not isinstance(step, dict | str):

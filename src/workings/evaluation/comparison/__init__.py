@@ -1,1 +1,1 @@
-"""Two scorecards or more: may they be compared, by how much do they differ, and is that more than noise?"""
+"""Comparison of scorecards: are they comparable, how much do they differ, and is that more than noise?"""

@@ -1,7 +1,7 @@
-"""A baseline: the results of one evaluation, kept small and by themselves, to hold later ones against.
+"""A baseline: the results of one evaluation in a small file, for later comparisons.
 
-One file a name and set of items, ``<folder>/<name>/<first 16 digits of the items' digest>.json``; it can be committed
-to a repository, and the run it came from may go. It holds no prompts and no completions.
+One file per name and set of items, ``<folder>/<name>/<first 16 digits of the items' digest>.json``, to commit to a
+repository; the run itself is no longer needed. It holds no prompts or completions.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from workings.record import atomic
 from workings.record.canonical import loads
 
 SCHEMA = "baseline/1"
-# What `compare_configs` and `steps_versions` look at.
+# Read by `compare_configs` and `steps_versions`.
 _CONFIG = ("schema", "items", "scorer", "extraction", "steps", "template", "decoding", "aggregate")
 _FIELDS = ("section", "category", "difficulty", "cluster", "error")
 
@@ -34,19 +34,19 @@ class Baseline:
     """The parts of ``eval_config.json`` that must agree."""
     results: list[ItemResult]
     counts: AnswerCounts | None = None
-    """Counts of its answers; None in a baseline that was kept before answers were counted."""
+    """Counts of its answers; None in an old baseline without counts."""
 
 
 def baseline_path(folder: Path, name: str, items_digest: str) -> Path:
     """Path of a baseline. Raises `RequestError` for a name that is not a plain file name."""
-    # The name becomes a folder: a separator or a leading dot could lead out of it or hide it.
+    # The name becomes a folder: no separators, no leading dot.
     if not name or not all(character.isalnum() or character in "-_." for character in name) or name.startswith("."):
         raise RequestError(f"baseline name {name!r}", "letters, digits, '-', '_' and '.'")
     return folder / name / f"{items_digest[:16]}.json"
 
 
 def set_baseline(folder: Path, name: str, record: EvaluationRecord) -> Path:
-    """Keep an evaluation as a baseline; an earlier one of the same name and items is replaced."""
+    """Save an evaluation as a baseline; replaces one of the same name and items."""
     path = baseline_path(folder, name, record.items_digest)
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic.write_json(path, {
@@ -60,12 +60,12 @@ def read_baseline(folder: Path, name: str, items_digest: str) -> Baseline:
     """The baseline of this name for these items.
 
     Raises:
-        RequestError: none exists; says for which items there are some.
+        RequestError: none exists; the message names the items that have one.
         RecordError: the file is not one of ours.
     """
     path = baseline_path(folder, name, items_digest)
     if not path.is_file():
-        # Next to it in the folder of this name are its baselines for other items: the file's name is the items' digest.
+        # The folder of this name also has its baselines for other items.
         others = sorted(path.parent.glob("*.json")) if path.parent.is_dir() else []
         hint = f"; there are {len(others)} for other items" if others else ""
         raise RequestError(f"--baseline {name}: none for items {items_digest[:16]}… in {folder}{hint}",
@@ -96,7 +96,7 @@ def list_baselines(folder: Path) -> list[dict[str, Any]]:
     baselines = []
     for path in sorted(folder.glob("*/*.json")):
         value = loads(path.read_bytes())
-        # Other JSON may be in the folder, which is a person's own.
+        # The user's folder may hold other JSON files.
         if isinstance(value, dict) and value.get("schema") == SCHEMA:
             scores = [float(entry["score"]) for entry in value["results"]]
             baselines.append({"name": value["name"], "source": value["source"], "items": len(scores),

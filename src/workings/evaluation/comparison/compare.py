@@ -42,7 +42,7 @@ class ComparedSide:
     counts: AnswerCounts
 
     def to_json(self) -> dict[str, Any]:
-        """Accuracy with its interval; a bound that does not exist is left out."""
+        """Accuracy with its interval; absent bounds are left out."""
         record: dict[str, Any] = {"name": self.name, "path": self.path, "accuracy": self.cell.mean,
                                   "errors": self.cell.errors}
         if isinstance(self.cell.interval, Interval):
@@ -52,7 +52,7 @@ class ComparedSide:
 
 @dataclass(frozen=True, kw_only=True)
 class SectionDelta:
-    """The difference within one section; ``p_adjusted`` (Holm) accounts for there being several."""
+    """The difference within one section; ``p_adjusted`` (Holm) accounts for the number of sections."""
 
     name: str
     a: Cell
@@ -73,14 +73,14 @@ class Comparison:
 
     verdict: str
     """Verdict on B relative to A: `better`, `worse`, `inconclusive` or `not comparable`; `equivalent` if that was
-    tested, is shown, and neither is better."""
+    tested and shown, and neither is better."""
     sentence: str
     name_a: str
     name_b: str
     reasons: list[str] = field(default_factory=list)
     """Why the two are not comparable."""
     remedy: str = ""
-    """Command that makes them comparable; empty where they are."""
+    """Command that makes them comparable; empty if they are."""
     finding: str = ""
     """The sentence without its warnings."""
     notes: list[str] = field(default_factory=list)
@@ -96,19 +96,19 @@ class Comparison:
     flips: list[Flips] = field(default_factory=list)
     """Flips of all items and of each section."""
     pass_at_k: list[PassAtK] = field(default_factory=list)
-    """Values of pass@k; empty with one sample an item."""
+    """Values of pass@k; empty with one sample per item."""
     warnings: list[str] = field(default_factory=list)
-    """Why the completions of a side say little about a model, and why there is no verdict; part of the sentence."""
+    """Warnings about a side's completions, and why there is no verdict; part of the sentence."""
     refused: bool = False
-    """Whether a verdict that the statistics allow is not given (`workings.evaluation.comparison.no_verdict`)."""
+    """Whether a statistically possible verdict is withheld (`workings.evaluation.comparison.no_verdict`)."""
     equivalence: Equivalence | str | None = None
-    """Within the margin that was asked for, or why nothing is said about it; None: it was not asked for."""
+    """Equivalence within the requested margin, or the reason why it is unknown; None if not requested."""
 
     def __repr__(self) -> str:
         return f"<Comparison: {self.sentence}>"
 
     def to_json(self) -> dict[str, Any]:
-        """The answer of ``compare --json``; what does not exist is left out."""
+        """The answer of ``compare --json``, without absent values."""
         record: dict[str, Any] = {"verdict": self.verdict, "sentence": self.sentence, "notes": self.notes}
         if self.a is None or self.b is None or self.difference is None:
             return {**record, "reasons": self.reasons}
@@ -131,24 +131,24 @@ def compare(a: str | Path, b: str | Path, *, equivalent_within: float | None = N
     """Compare two evaluations pair by pair; ``a`` and ``b`` are run directories or evaluation units.
 
     Args:
-        a: the one that B is seen from.
+        a: the reference.
         b: the other one.
-        equivalent_within: a share (0.02: two points); whether the two are shown to differ by less. None: not asked.
+        equivalent_within: margin of equivalence as a share (0.02: two points); None: no test.
 
     Raises:
-        RequestError: a path holds no evaluation, or several and it is not clear which one is meant.
-        RecordError: a unit is not what was sealed.
+        RequestError: a path holds no evaluation, or an ambiguous choice of several.
+        RecordError: a unit differs from its seal.
     """
     return compare_records(*find_pair(Path(a), Path(b)), equivalent_within=equivalent_within)
 
 
 def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
                     equivalent_within: float | None = None) -> Comparison:
-    """`compare` for units that were found already."""
-    # Runs in two folders may have one name, and a sentence about them needs two.
+    """`compare` for units."""
+    # Runs in two folders may have the same name; a sentence needs two names.
     name_a, name_b = (a.name, b.name) if a.name != b.name else (f"{a.name} (A)", f"{b.name} (B)")
     different, unknown, equal = compare_configs(a.config, b.config)
-    # Without any number: a difference between answers to different questions would be read as one.
+    # Without numbers: a difference between answers to different questions is meaningless.
     if different:
         return Comparison(verdict="not comparable", sentence=not_comparable_sentence(name_a, name_b, different),
                           name_a=name_a, name_b=name_b, reasons=different, notes=unknown,
@@ -158,24 +158,24 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
     difference = paired_difference(pairs)
     equivalence = None if equivalent_within is None else paired_equivalence(pairs, equivalent_within)
     verdict = difference.verdict
-    # A difference that is shown stays `better` or `worse` even where it is within the margin.
+    # A significant difference stays `better` or `worse` even within the margin.
     if verdict == "inconclusive" and isinstance(equivalence, Equivalence) and equivalence.shown:
         verdict = "equivalent"
-    # No verdict follows from the intervals of the two accuracies: it comes of the paired differences.
+    # The verdict follows from the paired differences, not from the intervals of the two accuracies.
     side_a = ComparedSide(name=name_a, path=str(a.path), cell=cell(results_a), counts=a.answer_counts)
     side_b = ComparedSide(name=name_b, path=str(b.path), cell=cell(results_b), counts=b.answer_counts)
     measured = measured_side(name_a, a.answer_counts, results_a), measured_side(name_b, b.answer_counts, results_b)
     refused, remarks = noise_of(*measured, verdict)
     warnings = [record.warning for record in (a, b) if record.warning]
     warnings += remarks
-    # Of two that are comparable the judge is one and the same.
+    # Comparable evaluations have the same judge.
     unknown += filter(None, [judge_text(a.config)])
     if version_remark := steps_versions((a.config, b.config)):
         unknown.append(f"{version_remark}, so their step validity is not comparable")
     finding = comparison_sentence(side_a, side_b, difference, "refused" if refused else verdict, equivalence)
     return Comparison(
         verdict="inconclusive" if refused else verdict, warnings=warnings, refused=refused, finding=finding,
-        # In the sentence, because no run may be called better than error messages without it.
+        # In the sentence, because a run must not be called better than error messages without a warning.
         sentence=" ".join([finding, *warnings]),
         name_a=name_a, name_b=name_b, notes=unknown + _notes(side_a, side_b, difference, equivalence), equal=equal,
         a=side_a, b=side_b, difference=difference, sections=_sections(pairs),
@@ -185,10 +185,10 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
 
 
 def pair_results(a: EvaluationRecord, b: EvaluationRecord) -> list[tuple[ItemResult, ItemResult]]:
-    """The items of both sides, in A's order. Raises `RequestError` where the sets differ."""
-    # Matched by id, because files of predictions may have another order.
+    """The items of both sides, in A's order. Raises `RequestError` if the sets differ."""
+    # Match by id, because files of predictions may have another order.
     results_a, by_id = a.results(), {result.id: result for result in b.results()}
-    # With equal counts and none missing the two sets are equal.
+    # Equal counts and none missing: the sets are equal.
     missing = [result.id for result in results_a if result.id not in by_id]
     if missing or len(by_id) != len(results_a):
         raise RequestError(f"{a.path} and {b.path}: {len(missing)} of {len(results_a)} items of A are not in B "
@@ -198,7 +198,7 @@ def pair_results(a: EvaluationRecord, b: EvaluationRecord) -> list[tuple[ItemRes
 
 def comparison_sentence(a: ComparedSide, b: ComparedSide, difference: PairedDifference, verdict: str,
                         equivalence: Equivalence | str | None = None) -> str:
-    """The verdict in one sentence: both accuracies, n, the difference, the intervals, and what so many items show."""
+    """The verdict in one sentence: accuracies, n, difference, intervals, smallest detectable difference."""
     opening = {"better": f"{b.name} is better than {a.name}", "worse": f"{b.name} is worse than {a.name}",
                "equivalent": f"{b.name} and {a.name} are equivalent",
                "inconclusive": f"No difference found between {b.name} and {a.name}",
@@ -208,12 +208,13 @@ def comparison_sentence(a: ComparedSide, b: ComparedSide, difference: PairedDiff
     if isinstance(equivalence, Equivalence):
         parts.append(equivalence_text(equivalence))
     if difference.smallest_shown is not None:
-        parts.append(f"{difference.n} items show differences from {100 * difference.smallest_shown:.1f} points on")
+        parts.append(f"{difference.n} items can show differences of {100 * difference.smallest_shown:.1f} points or "
+                     "more")
     return "; ".join(parts) + "."
 
 
 def not_comparable_sentence(name_a: str, name_b: str, reasons: Sequence[str]) -> str:
-    """Why two scorecards say nothing about each other."""
+    """Why two scorecards are not comparable."""
     return f"{name_a} and {name_b} are not comparable: {'; '.join(reasons)}."
 
 
@@ -227,13 +228,13 @@ def comparison_text(comparison: Comparison) -> str:
         lines += ["items by what changed from A to B:", *flips_text(comparison.flips)]
         if isinstance(pair_difference.mcnemar, float):
             lines.append(f"exact McNemar next to it: {p_text(pair_difference.mcnemar)}")
-    # One section is the whole set again.
+    # A single section equals the whole set.
     if len(comparison.sections) > 1:
-        lines.append(f"by section ({len(comparison.sections)} looked at, so p values are Holm's):")
+        lines.append(f"by section ({len(comparison.sections)} sections, p values adjusted by Holm's method):")
         lines += [f"  {section.name}: {difference_text(section.difference, section.p_adjusted)}"
                   for section in comparison.sections]
     if comparison.pass_at_k:
-        lines.append("any of k samples right (pass@k):")
+        lines.append("any of k samples correct (pass@k):")
         lines += [f"  k = {k}: {a} and {b}, {difference}"
                   for k, a, b, difference in map(PassAtK.row, comparison.pass_at_k)]
     return "\n".join([*lines, *(f"note: {note}" for note in comparison.notes)])
@@ -243,10 +244,10 @@ def _sections(pairs: Sequence[tuple[ItemResult, ItemResult]]) -> list[SectionDel
     groups: dict[str, list[tuple[ItemResult, ItemResult]]] = {}
     for pair in pairs:
         groups.setdefault(pair[0].section, []).append(pair)
-    # A fixed order: Holm's adjusted values are listed next to the names.
+    # A fixed order, in which Holm's values match the names.
     names = sorted(groups)
     differences = [paired_difference(groups[name]) for name in names]
-    # Of twenty sections that do not differ, one shows a difference by chance.
+    # One of twenty equal sections shows a difference by chance.
     adjusted = holm([difference.p_value for difference in differences])
     return [SectionDelta(name=name, a=cell([x for x, _ in groups[name]]), b=cell([y for _, y in groups[name]]),
                          difference=difference, p_adjusted=p)
@@ -260,5 +261,5 @@ def _notes(a: ComparedSide, b: ComparedSide, difference: PairedDifference,
     if isinstance(difference.interval, str):
         notes.append(f"no interval: {difference.interval}")
     if isinstance(equivalence, str):
-        notes.append(f"nothing is said about equivalence: {equivalence}")
+        notes.append(f"equivalence is unknown: {equivalence}")
     return notes

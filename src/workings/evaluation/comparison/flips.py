@@ -1,18 +1,18 @@
-"""Items that changed: from wrong to right, and from right to wrong, in all and by section."""
+"""Items that changed from wrong to correct or back, overall and by section."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workings.evaluation.comparison.paired import Pairs
 
-TABLE_HEADS = ("Section", "Wrong to right", "Right to wrong", "Both right", "Both wrong", "Items")
+TABLE_HEADS = ("Section", "Wrong to correct", "Correct to wrong", "Both right", "Both wrong", "Items")
 """Heads of the table of flips."""
 OVERALL_ROW = "overall"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Flips:
-    """Items of one section by what A and B made of them. Right is a score of exactly 1."""
+    """Items of one section by their results in A and B. Correct means a score of exactly 1."""
 
     section: str
     wrong_to_right: int
@@ -36,7 +36,7 @@ class Flips:
 
 
 def count_flips(pairs: Pairs) -> list[Flips]:
-    """The flips of all items and, where there are several sections, of each."""
+    """The flips of all items and, with several sections, of each."""
     groups: dict[str, list[tuple[bool, bool]]] = {}
     for a, b in pairs:
         groups.setdefault(a.section, []).append((a.score == 1.0, b.score == 1.0))

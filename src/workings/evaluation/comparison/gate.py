@@ -1,4 +1,4 @@
-"""May this run pass? Yes if it cannot have dropped by more than was allowed, no if it must have, else inconclusive."""
+"""Decide whether a run passes: yes if a larger drop than allowed is ruled out, no if it is certain."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ def check_metric(name: str) -> None:
 
 
 def metric_value(result: ItemResult, name: str) -> float | None:
-    """A metric of one item, or None where it was not measured."""
+    """A metric of one item, or None if not measured."""
     if name == "accuracy":
         return result.score
     if name == "errors":
@@ -47,13 +47,13 @@ def paired_metric(pairs: Sequence[tuple[ItemResult, ItemResult]],
     a, b, clusters = [], [], []
     for before, after in pairs:
         x, y = metric_value(before, name), metric_value(after, name)
-        # An item that one side alone measured has no difference.
+        # An item measured on one side only has no difference.
         if x is not None and y is not None:
             a.append(x)
             b.append(y)
             clusters.append(before.cluster)
     if not a:
-        raise RequestError(f"--metric {name}, which was not measured on any item of both sides",
+        raise RequestError(f"--metric {name}: no item has it on both sides",
                            f"another of {', '.join(HIGHER_IS_BETTER)}")
     return a, b, clusters
 
@@ -67,34 +67,34 @@ class GateResult:
     metric: str
     max_drop: float
     change: float
-    """Run minus baseline, positive where better: for a metric whose lower values are better the sign is turned."""
+    """Run minus baseline, positive if better: the sign is flipped for metrics where lower is better."""
     interval: Interval | str
     n: int
     needed: int | None
-    """Items at which an interval of this kind would settle it, if nothing else changes; None if settled or unknown."""
+    """Estimated number of items that would settle it; None if settled or unknown."""
     baseline: str
     run: str
     notes: list[str]
     warning: str = ""
-    """Why the run's completions say little about a model; part of the sentence."""
+    """Warning about the run's completions; part of the sentence."""
 
     @property
     def sentence(self) -> str:
         """The decision in one sentence."""
-        lower = "" if HIGHER_IS_BETTER[self.metric] else " (lower is better, so the sign is turned)"
+        lower = "" if HIGHER_IS_BETTER[self.metric] else " (sign flipped, because lower is better)"
         interval = (f"95 % interval {self.interval.low:+.4f} to {self.interval.high:+.4f}"
                     if isinstance(self.interval, Interval) else f"no interval: {self.interval}")
-        # "Stays open" is its own answer: with few items neither side is shown, and a run must not pass by that.
+        # Inconclusive is a third answer: with few items neither is shown, and a run must not pass by that.
         reason = {"pass": f"a drop of more than {self.max_drop:g} is ruled out",
                   "fail": f"it dropped by more than {self.max_drop:g}",
-                  "inconclusive": f"whether it dropped by more than {self.max_drop:g} stays open"}[self.verdict]
+                  "inconclusive": f"a drop of more than {self.max_drop:g} is neither shown nor ruled out"}[self.verdict]
         more = f"; about {self.needed} items would settle it" if self.needed else ""
         text = (f"{self.verdict}: {self.metric} of {self.run} changed by {self.change:+.4f}{lower} against baseline "
                 f"{self.baseline} on {self.n} items ({interval}); {reason}{more}.")
         return f"{text} {self.warning}".rstrip()
 
     def to_json(self) -> dict[str, Any]:
-        """The answer of ``gate --json``; what does not exist is left out."""
+        """The answer of ``gate --json``, without absent values."""
         record: dict[str, Any] = {"verdict": self.verdict, "metric": self.metric, "max_drop": self.max_drop,
                                   "change": self.change, "items": self.n, "baseline": self.baseline, "run": self.run,
                                   "sentence": self.sentence, "notes": self.notes}
@@ -105,7 +105,7 @@ class GateResult:
 
 
 def gate(run: Path, *, baseline: str, folder: Path, metric: str, max_drop: float) -> GateResult:
-    """Hold a run's evaluation against a baseline on the same items.
+    """Compare a run's evaluation with a baseline on the same items.
 
     Args:
         run: a run directory or evaluation.
@@ -120,9 +120,9 @@ def gate(run: Path, *, baseline: str, folder: Path, metric: str, max_drop: float
     check_metric(metric)
     if not 0 <= max_drop < float("inf"):
         raise RequestError(f"--max-drop {max_drop}", "a number of at least 0, e.g. 0.02 for two points of accuracy")
-    # Probably a number of points, such as 2 for 2 %, with which every run would pass.
+    # Probably percentage points (2 for 2 %), with which every run would pass.
     if metric not in COUNT_METRICS and max_drop >= 1:
-        raise RequestError(f"--max-drop {max_drop:g} of {metric}, which is a share and never drops by that much",
+        raise RequestError(f"--max-drop {max_drop:g} of {metric}, which is a share and cannot drop by that much",
                            "a share below 1: 0.02 for two points", f"--max-drop {max_drop / 100:g}")
     record, baseline_record = _matching(run, baseline, folder)
     different, notes, _ = compare_configs(baseline_record.config, record.config)
@@ -131,14 +131,14 @@ def gate(run: Path, *, baseline: str, folder: Path, metric: str, max_drop: float
     if different:
         raise RequestError(f"{run} and baseline {baseline}: {'; '.join(different)}", "the same way of evaluating",
                            f"workings gate {run} --save {baseline}")
-    # Equal digests of the items are not enough: a baseline is a file that anybody can edit.
+    # Equal digests are not enough, because anyone can edit a baseline.
     by_id = {result.id: result for result in record.results()}
     if by_id.keys() != {result.id for result in baseline_record.results}:
         raise RequestError(f"{run} and baseline {baseline} hold other items", "the same items")
     before, after, clusters = paired_metric([(result, by_id[result.id]) for result in baseline_record.results], metric)
     if len(before) < len(by_id):
         notes.append(f"{len(by_id) - len(before)} of {len(by_id)} items have no {metric} on one of the sides")
-    # The sides change places, so that one rule decides for all metrics.
+    # Swap the sides, so that one rule decides for all metrics.
     if not HIGHER_IS_BETTER[metric]:
         before, after = after, before
     paired = paired_values(before, after, clusters)
@@ -146,8 +146,8 @@ def gate(run: Path, *, baseline: str, folder: Path, metric: str, max_drop: float
     reasons: list[str] = []
     if metric == "accuracy" and verdict != "inconclusive":
         if baseline_record.counts is None:
-            notes.append("the baseline was kept before answers were counted, so nothing is said about answers that "
-                         f"were not found: workings gate EVALUATION --save {baseline}")
+            notes.append("the baseline has no counts of answers, so missing answers are "
+                         f"not checked; to renew it: workings gate EVALUATION --save {baseline}")
         else:
             reasons = _refusals(verdict, max_drop, measured_side(
                 baseline, baseline_record.counts, baseline_record.results), measured_side(
@@ -159,7 +159,7 @@ def gate(run: Path, *, baseline: str, folder: Path, metric: str, max_drop: float
 
 
 def _refusals(verdict: str, max_drop: float, baseline: MeasuredSide, run: MeasuredSide) -> list[str]:
-    """Why a decision that the statistics allow is not made."""
+    """Why a statistically possible decision is withheld."""
     def decided(before: Sequence[float], after: Sequence[float]) -> bool:
         return _decide(paired_values(before, after, run.clusters).interval, max_drop) == verdict
 
@@ -170,30 +170,30 @@ def _refusals(verdict: str, max_drop: float, baseline: MeasuredSide, run: Measur
 
 def _matching(run: Path, baseline: str, folder: Path) -> Any:
     """The run's evaluation that the baseline was made for."""
-    # A run may have several evaluations; the digest of the items says which one is meant.
+    # A run may have several evaluations: choose by the items' digest.
     units = find_results(run)
     for record in units[:-1]:
         try:
             return record, read_baseline(folder, baseline, record.items_digest)
         except RequestError:
-            continue  # the next unit may be the one; the last one's error is the answer
+            continue  # try the next unit; raise the last one's error
     return units[-1], read_baseline(folder, baseline, units[-1].items_digest)
 
 
 def _decide(interval: Interval | str, max_drop: float) -> str:
     if isinstance(interval, str):
         return "inconclusive"
-    # The allowed drop is where a comparison has zero.
-    # The whole interval is above what is allowed: a non-inferiority test at 2.5 %.
+    # The allowed drop takes the place of zero.
+    # The whole interval is above the limit: a non-inferiority test at 2.5 %.
     if interval.low > -max_drop:
         return "pass"
     return "fail" if interval.high < -max_drop else "inconclusive"
 
 
 def _needed(difference: PairedDifference, max_drop: float) -> int | None:
-    # An interval's width shrinks with the root of the items, until it ends at the allowed drop.
+    # The width shrinks with the square root of the number of items.
     distance = abs(difference.delta + max_drop)
     if isinstance(difference.interval, str) or distance == 0 or difference.standard_error == 0:
         return None
-    # Score intervals are not symmetric, so the estimate can be below n; but n items did not settle it.
+    # Score intervals are asymmetric, so the estimate can be below n, which did not settle it.
     return max(difference.n + 1, items_needed(distance, difference.standard_error, difference.n))

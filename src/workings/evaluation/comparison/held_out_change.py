@@ -1,4 +1,4 @@
-"""Change of the held-out score over a run with rewards, in one sentence: did more than the reward rise?"""
+"""Change of the held-out score over a run with rewards, in one sentence."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from workings.record.metrics import RIGHT
 BEFORE = "held_out_before"
 """Kind of the event that holds the score before the first step."""
 SHARE = 10
-"""The reward at the start and at the end is the mean over this part (a tenth) of the rollouts."""
+"""Start and end rewards are means over this part (1/10) of the rollouts."""
 _MARKS = "held_out_right"
 
 
@@ -34,22 +34,22 @@ class HeldOutChange:
     def sentence(self) -> str:
         """For the log: `the reward rose from 0.42 to 0.61, the held-out score did not: +1.6 points [-6.1, +9.3] …`."""
         score, before, after = self.difference.verdict, f"{self.reward_before:.2f}", f"{self.reward_after:.2f}"
-        # By the digits that are shown: no one can see how "0.00" rose to "0.00".
+        # By the printed digits: "0.00" did not rise to "0.00".
         reward = (f"stayed at {after}" if before == after else
                   f"{'rose' if self.reward_after > self.reward_before else 'fell'} from {before} to {after}")
         if reward.startswith("rose"):
             score_text = {"better": "and the held-out score rose too", "worse": "the held-out score fell",
-                          "inconclusive": "the held-out score did not, as far as these items can tell"}[score]
+                          "inconclusive": "these items show no change of the held-out score"}[score]
         else:
             score_text = {"better": "the held-out score rose", "worse": "the held-out score fell",
-                          "inconclusive": "the held-out score did not change, as far as these items can tell"}[score]
+                          "inconclusive": "these items show no change of the held-out score"}[score]
         difference, text = self.difference, f"{points(self.difference.delta)} points"
         if isinstance(difference.interval, Interval):
             text += f" [{points(difference.interval.low)}, {points(difference.interval.high)}]"
         else:
             text += f" (no interval: {difference.interval})"
         return (f"the reward {reward}, {score_text}: {text} of "
-                f"{difference.n} items, step {self.step_after} against step {self.step_before}")
+                f"{difference.n} items, step {self.step_after} compared with step {self.step_before}")
 
 
 def held_out_change(clusters: Sequence[str], lines: Sequence[Mapping[str, Any]],
@@ -57,19 +57,19 @@ def held_out_change(clusters: Sequence[str], lines: Sequence[Mapping[str, Any]],
     """The change over a run, from its record; None without rewards, or with only one evaluation.
 
     Args:
-        clusters: of the held-out items, in their order; at least as many as were asked.
+        clusters: of the held-out items, in order; at least as many as were evaluated.
         lines: metrics lines of the run.
-        events: of the run; the first evaluation is there, because it belongs to no step.
+        events: of the run; they hold the evaluation before the first step.
     """
     evaluations = [(int(line["step"]), str(line[_MARKS])) for line in lines if _MARKS in line]
-    # An attempt that died before its first checkpoint evaluated the same weights: the newest event counts.
+    # An attempt that died before its first checkpoint evaluated the same weights: use the newest event.
     before = next((str(event[_MARKS]) for event in reversed(events) if event.get("kind") == BEFORE), None)
     if before is not None:
         evaluations.insert(0, (0, before))
     rewards = [float(line["reward"]) for line in lines if "reward" in line]
     if len(evaluations) < 2 or not rewards:
         return None
-    # Rounded up, so that it is never none.
+    # Rounded up, so that it is at least one.
     part = ceil(len(rewards) / SHARE)
     (first_step, first), (last_step, last) = evaluations[0], evaluations[-1]
     return HeldOutChange(

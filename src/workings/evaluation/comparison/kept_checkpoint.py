@@ -1,4 +1,4 @@
-"""How far "best" is noise: the kept checkpoint against the last measured one, item by item."""
+"""How much of "best" is noise: the kept checkpoint compared with the last one, item by item."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class KeptCheckpoint:
 
     best: BestCheckpoint
     difference: PairedDifference | None
-    """Scores of the best minus those of the last one, over the same items; None for losses, and where they are one."""
+    """Scores of the best minus the last one, over the same items; None for losses, and if both are the same."""
 
     @classmethod
     def of(cls, best: BestCheckpoint, clusters: Sequence[str]) -> "KeptCheckpoint":
@@ -29,7 +29,7 @@ class KeptCheckpoint:
 
     @property
     def sentence(self) -> str:
-        """For the log and the record: which step, why, and how far this is noise."""
+        """For the log and the record: which step, why, and how much is noise."""
         best = self.best
         show = percent if best.measure == "accuracy" else "{:.4f}".format
         text = (f"the checkpoint of step {best.step}: its {best.measure} {show(best.value)} is the best of "
@@ -42,10 +42,10 @@ class KeptCheckpoint:
         interval = self.difference.interval
         if not isinstance(interval, Interval):
             return f"{text} (no interval: {interval})"
-        noise = "" if interval.low > 0 else "; 0 is inside, so that nothing tells the two apart"
+        noise = "" if interval.low > 0 else "; 0 is inside, so that no difference is shown"
         between = f"[{points(interval.low)}, {points(interval.high)}]"
         return (f"{text}: {points(self.difference.delta)} points {between} over {self.difference.n} items{noise}. "
-                "The best of several is too high by chance")
+                "The best of several is biased upwards")
 
     def facts(self) -> dict[str, Any]:
         """The manifest's facts."""
@@ -57,4 +57,4 @@ class KeptCheckpoint:
                 }
 
 
-_NO_INTERVAL = "A loss is recorded as one number, without the rows that an interval would need"
+_NO_INTERVAL = "A loss is recorded as one number, without the rows needed for an interval"

@@ -1,6 +1,6 @@
-"""When a difference of scores is noise of the measure: answers that no rule found, or one answer to everything.
+"""Withhold verdicts that the measure may cause: answers that no rule found, or one answer to everything.
 
-The one home of the rule. The statistics stay as they are; what is refused are the words "better" and "worse".
+The statistics are unchanged; only the words "better" and "worse" are withheld.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,26 +13,27 @@ from workings.evaluation.statistics.intervals import Interval
 from workings.record.number_text import percent
 
 MOST_WITHOUT_ANSWER = 0.2
-"""Share of completions without an answer, above which a verdict has to be the most generous reading of them."""
+"""Above this share of completions without an answer, a verdict must survive their most generous reading."""
 MOST_APART = 0.1
-"""Difference of these shares, above which it has to do so as well."""
+"""Above this difference of the shares it must survive it as well."""
 MOST_ALIKE = 0.9
-"""Share of completions with one and the same answer, above which a side answers without looking at the question."""
-_READ_THEM = ("read some of them (`workings ui`); then score both sides by what can read them: `workings eval` with "
-              "--scorer contains or --scorer judge, or questions that ask for a form")
+"""Above this share of one same answer, a side ignores the question."""
+_READ_THEM = ("read some of them (`workings ui`); then score both sides in a way that can read them: `workings eval` "
+              "with "
+              "--scorer contains or --scorer judge, or ask for an answer form in the questions")
 _NOT_FOUND = "no answer was found in"
 _OTHER_ITEMS = "items with several expected answers that are about equally frequent"
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredSide:
-    """One side of a comparison, its items in the same order as those of the other side."""
+    """One side of a comparison; both sides have the same order of items."""
 
     name: str
     counts: AnswerCounts
     scores: Sequence[float]
     generous: Sequence[float]
-    """Scores with every completion right that has no answer and contains the expected one."""
+    """Scores that count every completion without an answer as correct if it contains the expected one."""
     no_answer: Sequence[float]
     clusters: Sequence[str]
 
@@ -63,7 +64,7 @@ def pooled(name: str, sides: Sequence[MeasuredSide]) -> MeasuredSide:
 
 
 def refusals(a: MeasuredSide, b: MeasuredSide, verdict: str) -> list[str]:
-    """Why a verdict on B that the statistics allow is not given, with what to do; empty where it is, or is not one."""
+    """Why a verdict on B is withheld, and what to do; empty if it is given or there is none."""
     if verdict == "better":
         return reasons_against(b, a, lambda ahead, behind: paired_values(behind, ahead, a.clusters).verdict == verdict)
     if verdict == "worse":
@@ -74,11 +75,10 @@ def refusals(a: MeasuredSide, b: MeasuredSide, verdict: str) -> list[str]:
 
 def reasons_against(ahead: MeasuredSide, behind: MeasuredSide,
                     holds: Callable[[Sequence[float], Sequence[float]], bool]) -> list[str]:
-    """Why no verdict in favour of a side is given, with what to do; empty where it may be given.
+    """Why a verdict in favour of a side is withheld, and what to do; empty if it may be given.
 
-    Answers that were not found forbid nothing if the verdict also holds with all of them right that can be: a model
-    that writes no numbers at all has none. One answer to everything forbids nothing if it is that of the side behind,
-    and the other side is better than any one answer.
+    Missing answers are no obstacle if the verdict holds under the most generous reading. One answer to everything is
+    no obstacle if the losing side gives it and the other side beats every constant answer.
 
     Args:
         ahead: the side in whose favour the verdict is.
@@ -91,8 +91,8 @@ def reasons_against(ahead: MeasuredSide, behind: MeasuredSide,
             ahead.scores, behind.generous):
         reasons.append(
             f"No verdict, because {_NOT_FOUND} {percent(shares[0])} of the completions of {ahead.name} and "
-            f"{percent(shares[1])} of {behind.name}: how they write may decide, and not what they answer "
-            f"({percent(_mean(behind.generous))} of {behind.name} would be right if each of these counted that "
+            f"{percent(shares[1])} of {behind.name}: the difference may be how they write, not what they answer "
+            f"({percent(_mean(behind.generous))} of {behind.name} would be correct if each of these counted that "
             f"contains the expected answer). To get one: {_READ_THEM}.")
     reasons += [reason for side in (ahead, behind) if (reason := _one_answer(side, ahead))]
     return reasons
@@ -111,15 +111,15 @@ def _one_answer(side: MeasuredSide, ahead: MeasuredSide) -> str:
 
 
 def noise_of(a: MeasuredSide, b: MeasuredSide, verdict: str) -> tuple[bool, list[str]]:
-    """Whether the verdict on B is refused, and all that is said about answers that were not found or are all alike."""
+    """Whether the verdict on B is withheld, and the warnings about missing or constant answers."""
     reasons = refusals(a, b, verdict)
-    # A refusal for answers that were not found says their shares itself.
+    # A refusal for missing answers already names their shares.
     said = any(_NOT_FOUND in reason for reason in reasons)
     return bool(reasons), reasons + ([] if said else style_warnings(a, b))
 
 
 def style_warnings(a: MeasuredSide, b: MeasuredSide) -> list[str]:
-    """A warning where the two sides differ in how often no answer was found."""
+    """A warning if the sides differ in their share of missing answers."""
     if paired_values(a.no_answer, b.no_answer, a.clusters).verdict == "inconclusive":
         return []
     return [(f"No answer was found in {percent(b.counts.no_answer)} of the completions of {b.name} and "

@@ -1,6 +1,6 @@
-"""Two scorecards item by item: may they be compared, and the difference B - A with its interval and verdict.
+"""Two scorecards item by item: are they comparable, and the difference B - A with interval and verdict.
 
-They may be compared where items, scorer, extraction, decoding and template are the same.
+They are comparable if items, scorer, extraction, decoding and template are equal.
 """
 
 import math
@@ -17,7 +17,7 @@ from workings.record.values import is_absent
 
 Pairs = Sequence[tuple[ItemResult, ItemResult]]
 
-# Seed and batch size are left out: they may change single answers, and not what is asked.
+# Without seed and batch size, which may change answers but not the questions.
 _MUST_AGREE = (
     ("items", "digest", "items"),
     ("scorer", "name", "scorer"),
@@ -29,7 +29,7 @@ _MUST_AGREE = (
     ("decoding", "temperature", "decoding: temperature"),
     ("decoding", "samples", "decoding: samples"),
 )
-# By the same words: what `workings eval` takes to answer or to score alike.
+# By the same words: the options of `workings eval` that make both alike.
 _OPTIONS = {"items": "--items", "scorer": "--scorer", "extraction rules": "--rules",
             "decoding: max_new_tokens": "--max-new-tokens", "decoding: temperature": "--temperature",
             "decoding: samples": "--samples"}
@@ -39,10 +39,10 @@ _BY_VERSION = ("scorer version", "extraction version")
 def compare_configs(a: dict[str, Any], b: dict[str, Any]) -> tuple[list[str], list[str], list[str]]:
     """Differences that forbid a comparison, unknown settings, and equal settings, each in words.
 
-    A value that one side does not record (predictions from elsewhere) forbids nothing, but is said.
+    A value that one side does not record (existing predictions) only gives a note.
     """
     different, unknown, equal = [], [], []
-    # `aggregate` is one value and not a section, which is why it has no key.
+    # `aggregate` is a value, not a section, so it has no key.
     for section, key, words in (*_MUST_AGREE, ("aggregate", "", "aggregation of samples")):
         value_a, value_b = _value(a, section, key), _value(b, section, key)
         if is_absent(value_a) or is_absent(value_b):
@@ -59,19 +59,19 @@ def way_to_compare(a: dict[str, Any], b: dict[str, Any]) -> str:
     values = {words: (_value(a, section, key), _value(b, section, key)) for section, key, words in _MUST_AGREE}
     different = [words for words, pair in values.items() if not any(map(is_absent, pair)) and pair[0] != pair[1]]
     if "chat template" in different:
-        # No option repairs it: the template belongs to the model.
+        # No option fixes this: the template belongs to the model.
         return "nothing: answers under two chat templates are answers to different prompts"
     words = " ".join(f"{_OPTIONS[name]} …" for name in different if name in _OPTIONS)
-    which = "both runs" if set(_BY_VERSION) & set(different) else "one of the runs as the other was"
+    which = "both runs" if set(_BY_VERSION) & set(different) else "one of the runs like the other"
     return f"evaluate {which}: workings eval RUN{' ' * bool(words)}{words} --out EVALUATION"
 
 
 def steps_versions(configs: Iterable[dict[str, Any]]) -> str:
-    """Why the step validity of evaluations is not comparable: two versions of the checker, or one that is not known.
+    """Why the step validity is not comparable: different or unknown versions of the checker.
 
     Empty where one version checked all of them.
     """
-    # Records name it since version 2; a baseline may have been kept before it held it.
+    # Records have it since version 2; old baselines may lack it.
     versions = {str(config["steps"]["version"]) if "steps" in config else "1" if "schema" in config else "unknown"
              for config in configs}
     return "" if versions != {"unknown"} and len(versions) == 1 else (
@@ -89,7 +89,7 @@ def _sides(a: Any, b: Any) -> str:
 
 def _setting_text(value: Any) -> str:
     text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    # 64 letters and digits are a SHA-256; the first twelve are enough to tell two apart.
+    # 64 letters and digits are a SHA-256; twelve are enough to distinguish two.
     return f"{text[:12]}…" if len(text) == 64 and text.isalnum() else text
 
 
@@ -100,9 +100,9 @@ class PairedDifference:
     n: int
     delta: float
     interval: Interval | str
-    """The 95 % interval, or why it cannot be given."""
+    """The 95 % interval, or why there is none."""
     p_value: float | None
-    """Two-sided, of the same method as the interval: below 5 % exactly where the interval leaves out zero."""
+    """Two-sided, by the interval's method: below 5 % exactly if the interval excludes zero."""
     mcnemar: float | str
     """Exact McNemar p value, or why it does not apply."""
     newly_right: int
@@ -111,23 +111,23 @@ class PairedDifference:
 
     @property
     def smallest_shown(self) -> float | None:
-        """Smallest true difference that these items show in four of five experiments; None without an interval."""
+        """Smallest true difference that these items show with 80 % power; None without an interval."""
         if isinstance(self.interval, str):
             return None
-        # From the wider side: where no item differs the standard error says 0, the interval does not.
+        # From the wider side: if no item differs, the standard error is 0 but the interval is not.
         half = max(self.interval.high - self.delta, self.delta - self.interval.low)
         return minimum_detectable_effect(half / z_value())
 
     @property
     def verdict(self) -> str:
         """`better`, `worse` or `inconclusive`, by where the interval is."""
-        # An end that is exactly at zero is not enough for a claim.
+        # An end exactly at zero is not enough for a claim.
         if isinstance(self.interval, str) or self.interval.low <= 0 <= self.interval.high:
             return "inconclusive"
         return "better" if self.interval.low > 0 else "worse"
 
     def to_json(self) -> dict[str, Any]:
-        """Keys of ``compare --json``; what does not exist is left out."""
+        """Keys of ``compare --json``, without absent values."""
         record: dict[str, Any] = {"delta": self.delta, "newly_right": self.newly_right, "newly_wrong": self.newly_wrong}
         if isinstance(self.interval, Interval):
             record |= {"delta_ci_low": self.interval.low, "delta_ci_high": self.interval.high,
@@ -147,24 +147,24 @@ def paired_difference(pairs: Pairs) -> PairedDifference:
 def paired_values(a: Sequence[float], b: Sequence[float], clusters: Sequence[str]) -> PairedDifference:
     """The difference B - A of any values over the same items (at least one).
 
-    Right or wrong on independent items: Tango's score interval with the score test's p value. Values in between:
+    Correct or wrong on independent items: Tango's score interval with the score test's p value. Values in between:
     Student's t on the differences. Items in clusters: the clustered t interval. See docs/decisions/0003-statistics.md.
     """
     differences = [y - x for x, y in zip(a, b, strict=True)]
     n = len(differences)
-    # Ties count on neither side; the interval accounts for their number.
+    # Ties count for neither side; the interval accounts for their number.
     right, wrong = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     names = cluster_names(clusters)
     # Clusters first: both other methods assume that items are independent.
     if len(set(names)) < n:
         stats = _clustered(differences, names)
-    # Right or wrong has exact methods; the t method would be too sure near 0 and 1.
+    # Binary scores have exact methods; t intervals are too narrow near 0 and 1.
     elif all(value in (0.0, 1.0) for value in (*a, *b)):
         stats = _Statistics(tango(right, wrong, n), score_p(right, wrong), mcnemar_exact(right, wrong),
                             _independent_error(differences))
     elif n > 1:
         result = t_mean(differences)
-        stats = _Statistics(result.interval, result.p_value, "values in between have no right and wrong",
+        stats = _Statistics(result.interval, result.p_value, "scores between 0 and 1 are neither correct nor wrong",
                             result.standard_error)
     else:
         stats = _Statistics("one item", None, "one item", 0.0)
@@ -188,10 +188,10 @@ def values_equivalence(a: Sequence[float], b: Sequence[float], clusters: Sequenc
     if groups < n:
         if groups < MIN_CLUSTERS:
             return too_few_clusters(groups)
-        # As in `_clustered`: without any spread the number of clusters says how much is known.
+        # As in `_clustered`: without spread use the number of clusters.
         return (t_equivalence(differences, margin, names) if any(differences) else
                 score_equivalence(0, 0, groups, margin))
-    # The same choice of a method as in `paired_values`, or verdict and equivalence could contradict each other.
+    # The same method as in `paired_values`, so that verdict and equivalence never contradict each other.
     if all(value in (0.0, 1.0) for value in (*a, *b)):
         return score_equivalence(sum(d > 0 for d in differences), sum(d < 0 for d in differences), n, margin)
     return t_equivalence(differences, margin) if n > 1 else "one item"
@@ -235,13 +235,13 @@ class _Statistics:
 
 
 def _clustered(differences: Sequence[float], names: Sequence[str]) -> _Statistics:
-    """Clustered t; where no item differs, Tango's interval with as many pairs as there are clusters."""
+    """Clustered t; if no item differs, Tango's interval with one pair per cluster."""
     mcnemar = "items in clusters are not independent"
     groups = len(set(names))
     if groups < MIN_CLUSTERS:
-        # The error only says how far the estimate is off if items were independent; no claim is made of it.
+        # The error assumes independent items; no claim uses it.
         return _Statistics(too_few_clusters(groups), None, mcnemar, _independent_error(differences))
-    # Without any spread the t interval would have no width, as if all were known.
+    # Without spread a t interval has no width.
     if not any(differences):
         return _Statistics(tango(0, 0, groups), 1.0, mcnemar, 0.0)
     result = clustered_t_mean(differences, names)

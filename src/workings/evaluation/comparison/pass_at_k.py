@@ -1,4 +1,4 @@
-"""pass@k of two evaluations that drew several samples of each item, each with its interval, and their difference.
+"""pass@k of two evaluations with several samples per item, with intervals and their difference.
 
 An item's estimate is the unbiased one of its samples (Chen et al., 2021); items are the units, so that the samples of
 one item, which are alike, count as one observation.
@@ -25,7 +25,7 @@ class PassRate:
     interval: Interval | str
 
     def to_json(self) -> dict[str, Any]:
-        """A bound that does not exist is left out."""
+        """Absent bounds are left out."""
         record: dict[str, Any] = {"mean": self.mean}
         if isinstance(self.interval, Interval):
             record |= interval_json(self.interval)
@@ -58,7 +58,7 @@ class PassAtK:
 
 
 def pass_table(a: EvaluationRecord, b: EvaluationRecord, order: Sequence[tuple[str, str]]) -> list[PassAtK]:
-    """pass@1, 2, 4, … and of all samples; empty where one side drew no more than one.
+    """pass@1, 2, 4, … and of all samples; empty if a side has one sample per item.
 
     Args:
         a: one evaluation, sealed and checked.
@@ -68,7 +68,7 @@ def pass_table(a: EvaluationRecord, b: EvaluationRecord, order: Sequence[tuple[s
     counts_a, counts_b = _counts(a), _counts(b)
     if not counts_a or not counts_b:
         return []
-    # An item whose samples are not all there has no pass@k of all of them.
+    # An item with missing samples has no pass@k of all.
     most = min(n for counts in (counts_a, counts_b) for n, _ in counts.values())
     # Powers of two, because pass@k changes slowly with k; a set, because the last may be one as well.
     ks = sorted({*(1 << power for power in range(most.bit_length())), most})
@@ -76,7 +76,7 @@ def pass_table(a: EvaluationRecord, b: EvaluationRecord, order: Sequence[tuple[s
     rows = []
     for k in ks:
         values_a, values_b = ([pass_at_k(*counts[name], k) for name, _ in order] for counts in (counts_a, counts_b))
-        # Where no item differs its values say nothing of how far apart the two could be; the number of items does.
+        # If no item differs, use the number of items instead of the spread.
         pair = ([0.0] * len(order), [0.0] * len(order)) if values_a == values_b else (values_a, values_b)
         rows.append(PassAtK(k=k, a=_rate(values_a, clusters), b=_rate(values_b, clusters),
                             difference=paired_values(*pair, clusters)))
@@ -88,14 +88,14 @@ def _rate(values: Sequence[float], clusters: Sequence[str]) -> PassRate:
     between = any(value not in (0.0, 1.0) for value in values)
     # Estimates of pass@k are between 0 and 1, and near the ends a t interval would be far too narrow.
     interval = wilson_effective(values) if independent and between else mean_interval(values, clusters)
-    if isinstance(interval, Interval):  # a t interval of clusters knows no bounds, and a share has two
+    if isinstance(interval, Interval):  # clip: a t interval is unbounded, a share is not
         interval = replace(interval, low=max(0.0, interval.low), high=min(1.0, interval.high))
     return PassRate(mean=sum(values) / len(values), interval=interval)
 
 
 def _counts(record: EvaluationRecord) -> dict[str, tuple[int, int]]:
-    """Samples and right ones of each item; empty where each has one sample."""
-    # The summary counts samples by rule, so that most predictions need not be read a second time.
+    """Samples and correct samples of each item; empty with one sample per item."""
+    # The summary counts samples by rule, so that most predictions need not be read again.
     if sum(record.summary["rules"].values()) <= record.summary["scorecard"]["overall"]["n"]:
         return {}
     # Samples of an item are neighbors in the file, so one pass is enough.

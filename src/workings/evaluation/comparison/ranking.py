@@ -1,4 +1,4 @@
-"""Several runs on the same items: a table, and a best one only where it is better than every other."""
+"""Several runs on the same items: a table, and a best run only if it is better than every other."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ class Ranking:
 
     @property
     def best(self) -> str:
-        """Name of the run that is better than all others after adjusting for their number, or ""."""
-        # Both, because the verdict of one comparison does not know of the others.
+        """Name of the run that is better than all others after Holm's adjustment, or ""."""
+        # Both, because a single verdict ignores the other comparisons.
         sure = all(c.verdict == "better" and p is not None and p < 1 - CONFIDENCE
                    for c, p in zip(self.comparisons, self.p_adjusted, strict=True))
         return self.comparisons[0].name_b if sure else ""
 
     def rows(self) -> list[dict[str, Any]]:
-        """The table: every run's accuracy, and how far the leading one is ahead."""
+        """The table: accuracies, and the leader's advantage."""
         leader = self.comparisons[0].b
         rows = [leader.to_json()] if leader is not None else []
         for comparison, p in zip(self.comparisons, self.p_adjusted, strict=True):
@@ -56,8 +56,8 @@ class Ranking:
         text = (f"{name} reaches {cell} and is better than each of the other {count} runs (Holm's adjustment)."
                 if self.best else
                 f"{name} reaches the most, {cell}, but is not shown to be better than each of the other {count} runs; "
-                "no best one is named.")
-        # The leader's is in each comparison.
+                "no best run is named.")
+        # Each comparison has the leader's.
         warnings = dict.fromkeys(warning for comparison in self.comparisons for warning in comparison.warnings)
         return " ".join([text, *warnings])
 
@@ -80,9 +80,9 @@ def rank(paths: Sequence[Path]) -> Ranking:
     if len(paths) < 2:
         raise RequestError(f"{len(paths)} run", "at least two runs to rank")
     records = [find_unit(path) for path in paths]
-    # By the summaries: no predictions are read before the order is known.
+    # By the summaries, without reading predictions.
     records.sort(key=lambda record: -float(record.summary["scorecard"]["overall"]["mean"]))
-    # Only the leader is compared: a best one needs no other pairs, and every further test would cost power.
+    # Compare only the leader: more tests would cost power.
     comparisons = [compare_records(other, records[0]) for other in records[1:]]
     for comparison in comparisons:
         if comparison.verdict == "not comparable":

@@ -26,7 +26,7 @@ from workings.record.number_text import p_text, percent
 from workings.record.reader import RunRecord
 
 MIN_SEEDS = 3
-"""Minimum seeds a side for a claim about the method; with fewer, only these runs are compared."""
+"""Minimum seeds per side for a claim about the method; with fewer, only these runs are compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,34 +63,34 @@ class SeedsComparison:
     a: SeedSide
     b: SeedSide
     difference: PairedDifference
-    """Over items, of the means over seeds: says something about these runs."""
+    """Over items, of the means over seeds: a claim about these runs."""
     method_interval: Interval | str
-    """Welch's interval of the difference between seeds: says something about the method; or why none exists."""
+    """Welch's interval of the difference between seeds, a claim about the method; or why there is none."""
     equivalence: Equivalence | str | None = None
-    """Over items, within the margin that was asked for, or why nothing is said; None: it was not asked for."""
+    """Equivalence over items within the requested margin, or why it is unknown; None if not requested."""
     method_equivalence: Equivalence | None = None
     """Equivalence between seeds, if there are enough of them."""
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     """Why the completions of a run say little about a model, and why there is no verdict; part of the sentence."""
     refused: bool = False
-    """Whether a verdict that the statistics allow is not given (`workings.evaluation.comparison.no_verdict`)."""
+    """Whether a statistically possible verdict is withheld (`workings.evaluation.comparison.no_verdict`)."""
 
     @property
     def verdict(self) -> str:
-        """About these runs; `equivalent` where that was asked for, is shown, and neither side is better."""
+        """About these runs; `equivalent` if tested and shown, and neither side is better."""
         verdict = "inconclusive" if self.refused else self.difference.verdict
         return "equivalent" if not self.refused and verdict == "inconclusive" and _shown(self.equivalence) else verdict
 
     @property
     def method_verdict(self) -> str:
-        """About the method: only what the items and the seeds both say; `no claim` with too few seeds."""
+        """About the method: only if items and seeds agree; `no claim` with too few seeds."""
         if isinstance(self.method_interval, str):
             return "no claim"
         if self.refused:
             return "inconclusive"
         low, high = self.method_interval.low, self.method_interval.high
-        # Items are many and seeds few: items alone would take a lucky seed for a better method.
+        # Items are many and seeds few: items alone would mistake a lucky seed for a better method.
         by_seeds = "better" if low > 0 else "worse" if high < 0 else "inconclusive"
         if by_seeds == self.difference.verdict != "inconclusive":
             return by_seeds
@@ -105,19 +105,19 @@ class SeedsComparison:
                     if isinstance(gap.interval, Interval) else f" (no interval: {gap.interval})")
         method = {"better": "B's method is better", "worse": "B's method is worse",
                   "equivalent": "the methods are equivalent",
-                  "inconclusive": "which method is better stays open",
-                  "no claim": f"nothing is claimed about the method: {self.method_interval}"}[self.method_verdict]
+                  "inconclusive": "no difference found between the methods",
+                  "no claim": f"no claim about the method: {self.method_interval}"}[self.method_verdict]
         text = (f"On the same {gap.n} items {len(self.b.names)} runs of B reach {percent(self.b.mean)} on average "
                 f"and {len(self.a.names)} of A {percent(self.a.mean)}, a difference of {points(gap.delta)} points"
                 f"{interval}; these runs: {self.verdict}; {method}.")
-        # Over items for these runs, over seeds for the method; each only where it was asked for and can be said.
+        # Over items for these runs, over seeds for the method, if requested and known.
         within = [f"Over {units} {equivalence_text(equivalence)}." for units, equivalence in
                   (("items", self.equivalence), ("seeds", self.method_equivalence)) if isinstance(equivalence,
                                                                                                   Equivalence)]
         return " ".join([text, *within, *self.warnings])
 
     def to_json(self) -> dict[str, Any]:
-        """The answer of ``compare --json`` with several seeds; what does not exist is left out."""
+        """The answer of ``compare --json`` with several seeds, without absent values."""
         record = {"verdict": self.verdict, "method_verdict": self.method_verdict, "sentence": self.sentence,
                   "items": self.difference.n, "a": self.a.to_json(), "b": self.b.to_json(), "notes": self.notes,
                   **self.difference.to_json()}
@@ -133,32 +133,32 @@ def _shown(equivalence: Equivalence | str | None) -> bool:
 
 
 def compare_seeds(a: Sequence[Path], b: Sequence[Path], *, equivalent_within: float | None = None) -> SeedsComparison:
-    """Compare several runs a side, pair by pair over items.
+    """Compare several runs per side, pair by pair over items.
 
-    An item's value is its mean score over a side's seeds, so that the items stay the units; runs of one side that
-    differ in more than their seed are the caller's business and can be seen in the report.
+    An item's value is its mean score over a side's seeds, so that items are the units. It does not check that runs of
+    one side differ only in their seed; the report shows that.
 
     Args:
-        a: the runs that B is seen from.
+        a: the reference runs.
         b: the other ones.
-        equivalent_within: a share (0.02: two points); whether both sides are shown to differ by less, over items and,
-            with enough seeds, between seeds. None: not asked.
+        equivalent_within: margin of equivalence as a share (0.02: two points), tested over items and, with enough
+            seeds, between seeds. None: no test.
 
     Raises:
         RequestError: a side is empty, has a run or a seed twice, or two of the evaluations are not comparable.
     """
     if not a or not b:
-        raise RequestError("a side without runs", "at least one run a side")
+        raise RequestError("a side without runs", "at least one run per side")
     records_a, records_b = [find_unit(path) for path in a], [find_unit(path) for path in b]
     notes = _check_all([*records_a, *records_b])
     _refuse_repeated(records_a)
     _refuse_repeated(records_b)
-    # One order for all, because scores are averaged position by position.
+    # One order, because scores are averaged by position.
     order = records_a[0].results()
     scores_a = [_scores(record, order) for record in records_a]
     scores_b = [_scores(record, order) for record in records_b]
     side_a, side_b = _side(records_a, scores_a), _side(records_b, scores_b)
-    # Column by column: of each item the scores of all runs of a side.
+    # Per item, the scores of all runs of a side.
     means_a = [math.fsum(column) / len(column) for column in zip(*scores_a, strict=True)]
     means_b = [math.fsum(column) / len(column) for column in zip(*scores_b, strict=True)]
     clusters, method = [result.cluster for result in order], _method_interval(side_a, side_b)
@@ -166,7 +166,7 @@ def compare_seeds(a: Sequence[Path], b: Sequence[Path], *, equivalent_within: fl
     if equivalent_within is not None:
         equivalence = values_equivalence(means_a, means_b, clusters, equivalent_within)
         if isinstance(equivalence, str):
-            notes.append(f"nothing is said about equivalence over items: {equivalence}")
+            notes.append(f"equivalence over items is unknown: {equivalence}")
         if isinstance(method, Interval):
             by_seeds = welch_equivalence(side_a.accuracies, side_b.accuracies, equivalent_within)
     measured = _measured("A", records_a, order), _measured("B", records_b, order)
@@ -197,16 +197,15 @@ def _check_all(records: Sequence[EvaluationRecord]) -> list[str]:
 
 
 def _refuse_repeated(side: Sequence[EvaluationRecord]) -> None:
-    """Runs that cannot differ say nothing of how seeds do, and would make any difference look certain."""
+    """Refuse runs that cannot differ: they would make any difference look certain."""
     record_of_key: dict[object, EvaluationRecord] = {}
     for record in side:
         model = record.config["made_from"]
-        # Weights that were not trained here have no root digest; their evaluation's own represents them.
+        # Weights that were not trained here have no root digest: use their evaluation's.
         same: dict[object, str] = {model if isinstance(model, str) else record.root: "one run twice"}
         if record.run is not None:
             manifest = RunRecord.open(record.run).manifest
-            # The digest of the recipe includes its seed, so equal digests with equal data are one and the same
-            # training.
+            # The recipe's digest includes its seed, so equal digests with equal data are the same training.
             same[manifest.config_digest,
                  *sorted(manifest.data_digests.items())] = f"one recipe with seed {manifest.seed} twice"
         for key, repetition in same.items():
@@ -231,5 +230,5 @@ def _method_interval(a: SeedSide, b: SeedSide) -> Interval | str:
     fewest = min(len(a.names), len(b.names))
     if fewest < MIN_SEEDS:
         return f"{fewest} seed{'s' if fewest > 1 else ''} on a side, {MIN_SEEDS} are needed"
-    # Nothing says that two methods vary alike from seed to seed, so variances are not pooled.
+    # Variances are not pooled, because methods may vary differently between seeds.
     return welch_mean(a.accuracies, b.accuracies).interval

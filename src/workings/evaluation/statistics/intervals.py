@@ -58,7 +58,7 @@ def wilson(correct: int, n: int) -> Interval:
 def wilson_effective(values: Sequence[float]) -> Interval:
     """Wilson's interval of a mean of values from 0 to 1, such as estimates of pass@k, over independent items.
 
-    It is that of as many right-or-wrong items as would vary as much: ``n_eff = m (1 - m) / error**2``, never fewer
+    It is that of the number of binary items with the same variance: ``n_eff = m (1 - m) / error**2``, never fewer
     than there are items, because nothing between 0 and 1 varies more. Where fewer than 20 values are off the nearer end
     their spread is hardly known, and the items themselves count. Student's t and the bootstrap, which believe that
     spread, cover far too little near 0 and 1 (`proof/statistics.json`).
@@ -156,7 +156,7 @@ def cluster_sums(data: np.ndarray, clusters: Sequence[str]) -> tuple[int, np.nda
 
 
 def t_result(mean: float, error: float, degrees: float, method: str, confidence: float) -> MeanResult:
-    """A mean with this standard error and so many degrees of freedom."""
+    """A mean with this standard error and these degrees of freedom."""
     from scipy import special  # as in `t_value`
 
     # Interval and p value have the same degrees of freedom, so that they never contradict each other.

@@ -1,1 +1,1 @@
-"""Attestation: who vouches for a record. Statements over root digests, signed with a key that a person made."""
+"""Attestation: who vouches for a record. Statements over root digests, signed with a user's key."""

@@ -1,4 +1,4 @@
-"""Keys that a person makes: Ed25519, private in PEM (PKCS 8) with mode 600, public with the suffix `.pub`."""
+"""Users' keys: Ed25519, private in PEM (PKCS 8) with mode 600, public with the suffix `.pub`."""
 
 import os
 from dataclasses import dataclass
@@ -37,10 +37,10 @@ def is_available() -> bool:
 
 
 def require_available() -> None:
-    """Raise `RequestError` where the libraries of the extra `sign` are absent."""
+    """Raise `RequestError` if the libraries of the extra `sign` are missing."""
     if not is_available():
-        raise RequestError("a signature, and no library for it", "the extra `sign` (securesystemslib, cryptography)",
-                           INSTALL)
+        raise RequestError("signing needs securesystemslib and cryptography, which are not installed",
+                           "the extra `sign`", INSTALL)
 
 
 def new_key(path: Path, passphrase: str = "") -> NewKey:
@@ -58,7 +58,7 @@ def new_key(path: Path, passphrase: str = "") -> NewKey:
     for taken in (path, public):
         # `lexists`, because a link to nowhere counts: a write would go where it points.
         if os.path.lexists(taken):
-            raise RequestError(f"{taken}, which exists", "a new file; keys are never overwritten", "another --out")
+            raise RequestError(f"{taken} already exists", "a new file; keys are never overwritten", "another --out")
     if inside := next((folder for folder in path.absolute().parents
                        if (folder / SEAL).exists() or (folder / MANIFEST).exists()), None):
         raise RequestError(f"{path}, inside the record {inside}", "a private place outside of every record",
@@ -71,7 +71,7 @@ def new_key(path: Path, passphrase: str = "") -> NewKey:
                                                  serialization.PublicFormat.SubjectPublicKeyInfo)
     with storage(path, "write"), atomic.together(path, public):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # The mode is given when the file is made: there is no moment at which someone else could open it.
+        # Create the file with this mode, so that others can never open it.
         # O_EXCL refuses a link as well, so nothing that came there since the look above is followed.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as stream:
@@ -97,7 +97,7 @@ def signer(path: Path, passphrase: str = "") -> "CryptoSigner":
     if path.read_bytes()[:200].lstrip().startswith(b"-----BEGIN PUBLIC KEY-----"):
         private = path.with_suffix("") if path.suffix == ".pub" else Path("PRIVATE-KEY")
         raise RequestError(f"--key {path}, a public key", "the private key that belongs to it", f"--key {private}")
-    # As `ssh` does it: any right of group or others is one too many.
+    # As in `ssh`: no rights for group and others.
     if path.stat().st_mode & 0o077:
         raise RequestError(f"--key {path}, which others can read (mode {path.stat().st_mode & 0o777:o})",
                            "a key that only its owner can read", f"chmod 600 {path}")
@@ -128,7 +128,7 @@ def public_key(data: bytes) -> "SSlibKey":
         key = load_pem_public_key(data[:MAX_KEY_BYTES])
     except (ValueError, UnsupportedAlgorithm):
         raise RecordError("not a public key in PEM") from None
-    # One kind alone, so that a signature has one form and no parameters to get wrong.
+    # Only one kind, so that signatures have no parameters.
     if not isinstance(key, Ed25519PublicKey):
         raise RecordError("a public key of another kind than Ed25519")
     return SSlibKey.from_crypto(key)

@@ -30,7 +30,7 @@ class Signature:
 
 
 def sign_run(run: Path, key: Path, passphrase: str = "") -> Signature:
-    """Sign a sealed run and its units as they stand now. Units that are added later need another signature.
+    """Sign a sealed run and its current units. Units added later need another signature.
 
     Raises:
         RequestError: no sealed run, or no key that can be used.
@@ -38,7 +38,7 @@ def sign_run(run: Path, key: Path, passphrase: str = "") -> Signature:
     """
     signer = keys.signer(key, passphrase)
     opened = RunRecord.open(run)
-    # Level 0 alone: a signature vouches for bytes; their meaning is checked by verification.
+    # Level 0 only: a signature vouches for bytes, not for their meaning.
     result = verify(run, level=0)
     if failed := [f"{check.id}: {check.text}" for check in result.checks if check.verdict == "failed"]:
         raise RecordError(f"{run} does not verify, so it is not signed: {'; '.join(failed[:3])}")
@@ -77,7 +77,7 @@ def _envelope_path(folder: Path, signed: bytes) -> tuple[Path, bool]:
     numbers = [0]
     for path in sorted(folder.iterdir()):
         if match := ENVELOPE_NAME.fullmatch(path.name):
-            # Ed25519 draws no random numbers: the same key over the same bytes gives the same signature.
+            # Ed25519 is deterministic: the same key and bytes give the same signature.
             if path.read_bytes() == signed:
                 return path, True
             numbers.append(int(match.group(1)))

@@ -1,6 +1,6 @@
 """Signed statement: an in-toto statement with SLSA provenance over the root digests of a run and its units.
 
-The statement follows from the record alone, so that a verifier builds it again and compares. No one but the person who
+The statement follows from the record, so that a verifier can rebuild and compare it. Only the person who
 trained vouches for it: the builder is named as self-hosted, with any machine.
 """
 
@@ -16,7 +16,7 @@ PAYLOAD_TYPE = "application/vnd.in-toto+json"
 BUILD_TYPE = "urn:workings:train:1"
 """Version of the parameters below. A new form gets a new number."""
 BUILDER = "urn:workings:self-hosted"
-"""A run has no build service: it is made on the person's own machine, or one that was lent to them."""
+"""A run has no build service: it is made on the user's machine."""
 
 
 def statement(manifest: RunManifest, roots: Mapping[str, str]) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def subject_name(manifest: RunManifest, path: str) -> str:
 
 
 def provenance(manifest: RunManifest, root: str) -> dict[str, Any]:
-    """SLSA provenance, version 1, of a run: what was asked for, from what, by which software, when."""
+    """SLSA provenance, version 1, of a run: the request, its inputs, software and time."""
     return {
         # The names are those of SLSA: what the caller decided is external, what followed on this machine internal.
         "buildDefinition": {
@@ -60,7 +60,7 @@ def provenance(manifest: RunManifest, root: str) -> dict[str, Any]:
 
 
 def _dependencies(manifest: RunManifest) -> list[dict[str, Any]]:
-    """Data, weights and code, each with its digest; what has none is left out."""
+    """Data, weights and code with digests; those without are left out."""
     dependencies: list[dict[str, Any]] = [{"name": f"data/{name}", "digest": {"sha256": digest}}
                                           for name, digest in sorted(manifest.data_digests.items())]
     if not isinstance(manifest.weight_digests, Absent):

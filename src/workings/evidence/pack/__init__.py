@@ -1,1 +1,1 @@
-"""Packs: everything that someone else needs to check runs, in one zip that is a sealed unit itself."""
+"""Packs: everything that others need to verify runs, in one zip that is a sealed unit."""

@@ -19,7 +19,7 @@ LICENCES = "licences.json"
 INSIDE, BY_DIGEST = "inside", "digest"
 
 _TENSORS = re.compile(r"checkpoints/step_\d{6,12}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}\.safetensors")
-# Exactly these keys: one that is not known here could mean something to a later version, and would go unchecked.
+# Exactly these keys: an unknown one would go unchecked.
 _KEYS = {"schema", "workings_version", "weights", "units", "by_digest"}
 
 

@@ -51,13 +51,13 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
         pack_path = f"{RUNS}/{path.resolve().name}" + (SAMPLES_SUFFIX if kind == SAMPLED else "")
         if pack_path in runs or pack_path in evaluations:
             raise RequestError(f"two runs named {path.resolve().name}", "runs with different names", "")
-        # Evaluations too: one of the two that are compared may be next to the runs.
+        # Evaluations too: a compared one may be next to the runs.
         order.append(pack_path)
         if kind in EVALUATION_UNITS:
             evaluations[pack_path] = path
             continue
         run = RunRecord.open(path)
-        # Refused and not skipped, so that the person notices; the list of attempts shows the failed run anyway.
+        # Refused, not skipped, so that the user notices; the list of attempts shows the failed run anyway.
         if run.status == "failed":
             raise RequestError(f"{path}, which failed: {run.manifest.status_reason}", "runs that did not fail",
                                "leave it out; the list of attempts names it all the same")
@@ -111,7 +111,7 @@ def _attempts(paths: list[Path]) -> bytes:
 
 
 def _size(path: Path) -> int:
-    # A link could point at a private file, whose bytes would then be published.
+    # A link could publish a private file.
     if path.is_symlink() or not path.is_file():
         raise RecordError(f"{path} is missing, or is no plain file")
     return path.stat().st_size

@@ -41,10 +41,10 @@ def data_manifests(run: RunRecord) -> dict[str, bytes]:
 def sample_data(run: RunRecord) -> dict[str, bytes]:
     """The training file of a run that was trained on samples, by its name in a pack; empty for other runs.
 
-    Without it no one could check that the training data are the kept samples.
+    It proves that the training data are the kept samples.
 
     Raises:
-        RecordError: the file is no longer where the recipe names it.
+        RecordError: the file is no longer at the recipe's path.
     """
     if DRAWN_FROM not in run.manifest.facts:
         return {}
@@ -93,4 +93,4 @@ def _data(run: RunRecord) -> dict[str, Any]:
         rows = [json.loads(row) for row in path.read_bytes().splitlines()] if path.suffix == ".jsonl" else []
         counts = Counter(str(row.get("licence") or "not named") for row in rows if isinstance(row, dict))
         by_digest[file_digest(path)] = dict(sorted(counts.items()))
-    return by_digest or {"absent": "the data are not where the recipe names them; their digests are in the manifest"}
+    return by_digest or {"absent": "the data are not at the recipe's path; their digests are in the manifest"}

@@ -30,7 +30,7 @@ def check_words(limit: str, words: int | None) -> None:
     bounds = _limit(limit)
     if not bounds.words:
         return
-    # Without a write-up the limit could not be broken, and the person would think that it had been checked.
+    # Without a write-up the limit could not be checked.
     if words is None:
         raise RequestError(f"--limit {limit} and no write-up", "the text that the limit is about", "--writeup FILE.md")
     if words > bounds.words:

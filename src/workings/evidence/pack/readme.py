@@ -19,7 +19,7 @@ class PackedRun:
     """Root digest."""
     manifest: RunManifest
     asked: Mapping[str, Any]
-    """Contents of `config/overrides.json`; empty where the run has none."""
+    """Contents of `config/overrides.json`; empty if the run has none."""
 
 
 def readme(version: str, runs: Mapping[str, PackedRun], *, compared: Sequence[str], by_digest: bool,
@@ -48,21 +48,21 @@ def readme(version: str, runs: Mapping[str, PackedRun], *, compared: Sequence[st
         "## Check it", "", f"Offline, with workings {version}, without any ML library. Give the zip as it is, or "
         "type in the folder that it was unpacked into:", "",
         *_indented("workings verify ."), "",
-        # Indented by four spaces: in Markdown that is code, in which nothing is taken for markup.
+        # Indented by four spaces: Markdown code, without markup.
         "Single runs have these root digests:", "",
         *(f"    {run.root}  {path}" for path, run in sorted(runs.items())), ""]
     # Said here, because a run that is copied out of the pack would fail for its missing tensors.
     if by_digest:
         lines += ["Checkpoints' tensors are not here; `pack.json` names each by its digest, which is the one in the "
-                  "run's own sums. Everything else is. So check the whole: a run that is taken out of it alone lacks "
+                  "run's checksums. Everything else is. So verify the whole pack: a run extracted from it lacks "
                   "its tensors.", ""]
     lines += ["## Make it again", "", "Unpack it, and type in its folder:", ""]
     for path, run in sorted(runs.items()):
         lines += _indented(train_command(path, run))
     if compared:
         lines += _indented(f"workings compare {' '.join(map(shlex.quote, compared))}")
-    # The pack has digests of the data and not the data, which may be nobody's to give away.
-    lines += ["", "Data that were somebody's own are not in the pack: put each file that a command or a recipe names "
+    # The pack has digests of the data, not the data, which may not be redistributable.
+    lines += ["", "Private data are not in the pack: put each file that a command or a recipe names "
               "at its place. `data/digests.json` of each run says which bytes they were.", ""]
     return "\n".join(lines)
 
@@ -85,12 +85,12 @@ def _indented(*lines: str) -> list[str]:
 
 
 SHOWN_DIGITS = 12
-"""Digits of the root on the badge; all of them stand in its title. They are to be recognized, not to be relied on."""
+"""Digits of the root on the badge, for recognition only; its title has all digits."""
 _LABEL, _LEFT, _RIGHT, _HEIGHT = "sealed by workings", 122, 128, 20
 
 
 def badge(root: str) -> bytes:
-    """SVG. It says which root it is about and not that anything is true: whoever sees it checks the pack with it.
+    """SVG. It names the root and claims nothing: its reader verifies the pack with it.
 
     Args:
         root: the pack's root digest.

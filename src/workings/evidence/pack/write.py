@@ -48,7 +48,7 @@ def write_zip(target: Path, documents: Mapping[str, bytes], files: Mapping[str, 
     root digests do not.
 
     Raises:
-        RecordError: a file is not the one that was sealed.
+        RecordError: a file differs from its seal.
         StorageError: the disk is full, read-only or failing.
     """
     if both := sorted(documents.keys() & files.keys()):
@@ -56,7 +56,7 @@ def write_zip(target: Path, documents: Mapping[str, bytes], files: Mapping[str, 
 
     def fill(stream: object) -> None:
         with zipfile.ZipFile(stream, "w") as archive:  # type: ignore[call-overload]
-            # Sorted, because the order of entries is part of the bytes and file systems list in orders of their own.
+            # Sorted, because the order of entries is part of the bytes.
             for name in sorted({*documents, *files}):
                 if name in documents:
                     archive.writestr(_info(name), documents[name], zipfile.ZIP_DEFLATED, LEVEL)

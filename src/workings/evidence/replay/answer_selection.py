@@ -10,14 +10,14 @@ from workings.evidence.replay.coverage import probability_above, share_of
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerPopulation:
-    """Size of an evaluation whose answers can be generated again."""
+    """Size of an evaluation with answers that can be regenerated."""
 
     unit: str
     items: int
     samples: int
     """Completions of each item."""
     batch: int
-    """Items that are generated together; 1 where any can be generated alone."""
+    """Items that are generated together; 1 if each can be generated alone."""
 
     @property
     def batches(self) -> int:
@@ -25,11 +25,11 @@ class AnswerPopulation:
         return -(-self.items // self.batch)
 
     def items_in(self, batches: int) -> int:
-        """Items in so many batches, at most."""
+        """Maximum number of items in this number of batches."""
         return min(self.items, batches * self.batch)
 
     def batches_for(self, items: int) -> int:
-        """Number of batches that hold at least so many items, whichever are selected; all, where there are fewer."""
+        """Number of batches that hold at least this number of items in any selection; at most all."""
         # The last batch may be short, and be among those that are selected.
         smallest = self.items - (self.batches - 1) * self.batch
         return min(self.batches, 1 + max(0, -(-(items - smallest) // self.batch)))
@@ -48,7 +48,7 @@ class AnswerSelection:
     @classmethod
     def for_item_count(cls, evaluations: Sequence[AnswerPopulation], required_share: float,
                        items: int) -> "AnswerSelection":
-        """A selection of at least so many items of each evaluation."""
+        """A selection of at least this number of items of each evaluation."""
         return cls(evaluations=tuple(evaluations), required_share=required_share,
                    batch_counts=tuple(evaluation.batches_for(items) for evaluation in evaluations))
 
@@ -74,7 +74,7 @@ class AnswerSelection:
         return min(evaluation.items, share_of(evaluation.items, tampered_share) + honest)
 
     def detection_probability(self, index: int, invented: int) -> float:
-        """Probability that so many items of one evaluation, with every completion invented, fail the replay."""
+        """Probability that this number of invented completions of one evaluation fails the replay."""
         evaluation, count = self.evaluations[index], self.batch_counts[index]
         # A forger fills as few batches as possible; where batches are selected, one wrong answer in them is enough.
         wrong = -(-invented // evaluation.batch)
@@ -82,7 +82,7 @@ class AnswerSelection:
                                         wrong=wrong, drawn=count)
 
     def _allowed(self, evaluation: AnswerPopulation, batch_counts: Sequence[int]) -> int:
-        """Wrong items of one evaluation that still leave the required share, with so many batches of each."""
+        """Wrong items of one evaluation that still leave the required share, with this number of batches."""
         total = sum(population.items_in(count) * population.samples
                     for population, count in zip(self.evaluations, batch_counts, strict=True))
         # Compared as `compare_replay` does it: a share that is rounded would be another one.

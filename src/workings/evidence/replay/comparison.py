@@ -1,4 +1,4 @@
-"""Verdict of a replay, from its numbers alone."""
+"""Verdict of a replay, from its numbers."""
 
 import math
 from typing import Any
@@ -44,7 +44,7 @@ def compare_replay(facts: Facts) -> tuple[str, list[str]]:
     open whether the tolerance would have noticed anything.
     """
     tolerance, lines = facts["tolerance"], facts["lines"]
-    # Another batch fails even where the numbers agree, for then they agree by chance.
+    # A different batch fails even if the numbers agree by chance.
     failures = [f"step {line['step']}: another batch than the recorded one" for line in lines if not line["same_batch"]]
     for line in lines:
         differences = line_differences(line)
@@ -63,7 +63,7 @@ def compare_replay(facts: Facts) -> tuple[str, list[str]]:
                      f"{percent(tolerance['completions'], 0)} were expected")
     if failures:
         return "failed", failures
-    # Controls matter only where nothing failed: a step that differs is an answer whatever they did.
+    # Controls matter only if nothing failed.
     doubts = [] if lines else ["no step was replayed"]
     doubts += [f"control {name!r} stayed within the tolerance" for name, control in sorted(facts["controls"].items())
               if not control["outside"]]
@@ -71,7 +71,7 @@ def compare_replay(facts: Facts) -> tuple[str, list[str]]:
 
 
 def replay_sentence(facts: Facts) -> str:
-    """One or two sentences: what was replayed, and with which result."""
+    """One or two sentences: the replayed part and the result."""
     verdict, reasons = compare_replay(facts)
     lines = facts["lines"]
     span = f"Steps {lines[0]['step']} to {lines[-1]['step']}" if lines else "No step"

@@ -71,7 +71,7 @@ def device_text(platform: str, kind: str, count: int) -> str:
 
 def differing_conditions(recorded: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
     """Names of the conditions that differ, or that are not known."""
-    # A condition that neither side knows counts as different: equal bits are claimed only from what is known.
+    # A condition that neither side knows counts as different.
     return [name for name in sorted(recorded.keys() | current.keys())
             if recorded.get(name, NOT_RECORDED) != current.get(name, NOT_RECORDED)
             or recorded.get(name, NOT_RECORDED) == NOT_RECORDED]

@@ -1,6 +1,6 @@
-"""Chooses from the verifier's seed what is recomputed, and gives the probability that this detects tampered parts.
+"""Chooses from the verifier's seed what to recompute, and computes the probability of detecting tampering.
 
-Numbers are drawn without replacement, so probabilities are hypergeometric. They are over the seed, and hold for the
+Numbers are sampled without replacement, so probabilities are hypergeometric. They are over the seed, and hold for the
 worst position that a forger who does not know the seed could choose.
 """
 
@@ -18,13 +18,13 @@ MAX_PARTS_SHOWN = 5
 
 def choose_numbers(seed: int, purpose: str, population: int, count: int) -> list[int]:
     """``count`` different numbers below ``population``, in order; the same for the same seed on every machine."""
-    # SHA-256 orders them: no library's random numbers, which another version may draw otherwise.
+    # Ordered by SHA-256, because a library's random numbers may change with its version.
     ranked = sorted(range(population), key=lambda number: bytes_digest(f"{seed}/{purpose}/{number}".encode()))
     return sorted(ranked[:count])
 
 
 def probability_above(allowed: int, *, population: int, wrong: int, drawn: int) -> float:
-    """Probability that more than ``allowed`` of the drawn numbers are wrong ones (hypergeometric)."""
+    """Probability that more than ``allowed`` of the sampled numbers are wrong (hypergeometric)."""
     ways = sum(math.comb(wrong, hits) * math.comb(population - wrong, drawn - hits)
                for hits in range(min(allowed, drawn) + 1))
     # In whole numbers up to the division: binomials of some thousand items are larger than any float.
@@ -33,35 +33,35 @@ def probability_above(allowed: int, *, population: int, wrong: int, drawn: int) 
 
 def share_of(count: int, share: float) -> int:
     """Number of elements in a share of ``count``, rounded up, at least one."""
-    return max(1, math.ceil(share * count - 1e-9))  # a tenth of 30 is 3, whatever floating point makes of it
+    return max(1, math.ceil(share * count - 1e-9))  # a tenth of 30 is 3, despite floating point
 
 
 def sentences(facts: dict[str, Any]) -> list[str]:
     """What the selection detects and what it misses, in words."""
     steps = facts["steps"]
-    # Where no length reaches a probability, an object says so in place of the number.
+    # If no length reaches a probability, an object gives the reason.
     longer = ", ".join(f"{row['steps']:,} or more with {row['probability']:g}" for row in steps["shortest"]
                        if isinstance(row["steps"], int))
-    # Named, so that a reader knows where wrong steps could still stand.
+    # Named, so that a reader knows where wrong steps could still be.
     missed = ", ".join(f"{first:,} to {last:,}" for first, last in steps["not_replayed"][:MAX_PARTS_SHOWN])
     more = len(steps["not_replayed"]) - MAX_PARTS_SHOWN
     return [
-        f"seed {facts['seed']}: {steps['replayed']:,} of {steps['steps']:,} steps taken again, {steps['drawn']} of "
-        f"{steps['stretches']} stretches behind kept states",
+        f"seed {facts['seed']}: {steps['replayed']:,} of {steps['steps']:,} steps recomputed, {steps['drawn']} of "
+        f"{steps['stretches']} ranges after stored states",
         f"{steps['splice']:,} wrong steps in a row: found with probability {_probability_text(steps['found'])} "
         f"wherever they are"
         f" ({_probability_text(steps['found_on_average'])} on average){f'; {longer}' if longer else ''}",
         "steps of another run of the same recipe, wrong only where they begin: found with probability "
         f"{_probability_text(steps['joint'])}",
         f"missed: wrong steps within {missed}{f' and {more} more parts' if more > 0 else ''}" if missed
-        else "missed: nothing, every step was taken again",
+        else "missed: nothing, every step was recomputed",
         *(f"{row['unit']}: {row['asked']:,} of {row['items']:,} items asked again; invented answers to "
           f"{row['invented']:,} of them: found with probability {_probability_text(row['found'])}"
           for row in facts["answers"])]
 
 
 def is_enough(facts: dict[str, Any], confidence: float) -> bool:
-    """Whether each stated probability is the one that was asked for."""
+    """Whether each stated probability is the requested one."""
     return all(row["found"] >= confidence for row in (facts["steps"], *facts["answers"]))
 
 

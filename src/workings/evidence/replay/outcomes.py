@@ -116,7 +116,7 @@ def generate_again(session: ModelSession, evaluation: RecordedEvaluation, number
 
 
 def is_recorded(text: str, row: Mapping[str, Any]) -> bool:
-    """Whether a completion is the recorded one, of which a prediction's line holds the text or the digest."""
+    """Whether a completion equals the recorded text or digest."""
     if "completion_sha256" in row:
         return bytes_digest(text.encode("utf-8")) == row["completion_sha256"]
     return bool(text == row["completion"])

@@ -28,13 +28,13 @@ class StepRange:
 
 @dataclass(frozen=True, kw_only=True)
 class StepSelection:
-    """Ranges of a run, and those of them that are recomputed."""
+    """Ranges of a run, and the recomputed ones."""
 
     ranges: tuple[StepRange, ...]
     """All ranges that could be selected, by their start."""
     selected: tuple[StepRange, ...]
     required: StepRange | None
-    """A range that is selected whatever the seed: the last one, whose checkpoint the scores come from."""
+    """A range that every seed selects: the last one, from whose checkpoint the scores come."""
     ends_at_states: bool
     """Whether each range ends at the next stored state, whose weights are compared."""
     step_count: int
@@ -53,7 +53,7 @@ class StepSelection:
         # A single step says nothing about the learning rate, so the state before the last step is not selected.
         starts = [state for state in states if step_count - state > 1] or list(states)
         ranges = tuple(StepRange(start=start, end=min(step_count, start + steps)) for start in starts)
-        # By the seed alone, so that a repeated replay takes the same steps.
+        # By the seed only, so that a repeated replay takes the same steps.
         number, = choose_numbers(seed, "steps", len(ranges), 1)
         return cls(ranges=ranges, selected=(ranges[number],), required=None, ends_at_states=False,
                    step_count=step_count)
@@ -61,12 +61,12 @@ class StepSelection:
     @classmethod
     def for_confidence(cls, states: Sequence[int], step_count: int, *, longest: int | None, tampered_steps: int,
                        confidence: float, seed: int) -> "StepSelection":
-        """The fewest whole ranges that detect so many tampered steps with this probability, or all of them.
+        """The fewest whole ranges that detect this number of tampered steps with this probability, or all.
 
         Args:
             states: as for `for_step_count`.
             step_count: steps of the run.
-            longest: steps after a state for which a difference can be judged; None: any number.
+            longest: steps after a state that have a tolerance; None: any number.
             tampered_steps: steps in a row that are wrong.
             confidence: probability over the seeds, wherever the tampered steps are.
             seed: the verifier's.
@@ -95,7 +95,7 @@ class StepSelection:
         return sum(step_range.end - step_range.start for step_range in self.selected)
 
     def detection_probability(self, length: int) -> float:
-        """Probability that one of so many tampered steps in a row is recomputed, for their worst position."""
+        """Probability that one of this number of consecutive tampered steps is recomputed, at their worst position."""
         return min(probability for _, probability in self._probabilities_by_position(length))
 
     def mean_detection_probability(self, length: int) -> float:
@@ -144,7 +144,7 @@ class StepSelection:
 
     @cached_property
     def _probability_by_wrong_ranges(self) -> list[float]:
-        """Probability that one of so many wrong optional ranges is selected, by their number."""
+        """Probability that one of n wrong optional ranges is selected, by n."""
         population, drawn = len(self._optional), len(self._selected_optional)
         return [probability_above(0, population=population, wrong=wrong, drawn=drawn)
                 for wrong in range(population + 1)]
@@ -165,7 +165,7 @@ class StepSelection:
             yield following - first, 1.0 if sure else self._probability_by_wrong_ranges[begun - over]
 
     def to_json(self, tampered_steps: int) -> dict[str, Any]:
-        """For the answer: what was recomputed, and with which probability that detects how many tampered steps."""
+        """For the answer: the recomputed parts, and detection probabilities by number of tampered steps."""
         return {
             "steps": self.step_count, "replayed": self.replayed, "stretches": len(self.ranges),
             "drawn": len(self.selected), "not_replayed": self.not_replayed(), "splice": tampered_steps,

@@ -57,10 +57,10 @@ def run_controls(plan: ReplayPlan, other_order: BatchSource, other_start: Initia
     """Run wrong replays, each until it is outside the tolerance or the steps end.
 
     Args:
-        plan: the right replay.
+        plan: the correct replay.
         other_order: batches of another seed.
         other_start: another checkpoint.
-        other_seed_start: initial state of another seed; the right one where a checkpoint decides.
+        other_seed_start: initial state of another seed; the correct one if a checkpoint decides.
         tolerance: the tolerance of the replay.
         more: further controls by name: description and batches.
     """

@@ -32,9 +32,9 @@ TOLERANCES = {
     "bfloat16": Tolerance(loss=7e-4, grad_norm=2e-3, weights=3e-3, completions=0.7, source=_MEASURED),
     "bfloat16 weights": Tolerance(loss=3e-3, grad_norm=2e-2, weights=3e-2, completions=0.6, source=_MEASURED),
 }
-"""Tolerances by number format: above the differences of right replays of ten steps under other conditions, below those
-of wrong replays. Measured on CPUs, with models of 0.2 million parameters. There is none for other formats, or between a
-CPU and an accelerator: a replay under such conditions is refused."""
+"""Tolerances by number format: above the differences of correct replays of ten steps under other conditions, below
+those of controls. Measured on CPUs, with models of 0.2 million parameters. There is none for other formats, or between
+a CPU and an accelerator: a replay under such conditions is refused."""
 
 
 def number_format(dtypes: Mapping[str, str]) -> str:
@@ -50,7 +50,7 @@ def number_format(dtypes: Mapping[str, str]) -> str:
 
 def tolerance_for(dtypes: Mapping[str, str], recorded: Mapping[str, str],
                   current: Mapping[str, str]) -> Tolerance | None:
-    """The tolerance for a run's number formats between two conditions; None where none was measured."""
+    """The tolerance for a run's number formats between two conditions; None if not measured."""
     return TOLERANCES.get(number_format(dtypes)) if platform(recorded) == platform(current) else None
 
 

@@ -7,7 +7,7 @@ from workings.evidence.verify import run_checks  # noqa: F401  registers the che
 from workings.evidence.verify.registry import CHECKS, RegisteredCheck
 
 ALL = "all"
-LEVELS = ("integrity", "consistency", "scores computed again", "steps taken again")
+LEVELS = ("integrity", "consistency", "scores computed again", "recomputed steps")
 """Words for the levels."""
 
 

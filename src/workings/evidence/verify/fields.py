@@ -17,13 +17,13 @@ KINDS: dict[str, tuple[str, ...]] = {"run": ("run",), "beside": ("beside",), "ev
                                      "unit": UNITS, **{kind: (kind,) for kind in UNITS[1:]}}
 """Kinds of units of a key of the table; `beside`: lists of attempts."""
 MAX_REMEMBERED = 4096
-"""Files and fields whose rows are remembered; a hostile record can have millions."""
+"""Maximum number of cached rows; a hostile record can have millions of fields."""
 _LINE = re.compile(r"(?P<file>\S+): (?P<fields>.*?)(?: -- (?P<reason>.*))?")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldRow:
-    """A field, and the check that fails when it alone is changed."""
+    """A field, and the check that fails if only this field is changed."""
 
     file: str
     """Pattern of the file's name in its unit."""
@@ -38,7 +38,7 @@ class FieldRow:
     only_with_file: str
     """File without which the field is not written; empty: it does not depend on a file."""
     reason: str
-    """Why verification names the field as not checked, or not fully; empty where it does not."""
+    """Why the field is not or not fully checked; empty if it is."""
 
 
 def kinds() -> tuple[str, ...]:
@@ -77,7 +77,7 @@ def _rows(check: str, text: str) -> Iterator[FieldRow]:
 
 @lru_cache(maxsize=MAX_REMEMBERED)
 def rows_of_file(kind: str, file: str) -> tuple[FieldRow, ...]:
-    """Rows of one file of a kind of unit, in order; none where no check reads it."""
+    """Rows of one file of a kind of unit, in order; empty if no check reads it."""
     # `fnmatchcase`, because `fnmatch` ignores case on some systems and a record is the same on all.
     return tuple(row for row in rows_of(kind) if fnmatchcase(file, row.file))
 

@@ -15,7 +15,7 @@ def algorithm_of(unit: Unit) -> type[Algorithm]:
 
 
 def best_of(unit: Unit) -> BestCheckpoint | None:
-    """The best checkpoint by recipe and log; None where the recipe keeps the last one. Raises `RecordError`."""
+    """The best checkpoint by recipe and log; None if the recipe keeps the last one. Raises `RecordError`."""
     section = unit.manifest.config.get("checkpoint")
     try:
         return best_checkpoint(section if isinstance(section, dict) else {}, unit.metrics, unit.manifest.planned_steps)

@@ -47,14 +47,14 @@ def seconds_limit() -> int:
 
 @dataclass
 class ScoringTime:
-    """Processor time that scoring a record has taken so far, over all its units."""
+    """Processor time of scoring a record so far, over all its units."""
 
     seconds: float = 0.0
     completions: int = 0
 
     @property
     def reason_over(self) -> str:
-        """Why scoring stops; empty while it may go on."""
+        """Why scoring stops; empty while it may continue."""
         limit = seconds_limit()
         return "" if self.seconds < limit + COMPLETION_SECONDS * self.completions else (
             f"scoring takes more than {limit} s of processor time and {COMPLETION_SECONDS:g} s for each completion; "

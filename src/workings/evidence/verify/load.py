@@ -20,7 +20,7 @@ from workings.record.layout import EVALUATION_UNITS, MANIFEST, OUTSIDE_EVERY_SUM
 from workings.record.seal import parse_seal
 
 MAX_UNITS = 5_000
-"""Most sealed folders that are looked at together: each takes milliseconds, however small it is."""
+"""Maximum number of sealed folders to verify together; each takes milliseconds."""
 
 
 def load(tree: Tree, given: VerifierInputs = NO_INPUTS) -> Record:
@@ -31,7 +31,7 @@ def load(tree: Tree, given: VerifierInputs = NO_INPUTS) -> Record:
         RecordError: there are more than `MAX_UNITS`.
     """
     plain = frozenset(entry.name for entry in tree.entries if entry.kind == "file")
-    # The order matters: first the outermost units, then which of them are packs, and only then whose file is whose.
+    # The order matters: first the outermost units, then packs, then the owner of each file.
     tops = {path: _may_nest(tree, path, plain) for path in _top_paths(tree)}
     packs = {path for path in tops if _kind(tree, path) == PACK_KIND}
     units = {path: Unit(tree, path, None) for path in tops}
@@ -56,8 +56,8 @@ def load(tree: Tree, given: VerifierInputs = NO_INPUTS) -> Record:
     if len(units) > MAX_UNITS:
         raise RecordError(f"{len(units):,} sealed folders, more than {MAX_UNITS:,}: verify parts of it")
     if not units:
-        raise RequestError(str(tree.path), "a run directory, a folder of runs, or a packed .zip",
-                           "the folder that `workings train` named when it ended")
+        raise RequestError(f"{tree.path} is not a record", "a run directory, a folder of runs, or a packed .zip",
+                           "workings runs, which lists the runs of a folder")
     # A run's path is a prefix of the paths inside it, so sorting by path puts outer units first.
     ordered = tuple(unit for _, unit in sorted(units.items()))
     for unit in ordered:
@@ -72,9 +72,9 @@ def _top_paths(tree: Tree) -> set[str]:
     """Folders that hold a manifest, a seal or sums and that are in no other such folder."""
     paths = {entry.name.rpartition("/")[0] for entry in tree.entries
               if entry.name.rpartition("/")[2] in (MANIFEST, SEAL, SUMS)}
-    # An unfinished run next to sealed ones is not verified, and said so; asked for by itself, it fails.
+    # An unfinished run next to sealed ones is reported, not verified; verified alone, it fails.
     paths = {path for path in paths if not any(part.endswith(PARTIAL_SUFFIX) for part in path.split("/"))}
-    # A seal inside a sealed folder does not start a new top: someone could hide files from the outer sums with it.
+    # A seal inside a sealed folder starts no new top: it could hide files from the outer checksums.
     tops = {path for path in paths if path == "" or _enclosing(path.rpartition("/")[0], paths) is None}
     # Runs in a pack are the exception: they were sealed before, and each keeps its own root and signatures.
     packed = {path for path in paths - tops if (outer := _outer(path)) in tops and _kind(tree, outer) == PACK_KIND}
@@ -98,8 +98,8 @@ def _enclosing(name: str, paths: Container[str]) -> str | None:
 
 
 def _may_nest(tree: Tree, path: str, plain: frozenset[str]) -> bool:
-    """Whether units may be in this one: in a run, and in what has lost the seal that would tell."""
-    # Without a seal the widest reading is taken: units inside are then still looked for and checked.
+    """Whether units may be in this one: in a run, or without a readable seal."""
+    # Without a seal, still look for units inside and check them.
     if (f"{path}/{SEAL}" if path else SEAL) not in plain:
         return True
     return _kind(tree, path) not in (*EVALUATION_UNITS, "report", "notes", PACK_KIND)

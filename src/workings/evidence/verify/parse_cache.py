@@ -29,14 +29,14 @@ class ParseCache:
 
     def get_or_make(self, key: Key, make: Callable[[], T], where: str) -> T:
         """The cached value, or a new one from ``make``. A `RecordError`, which names ``where``, is cached as well."""
-        # `self` means what is not there, because None may have been made. Taken out and put in again further down,
-        # so that the first of the dict is what was asked for least recently.
+        # `self` marks a missing entry, because None is a valid one. Reinserted below, so that the first entry is the
+        # least recently used.
         value = self._values.pop(key, self)
         if value is self:
             self._making.append(key)
             try:
                 value = make()
-            # What is wrong with a file is remembered too: a hostile one is parsed once, not once a check.
+            # Cache errors too, so that a hostile file is parsed once, not once per check.
             except RecordError as error:
                 kind, text = type(error), str(error)
                 value = (kind if kind is TooLarge else RecordError)(text if where in text else f"{where}: {text}")

@@ -57,7 +57,7 @@ class Unit:
 
     tree: Tree
     path: str
-    """Path below what is verified; empty: that itself."""
+    """Path below the verified folder; empty: the folder itself."""
     parent: "Unit | None"
     """The run that it is in."""
     record: "Record" = field(init=False)
@@ -93,7 +93,7 @@ class Unit:
 
     def read(self, name: str, limit: int = MAX_JSON_BYTES) -> bytes:
         """Bytes of one of its files. Raises `RecordError`."""
-        # Links and devices are no plain files: to follow one would leave what is sealed.
+        # Do not follow links or devices out of the sealed folder.
         if not self.has(name):
             raise RecordError(f"{self.tree_path(name)} is missing")
         return trees.read(self.tree, self.tree_path(name), limit)
@@ -171,7 +171,7 @@ class Unit:
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """Lines of `train/metrics.jsonl`, as they stand."""
+        """Lines of `train/metrics.jsonl`, unchanged."""
         return self.lines(METRICS)
 
     @property
@@ -196,7 +196,7 @@ class Unit:
 
     @property
     def recipe_evaluation(self) -> "Unit | None":
-        """The evaluation that its recipe asks for, in it; None where it has none."""
+        """The run's own evaluation by its recipe; None if it has none."""
         path = self.tree_path(RECIPE_EVALUATION)
         return next((unit for unit in self.record.evaluations if unit.path == path), None)
 
@@ -207,7 +207,7 @@ class Unit:
 
     @cached_property
     def written_by_train(self) -> bool:
-        """Whether `workings train` wrote it: what the recorder alone writes is too little for most comparisons."""
+        """Whether `workings train` wrote it; the recorder alone writes too little for most comparisons."""
         return self.has(MODEL_SHAPE)
 
     @property
@@ -242,15 +242,15 @@ RoundsComparison = Callable[[Path], list[str]]
 
 @dataclass(frozen=True, kw_only=True)
 class VerifierInputs:
-    """All that the person who verifies brings along; nothing in it comes from the record."""
+    """The verifier's inputs; nothing in it comes from the record."""
 
     expect_root: str = ""
-    """Root digest that the person expects; empty: none was given."""
+    """Expected root digest; empty: none given."""
     trusted: tuple[bytes, ...] = ()
-    """Public keys in PEM that the person trusts."""
+    """Trusted public keys in PEM."""
     progress: Callable[[int], None] | None = None
     """Called with the bytes hashed so far."""
-    # Verification itself reaches no engine, draws no page and reads no rounds: rooms above it hand over functions.
+    # Verification imports no engine, page or rounds: callers pass functions.
     replay: Replay | None = None
     """Recomputes steps for level 3; None: no engine was given."""
     report: PageRegenerator | None = None
@@ -264,7 +264,7 @@ NO_INPUTS = VerifierInputs()
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """The record under verification, with what the person who verifies has given."""
+    """The record under verification, with the verifier's inputs."""
 
     tree: Tree
     units: tuple[Unit, ...]
@@ -306,7 +306,7 @@ class Record:
 
     @property
     def samples(self) -> list[Unit]:
-        """Units of samples that a model drew as training data."""
+        """Units of samples for training."""
         return [unit for unit in self.units if unit.kind == SAMPLED]
 
     @property

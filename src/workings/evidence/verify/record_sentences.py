@@ -1,4 +1,4 @@
-"""Sentences with what a record says about itself, to be read next to the verdicts."""
+"""A record's claims about itself as sentences, to read with the verdicts."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def record_sentences(record: Record) -> tuple[str, ...]:
                 sentences.append(_samples(unit))
             elif unit.kind == "notes":
                 sentences.append(_note(unit))
-        # The checks report what is wrong; a sentence that cannot be made must not end the answer.
+        # The checks report errors; a missing sentence must not stop the answer.
         except (RecordError, KeyError, TypeError, ValueError, AttributeError):
             sentences.append(f"{unit.title}: cannot be read.")
     return (*sentences, *NOT_PROVED)
@@ -54,7 +54,7 @@ def _evaluation(unit: Unit) -> str:
     overall: dict[str, Any] = unit.json(EVALUATION_SUMMARY)["scorecard"]["overall"]
     interval = (f", 95 % interval {100 * overall['ci_low']:.1f} to {100 * overall['ci_high']:.1f}"
                 if isinstance(overall["ci_low"], int | float) else "")
-    right = f"{overall['correct']} of {overall['n']} items right ({percent(overall['mean'])}{interval})"
+    right = f"{overall['correct']} of {overall['n']} items correct ({percent(overall['mean'])}{interval})"
     return f"{unit.title}: {right}."
 
 

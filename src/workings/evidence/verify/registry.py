@@ -38,7 +38,7 @@ class RegisteredCheck:
     id: str
     level: int
     holds: str
-    """What is so if it passes, as a sentence."""
+    """What is true if it passes, as a sentence."""
     catches: str
     """A fake, or a leak, that it finds."""
     unless_failed: str = ""
@@ -49,7 +49,7 @@ class RegisteredCheck:
 
     @property
     def compares(self) -> str:
-        """What is compared with what: the docstrings of its functions."""
+        """What it compares: the docstrings of its functions."""
         return " ".join(" ".join((function.__doc__ or "").split()) for function in self.functions)
 
 
@@ -87,7 +87,7 @@ def check(name: str, units: UnitSelector = every_run, *, when: Callable[[Unit], 
     Args:
         name: id of the check.
         units: which units it may be made for.
-        when: whether a unit is a subject of it; nothing is said about the others.
+        when: whether the check applies to a unit.
         precondition: the finding that takes its place for a unit, or None.
     """
     def register(function: UnitCheck) -> UnitCheck:
@@ -99,7 +99,7 @@ def check(name: str, units: UnitSelector = every_run, *, when: Callable[[Unit], 
             else:
                 yield from function(unit)
 
-        # The docstring says what is compared, and the reference of checks is generated from it.
+        # The reference of checks is generated from the docstring.
         @wraps(function)
         def find(record: Record) -> Iterator[CheckFinding]:
             return for_each_unit(units(record), find_in_unit)
@@ -110,11 +110,11 @@ def check(name: str, units: UnitSelector = every_run, *, when: Callable[[Unit], 
 
 
 def for_each_unit(units: Iterable[Unit], find: UnitCheck) -> Iterator[CheckFinding]:
-    """Findings for one unit after the other; a unit that cannot be read fails and the next one is looked at."""
+    """Findings unit by unit; an unreadable unit fails, and the next one follows."""
     for unit in units:
         try:
             yield from find(unit)
-        # Before `RecordError`, of which it is a kind: too large is not wrong.
+        # Before its base class `RecordError`: too large is not wrong.
         except TooLarge as error:
             yield not_checked(str(error), unit)
         # The generator is consumed inside this block, so an error in the middle of a unit's findings is caught as well.
@@ -138,12 +138,12 @@ def every_pack(record: Record) -> Iterable[Unit]:
 
 
 def only_if_written_by_train(unit: Unit) -> CheckFinding | None:
-    """Precondition of checks that need more than the recorder alone writes."""
+    """Precondition of checks that need more than the recorder writes."""
     return None if unit.written_by_train else not_checked("not written by `workings train`", unit, blocking=False)
 
 
 def written_by_this_version(unit: Unit) -> bool:
-    """Whether `workings train` of this version wrote a run, so that what it generates can be generated again."""
+    """Whether this version's `workings train` wrote a run, so that its views can be regenerated."""
     return unit.written_by_train and unit.manifest.workings_version == version("workings")
 
 
@@ -158,7 +158,7 @@ def passed(text: str, unit: Unit | None = None) -> CheckFinding:
 
 
 def failed(text: str, unit: Unit | None = None, *, unreadable: bool = False) -> CheckFinding:
-    """A finding: it does not hold; ``unreadable``: because what it is about is damaged."""
+    """A finding: it does not hold; ``unreadable``: because its subject is damaged."""
     return CheckFinding(verdict=CheckVerdict.FAILED, text=text, unit=unit.title if unit else "", unreadable=unreadable)
 
 
@@ -168,7 +168,7 @@ def not_checked(text: str, unit: Unit | None = None, *, blocking: bool = True) -
 
 
 def finding_from(problems: Iterable[str], good: str, unit: Unit | None = None) -> CheckFinding:
-    """Passed with the text ``good`` where there are no problems, otherwise failed with the first of them."""
+    """Passed with the text ``good`` without problems, else failed with the first ones."""
     found = list(problems)
     return failed(join_first(found), unit) if found else passed(good, unit)
 
@@ -192,7 +192,7 @@ def same_json(one: Any, other: Any) -> bool:
 
 
 def section_of(value: dict[str, Any], key: str) -> dict[str, Any]:
-    """A section of a JSON object; empty where none exists, or where it is absent."""
+    """A section of a JSON object; empty if it is missing or absent."""
     section = value.get(key)
     return section if isinstance(section, dict) and not is_absent(section) else {}
 

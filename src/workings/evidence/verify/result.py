@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 COMPARED_WITH_GIVEN = ("integrity.anchor", "attestation.trust")
-"""Checks that compare with a digest or a key that the person who verifies gives."""
+"""Checks that compare with the verifier's digest or key."""
 
 
 class CheckVerdict(StrEnum):
@@ -111,7 +111,7 @@ class Verification:
     def is_about_files(self) -> bool:
         """Whether the files decided; False where only a digest or key that was given does not match."""
         failed = [check.id for check in self.checks if check.verdict is CheckVerdict.FAILED]
-        # A failed check keeps others from being made, so those count only where none failed.
+        # A failed check prevents others, so these count only if none failed.
         stopping = failed or [check.id for check in self.checks
                               if check.verdict is CheckVerdict.NOT_CHECKED and check.blocking]
         return not stopping or not {*stopping} <= {*COMPARED_WITH_GIVEN}

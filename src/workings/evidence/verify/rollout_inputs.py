@@ -65,7 +65,7 @@ def rollouts_of(unit: Unit) -> Iterator["Rollout"]:
             raise RecordError(f"{unit.tree_path(name)}: other rewards than the recipe's")
         if any(bool(sample.turns) != (inputs.recipe.environment is not None) for _, sample in rollout.all_samples):
             raise RecordError(f"{unit.tree_path(name)}: episodes are there, or missing, against the recipe")
-        # It fits no batch, so that its batch could not be made again.
+        # It fits no batch, so its batch cannot be recomputed.
         longest = inputs.shape.buckets[-1]
         if any(len(prompt.tokens) + len(sample.tokens_with_stop) > longest for prompt, sample in rollout.all_samples):
             raise RecordError(f"{unit.tree_path(name)}: a row longer than the recipe's longest")

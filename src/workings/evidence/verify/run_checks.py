@@ -38,7 +38,7 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
            replay: Replay | None = None,
            report: PageRegenerator | None = None,
            rounds: RoundsComparison | None = None) -> Verification:
-    """Verify a run directory, a folder of runs, one unit, or a zip of any of them. Writes nothing, runs nothing of it.
+    """Verify a run directory, a folder of runs, one unit, or a zip of any of them, without running its code.
 
     Args:
         path: a folder or a zip.
@@ -56,8 +56,8 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
     if not 0 <= level <= HIGHEST_LEVEL:
         raise ValueError(f"level must be 0 to {HIGHEST_LEVEL}, not {level}")
     if Path(path).is_file() and not _may_be_zip(Path(path)):
-        raise RequestError(str(path), "a run directory, a folder of runs, or a packed .zip",
-                           "the folder that `workings train` named when it ended")
+        raise RequestError(f"{path} is not a record", "a run directory, a folder of runs, or a packed .zip",
+                           "workings runs, which lists the runs of a folder")
     try:
         record = load(open_tree(Path(path)), VerifierInputs(
             expect_root=expect_root, progress=progress, trusted=trusted, replay=replay, report=report, rounds=rounds))
@@ -116,7 +116,7 @@ def _worst_by_unit(findings: list[CheckFinding]) -> dict[str, CheckVerdict]:
 
 
 def _findings(entry: RegisteredCheck, record: Record) -> list[CheckFinding]:
-    """Findings of one check over the whole record; none where it has no subject (no evaluation, no run)."""
+    """Findings of one check over the whole record; empty without a subject (no evaluation, no run)."""
     # Several functions of a check may stumble over one file.
     return list(dict.fromkeys(finding for function in entry.functions for finding in _found(function, record)))
 
@@ -136,7 +136,7 @@ def _found(function: RecordCheck, record: Record) -> list[CheckFinding]:
 
 
 def _check_result(entry: RegisteredCheck, findings: list[CheckFinding]) -> Check:
-    # The worst finding decides, so one bad unit among many fails the check for all of them.
+    # The worst finding decides, so one bad unit fails the check.
     for verdict in (CheckVerdict.FAILED, CheckVerdict.NOT_CHECKED, CheckVerdict.PASSED):
         deciding = [finding for finding in findings if finding.verdict is verdict]
         if deciding:

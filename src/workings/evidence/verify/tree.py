@@ -50,7 +50,7 @@ class Tree(Protocol):
     cache: ParseCache
     """Parsed values of its files."""
     scoring: ScoringTime
-    """Time that scoring its completions has taken."""
+    """Time spent on scoring its completions."""
 
     def open(self, name: str) -> IO[bytes]:
         """A file's bytes as a stream. Raises `RecordError` if they cannot be read."""
@@ -75,7 +75,7 @@ class FolderTree:
         facts = os.fstat(descriptor)
         if is_hollow(facts):
             os.close(descriptor)
-            raise RecordError(f"{shown(name)}: {facts.st_size:,} bytes, of which hardly any are on the disk")
+            raise RecordError(f"{shown(name)}: {facts.st_size:,} bytes, but hardly any are on the disk")
         return os.fdopen(descriptor, "rb")
 
     def _walk(self) -> Iterator[Entry]:
@@ -122,11 +122,11 @@ class ZipTree:
         except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
             raise RecordError(f"not a zip archive that can be read: {str(error)[:200]}") from None
         infos = self._zip.infolist()
-        # The entries are judged by what the table says of them, before any byte of theirs is unpacked.
+        # Check the entries by the table before unpacking any byte.
         if len(infos) > MAX_ENTRIES:
             raise RecordError(f"more than {MAX_ENTRIES:,} entries")
         if len(infos) != claimed:
-            raise RecordError(f"a zip whose end record claims {claimed:,} entries, of which {len(infos):,} are there")
+            raise RecordError(f"a zip whose end record claims {claimed:,} entries, but has {len(infos):,}")
         zip_limits.check_entries(infos, path.stat().st_size)
         self.entries = tuple(sorted(_zip_entries(infos), key=lambda entry: entry.name))
 
@@ -181,8 +181,8 @@ def open_tree(path: Path) -> Tree:
     if (partial := partial_path(path)).is_dir():
         raise RequestError(f"{path}, a run that has not ended", "a sealed run directory",
                            f"the command that started it, with --resume; so far it is in {partial}")
-    raise RequestError(str(path), "a run directory, a folder of runs, or a packed .zip",
-                       "the folder that `workings train` named when it ended")
+    raise RequestError(f"{path} is not a record", "a run directory, a folder of runs, or a packed .zip",
+                       "workings runs, which lists the runs of a folder")
 
 
 @contextmanager

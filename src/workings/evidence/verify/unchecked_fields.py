@@ -29,13 +29,13 @@ EVALUATIONS = "eval/"
 MISSING = "it is not there, and this version always writes it"
 ALWAYS_WRITTEN = (PLAN, MEASURED, OVERRIDES, RECIPE, LOG)
 """Files that are written with every run, and that no check misses where they are gone."""
-REASON_IN_WORDS = "why there is none, in words"
+REASON_IN_WORDS = "a reason instead of a value"
 """Why the text of an absent value is not checked."""
 NO_ROW = "no check knows this field"
 NO_FILE = "no check reads this file"
 MAX_REMEMBERED = 10_000
-"""Fields of one file that are looked at and remembered, so that each is named once."""
-TOO_MANY = "it has more fields than are looked at"
+"""Maximum number of fields read per file; each is named once."""
+TOO_MANY = "it has too many fields to list"
 MAX_LISTED = 2_000
 """Fields that are listed for one record; a hostile one can have millions."""
 Verdicts = Mapping[str, Mapping[str, CheckVerdict]]
@@ -58,17 +58,17 @@ class UncheckedField:
 
     @property
     def text(self) -> str:
-        """For people."""
+        """As text for users."""
         path = "/".join(part for part in (self.unit, self.file) if part not in ("", "."))
         return f"{path}{f': {self.field}' if self.field else ''} ({self.why})"
 
 
 def unchecked_fields(record: Record, verdicts: Verdicts) -> tuple[UncheckedField, ...]:
-    """Every field of every file that no check covers, and every field whose check was not made."""
+    """Every field of every file that no check covers or whose check was not made."""
     # A dictionary keeps the order and drops repetitions.
     fields: dict[UncheckedField, None] = {}
     for unit in record.units:
-        # Once a unit and check, not once a field, of which there are hundreds.
+        # Once per unit and check, not once per field.
         kind, was_made = _kind(unit), cache(partial(_was_made, unit, verdicts))
         for file in _missing_files(unit):
             fields[UncheckedField(unit=unit.title, file=file, field="", why=MISSING)] = None
@@ -83,7 +83,7 @@ def unchecked_fields(record: Record, verdicts: Verdicts) -> tuple[UncheckedField
                 fields[UncheckedField(unit=unit.title, file=shown(file), field=shown(field), why=why)] = None
                 if len(fields) >= MAX_LISTED:
                     return tuple(fields)
-        # After the fields that are there, because only then is it known what is missing.
+        # After the existing fields, which determine the missing ones.
         for file, field in _missing_fields(unit, present):
             fields[UncheckedField(unit=unit.title, file=file, field=field, why=MISSING)] = None
     for path, attempts in read_lists(record).items():
@@ -124,7 +124,7 @@ def _missing_fields(unit: Unit, present: Mapping[str, set[str]]) -> Iterator[tup
         if "*" in row.field or not row.file.endswith((".json", ".jsonl")) or not row.field or not seen \
                 or row.optional or (row.only_with_file and not unit.has(row.only_with_file)):
             continue
-        # Where a whole section is absent, and says why, its keys are not missed.
+        # A section that is absent with a reason has no missing keys.
         # The paths of all sections around the field, and its own.
         outer = {row.field[:index] for index, sign in enumerate(row.field + ".") if sign == "."}
         if not outer & seen and not any(field.startswith(row.field + ".") for field in seen):
@@ -137,7 +137,7 @@ def _kind(unit: Unit) -> str:
 
 
 def _why(kind: str, file: str, field: str, was_made: Callable[[str], bool], *, absent: bool) -> str:
-    """Why a field is not checked; empty where it is."""
+    """Why a field is not checked; empty if it is."""
     row = row_of(kind, file, field)
     if row is None:
         return NO_ROW if rows_of_file(kind, file) else NO_FILE
@@ -182,7 +182,7 @@ def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
 
 
 def _parts(unit: Unit, name: str) -> list[str]:
-    """Parts of a file that is not JSON of this project: those in the table, or the whole."""
+    """Parts of a file that is not our JSON: those in the table, or the whole."""
     parts = [row.field for row in rows_of_file(_kind(unit), name)]
     return parts if parts and not any(fnmatchcase("", part) for part in parts) else [""]
 
@@ -223,7 +223,7 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, bool]]:
             else:
                 yield field, False
     elif isinstance(value, list) and value:
-        # Entries of a list share one name, whatever their number.
+        # Entries of a list share one name.
         field, plain = f"{path}.*", False
         for inner in value:
             if isinstance(inner, dict | list):

@@ -1,4 +1,4 @@
-"""Texts for people that follow from a record: READMEs, model cards, samples. They are views and no evidence.
+"""Texts generated from a record: READMEs, model cards, samples. They are views, not evidence.
 
 `verify` renders each again and compares the bytes, and `workings verify --render` prints what the record gives.
 """

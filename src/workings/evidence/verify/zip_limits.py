@@ -50,10 +50,10 @@ def check_directory(path: Path) -> int:
             directory_bytes = large[2] if directory_bytes == _IN_ZIP64 else max(directory_bytes, large[2])
     if directory_bytes > min(size, MAX_DIRECTORY_BYTES):
         raise RecordError(f"a zip whose table of contents claims {directory_bytes:,} bytes")
-    # `zipfile` looks at the size alone; another program goes by number, place or comment, and would unpack other files.
+    # `zipfile` uses only the size; other programs use number, position or comment, and would unpack other files.
     if any(disks) or at + _END.size + comment != len(tail) or large[0] != large[1] or large[2] + large[3] != behind \
             or any(one not in (mark, other) for one, mark, other in zip(small, _MARKS, large, strict=True)):
-        raise RecordError("a zip whose end record contradicts what comes before it")
+        raise RecordError("a zip with a contradictory end record")
     return large[1]
 
 
@@ -70,7 +70,7 @@ def _zip64_record(path: Path, tail: bytes, at: int) -> tuple[int, tuple[int, ...
         raise RecordError("a zip whose large-archive record is missing")
     offset = _LOCATOR.unpack_from(tail, begin)[2]
     with path.open("rb") as stream:
-        # These numbers stand 24 bytes into the zip64 end record.
+        # These numbers are at byte 24 of the zip64 end record.
         stream.seek(min(offset, path.stat().st_size) + 24)
         data = stream.read(_END64_DIRECTORY.size)
     if len(data) < _END64_DIRECTORY.size:
@@ -91,7 +91,7 @@ def check_entries(infos: list[zipfile.ZipInfo], archive_bytes: int) -> None:
     for info in sorted(infos, key=lambda info: info.header_offset):
         full_name = info.filename.rstrip("/")
         name = full_name[:100].encode("unicode_escape").decode("ascii")  # for messages
-        # Of two entries with one name, different programs unpack different ones: the reader would not get what was
+        # For two entries with one name, programs unpack different ones: the reader would not get what was
         # verified.
         if full_name in names:
             raise RecordError(f"{name}: is in the zip twice")

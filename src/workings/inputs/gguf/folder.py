@@ -1,4 +1,4 @@
-"""Converts a GGUF file once into a folder in Hugging Face's format, which everything else reads as any other folder.
+"""Converts a GGUF file once into a folder in Hugging Face's format.
 
 The folder is kept in the cache under the SHA-256 of the file and the version of the conversion. Matrices are
 dequantized to bfloat16; nothing is rounded twice.
@@ -35,9 +35,9 @@ from workings.record.digest import CHUNK_BYTES, chunks
 from workings.record.storage import storage
 
 CONVERSION = 1
-"""Version of the conversion: a change of what is written makes new folders."""
+"""Version of the conversion: a new version makes new folders."""
 ORIGIN_FILE = "gguf_origin.json"
-"""Says of a converted folder which GGUF file it was made of."""
+"""File in a converted folder that names its GGUF file."""
 SCHEMA = "gguf_origin/1"
 BF16 = np.dtype(ml_dtypes.bfloat16)
 _QUANTIZATION = re.compile(r"[-._](?:I?Q\d\w*|BF16|F16|F32)$", re.IGNORECASE)
@@ -58,7 +58,7 @@ def converted(source: GgufSource) -> Converted:
     """The folder of a GGUF file; it is converted if that has not been done yet, and its licence is shown then.
 
     Raises:
-        RequestError: the package `gguf` is missing, or the file is damaged or holds something that is not read.
+        RequestError: the package `gguf` is missing, or the file is damaged or unsupported.
         StorageError: the cache cannot be written.
     """
     sha256 = _digest(source.files, tuple((file.stat().st_size, file.stat().st_mtime_ns) for file in source.files))
@@ -72,7 +72,7 @@ def converted(source: GgufSource) -> Converted:
 
 
 def origin_facts(directory: Path) -> dict[str, Any]:
-    """What a converted folder says of its GGUF file, for the record; empty for any other folder."""
+    """A converted folder's facts about its GGUF file, for the record; empty for any other folder."""
     file = directory / ORIGIN_FILE
     return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
 
@@ -109,7 +109,7 @@ def _convert(source: GgufSource, sha256: str, name: str, directory: Path) -> Non
 
 @contextmanager
 def joined(source: GgufSource) -> Iterator[Path]:
-    """The GGUF file itself, put together if it comes in pieces."""
+    """The GGUF file, joined if it comes in pieces."""
     if len(source.files) == 1:
         yield source.files[0]
         return

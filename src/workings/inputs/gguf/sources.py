@@ -15,7 +15,7 @@ PACKAGE = "package:"
 """Before the name of an installed package that ships a GGUF file."""
 SUFFIX = ".gguf"
 _PART = re.compile(r"(?P<name>.+\.gguf)\.part-?(?P<number>\d+)$", re.IGNORECASE)
-"""A piece of a GGUF file that was cut to fit into several packages."""
+"""A piece of a GGUF file that was split over several packages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class GgufSource:
 
     @cached_property
     def said(self) -> str:
-        """How messages call it."""
+        """Name in messages."""
         if not self.packages:
             return str(self.files[0])
         more = f" and {len(self.packages) - 1} more packages" if len(self.packages) > 1 else ""
@@ -48,7 +48,7 @@ def names_gguf(name: str) -> bool:
 
 
 def find_gguf(name: str, bases: Sequence[Path]) -> GgufSource | None:
-    """The GGUF file of this name; None without one, or where a folder of this name holds ``config.json``.
+    """The GGUF file of this name; None without one, or if a folder of this name has ``config.json``.
 
     Args:
         name: a file, a folder, or ``package:NAME``.
@@ -78,7 +78,7 @@ def refuse_package_name(name: str) -> None:
 def _in_folder(folder: Path) -> GgufSource | None:
     if (folder / "config.json").is_file():
         return None
-    # The part of a multimodal model that sees comes in a separate file.
+    # The vision part of a multimodal model is a separate file.
     files = sorted(path for path in folder.iterdir() if path.name.lower().endswith(SUFFIX)
                    and not path.name.lower().startswith("mmproj"))
     if len(files) > 1:
@@ -90,14 +90,14 @@ def _in_folder(folder: Path) -> GgufSource | None:
 def _in_package(name: str) -> GgufSource:
     try:
         found = [distribution(name)]
-    # Python's own error for an empty name.
+    # Python's error for an empty name.
     except (PackageNotFoundError, ValueError):
         found = []
     if files := [path for each in found for path in _gguf_files(each)]:
         if len(files) > 1:
             raise RequestError(f"{PACKAGE}{name}, with {len(files)} GGUF files", "a package with one", str(files[0]))
         return _shipped(tuple(files), files[0].name, found)
-    # A file that is too large for one package comes in several, named NAME-part1, NAME-part2, …
+    # Large files come in several packages: NAME-part1, NAME-part2, …
     parted = [*found, *_parts(name)]
     pieces = {int(piece["number"]): (path, piece["name"]) for each in parted for path in _files(each)
               if (piece := _PART.fullmatch(path.name))}

@@ -1,6 +1,6 @@
-"""Trackers of other people, told of a run while it trains, and an alert when it ends.
+"""External trackers that follow a run while it trains, and an alert when it ends.
 
-Neither can stop a run or slow it: a tracker's library runs in a child process, lines go to it through a bounded queue
-that drops what does not fit, and a child that hangs is ended. Addresses and keys are the libraries' own settings, or
-given on the command line; none goes into the record.
+Neither can stop or slow a run: a tracker's library runs in a child process, fed by a bounded queue that drops lines
+when full, and a hanging child is killed. Addresses and keys come from the libraries' settings or the command line; they
+are not recorded.
 """

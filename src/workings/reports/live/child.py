@@ -1,7 +1,7 @@
-"""``python -m workings.reports.live.child NAME``: reads lines from standard input and tells a tracker's library.
+"""``python -m workings.reports.live.child NAME``: passes lines from standard input to a tracker's library.
 
 The first line has ``project``, ``name`` and ``config``; then each has ``step`` and ``metrics``; the last has ``end``.
-Next to them it tells every ten seconds what the machine does (`workings.hardware.machine_use`).
+It also reports the machine's load every ten seconds (`workings.hardware.machine_use`).
 """
 
 import json
@@ -27,12 +27,12 @@ class WandbLike:
         self._library.init(project=first["project"], name=first["name"], config=first["config"])
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
-        """Take numbers of a step."""
+        """Log numbers of a step."""
         self._library.log(dict(metrics), step=step)
 
     def end(self, status: str) -> None:
         """The run ended."""
-        # trackio has no exit code. Without one wandb would show a run that failed as finished.
+        # Without an exit code wandb shows a failed run as finished; trackio has none.
         exit_options = {"exit_code": {"complete": 0, "failed": 1}.get(status, 130)} if self._name == "wandb" else {}
         self._library.finish(**exit_options)
 
@@ -55,20 +55,20 @@ class TensorBoardFiles:
 
 def follow(library: "WandbLike | TensorBoardFiles | MlflowRun", lines: Iterator[str], pause: float = SECONDS_BETWEEN,
            look: Callable[[], Mapping[str, float]] | None = None) -> None:
-    """Tell a library everything until the lines end."""
+    """Pass everything to a library until the lines end."""
     step, telling, over = 0, threading.Lock(), threading.Event()
     look = look or MachineUse().look
 
     def watch_machine() -> None:
         while not over.wait(pause):
-            # Before the lock is taken: asking a card may take a second, and steps should not wait for it.
+            # Before taking the lock, because asking a card may take a second.
             facts = {f"system/{name}": value for name, value in look().items()}
             with telling:
                 library.log(facts, step)
 
     machine = threading.Thread(target=watch_machine, daemon=True)
     machine.start()
-    # Stays, where the lines stop without an end: then the run was killed and could say nothing.
+    # The status if the lines stop without an end: the run was killed.
     status = "killed"
     for line in lines:
         value = json.loads(line)
@@ -85,7 +85,7 @@ def follow(library: "WandbLike | TensorBoardFiles | MlflowRun", lines: Iterator[
 
 def main(name: str) -> None:
     """Follow the lines of standard input."""
-    # Ctrl-C is for the run, which then says how it ended.
+    # The run handles Ctrl-C and reports how it ended.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     first = json.loads(sys.stdin.readline())
     if name != "mlflow":

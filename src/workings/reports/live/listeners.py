@@ -20,15 +20,15 @@ ALERT_SECONDS = 10.0
 
 
 class RunListeners(StepListener):
-    """Hands steps to a caller's functions and to trackers, and the end to trackers and a webhook.
+    """Passes steps to callbacks and trackers, and the end to trackers and a webhook.
 
-    A run that took no step starts no tracker.
+    A run without a step starts no tracker.
     """
 
     def __init__(self, trackers: Sequence[str], notify: str, say: Callable[[str], None],
                  callbacks: Sequence[Callback] = ()) -> None:
         """Raises `RequestError` for an unknown tracker, one that is not installed, or an invalid address."""
-        # Here and not at the first step, so that a missing package stops nothing that has begun.
+        # Check here, so that a missing package does not stop a started run.
         check_trackers(trackers)
         if notify:
             check_address(notify)
@@ -45,15 +45,15 @@ class RunListeners(StepListener):
         self._run = run
 
     def accepted(self) -> None:
-        """Say where an open page shows the run; of a request that is refused it would show nothing."""
+        """Print where an open page shows the run."""
         if link := page_address(self._run):
             self._say(f"page       {link}")
 
     def step(self, line: Mapping[str, Any]) -> bool:
-        """Hands over a step's line; trackers are not waited for. False if a function asked for a stop."""
-        # Copies: the line itself goes into the record. `is`: a function that returns nothing asks for nothing.
+        """Pass on a step's line without waiting for trackers. Returns False if a callback asks to stop."""
+        # Pass copies, because the line is recorded. `is False`, because a callback may return None.
         answers = [callback(dict(line)) for callback in self._callbacks]
-        # Not before: no one wants a run in a tracker whose plan does not fit.
+        # Not earlier: a run whose plan does not fit must not appear in a tracker.
         if len(self._trackers) < len(self._names):
             self._trackers = [Tracker(name, self._first, self._say) for name in self._names]
         for tracker in self._trackers:
@@ -67,12 +67,12 @@ class RunListeners(StepListener):
                  traceback: TracebackType | None) -> None:
         if kind is None or self._over:
             return
-        # Of an error no more than its kind: its message may hold a path or a key.
+        # Only the error's type: its message may hold a path or a key.
         self.ended(*(("interrupted", "was stopped") if issubclass(kind, KeyboardInterrupt)
                      else ("failed", f"failed: {kind.__name__}")))
 
     def ended(self, status: str, text: str, values: Mapping[str, Any] = MappingProxyType({})) -> None:
-        """Tell how it ended, with more ``values`` for programs. Raises nothing of what goes wrong outside."""
+        """Report how it ended, with more ``values`` for programs. Does not raise errors of external services."""
         self._over = True
         for tracker in self._trackers:
             tracker.close(status)
@@ -93,7 +93,7 @@ def send_alert(url: str, text: str, values: Mapping[str, Any], say: Callable[[st
     """Post a JSON object: ``text`` (as chat programs take it, also as ``content``) and more values.
 
     Returns:
-        Whether it was taken. What goes wrong is said and raises nothing; the address is not shown beyond its host.
+        Whether it was accepted. A failure prints a message with the address's host and raises nothing.
     """
     body = json.dumps({"text": text, "content": text, **values}).encode()
     check_address(url)
@@ -101,8 +101,8 @@ def send_alert(url: str, text: str, values: Mapping[str, Any], say: Callable[[st
     try:
         with urllib.request.urlopen(request, timeout=ALERT_SECONDS):  # noqa: S310 - checked
             return True
-    # The library raises each of these for an invalid answer or a failed connection.
+    # Invalid answers and failed connections raise these.
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = f"it answered {error.code}" if isinstance(error, urllib.error.HTTPError) else type(error).__name__
-        say(f"the alert to {urlsplit(url).hostname} was not taken: {reason}")
+        say(f"the alert to {urlsplit(url).hostname} failed: {reason}")
         return False

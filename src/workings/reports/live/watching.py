@@ -19,13 +19,13 @@ from workings.reports.tracked import numbers
 TRACKERS = ("tensorboard", "wandb", "trackio", "mlflow")
 """Libraries that can be told of steps."""
 WAITING_LINES = 10_000
-"""Lines that may wait for a slow tracker; more are dropped, and how many is said at the end."""
+"""Queued lines for a slow tracker; more are dropped and counted."""
 END_SECONDS = 30.0
-"""Seconds that the end of a run waits for a tracker to take the remaining values."""
+"""Seconds to wait at the end of a run for a tracker to take the remaining values."""
 
 
 class Tracker:
-    """One library in its own process. Steps are handed over and not waited for."""
+    """One library in its own process. Passing a step does not block."""
 
     def __init__(self, name: str, first: Mapping[str, Any], say: Callable[[str], None], *,
                  end_seconds: float = END_SECONDS, waiting_lines: int = WAITING_LINES) -> None:
@@ -41,13 +41,13 @@ class Tracker:
         self.name, self._say, self._end_seconds = name, say, end_seconds
         self._lines: queue.Queue[bytes | None] = queue.Queue(waiting_lines)
         self.dropped = 0
-        # A file and no pipe, which a talkative child would fill and then stop at.
+        # A file: a pipe could fill up and block the child.
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
-        # In its own session: what a terminal signals reaches the run alone.
+        # In its own session, so that the terminal signals only the run.
         self._child = subprocess.Popen(
             [sys.executable, "-m", "workings.reports.live.child", name], stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL, stderr=self._errors, start_new_session=True)
-        # A daemon, so that a child that does not read keeps no finished run from ending.
+        # A daemon, so that a child that does not read cannot keep a finished run alive.
         self._thread = threading.Thread(target=self._hand_over, name=f"to {name}", daemon=True)
         self._thread.start()
         self._put(first)
@@ -57,7 +57,7 @@ class Tracker:
         self._put({"step": line["step"], "metrics": dict(numbers(line))})
 
     def close(self, status: str) -> None:
-        """Hand over how the run ended, wait a moment, and end the child if it is still there."""
+        """Pass on how the run ended, wait, and kill the child if it is still running."""
         self._put({"end": status})
         try:
             self._lines.put(None, timeout=self._end_seconds)
@@ -66,17 +66,17 @@ class Tracker:
         except (queue.Full, subprocess.TimeoutExpired):
             self._child.kill()
             self._child.wait()
-            self._lines.put(None)  # the thread reads on, now that nothing holds it
-            problem = f"it did not take everything within {self._end_seconds:g} s of the end, and was ended"
+            self._lines.put(None)  # lets the thread continue
+            problem = f"it did not take everything within {self._end_seconds:g} s of the end and was killed"
         self._thread.join()
         self._errors.close()
         if self.dropped:
-            problem = f"{problem}; {self.dropped} lines were dropped, it was too slow".lstrip("; ")
+            problem = f"{problem}; {self.dropped} lines were dropped because it was too slow".lstrip("; ")
         if problem:
             self._say(f"{self.name}: {problem}; the record has everything: workings runs track")
 
     def _put(self, value: Mapping[str, Any]) -> None:
-        # Never waited for: a line that finds no room is dropped, because the step behind it must not stop.
+        # Drop the line if the queue is full: training must not wait.
         try:
             self._lines.put_nowait(json.dumps(value).encode() + b"\n")
         except queue.Full:
@@ -89,10 +89,10 @@ class Tracker:
             while (line := self._lines.get()) is not None:
                 pipe.write(line)
                 pipe.flush()
-        except OSError:  # the child died; what it said is told at the end
+        except OSError:  # the child died; its output is reported at the end
             while self._lines.get() is not None:
                 pass
-        # Closing writes what is held, to a child that may be gone.
+        # Closing flushes to a child that may be gone.
         with contextlib.suppress(OSError):
             pipe.close()
 

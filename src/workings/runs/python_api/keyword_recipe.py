@@ -37,7 +37,7 @@ QUESTIONS = "items"
 BATCH = {"micro_batch": 4, "accumulation": 4}
 """Section `batch` for many rows."""
 FINAL_SHARE = 0.1
-"""Learning rate at the last step as a share of the peak: with 0 that step, maybe the only one, would change nothing."""
+"""Learning rate at the last step as a share of the peak; with 0 the last (maybe only) step would change nothing."""
 LEARNING_RATES = {"scratch": 1e-3, "full": 2e-5, "lora": 2e-4, "qlora": 2e-4}
 """Peak learning rate by method; adapters need a far larger one than all weights."""
 
@@ -63,7 +63,7 @@ class Keywords:
     learning_rate: float = 0.0
     """Peak learning rate; 0: by the method."""
     rewards: Reward | Sequence[Reward] = ()
-    """What completions earn; then the model learns from them, by `grpo` unless the overrides name another algorithm."""
+    """Rewards of completions; the model then learns by `grpo`, unless the overrides name another algorithm."""
     overrides: Overrides = ()
     """Any other key of a recipe."""
 
@@ -81,7 +81,7 @@ FOUND_IN_THE_MODEL = ("tokenizer", "processing_class", "args", "peft_config")
 
 
 def refuse_unknown(words: Mapping[str, Any]) -> None:
-    """Raises `RequestError` for arguments that `workings.train` does not have, and names their counterparts."""
+    """Raises `RequestError` for unknown arguments of `workings.train`, with their counterparts."""
     if not words:
         return
     given, counterparts = [], []
@@ -117,7 +117,7 @@ def keyword_recipe(keywords: Keywords) -> Iterator[LoadedRecipe]:
     _check_model_and_method(keywords)
     _check_length(keywords)
     with TemporaryDirectory(prefix="workings-") as folder:
-        # Laid out as the run directory will be, so that the recipe in the run finds the run's own copies.
+        # Laid out like the run directory, so that the recipe in the run finds the run's copies.
         config = Path(folder, CONFIG).parent
         for subfolder in (config, Path(folder, GIVEN_TRACES).parent):
             subfolder.mkdir(exist_ok=True)
@@ -131,7 +131,7 @@ def keyword_recipe(keywords: Keywords) -> Iterator[LoadedRecipe]:
         # Absolute, because a recipe's paths start from its own folder, which is a temporary one here.
         loaded = load_recipe(values, [moved_override(word, _absolute) for word in override_words(keywords.overrides)])
         if form == QUESTIONS and loaded.recipe.algorithm.examples != "prompts":
-            raise RequestError("data: rows with expected_answer, which give nothing to imitate",
+            raise RequestError("data: rows with expected_answer have no completion to imitate",
                                "rows with steps and answer, or an algorithm that rewards answers",
                                'rewards=["answer"]')
         yield replace(loaded, base=config, kept=tuple(kept), chosen=(*loaded.chosen, *_chosen(values, form, loaded)))
@@ -142,10 +142,10 @@ def _chosen(values: Mapping[str, Any], form: str, loaded: LoadedRecipe) -> Itera
     if values["data"]["reasoning"] == ANSWERS_ALONE == loaded.recipe.data.reasoning:
         yield f"data.reasoning: {ANSWERS_ALONE}: " + (
             "completions are learned as given; data.reasoning=tags (think, hashes) splits them into steps and answer"
-            if form == COMPLETIONS else "no row has steps, so answers alone are learned")
+            if form == COMPLETIONS else "no row has steps, so only answers are learned")
     batch = loaded.recipe.batch
     if {"micro_batch": batch.micro_batch, "accumulation": batch.accumulation} == values["batch"] != BATCH:
-        yield f"batch: {batch.micro_batch} x {batch.accumulation}, so that few rows of an update are empty"
+        yield f"batch: {batch.micro_batch} x {batch.accumulation}, to match the number of rows"
 
 
 def _traces(keywords: Keywords, folder: Path) -> tuple[str, str]:
@@ -184,7 +184,7 @@ def _values(keywords: Keywords, traces: str, form: str, folder: Path, kept: list
     if algorithm := algorithm_for(form):
         values["algorithm"] = {"name": algorithm}
     if on_accelerator and not scratch:
-        # An update is far smaller than a step of bf16, so full fine-tuning rounds at random.
+        # Updates are far smaller than the spacing of bf16, so full fine-tuning uses stochastic rounding.
         values["precision"] = {"parameters": "bf16", "compute": "bf16",
                                **({"rounding": "stochastic"} if keywords.method == "full" else {})}
     if keywords.items is not None:
@@ -243,7 +243,7 @@ def _file(data: Rows, name: str) -> str:
     """The file or shipped set that was named; empty where rows were given."""
     if not isinstance(data, str | Path):
         return ""
-    # A name without an ending may be that of a shipped set. A file that does not exist is missed where it was meant.
+    # A name without a suffix may be a shipped set. A missing file is reported at its path.
     return _existing(str(data)) or (str(Path(data).absolute()) if Path(data).suffix else str(data))
 
 
@@ -264,9 +264,9 @@ def _name(model: Mapping[str, Any], method: str) -> str:
 
 
 def _reasoning(traces: Path | None) -> str:
-    """`answer_only` where no row that was given has steps: nothing is written around answers then."""
+    """`answer_only` if no given row has steps, so that answers have no tags."""
     if traces is None:
         return "tags"
-    # By newlines alone: `splitlines` also splits at letters that JSON leaves as they are within a text.
+    # Only at newlines: `splitlines` also splits at characters that JSON does not escape.
     steps = any(json.loads(line).get("steps") for line in traces.read_text("utf-8").split("\n") if line)
     return "tags" if steps else ANSWERS_ALONE

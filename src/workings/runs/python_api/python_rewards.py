@@ -1,4 +1,4 @@
-"""Rewards given in Python: a function of a module is named by its file, any other becomes a file that the run keeps."""
+"""Rewards given in Python: a module's function is named by its file, any other becomes a file in the run."""
 
 import builtins
 import dis
@@ -72,14 +72,14 @@ def _module_file(function: FunctionType) -> str:
     """The file of the imported module that has this function by its name; empty for any other function."""
     module = sys.modules.get(function.__module__ or "")
     file = getattr(module, "__file__", None) or ""
-    # The script that is running trains when it is run again, so it is no module to take a reward from.
+    # Importing the running script would train again.
     if function.__module__ == "__main__" or not file.endswith(".py"):
         return ""
     return str(Path(file).resolve()) if getattr(module, function.__name__, None) is function else ""
 
 
 def _own_source(function: FunctionType) -> str:
-    """The function's source, which needs nothing that is outside of it. Raises `RequestError`."""
+    """The function's self-contained source. Raises `RequestError`."""
     name = function.__name__
     if function.__code__.co_freevars:
         _refuse_needs(name, function.__code__.co_freevars)
@@ -91,7 +91,7 @@ def _own_source(function: FunctionType) -> str:
                            f'rewards=["mine.py:{name}"]') from None
     namespace: dict[str, Any] = {"__name__": name}
     try:
-        # As the process that computes rewards will find it: with nothing around it.
+        # As in the process that computes rewards: with nothing around it.
         exec(compile(source, f"{name}.py", "exec", dont_inherit=True), namespace)  # noqa: S102 - the caller's own function
     except NameError as error:
         _refuse_needs(name, [str(error.name)])
@@ -101,12 +101,12 @@ def _own_source(function: FunctionType) -> str:
         _refuse_needs(name, needed)
     if cleaned(source) != source:
         raise RequestError(f"rewards: {name}, whose source holds a home folder or what looks like a token or password",
-                           "a source that the run may keep", IN_A_FILE)
+                           "a source without secrets, because the run keeps it", IN_A_FILE)
     return source
 
 
 def _global_names(code: CodeType) -> Iterator[str]:
-    """Names that a function, or one inside of it, looks up outside of itself."""
+    """Names that a function, or one inside it, reads from outside."""
     for instruction in dis.get_instructions(code):
         if instruction.opname == "LOAD_GLOBAL":
             yield instruction.argval
@@ -116,6 +116,6 @@ def _global_names(code: CodeType) -> Iterator[str]:
 
 
 def _refuse_needs(name: str, needed: Sequence[str]) -> NoReturn:
-    raise RequestError(f"rewards: {name}, which uses {', '.join(needed)} from outside of it",
-                       "a function that needs nothing around it: the run keeps its source and calls it in a process of "
-                       "its own", f"import or define {', '.join(needed)} inside of {name}; or {IN_A_FILE}")
+    raise RequestError(f"rewards: {name} uses {', '.join(needed)} from outside the function",
+                       "a self-contained function: the run keeps its source and calls it in a process of "
+                       "its own", f"import or define {', '.join(needed)} inside {name}; or {IN_A_FILE}")

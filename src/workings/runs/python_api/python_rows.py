@@ -1,4 +1,4 @@
-"""Rows given in Python: they become files that runs read, and the run keeps them with their digests."""
+"""Rows given in Python: they become files, which the run keeps with their digests."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -82,7 +82,7 @@ def write_given_traces(data: Any, out: Path, *, split_completions: bool) -> str:
     form = looks_like(rows[0]) or by_a_key(rows[0])
     if not form:
         raise RequestError(f"data: the first row, which has {', '.join(rows[0])}", FORMS, "rename the keys")
-    # Read in the form of the first row, steps of another form would be left out.
+    # In the form of the first row, steps of another form would be lost.
     for number, row in enumerate(rows, start=1):
         if (other := looks_like(row)) not in ("", form):
             raise RequestError(f"data: row 1 reads as {form}, and row {number} as {other}", "rows of one form",
@@ -103,7 +103,7 @@ def write_given_traces(data: Any, out: Path, *, split_completions: bool) -> str:
 
 
 def _is_one_text(row: Mapping[str, Any]) -> bool:
-    """Whether all that a row's completion says is in one text."""
+    """Whether a row's completion is a single text."""
     try:
         whole_completion(row)
     except ValueError:
@@ -124,7 +124,7 @@ def write_given_items(data: Any, out: Path) -> None:
     """
     lines = []
     for number, row in enumerate(cleaned(rows_of(data, "items")), start=1):
-        # With an `expected_answer` the key `answer` may be anything, such as a worked solution, and keeps its name.
+        # With an `expected_answer`, `answer` may be anything, such as a worked solution.
         names = {"question": "prompt", "answer": "expected_answer"} if "expected_answer" not in row else {}
         item = {"id": f"item-{number:05d}"} | {names.get(key, key): value for key, value in row.items()}
         if missing := {"prompt", "expected_answer"} - item.keys():
@@ -137,7 +137,7 @@ def write_given_items(data: Any, out: Path) -> None:
 
 @contextmanager
 def items_file(items: Rows, name: str = "given") -> Iterator[Path]:
-    """A file of items: the one that was named, or rows that were given, as long as the context lasts.
+    """A file of items: the named one, or a temporary file of the given rows.
 
     Raises:
         RequestError: rows that are not items.

@@ -47,7 +47,7 @@ class Run:
         if isinstance(path, Run):
             return path
         run = cls(path=Path(path))
-        _ = run.record  # refuses a folder that is not a run
+        _ = run.record  # refuses anything but a run
         return run
 
     @cached_property
@@ -66,7 +66,7 @@ class Run:
         rows = self.record.metrics()
         if find_spec("pandas") is None or not rows:
             return rows
-        # By name, because only engines may depend on a library of this size.
+        # Imported by name, because only engines may depend on a large library.
         return import_module("pandas").DataFrame(rows).set_index("step")
 
     @property
@@ -101,7 +101,7 @@ class Run:
         Args:
             items: a file, or rows with `prompt` and `expected_answer`.
             name: name of the evaluation; by default the file's, or `given`, or with the next free number.
-            out: a folder outside of the run, to be made, in which the evaluation is sealed instead.
+            out: a new folder outside the run to seal the evaluation in instead.
 
         Raises:
             RequestError: invalid items, or an evaluation of the given name exists.
@@ -141,7 +141,7 @@ class Run:
         return verify(self.path, level)
 
     def to_html(self) -> str:
-        """One page: verdict against the untrained model, curve, scorecard, answers that differ. No script in it."""
+        """A page without scripts: verdict compared with the untrained model, curve, scorecard, answers that differ."""
         from workings.reports.gather import view_run
         from workings.reports.html import render_report, report_views
 
@@ -151,7 +151,7 @@ class Run:
         return render_report(report_views([base.path, self.path], base.comparison), base.comparison)
 
     def _repr_html_(self) -> str:
-        # A separate frame: the page's style stays away from the notebook's, and the notebook's from the page.
+        # A separate frame isolates the page's style from the notebook's.
         return (f'<iframe srcdoc="{escape(self.to_html())}" style="width:100%;height:{HEIGHT}px;border:0" '
                 f'title="{escape(self.path.name)}"></iframe><pre>{escape(repr(self))}</pre>')
 
@@ -164,7 +164,7 @@ class Run:
             if own := self.evaluations.get(Path(RECIPE_EVALUATION).name):
                 overall = own["scorecard"]["overall"]
                 text += f"\naccuracy {percent(overall['mean'])} on {overall['n']} items"
-        return f"{text}\nthe same again: {self.command}"
+        return f"{text}\nto repeat it: {self.command}"
 
     def as_json(self) -> Mapping[str, Any]:
         """Keys of `train --json`; for an opened run its path, status and steps."""

@@ -58,7 +58,7 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
             which the run saves a checkpoint and is sealed as interrupted.
         track: tracker, or trackers, that get each step: `tensorboard`, `wandb`, `trackio`, `mlflow`.
         notify: address of a webhook that gets the outcome of the run; it is not recorded.
-        unknown: any other word is refused; one of another trainer with the key that it has here.
+        unknown: any other argument is refused; those of other trainers with their counterpart here.
 
     Returns:
         The run: a notebook shows its report, and it has `metrics`, `ask`, `evaluate`, `compare`, `recipe`, `command`.
@@ -104,17 +104,17 @@ _KEYS = {"model": "model.id", "data": "data.traces", "items": "evaluation.items"
 
 
 def _refuse_both(keywords: Mapping[str, Any]) -> None:
-    # Only numbers are compared with 0: to compare a data frame gives another one, which is neither true nor false.
+    # Compare only numbers with 0: comparing a data frame gives a frame.
     given = [name for name, value in keywords.items()
              if value is not None and not (isinstance(value, int | float) and value == 0)]
     if given:
         words = {_KEYS[name]: _override_value(name, keywords[name]) for name in given}
-        raise RequestError(f"a recipe and {', '.join(given)}", "one of the two: a recipe says all of it",
+        raise RequestError(f"a recipe and {', '.join(given)}", "one of the two, because a recipe has all settings",
                            f"overrides={json.dumps(words, default=str)}; or no recipe, with model and data")
 
 
 def _override_value(name: str, value: Any) -> Any:
-    """An argument's value in the override that is proposed: a text or a number as it is, else a placeholder."""
+    """An argument's value for the proposed override: a text or number, else a placeholder."""
     if name == "rewards":
         return [{"scorer": "FILE.py:FUNCTION"}]
     return value if isinstance(value, str | Path | int | float) else "FILE"

@@ -1,8 +1,8 @@
 """The quickstart on a real model: does SmolLM2-135M learn a calculation from its written-out steps, on a CPU?
 
 Three models answer the same held-out questions about units: the untrained one, one trained on traces with their steps,
-and one trained on the same questions with bare answers. Everyday facts are a small part of the training, and other
-facts are asked before and after: they show whether something else was forgotten.
+and one trained on the same questions with bare answers. Everyday facts are a small part of the training; other facts,
+asked before and after, show whether the model forgot anything.
 """
 
 import shlex
@@ -48,7 +48,9 @@ SHOWN = 3
 MIN_MEMORY_BYTES = 3 << 30
 FACTS_UNIT = Path("eval") / "facts"
 ARMS = {WITH_STEPS: ("hashes", 160), ANSWER_ONLY: ("answer_only", 96)}
-"""Form of the answers, and tokens of a sequence; two rows share one, so both arms learn from as many rows a step."""
+"""Form of the answers, and tokens of a sequence; two rows share one, so both arms learn from equally many rows per
+step.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,11 +72,11 @@ class RealQuickstartResult:
     out: Path
     model: str
     verdict: Comparison
-    """The model trained with steps (B) against the untrained one (A)."""
+    """The model trained with steps (B) compared with the untrained one (A)."""
     against_answers: Comparison
-    """The model trained with steps (B) against the one trained on bare answers (A)."""
+    """The model trained with steps (B) compared with the one trained on bare answers (A)."""
     facts: Comparison
-    """The model trained with steps (B) against the untrained one (A), on the facts."""
+    """The model trained with steps (B) compared with the untrained one (A), on the facts."""
     shown: tuple[tuple[str, str, str], ...]
     """Question, answer before and answer after."""
     seconds: float
@@ -133,21 +135,21 @@ def real_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
                     say: Callable[[str], None] = lambda _: None) -> RealQuickstartResult:
     """Asks the untrained model, trains it with steps and with bare answers, evaluates, compares, verifies, reports.
 
-    A quickstart that was cut short is resumed: complete runs and evaluations in ``out`` are used as they are.
+    An interrupted quickstart is resumed: complete runs and evaluations in ``out`` are reused.
 
     Args:
-        out: folder to make for everything, or that of a quickstart that was cut short.
+        out: folder to make, or that of an interrupted quickstart.
         overrides: ``key=value`` words for the recipe of both runs, e.g. ``training.steps=8``.
         seed: decides the data, the adapters' first values and the order of rows.
         size: amounts of data.
-        say: told what happens, line by line.
+        say: prints progress lines.
 
     Raises:
-        RequestError: ``out`` exists, and is not this quickstart cut short.
+        RequestError: ``out`` exists and is not this quickstart, interrupted.
         RecordError: a run that was just sealed does not verify.
     """
     started = time.perf_counter()
-    # Loaded before data are generated: a wrong override leaves no folder behind.
+    # Before generating data, so that a wrong override leaves no folder.
     recipes = {name: _recipe(name, seed, overrides) for name in ARMS}
     if not goes_on(out, recipes):
         make_data(out / "data", seed, size)
@@ -156,7 +158,7 @@ def real_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
     untrained, untrained_facts = out / UNTRAINED, out / f"{UNTRAINED}-facts"
     ask_untrained(recipes[WITH_STEPS], {untrained: items, untrained_facts: facts}, say)
     for name, recipe in recipes.items():
-        # Passed on at once: a variable here would keep both models in memory.
+        # Passed on directly: a variable would keep both models in memory.
         _ask_facts(out / "runs" / name, facts, settings_of(recipe.recipe), complete_run(out, name, recipe, say))
     runs = {name: out / "runs" / name for name in ARMS}
     verdict = compare(untrained, runs[WITH_STEPS])
@@ -182,7 +184,7 @@ def make_data(folder: Path, seed: int, size: Size) -> None:
     folder.mkdir(parents=True)
     units, items = everyday.make_units(size.traces, size.items, seed)
     fact_traces, facts = everyday.make_facts(size.facts, seed)
-    # As one file: the order of training mixes both.
+    # In one file, so that training mixes both.
     write_traces(folder / "traces.jsonl", [*units, *fact_traces[:size.traces // 4]])
     write_items(folder / "items.jsonl", items)
     write_items(folder / "facts.jsonl", facts)
@@ -226,11 +228,11 @@ def _open_untrained(recipe: LoadedRecipe) -> OpenedWeights:
 
 def _ask_facts(run: Path, facts: list[Item], settings: EvaluationSettings,
                result: TrainAndEvaluateResult | None) -> None:
-    """Evaluates the run on the facts, with the state that is still in memory where there is one."""
+    """Evaluates the run on the facts, with the state in memory if there is one."""
     unit = run / FACTS_UNIT
     if (unit / SEAL).is_file() or run.name != WITH_STEPS:
         return
-    if result is None or result.training.state is None:  # trained by a call that was cut short
+    if result is None or result.training.state is None:  # trained by an interrupted call
         evaluate_run(run, run.parent.parent / "data" / "facts.jsonl", unit, settings=settings)
         return
     training, sealed = result.training, RunRecord.open(run)

@@ -1,7 +1,7 @@
 """The quickstart's second act: SmolLM2-135M learns from its own correct answers, then from rewards.
 
 It starts with a third of the traces. Two rounds of expert iteration add its own correct answers to other questions, and
-GRPO goes on from the last round with rewards for correct answers. Every model answers the same held-out questions.
+GRPO continues from the last round with rewards for correct answers. Every model answers the same held-out questions.
 """
 
 import shlex
@@ -53,11 +53,11 @@ class RealRewardsResult:
     out: Path
     model: str
     verdict: Comparison
-    """The model after GRPO (B) against the untrained one (A)."""
+    """The model after GRPO (B) compared with the untrained one (A)."""
     against_start: Comparison
-    """The model after GRPO (B) against the one that imitated the traces (A)."""
+    """The model after GRPO (B) compared with the one that imitated the traces (A)."""
     against_rounds: Comparison
-    """The model after GRPO (B) against the last round of expert iteration (A)."""
+    """The model after GRPO (B) compared with the last round of expert iteration (A)."""
     rounds: tuple[float, ...]
     """Accuracy of the start and of each round."""
     seconds: float
@@ -93,23 +93,23 @@ def real_quickstart_rewards(out: Path, overrides: Sequence[str] = (), *, export:
                             say: Callable[[str], None] = lambda _: None) -> RealRewardsResult:
     """Trains a start, improves it on its own answers, trains it from rewards, compares, verifies, reports.
 
-    One that was cut short is resumed, as `workings.runs.quickstarts.real.real_quickstart` is.
+    An interrupted one is resumed, as in `workings.runs.quickstarts.real.real_quickstart`.
 
     Args:
-        out: folder to make for everything, or that of a quickstart with rewards that was cut short.
+        out: folder to make, or that of an interrupted quickstart with rewards.
         overrides: ``key=value`` words for the recipe with rewards, e.g. ``training.steps=4``.
         export: `workings.publish.export.export_run`.
         seed: decides the data, the adapters' first values, the order of rows and sampling.
         size: amounts of data.
-        say: told what happens, line by line.
+        say: prints progress lines.
 
     Raises:
-        RequestError: ``out`` exists, and is not this quickstart cut short.
+        RequestError: ``out`` exists and is not this quickstart, interrupted.
         RecordError: a run that was just sealed does not verify.
     """
     started = time.perf_counter()
     data = ["evaluation.items=../data/items.jsonl", "evaluation.base=false", "evaluation.max_new_tokens=48"]
-    # An override of the model is one of all recipes, and GRPO's is the improved one.
+    # An override of the model applies to all recipes, but GRPO's model is the improved one.
     model = [word for word in overrides if word.startswith("model.")]
     start = load_recipe(RECIPE, [f"name={START}", f"seed={seed}", "data.traces=../data/traces.jsonl", *data, *model])
     learning = load_recipe(REWARDS_RECIPE, [
@@ -138,7 +138,7 @@ def real_quickstart_rewards(out: Path, overrides: Sequence[str] = (), *, export:
 
 
 def make_data(folder: Path, seed: int, size: RewardsSize) -> None:
-    """Writes traces, further questions with their answers alone, and held-out items."""
+    """Writes traces, more questions with answers only, and held-out items."""
     folder.mkdir(parents=True)
     units, items = everyday.make_units(size.traces + size.prompts, size.items, seed)
     facts, _ = everyday.make_facts(0, seed)

@@ -50,11 +50,11 @@ class QuickstartResult:
     def text(self) -> str:
         """The result and next commands, in words."""
         run = self.runs[WITH_STEPS].path
-        # Said together with what is equal: steps are more text to learn from, which is an advantage by itself.
+        # Steps are more text to learn from, which is an advantage by itself.
         tokens = ", ".join(f"{name} {run.manifest.supervised_tokens:,}" for name, run in self.runs.items())
         lines = [
             "", self.comparison.sentence,
-            "Equal in both: problems, their order, steps, rows a step, model, seed, learning rate, tokenizer.",
+            "Equal in both: problems, their order, steps, rows per step, model, seed, learning rate, tokenizer.",
             f"Not equal: supervised tokens ({tokens}).",
             f"All runs are sealed and verified. Report: {self.out / 'report.html'}  ({self.seconds:.0f} s)", "",
             "Try next:",
@@ -70,20 +70,20 @@ def tiny_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
                say: Callable[[str], None] = lambda _: None) -> QuickstartResult:
     """Generates data, trains with and without steps, evaluates, compares, verifies, reports.
 
-    A quickstart that was cut short goes on: complete runs in ``out`` are used, and an unfinished one is resumed.
+    An interrupted quickstart is resumed: complete runs in ``out`` are reused, an unfinished one is resumed.
 
     Args:
-        out: folder to make for everything, or that of a quickstart that was cut short.
+        out: folder to make, or that of an interrupted quickstart.
         overrides: ``key=value`` words for the recipe of every run, e.g. ``training.steps=40``.
         seed: decides data, weights and the order of rows.
-        say: told which runs are used or resumed.
+        say: prints which runs are reused or resumed.
 
     Raises:
-        RequestError: ``out`` exists, and is not this quickstart cut short.
+        RequestError: ``out`` exists and is not this quickstart, interrupted.
         RecordError: a run that was just sealed does not verify.
     """
     started = time.perf_counter()
-    # Loaded before data are generated: a wrong override leaves no folder behind.
+    # Before generating data, so that a wrong override leaves no folder.
     recipes = {WITH_STEPS: tiny_recipe(WITH_STEPS, seed, "tags", overrides),
                ANSWER_ONLY: tiny_recipe(ANSWER_ONLY, seed, "answer_only", overrides)}
     if not goes_on(out, recipes):
@@ -106,12 +106,12 @@ def make_data(folder: Path, seed: int, *, traces: int = ADDITION_TRACES, prompts
               item_count: int = ADDITION_ITEMS) -> None:
     """Generates traces, held-out traces, items and one tokenizer for all runs, trained on both forms of answers.
 
-    With ``prompts`` also this number of other problems with their answer alone.
+    With ``prompts`` also this number of other problems with answers only.
     """
     folder.mkdir(parents=True)
     problems, items = addition.make(ADDITION_TRACES + prompts, item_count, seed)
     shown, others = problems[:traces], problems[ADDITION_TRACES:]
-    # From the items; the traces hold none of them: their loss is that of unseen problems.
+    # From the items, which are not in the traces, so their loss is that of unseen problems.
     held_out = addition.held_out_traces(items, seed)
     write_traces(folder / "traces.jsonl", shown)
     write_traces(folder / "held_out.jsonl", held_out)
@@ -120,7 +120,7 @@ def make_data(folder: Path, seed: int, *, traces: int = ADDITION_TRACES, prompts
         write_items(folder / "prompts.jsonl", (ItemRecord(
             id=trace.id, prompt=trace.prompt, expected_answer=trace.answer, section=trace.section,
             category=trace.category, difficulty=trace.difficulty) for trace in others))
-    # With a tokenizer for each form, losses and numbers of tokens could not be compared.
+    # One tokenizer, so that losses and numbers of tokens are comparable.
     texts = (text for trace in shown for text in (trace.prompt, completion_text(trace, "tags")))
     train_tokenizer(texts, TRAINED_VOCABULARY).save(folder / "tokenizer")
     write_manifest(folder, generator="addition", version=addition.VERSION, seed=seed)

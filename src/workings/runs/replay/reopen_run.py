@@ -63,10 +63,10 @@ def _recorded_data(sealed: SealedRun, given: Path | None) -> RunData:
     """The data that the run was trained on, checked by their digest; evaluation data are not needed."""
     run, recipe = sealed.run, sealed.loaded.recipe
     if recipe.environment is not None and recipe.environment.file:
-        raise RecordError(f"{run.path}: its environment is code from elsewhere, which is never run from a record")
-    # Absolute, because a relative name would be looked for next to the recipe and not here.
+        raise RecordError(f"{run.path}: its environment is foreign code, which is never run from a record")
+    # Absolute, because a relative name would be relative to the recipe.
     traces = recipe.data.traces if given is None else str(given.absolute())
-    # Held-out traces and items may be gone by now, and no step depends on them.
+    # No step depends on held-out traces and items, which may be gone.
     traces_only = recipe.model_copy(update={
         "data": recipe.data.model_copy(update={"traces": traces}),
         "evaluation": recipe.evaluation.model_copy(update={"traces": "none", "items": "none"})})
@@ -76,7 +76,7 @@ def _recorded_data(sealed: SealedRun, given: Path | None) -> RunData:
     except RequestError as error:
         raise RequestError(f"{error.given}, the data that {run.path.name} was trained on",
                            f"a file with SHA-256 {expected}", "--data FILE gives its path") from None
-    # A file of the same name may have changed since; only its bytes prove it.
+    # A file of the same name may have changed: compare its digest.
     if data.digests["traces"] != expected:
         raise RequestError(f"traces {traces} with SHA-256 {data.digests['traces']}",
                            f"the data that the run was trained on, SHA-256 {expected}",
@@ -87,21 +87,21 @@ def _recorded_data(sealed: SealedRun, given: Path | None) -> RunData:
 def _recorded_rows(sealed: SealedRun, data: RunData) -> RowSet:
     """The rows that the run was trained on, selected by its row index and checked by its digest."""
     run, digest = sealed.run, sealed.run.manifest.data_digests.get("rows")
-    # A smoke run takes the first traces only, and rows that are too long may be dropped: the index has the others.
+    # A smoke run takes the first traces only, and long rows may be dropped: the index has the rest.
     index = {row["id"]: row for row in jsonl.read(run.path / ROWS)[0]}
     recipe = sealed.loaded.recipe
     way = way_of(recipe)
     known = way.ids_of_examples([*index])
     rows = way.build_rows([entry for entry in way.entries(data) if entry.id in known],
                           sealed.tokenizer, sealed.template, recipe.data)
-    # The rules that make rows may have changed with the version; then no step could be the same.
+    # The rules that make rows may have changed with the version.
     if rows.digest != digest:
         raise RecordError(f"{run.path}: its row index does not follow from data, tokenizer and template "
                           f"({rows.digest[:16]}…, recorded {str(digest)[:16]}…)")
-    # A row's digest covers its mask; the index's count of learned turns has to be compared as well.
+    # A row's digest covers its mask, but not the count of learned turns.
     if wrong := [line["id"] for line in rows.index if line["status"] == "kept"
                  and line.get("learned_turns") != index[line["id"]].get("learned_turns")]:
-        raise RecordError(f"{run.path}: {ROWS} has other learned turns than the data give, for {wrong[0][:80]!r}")
+        raise RecordError(f"{run.path}: {ROWS} has other learned turns than the data for {wrong[0][:80]!r}")
     return rows
 
 
@@ -110,7 +110,7 @@ def _recorded_prompts(sealed: SealedRun) -> PromptSet:
     run = sealed.run
     prompts = read_recorded_prompts(jsonl.read(run.path / PROMPTS)[0], run.manifest.seed)
     if prompts.digest != run.manifest.data_digests.get("prompts"):
-        raise RecordError(f"{run.path}: {PROMPTS} is not what its manifest names")
+        raise RecordError(f"{run.path}: {PROMPTS} differs from its digest in the manifest")
     return prompts
 
 
@@ -120,10 +120,10 @@ def _recorded_teacher(sealed: SealedRun) -> Teacher | Absent:
         return absent("the run has none")
     try:
         teacher = find_teacher(sealed.loaded, sealed.tokenizer, sealed.shape, sealed.bases)
-        # A teacher that is gone is no error: what it said is in the record.
+        # A missing teacher is no error: the record has its log probabilities.
         same = teacher.digest == sealed.run.manifest.data_digests.get("teacher")
     except RequestError as error:
         return absent(f"{error.given}; needed: {error.expected}")
     except RecordError as error:
         return absent(str(error))
-    return teacher if same else absent(f"{algorithm.teacher} is not the teacher that the run was trained with")
+    return teacher if same else absent(f"{algorithm.teacher} differs from the teacher of the run")

@@ -83,7 +83,7 @@ class ReplayResult:
 
 @dataclass(frozen=True, kw_only=True)
 class _ReplayCriteria:
-    """Criteria by which a replay is judged on this machine."""
+    """Criteria of a replay on this machine."""
 
     recorded_conditions: dict[str, str]
     current_conditions: dict[str, str]
@@ -103,33 +103,33 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
         RequestError: no sealed run, no such checkpoint, or data or weights that are missing or not the recorded ones.
         RecordError: the record is damaged.
     """
-    # Before data are read and a device is opened: a run without steps has nothing to replay.
+    # Before reading data or opening a device.
     metrics = RunRecord.open(path).metrics()
     if not metrics:
         raise RequestError(f"{path}, which took no step", "a run with at least one step")
     opened = reopen_run(path, request.inputs)
-    # From the system's randomness: the maker of the record must not foresee which steps are repeated.
+    # From the system's randomness, so that the record's maker cannot foresee the selection.
     seed = secrets.randbits(32) if request.seed is None else request.seed
-    # Once: the verdict and the record of the replay must use the same conditions.
+    # Once, so that the verdict and the replay's record use the same conditions.
     collected = environment.collect()
-    # Before any step: without a tolerance no result could be judged.
+    # Before any step: without a tolerance there is no verdict.
     criteria = _criteria(opened, collected)
     exact = criteria.mode == "bitwise"
     selection = _select_steps(opened, request, len(metrics), criteria, seed)
-    # One for all ranges: it may read the reference's log probabilities of every pair.
+    # One for all ranges, because it may read the reference's log probabilities of all pairs.
     source = way_of(opened.recipe).replay(opened, opened.recipe.seed, exact=exact)
     plans = [_plan(opened, source, step_range, metrics[step_range.start:step_range.end])
              for step_range in selection.selected]
-    say(f"steps to replay: {selection.replayed}, in parts of the run: {len(plans)}; judged by {criteria.mode}")
-    # The controls come after it and use the same engine, whose step is compiled by then.
+    say(f"steps to replay: {selection.replayed}, in parts of the run: {len(plans)}; criteria: {criteria.mode}")
+    # The controls reuse the engine and its compiled step.
     taken = [_replay(opened, plan) for plan in plans]
-    # For the first range alone: each wrong replay costs as many steps as a right one.
+    # Only for the first range, because each control costs as many steps as a replay.
     controls = _controls(opened, _control_plan(plans[0], selection, metrics, request),
                          selection.selected[0].start, criteria, say)
     units = answered_units(opened, request.samples) if request.predictions else []
     answers = _select_answers(units, request, criteria)
     predictions = ask_again(opened, units, answers, seed, by_batch=exact, say=say)
-    # Several are reported by their number; the answer lists the parts that were not repeated.
+    # Several are reported by their number; the result lists the parts that were not repeated.
     start = plans[0].start.words if len(plans) == 1 else f"{len(plans)} kept states"
     facts: Facts = {
         "run": opened.run.manifest.name, "from_step": selection.selected[0].start, "start": start,
@@ -165,7 +165,7 @@ def _start(opened: ReopenedRun, done: int, requested: int | None) -> int:
 
 def _select_steps(opened: ReopenedRun, request: ReplayRequest, done: int, criteria: _ReplayCriteria,
                   seed: int) -> StepSelection:
-    """The steps that are taken again."""
+    """The steps to recompute."""
     states = [0, *(step for step in opened.checkpoints_by_step if step < done)]
     if request.confidence is not None:
         return StepSelection.for_confidence(
@@ -181,7 +181,7 @@ def _select_steps(opened: ReopenedRun, request: ReplayRequest, done: int, criter
 
 def _select_answers(units: Sequence[RecordedEvaluation], request: ReplayRequest,
                     criteria: _ReplayCriteria) -> AnswerSelection:
-    """How many answers are asked for again."""
+    """The number of answers to generate again."""
     evaluations = [unit.answers(by_batch=criteria.mode == "bitwise") for unit in units]
     same = criteria.tolerance.completions
     if request.confidence is not None:
@@ -207,7 +207,7 @@ def _plan(opened: ReopenedRun, source: BatchSource, step_range: StepRange,
 
 def _control_plan(plan: ReplayPlan, selection: StepSelection, metrics: Sequence[Mapping[str, Any]],
                   request: ReplayRequest) -> ReplayPlan:
-    """The steps that wrong replays take; past a short stretch's end, because one step alone may tell nothing apart."""
+    """The steps of controls; they pass the end of a short range, because one step may not show a difference."""
     start, end = selection.selected[0].start, selection.selected[0].end
     return plan if request.confidence is None else replace(plan, lines=[*metrics[start:max(end, start + STEPS)]])
 
@@ -235,11 +235,11 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, criteria: _
     say(", ".join(["controls: another seed, another learning rate, a row left out, another checkpoint",
                    *(words for words, _ in changed_sources.values())]))
     other_seed = opened.recipe.seed + 1
-    # Any other state of this run will do; without a second checkpoint, random weights take its place.
+    # Any other state of this run; without a second checkpoint, random weights.
     others = [step for step in opened.checkpoints_by_step if step != from_step]
     other = _initial_state(opened, opened.checkpoint(others[-1])) if others else InitialState(
         make=lambda: opened.engine.init(other_seed), words=f"random weights of seed {other_seed}")
-    # After a checkpoint a seed decides the order of rows only; at step 0 it may decide the first weights as well.
+    # After a checkpoint a seed decides only the order of rows; at step 0 maybe also the initial weights.
     begun = plan.start if from_step else InitialState(
         make=lambda: opened.initial_state(opened.engine, other_seed), words="another seed")
     return run_controls(plan, way.replay(opened, other_seed, exact=exact), other, begun, criteria.tolerance,
@@ -247,9 +247,9 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, criteria: _
 
 
 def _criteria(opened: ReopenedRun, collected: Mapping[str, Any]) -> _ReplayCriteria:
-    """Criteria: equal bits where the conditions are the recorded ones, else the tolerance of the number format."""
+    """Criteria: equal bits under the recorded conditions, else the tolerance of the number format."""
     manifest, device, code = opened.run.manifest, opened.engine.describe(), code_version()
-    # Only packages that compute: another version of any other would forbid equal bits for nothing.
+    # Only packages that compute; versions of others do not matter.
     packages = sorted({*device.versions} & {*environment.PACKAGES})
     registered = find_engine(manifest.engine)
     current = conditions(
@@ -261,7 +261,7 @@ def _criteria(opened: ReopenedRun, collected: Mapping[str, Any]) -> _ReplayCrite
         return _ReplayCriteria(recorded_conditions=recorded, current_conditions=current, tolerance=BITWISE,
                                mode="bitwise")
     tolerance = tolerance_for(manifest.actual_dtypes, recorded, current)
-    # Refused and not judged: no limit was ever measured for such conditions.
+    # Refused, because no tolerance was measured for such conditions.
     if tolerance is None:
         raise RequestError(f"{opened.run.path}, computed in {number_format(manifest.actual_dtypes)} on a "
                            f"{platform(recorded)} under other conditions than here: "
@@ -277,13 +277,13 @@ def _replay(opened: ReopenedRun, plan: ReplayPlan) -> tuple[list[Facts], Facts]:
     lines, state = [], None
     for step in replay_steps(plan):
         lines.append(step.line)
-        # Only the newest state is held: each is as large as the model with its optimizer.
+        # Keep only the newest state, because each has the size of model and optimizer.
         state = step.state
     last = lines[-1]["step"]
-    # Without one, nothing recorded can be held against these weights.
+    # Without a checkpoint there is nothing to compare these weights with.
     if last not in opened.checkpoints_by_step:
         return lines, {"absent": f"the run kept no checkpoint of step {last}"}
-    # Takes as much disk as a checkpoint; both sides are then compared as files, without the engine.
+    # Needs disk space for a checkpoint; both sides are compared as files.
     with tempfile.TemporaryDirectory(prefix="workings-replay-") as folder:
         opened.engine.save(state, Path(folder))
         return lines, compare_weights(last, opened.checkpoint(last).path, Path(folder))

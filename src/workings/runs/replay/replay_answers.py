@@ -34,7 +34,7 @@ def ask_again(opened: ReopenedRun, units: Sequence[RecordedEvaluation], selectio
     """Generates completions of the items that a seed selects of each unit; each with the recorded one."""
     if not units:
         return []
-    say("answers asked again: " + ", ".join(
+    say("answers to repeat: " + ", ".join(
         f"{population.items_in(count)} of {population.items} items of {population.unit}"
         for population, count in zip(selection.evaluations, selection.batch_counts, strict=True)))
     session = opened.session(
@@ -50,14 +50,14 @@ def counted(lines: list[dict[str, Any]], requested: int) -> Facts:
         return {"units": sorted({line["unit"] for line in lines}), "asked": len(lines),
                 "same": sum(line["same"] for line in lines)}
     if not requested:
-        return {"absent": "none were asked for"}
+        return {"absent": "none requested"}
     return {"absent": "the run has no evaluation of its last checkpoint that it generated itself"}
 
 
 def _own_evaluations(run: RunRecord) -> Iterator[RecordedEvaluation]:
     for unit in run.evaluations():
         config = loads((unit.path / EVALUATION_CONFIG).read_bytes())
-        # Answers from elsewhere cannot be generated again, and those of another run's state say nothing about this one.
+        # Only answers that this run's state generated.
         if config.get("source") == {"kind": "generated"} and config.get("made_from") == run.root:
             yield RecordedEvaluation(unit=f"eval/{unit.name}", config=config,
                                      rows=jsonl.read(unit.path / PREDICTIONS)[0])
@@ -67,7 +67,7 @@ def _samples_of(run: RunRecord, paths: Sequence[Path]) -> Iterator[RecordedEvalu
     for path in paths:
         unit = SampleUnit.open(path)
         if unit.config["made_from"] != run.root:
-            raise RequestError(f"--samples {path}, which {run.path} did not draw",
+            raise RequestError(f"--samples {path} were not sampled from {run.path}",
                                "samples whose made_from is the run's root digest")
         yield RecordedEvaluation(unit=f"{SAMPLED}/{unit.root}", config=unit.config,
                                  rows=jsonl.read(path / PREDICTIONS)[0])

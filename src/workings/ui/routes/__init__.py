@@ -1,1 +1,1 @@
-"""One file a page. Each page's JSON twin has the same path behind `/api`."""
+"""One file per page. Each page's JSON twin has the same path after `/api`."""

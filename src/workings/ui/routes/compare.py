@@ -26,8 +26,8 @@ from workings.ui.site import Site
 from workings.ui.tabs.curves import run_curves
 
 MAX_RUNS = 12
-"""Curves of more runs cannot be told apart: colours and dashes together make as many."""
-Within = Annotated[str, Query(description="Percentage points that do not matter; empty: equivalence is not asked for")]
+"""More curves cannot be told apart: there are this many pairs of colours and dashes."""
+Within = Annotated[str, Query(description="Margin of equivalence in percentage points; empty: no test of equivalence")]
 Names = Annotated[list[str], Query(default_factory=list, description="Two to twelve runs, A first")]
 
 
@@ -56,26 +56,26 @@ class Pairs(BaseModel):
 
 def two(site: Site, names: list[str]) -> list[Path]:
     """Places of two to `MAX_RUNS` different runs."""
-    # A run against itself would be equal by construction.
+    # A run compared with itself is equal by construction.
     if not 2 <= len(names) <= MAX_RUNS or len(set(names)) != len(names):
         raise RequestError(f"{len(set(names))} runs", f"2 to {MAX_RUNS} different runs to compare",
-                           "tick them in the list")
+                           "select them in the list")
     return [site.folder.path(name) for name in names]
 
 
 def answer_of(site: Site, names: list[str], within: float | None = None) -> tuple[Compared, Comparison | None]:
-    """Comparable or not first; then what `compare` says, and what differs between the runs.
+    """Whether the runs are comparable; then the result of `compare`, and what differs between the runs.
 
     Args:
         site: the page's folder of runs.
         names: of the runs.
-        within: percentage points that do not matter, of two runs; None: equivalence is not asked for.
+        within: margin of equivalence of two runs in percentage points; None: no test of equivalence.
     """
     runs = two(site, names)
     if within is not None and len(runs) > 2:
         raise RequestError(f"equivalence of {len(runs)} runs", "two runs")
     comparison: Comparison | None = None
-    # Settings are compared first, because they explain why runs are not comparable.
+    # Compare settings first, because they explain why runs are not comparable.
     values: dict[str, Any] = {"runs": names, "different": differences(site.folder, runs)}
     try:
         if len(runs) == 2:
@@ -83,7 +83,7 @@ def answer_of(site: Site, names: list[str], within: float | None = None) -> tupl
             values["comparison"] = comparison.to_json()
         else:
             values["ranking"] = rank(runs).to_json()
-    # That two runs cannot be compared is its own answer: what differs between them is shown all the same.
+    # Runs that are not comparable are an answer too: the page still shows what differs.
     except RequestError as error:
         values["problem"] = f"{error.given}; expected {error.expected}"
     if comparison is not None and comparison.difference is not None:
@@ -94,13 +94,13 @@ def answer_of(site: Site, names: list[str], within: float | None = None) -> tupl
 
 
 def pairs_page(site: Site, names: list[str], show: Change, page: int, wrong_step: str = "") -> Pairs:
-    """Items of one kind of change, side by side; with a kind of first wrong equation those where either side has it."""
+    """Items of one kind of change, side by side; filtered by either side's first wrong equation."""
     runs = two(site, names)[:2]
     rows = changes(site.folder, *runs)[show]
     if wrong_step:
         has_step = [step_filter(site.folder, record.path, wrong_step) for record in find_pair(*runs)]
         rows = [pair for pair in rows if any(has(row) for has, row in zip(has_step, pair, strict=True))]
-    # A pair is two completions side by side, so a page holds fewer of them.
+    # A pair has two completions, so a page holds fewer.
     shown, pages = paged(rows, page, ITEMS_A_PAGE // 5)
     return Pairs(show=show, found=len(rows), page=page, pages=pages, rows=[pair(x, y, show) for x, y in shown])
 
@@ -121,14 +121,14 @@ def router(site: Site) -> APIRouter:
 
     @routes.get("/api/overlay")
     def overlay_json(run: Names, x: Literal["step", "tokens", "seconds"] = "step") -> list[Curves]:
-        """Curves of the runs, to be drawn over each other."""
+        """Curves of the runs, drawn in one figure."""
         two(site, run)
         return [run_curves(site, name, x) for name in run]
 
     @routes.get("/export/compare", include_in_schema=False)
     def export(run: Names, within: Within = "") -> Response:
         runs = two(site, run)
-        # The report is written to a file, atomically; read back, it needs no place in the runs' folder.
+        # Written to a temporary file and read back, so that it needs no place in the runs' folder.
         with tempfile.TemporaryDirectory() as temporary:
             comparison = answer_of(site, run, _points(within))[1]
             page = write_report(Path(temporary) / "report.html", runs, comparison).read_bytes()
@@ -140,7 +140,7 @@ def router(site: Site) -> APIRouter:
                      ) -> HTMLResponse:
         answer, comparison = answer_of(site, run, _points(within))
         paths = two(site, run)
-        # An unfinished run has no manifest to draw from; its curves come from the log.
+        # An unfinished run has no manifest; its curves come from the log.
         views = [view_run(path, color) for color, path in enumerate(paths) if (path / SEAL).is_file()]
         same, _ = configuration_rows([view for view in views if view.manifest is not None])
         has_delta = comparison is not None and comparison.difference is not None
@@ -159,11 +159,11 @@ def router(site: Site) -> APIRouter:
 
 
 def _points(within: str) -> float | None:
-    """The margin in percentage points; None where the field was left empty."""
+    """The margin in percentage points; None if the field is empty."""
     try:
         points = float(within) if within.strip() else None
     except ValueError:
-        # NaN fails the test below, so a text and a wrong number have one error.
+        # NaN fails the test below, so text and wrong numbers share one error.
         points = math.nan
     if points is not None and not 0 < points < 100:
         raise RequestError(f"equivalent within {within}", "percentage points above 0 and below 100")

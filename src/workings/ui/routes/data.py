@@ -20,7 +20,7 @@ from workings.ui.memory_bars import histogram
 from workings.ui.requests import FIRST_RECIPE, free_file, override_words, recipe_argument, recipe_files
 from workings.ui.site import Site
 
-# Each row is a span of markup for every token, and a row may have thousands.
+# Each token is a span of markup, and a row may have thousands.
 ROWS_SHOWN = 8
 
 
@@ -30,7 +30,7 @@ class DataAnswer(BaseModel):
     recipe: str
     commands: list[str]
     preview: dict[str, Any]
-    check: dict[str, Any] = Field(description="Empty where it was not asked for")
+    check: dict[str, Any] = Field(description="Empty if not requested")
     check_problem: str = Field(default="", description="Why the traces could not be checked")
 
 
@@ -38,7 +38,7 @@ Stamp = tuple[tuple[str, int, int], ...]
 """Name, time of the last change and bytes of files."""
 
 
-# The stamp is part of the cache key: where a file has changed, the command runs again.
+# Part of the cache key: if a file changes, the command runs again.
 @lru_cache(maxsize=32)
 def _asked(words: tuple[str, ...], cwd: Path, stamp: Stamp) -> dict[str, Any]:
     return ask(list(words), cwd)
@@ -52,12 +52,12 @@ def _stamp(paths: Iterable[Path]) -> Stamp:
 
 def _loaded(site: Site, recipe: str, overrides: list[str]) -> LoadedRecipe:
     loaded = load_recipe(recipe, overrides)
-    # The command runs in the folder, where it finds the files that a shipped recipe names.
+    # Run in the folder, where a shipped recipe's files are.
     return loaded if Path(recipe).is_file() else replace(loaded, base=site.folder.root)
 
 
 def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[str]) -> DataAnswer:
-    """Preview, and the check where it is asked for; kept until the recipe or a file that it names changes."""
+    """Preview and optional check; cached until the recipe or one of its files changes."""
     recipe_path = recipe_argument(site.folder, recipe)
     loaded = _loaded(site, recipe_path, overrides)
     data_paths = [loaded.path(name) for _, _, name in recipe_paths(loaded.recipe.model_dump(mode="json"))]
@@ -68,14 +68,14 @@ def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[st
     if check:
         data, items = loaded.recipe.data, loaded.recipe.evaluation.items
         traces = loaded.path(data.traces)
-        # A recipe may name a file next to itself or a shipped set; what is not a file is passed on as a name.
+        # A recipe may name a file next to itself or a shipped set; pass on a name that is no file.
         words = ["data", "check", str(traces) if traces.exists() else data.traces]
         if items != "none":
             words += ["--against", str(loaded.path(items)) if loaded.path(items).exists() else items]
         commands.append(" ".join(["workings", *words]))
         try:
             checked = _asked(tuple(words), site.folder.root, stamp)
-        except RequestError as error:  # made data, such as `addition`, is not a file that could be checked
+        except RequestError as error:  # generated data, such as `addition`, is no file to check
             return DataAnswer(recipe=recipe, commands=commands, preview=preview, check={}, check_problem=str(error))
     return DataAnswer(recipe=recipe, commands=commands, preview=preview, check=checked)
 

@@ -14,7 +14,7 @@ from workings.ui.site import Site
 from workings.ui.tabs.ask import json_object
 
 PAUSE_SECONDS = 0.1
-"""Between two looks. A person sees no shorter one, and a fast model writes several tokens meanwhile."""
+"""Seconds between two polls: shorter than people notice, and a fast model writes several tokens meanwhile."""
 
 
 def router(site: Site) -> APIRouter:
@@ -28,13 +28,13 @@ def router(site: Site) -> APIRouter:
 
     @routes.get("/api/jobs/{identity}")
     def job_json(identity: str) -> Job:
-        """One command, with the end of what it says and its answer."""
+        """One command, with the end of its output and its answer."""
         return site.jobs.get(identity)
 
     @routes.get("/api/jobs/{identity}/pieces")
     def pieces(identity: str, last_event_id: Annotated[int, Header(ge=0)] = 0) -> StreamingResponse:
         """Text that models write to a question, as server-sent events; `end` after the end of the command."""
-        site.jobs.is_running(identity)  # an unknown one is not found, which could not be said after the first event
+        site.jobs.is_running(identity)  # raise for an unknown one before the first event
         return StreamingResponse(piece_events(site, identity, last_event_id), media_type="text/event-stream")
 
     @routes.post("/api/jobs/{identity}/stop")
@@ -49,7 +49,7 @@ def router(site: Site) -> APIRouter:
     @routes.get("/jobs/{identity}", include_in_schema=False)
     def job_page(identity: str) -> HTMLResponse:
         job = site.jobs.get(identity)
-        # While it is written, the run that a job makes has a suffix that the job's subject does not have.
+        # An unfinished run has a suffix that the job's subject lacks.
         runs = [row for row in site.rows() if job.subject and (row.name.removesuffix(PARTIAL_SUFFIX) == job.subject
                                                                or row.name.startswith(f"{job.subject}/"))]
         return site.html("job.html.jinja", page="jobs", job=job, runs=runs)
@@ -64,11 +64,10 @@ def router(site: Site) -> APIRouter:
 async def piece_events(site: Site, identity: str, place: int) -> AsyncIterator[str]:
     """A server-sent event for each piece that `workings ask --pieces` wrote, and `end` when it has ended.
 
-    Each event has as its number where it is in the command's output: a browser that lost the connection says the
-    last one, and ``place`` makes it go on there.
+    An event's id is its offset in the command's output: a browser that reconnects sends the last one as ``place``.
     """
     while not site.stopping.is_set():
-        # Asked before reading: what is written between the two is read then, and nothing comes after the end.
+        # Ask before reading, so that nothing written in between is lost.
         running = site.jobs.is_running(identity)
         for end, line in site.jobs.lines(identity, place):
             place = end

@@ -19,11 +19,11 @@ from workings.ui.site import Site
 
 Method = Literal["full, Adafactor", "full, AdamW", "LoRA", "QLoRA"]
 KEYS_OF_THE_FORM = ("data.max_length", "batch.micro_batch", "batch.accumulation", "optimizer.name", "method.name")
-"""Keys that the form offers by name; any other goes into the overrides."""
+"""Keys that the form lists; any other goes into the overrides."""
 
 
 ROW_LENGTHS = (512, 1024, 2048, 4096, 8192, 16384, 32768)
-"""Lengths of rows, in tokens, that the table of what fits offers."""
+"""Row lengths, in tokens, for the table of what fits."""
 PLATFORM_TITLES = {"tpu": "Google TPU", "gpu": "NVIDIA card", "cpu": "this machine"}
 
 
@@ -41,17 +41,17 @@ class FitsCell(BaseModel):
     """Whether one model's step fits one machine. Bytes are per device."""
 
     target: str
-    fits: bool | None = Field(default=None, description="Left out where the question makes no sense; `why` says so")
+    fits: bool | None = Field(default=None, description="Absent if it cannot be answered; `why` gives the reason")
     marginal: bool = False
     peak_bytes: int = 0
     limit_bytes: int = 0
     source: str = Field(default="", description="compiled, traced, or estimated by formula")
     why: str = ""
-    plan: str = Field(default="", description="Address of the form that has it compiled")
+    plan: str = Field(default="", description="Address of the form that compiles it")
 
 
 class Fits(BaseModel):
-    """A training step of one sequence a device: models against machines."""
+    """A training step with one sequence per device: models by machines."""
 
     method: str
     length: int
@@ -68,7 +68,7 @@ def catalog() -> list[TargetRow]:
 
 def what_fits(method: str, length: int) -> Fits:
     """Estimates by formula; compiled verdicts if `workings plan` has cached them."""
-    # A CPU is left out: its memory is that of anyone who looks.
+    # Without the CPU: its memory depends on the viewer's machine.
     machines = [target for target in targets().values() if target.platform != "cpu"]
     models: dict[str, list[FitsCell]] = {}
     for cell in matrix_cells(list(published()), [method], length, machines):
@@ -102,19 +102,19 @@ def formula(site: Site, recipe: str, target: str, overrides: str = "") -> Formul
 
 
 def started(site: Site, recipe: str, chosen: list[str], overrides: list[str]) -> list[Job]:
-    """One `workings plan` a target."""
+    """One `workings plan` per target."""
     recipe_path = recipe_argument(site.folder, recipe)
-    # One child a target: they work at the same time, and one that fails hides no other.
+    # One child per target: they run at the same time, and a failure hides no other.
     return [site.jobs.start("plan", [recipe_path, *overrides, "--on", target], subject=f"{recipe} on {target}")
             for target in target_names(chosen)]
 
 
 def bars(jobs: list[Job]) -> list[Markup | None]:
-    """The parts of each finished plan against its target's limit, all on one scale; None where none exists."""
+    """The parts of each finished plan against its target's limit, all on one scale; None without any."""
     answers: list[dict[str, Any]] = [job.answer or {} for job in jobs]
     parts = [[(str(part["name"]), int(part["size_bytes"])) for part in answer.get("parts", [])
               if int(part["size_bytes"]) > 0] for answer in answers]
-    # One scale for all bars, so that machines can be compared by eye; a part may exceed its limit.
+    # One scale for all bars, so that machines can be compared.
     longest = max((max(int(answer["limit_bytes"]), sum(size for _, size in parts_of_plan))
                    for answer, parts_of_plan in zip(answers, parts, strict=True) if "limit_bytes" in answer), default=0)
     return [stacked_bars([(f"{answer.get('target', '')}, {answer['devices']} devices", parts_of_plan)],
@@ -134,7 +134,7 @@ def router(site: Site) -> APIRouter:
     @routes.post("/api/plan")
     def plan_json(recipe: Annotated[str, Form()], target: Annotated[list[str], Form()],
                   overrides: Annotated[str, Form()] = "") -> list[Job]:
-        """Start a plan a target; look at the jobs for their answers."""
+        """Start a plan per target; the jobs have the answers."""
         return started(site, recipe, target, override_words(overrides))
 
     @routes.get("/api/formula")
@@ -144,7 +144,7 @@ def router(site: Site) -> APIRouter:
 
     @routes.get("/api/fits")
     def fits_json(method: Method = "LoRA", length: Annotated[int, Query(ge=1, le=1_000_000)] = 2048) -> Fits:
-        """Every published model against every machine, one method, rows of one length."""
+        """Every published model on every machine, for one method and row length."""
         return what_fits(method, length)
 
     @routes.get("/fits", include_in_schema=False)
@@ -170,11 +170,11 @@ def router(site: Site) -> APIRouter:
     @routes.post("/plan", include_in_schema=False)
     def plan_form(recipe: Annotated[str, Form()], target: Annotated[list[str] | None, Form()] = None,
                   overrides: Annotated[str, Form()] = "") -> RedirectResponse:
-        # The form answers with a redirect to an address that names the jobs: reading the page again starts nothing.
+        # Redirect to an address that names the jobs, so that a reload starts nothing.
         jobs = started(site, recipe, target or [], override_words(overrides))
         query = [("recipe", recipe), *(("target", name) for name in target or []), ("overrides", overrides),
                  *(("job", job.id) for job in jobs)]
-        # 303: the browser follows with GET, regardless of the form's own method.
+        # 303: the browser follows with GET.
         return RedirectResponse("/plan?" + urlencode(query), 303)
 
     return routes

@@ -28,7 +28,7 @@ class RoundShown(BaseModel):
 
     values: RoundRow
     run: str
-    samples: str = Field(default="", description="The samples that it learned from, drawn by the model before")
+    samples: str = Field(default="", description="The samples that it learned from, from the previous model")
 
 
 class Rounds(BaseModel):
@@ -37,8 +37,8 @@ class Rounds(BaseModel):
     name: str
     asked: int = Field(description="Rounds that were asked for")
     finished: bool
-    sentence: str = Field(description="What came out; empty while it is made")
-    verdict: str = Field(description="Of the last round against the start")
+    sentence: str = Field(description="The result; empty while it is unfinished")
+    verdict: str = Field(description="Of the last round compared with the start")
     rounds: list[RoundShown]
 
     @property
@@ -64,13 +64,13 @@ class Improvement(BaseModel):
 
 def improvements(folder: Folder) -> list[Path]:
     """Folders of improvements that have a run, by name."""
-    # By their runs, which are found already: no folder is searched a second time.
+    # By their runs, which are known already, without another search.
     folders = {run.parent.parent for run in folder.runs() if run.parent.name == RUNS}
     return sorted(path for path in folders if path.is_relative_to(folder.root) and (path / REQUEST).is_file())
 
 
 def listed_improvements(folder: Folder) -> list[Improvement]:
-    """Each with what came out; one that cannot be read says so, and hides no other."""
+    """Each with its result; an unreadable one says so and hides no other."""
     rows = []
     for path in improvements(folder):
         try:
@@ -91,14 +91,14 @@ def read_rounds(site: Site, name: str) -> Rounds:
     improvement = folder.inside(name)
     if improvement not in {path.resolve() for path in improvements(folder)}:
         raise RequestError(f"improvement {name}", "a folder that `workings improve --out` wrote",
-                           "look at the list of runs")
+                           "open the list of runs")
     request, result = folder.object(improvement / REQUEST), _said(folder, improvement)
-    # Round 0 is the run that the rounds begin from.
+    # Round 0 is the run before the first round.
     runs = [run for number in range(int(request["rounds"]) + 1)
             if _evaluated(run := improvement / RUNS / f"round_{number}")]
     rounds = [_round(site, "start" if not number else str(number), run, runs[number - 1] if number else None)
               for number, run in enumerate(runs)]
-    # Of several the one that the result names: it was made for as many rounds as there are.
+    # If there are several, the one that the result names.
     if _evaluated(control := improvement / RUNS / Path(result.get("control", CONTROL)).name):
         rounds.append(_round(site, CONTROL, control, None))
     last = compared(site.folder, runs[0], runs[-1]) if len(runs) > 1 else None
@@ -130,7 +130,7 @@ def _round(site: Site, name: str, run: Path, before: Path | None) -> RoundShown:
     folder, overall, counts = site.folder, read_scorecard(run)["overall"], {}
     low, high = recorded_interval(overall)
     difference = compared(folder, before, run).difference if before is not None else None
-    # Samples are next to the runs, and are called after the round that learns from them.
+    # Samples are next to the runs, named after the round that learns from them.
     unit = run.parent.parent / SAMPLES / f"for_round_{name}"
     if is_drawn := (unit / SEAL).is_file():
         drawn_from = folder.object(run / MANIFEST).get("facts", {}).get(DRAWN_FROM, {})

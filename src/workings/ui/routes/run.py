@@ -1,4 +1,4 @@
-"""`/run/NAME`: one run, a tab for each question about it. The tabs are the files of `workings.ui.tabs`."""
+"""`/run/NAME`: one run, with the tabs of `workings.ui.tabs`."""
 
 import inspect
 import tempfile
@@ -27,7 +27,7 @@ from workings.ui.tabs.ask import AskForm, start
 
 
 class RunAnswer(BaseModel):
-    """One run: its row in the list, and all that its files say."""
+    """One run: its row in the list, and the contents of its files."""
 
     row: RunRow
     detail: Detail
@@ -48,7 +48,7 @@ def router(site: Site, tabs: Mapping[str, Tab] = TABS) -> APIRouter:
         """Progress of a run: its row in the list, without values that take long to read."""
         return site.live(name)
 
-    # `partial` hides the site from FastAPI, which makes a parameter of each argument that is left.
+    # `partial` hides the site from FastAPI, which makes parameters of the remaining arguments.
     for tab in tabs.values():
         if tab.answer is not None:
             routes.get(f"/api/{tab.key}/{{name:path}}", name=f"{tab.key}_json",
@@ -74,7 +74,7 @@ def router(site: Site, tabs: Mapping[str, Tab] = TABS) -> APIRouter:
 
 
 def _file_name(name: str) -> str:
-    # The name is in quotes in a header: a quote or a line break in it would end the value or add a header.
+    # A quote or line break in a header's value would end it or add a header.
     return "".join(sign if sign.isalnum() or sign in "-_." else "-" for sign in name)[:100] or "run"
 
 
@@ -119,7 +119,7 @@ def _page_before_the_run(site: Site, name: str, job: Job | None) -> Response | N
 
 
 def _ask_the_model(site: Site, routes: APIRouter) -> None:
-    """Routes that put a question to a run's checkpoint, and lead back to the tab that shows the answer."""
+    """Routes that ask a run's checkpoint a question and lead back to the tab with the answer."""
 
     @routes.post("/api/ask/{name:path}", name="ask")
     def ask_json(name: str, form: Annotated[AskForm, Form()]) -> Job:

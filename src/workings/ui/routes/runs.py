@@ -18,7 +18,7 @@ SortKey = Literal["started_at", "name", "state", "recipe", "model", "engine", "d
 
 
 class RunList(BaseModel):
-    """Runs of the folder that match, in the asked order; those that are running come first where it is by time."""
+    """Matching runs in the requested order; by time, running ones come first."""
 
     folder: str
     total: int
@@ -38,10 +38,10 @@ class ListQuery(BaseModel):
     order: Literal["up", "down"] = "down"
     column: list[str] = Field(default=[], max_length=12, description="Keys of recipes that are shown as columns")
     group: str = Field(default="", max_length=200, description="A key of the recipes, or folder: runs in groups by it")
-    earlier: bool = Field(default=False, description="Also interrupted runs that others went on from")
+    earlier: bool = Field(default=False, description="Include interrupted runs that were resumed")
 
     def address(self, **changes: Any) -> str:
-        """The address of the list with some of these changed; what is not asked for is left out."""
+        """The list's address with some parameters changed; defaults are left out."""
         parameters = self.model_copy(update=changes).model_dump(exclude_defaults=True)
         return f"/?{urlencode(parameters, doseq=True)}" if parameters else "/"
 
@@ -58,7 +58,7 @@ def listed(site: Site, text: str, state: str, sort: str, descending: bool) -> Ru
     passing.sort(key=lambda row: _key(row, sort), reverse=descending)
     if sort == "started_at":
         passing.sort(key=lambda row: row.state != "running")
-    # An untrained model's evaluation is shown in the row of its run, and is no run.
+    # An untrained model's evaluation appears in the row of its run.
     total, found = (sum(not row.base_of for row in run_rows) for run_rows in (rows, passing))
     return RunList(folder=site.folder.root.name, total=total, found=found, rows=passing,
                    differing=_differing([row.settings for row in rows if row.settings]),
@@ -68,7 +68,7 @@ def listed(site: Site, text: str, state: str, sort: str, descending: bool) -> Ru
 def _differing(settings: list[dict[str, str]]) -> list[str]:
     """Keys that do not have one value in all recipes; a key that a recipe lacks is another value."""
     keys = dict.fromkeys(key for setting in settings for key in setting
-                         if key != "name")  # the list has it as the recipe
+                         if key != "name")  # already the recipe's column
     return [key for key in keys if len({setting.get(key) for setting in settings}) > 1]
 
 
@@ -76,7 +76,7 @@ def _key(row: RunRow, sort: str) -> Any:
     if sort == "accuracy":
         return row.accuracy.mean if row.accuracy else -1.0
     if sort == "verified":
-        # A run that reached no level has -1, so one that no one verified is below it.
+        # A run that reached no level has -1; an unverified run sorts below it.
         return row.verified.level if row.verified else -2
     if sort == "loss":
         return row.loss if row.loss is not None else float("inf")
@@ -84,7 +84,7 @@ def _key(row: RunRow, sort: str) -> Any:
 
 
 def _groups(rows: list[RunRow], key: str) -> list[tuple[str, list[RunRow]]]:
-    """Rows by their value of a key, in the order in which values first appear; one group without a key."""
+    """Rows grouped by a key, in order of first appearance; one group without a key."""
     groups: dict[str, list[RunRow]] = {}
     for row in rows:
         value = row.name.rpartition("/")[0] if key == "folder" else row.settings.get(key, "not said") if key else ""
@@ -104,13 +104,13 @@ def router(site: Site) -> APIRouter:
 
     @routes.get("/api/begun")
     def begun_json() -> list[str]:
-        """Names of runs of the folder that a living process of this machine works on."""
+        """Names of the folder's runs that a process of this machine works on."""
         return sorted(site.phases())
 
     @routes.get("/", include_in_schema=False)
     def runs_page(wanted: Annotated[ListQuery, Query()]) -> HTMLResponse:
         run_list = listed(site, wanted.q, wanted.state, wanted.sort, wanted.order == "down")
-        # An empty folder is a new user's: the page offers the quickstart instead of an empty table.
+        # Offer the quickstart instead of an empty table.
         if not run_list.total:
             return site.html("start.html.jinja", page="start", jobs=site.jobs.all(), empty=True, shipped=[],
                              quickstart="quickstart")

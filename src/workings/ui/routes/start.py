@@ -30,7 +30,7 @@ class RecipeField(BaseModel):
     key: str = Field(description="Dotted")
     value: str = Field(description="As an override would write it")
     help: str
-    choices: list[str] = Field(default=[], description="What may be there, where that is a list")
+    choices: list[str] = Field(default=[], description="Allowed values, if they are a list")
     number: bool = False
 
 
@@ -38,7 +38,7 @@ def recipe_fields(recipe: str) -> dict[str, list[RecipeField]]:
     """Keys of a recipe with their values, by section. Raises `RequestError` for an invalid recipe."""
     sections: dict[str, list[RecipeField]] = {name: [] for name in FIRST_SECTIONS}
     for key, value in leaves(load_recipe(recipe).resolved()):
-        # A list is written in the recipe itself: a field of one line is not a place for it.
+        # A list belongs in the recipe: a field has one line.
         if not isinstance(value, list):
             section, _, rest = key.partition(".")
             sections.setdefault(section if rest else "recipe", []).append(_field(key, value))
@@ -52,7 +52,7 @@ def _field(key: str, value: Any) -> RecipeField:
     if isinstance(value, bool):
         choices = ["true", "false"]
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    # Of a key that several kinds of a section have, each says what that kind is.
+    # A key of several kinds of a section is described by each.
     help_text = fields[0].description if len(fields) == 1 else ""
     return RecipeField(key=key, value=text, help=help_text or "",
                        choices=choices if text in choices else [],
@@ -77,10 +77,10 @@ def verbs(site: Site) -> dict[str, Callable[..., Job]]:
         return site.jobs.start("quickstart", ["--out", new_place(site.folder, out)], subject=out)
 
     def train(recipe: Text, out: Text, overrides: Text = "", smoke: Flag = False, resume: Flag = False) -> Job:
-        """Train a recipe into a new run of this folder, or go on with an unfinished one."""
+        """Train a recipe into a new run of this folder, or resume an unfinished one."""
         run_path = str(site.folder.inside(out)) if resume else new_place(site.folder, out)
         chosen, words = recipe_argument(site.folder, recipe), override_words(overrides)
-        # What is wrong with it is said on the form, not by a command that fails a moment later.
+        # Report errors on the form instead of starting a command that fails.
         load_recipe(chosen, words)
         flags = (["--smoke"] if smoke else []) + (["--resume"] if resume else [])
         return site.jobs.start("train", [chosen, *words, "--out", run_path, *flags], subject=out)
@@ -135,7 +135,7 @@ def router(site: Site) -> APIRouter:
 
 
 def _page(site: Site, filled: dict[str, Any], problem: RequestError | None = None) -> HTMLResponse:
-    """The form with what was typed, and what is wrong with it."""
+    """The form as filled in, with the error."""
     filled = {"recipe": FIRST_RECIPE, "overrides": "", "smoke": False, "resume": False, **filled}
     try:
         fields = recipe_fields(recipe_argument(site.folder, filled["recipe"]))
@@ -151,7 +151,7 @@ def _page(site: Site, filled: dict[str, Any], problem: RequestError | None = Non
 
 
 def _free_name(name: str, taken: Collection[str]) -> str:
-    """The name, or with the next number that is free."""
+    """The name, with the next free number if it is taken."""
     numbered = (name if number == 1 else f"{name}-{number}" for number in count(1))
     return next(candidate for candidate in numbered if candidate not in taken)
 
@@ -163,7 +163,7 @@ def _led_to_its_job(site: Site, start: Callable[..., Job]) -> Callable[..., Resp
             # 303 makes the browser ask with GET, so that reading the page again does not start the command once more.
             return RedirectResponse(place_of(start(**fields)), 303)
         except RequestError as error:
-            # The form of training keeps what was typed; the others have a name or two.
+            # Only the training form keeps what was typed.
             if start.__name__ != "train":
                 raise
             return _page(site, fields, error)

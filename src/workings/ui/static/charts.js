@@ -1,4 +1,4 @@
-// Curves of one run or of several over each other. The server thins them, so a run of any length draws at once.
+// Curves of one or several runs in one figure. The server thins them, so that a long run draws at once.
 "use strict";
 
 const COLORS = ["--c0", "--c1", "--c2", "--c3", "--p4", "--p5"];
@@ -22,7 +22,7 @@ function numberText(value) {
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(2);
   const text = Number(value.toPrecision(5)).toString();
-  // Parted by a narrow space, as everywhere on the page.
+  // Separated by a narrow space, as everywhere on the page.
   return size >= 1e4 ? text.replace(/\B(?=(\d{3})+$)/g, "\u202f") : text;
 }
 
@@ -45,7 +45,7 @@ function addressOf(search, wish) {
   set("high", wish.high);
   set("log", wish.log ? "1" : null);
   set("mean", wish.mean || null);
-  set("smooth", null); // of older addresses
+  set("smooth", null); // from old addresses
   return `?${query}`;
 }
 
@@ -57,7 +57,7 @@ function lastPlace(found) {
   return ends.length ? Math.max(...ends) : -1;
 }
 
-/** A run's curves with new points behind them; the mean waits until everything is read again. */
+/** A run's curves with new points appended; the mean waits until everything is read again. */
 function appended(found, news) {
   const before = new Map(found.series.map((series) => [series.key, series]));
   const after = new Map(news.series.map((series) => [series.key, series]));
@@ -118,7 +118,7 @@ class Curves {
   /** What the slider means where it is, in words. */
   sayMean() {
     const steps = MEANS[this.form.mean.value];
-    this.holder.querySelector("[data-mean]").textContent = steps === 0 ? "mean of 1/50 of the steps" : steps === 1 ? "none" : `mean of ${steps} steps`;
+    this.holder.querySelector("[data-mean]").textContent = steps === 0 ? "mean over 1/50 of the run" : steps === 1 ? "none" : `mean of ${steps} steps`;
   }
 
   asked() {
@@ -144,7 +144,7 @@ class Curves {
   async load() {
     const wish = this.wish;
     const loaded = await Promise.all(this.names.map((name) => json(this.address(name))));
-    if (wish !== this.wish) return; // asked for something else meanwhile
+    if (wish !== this.wish) return; // a newer request replaced this one
     if (loaded.some((found) => !found)) {
       this.status.textContent = "The curves could not be read.";
       return;
@@ -194,7 +194,7 @@ class Curves {
   draw() {
     if (!this.loaded) return;
     const figures = this.figures();
-    this.status.textContent = figures.length ? "" : "No step has been taken yet.";
+    this.status.textContent = figures.length ? "" : "No training step yet.";
     for (const [key, plot] of this.plots) if (!figures.some((figure) => figure.key === key)) { plot.figure.remove(); this.plots.delete(key); }
     for (const figure of figures) this.drawOne(figure);
   }
@@ -260,12 +260,12 @@ class Curves {
     const words = { step: "steps", tokens: "tokens", seconds: "seconds in steps" };
     const settings = {
       width: Math.max(260, plot.body.clientWidth), height: 230, series: [{ label: words[this.wish.x], value: (u, value) => numberText(value) }, ...options],
-      // One axis for all figures: what is drawn below each other was measured at the same time.
+      // One axis for all figures, so that values at the same time align.
       scales: { x: { time: false, ...(this.span() && { range: this.span() }) }, y: { distr: log ? 3 : 1, ...(zero && { range: [0, 1] }) } },
       axes: [{ ...axis, values: (u, ticks) => ticks.map(numberText) }, { ...axis, size: 64, values: (u, ticks) => ticks.map((tick) => (tick === null ? "" : numberText(tick))) }],
       cursor: { drag: { x: true, y: false, setScale: false }, sync: { key: "curves", setSeries: false } },
       hooks: {
-        // Without a pointer the key says how each curve ends, not dashes.
+        // Without a pointer the key shows each curve's last value.
         setLegend: [(u) => { if (u.cursor.idx == null && data[0].length) u.setLegend({ idxs: data.map(lastValue) }, false); }],
         setSelect: [(u) => { if (u.select.width > 4) this.zoom(u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")); }],
         draw: [(u) => {
@@ -288,7 +288,7 @@ class Curves {
     if (plot.plot) plot.plot.destroy();
     plot.plot = new uPlot(settings, data, plot.body);
     plot.plot.setLegend({ idxs: data.map(lastValue) }, false);
-    // The faint line needs no entry: the mean's has its colour.
+    // The faint line shares the mean's entry.
     plot.body.querySelectorAll(".u-legend .u-series").forEach((entry, index) => { entry.hidden = index > 0 && options[index - 1].label.endsWith(", measured"); });
     plot.body.querySelector("canvas").setAttribute("role", "img");
     plot.body.querySelector("canvas").setAttribute("aria-label", `${title}: ${options.map((option, index) => `${option.label} from ${numberText(lines[index].y[0])} to ${numberText(lines[index].y[lines[index].y.length - 1])}`).join("; ")}`);

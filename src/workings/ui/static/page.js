@@ -1,4 +1,4 @@
-// What every page does: local times, live rows, a job that is watched, forms that ask first. No library.
+// Used by every page: local times, live rows, live jobs, confirmed forms. No library.
 "use strict";
 
 /** A recorded UTC time in the reader's own. */
@@ -21,7 +21,7 @@ function runPath(name) {
 
 const PATIENCE = 20000;
 
-/** Status and value of an answer; status 0 where none came in time. */
+/** Status and value of an answer; status 0 after a timeout. */
 async function asked(address) {
   try {
     const answer = await fetch(address, { headers: { accept: "application/json" }, signal: AbortSignal.timeout(PATIENCE) });
@@ -115,7 +115,7 @@ function watchAnswers(element) {
   source.addEventListener("message", (event) => {
     const { model, piece } = JSON.parse(event.data);
     const place = element.querySelector(`[data-pieces="${model}"]`);
-    if (!place) return;  // the page has the whole answer already
+    if (!place) return;  // the page already has the whole answer
     for (const other of element.querySelectorAll("[data-pieces]:not([hidden])")) other.nextElementSibling.hidden = other !== place;
     place.hidden = false;
     place.append(piece);
@@ -205,7 +205,7 @@ function watchRecipe(form) {
   read();
 }
 
-// The machine that a recipe is called after is ticked with it, else this one, until someone ticks another one.
+// Select the machine in a recipe's name, else this one, until the user selects another.
 function tickMachine(form) {
   const machines = JSON.parse(form.dataset.plan), boxes = [...form.querySelectorAll("[name=target]")];
   const recipe = form.elements.recipe;

@@ -1,4 +1,4 @@
-"""Tabs of a run's page, a file each: `workings.ui.tab.Tab` says what one is. A new file here is a new tab."""
+"""Tabs of a run's page, one file each (see `workings.ui.tab.Tab`). A new file here is a new tab."""
 
 from importlib import import_module
 from pkgutil import iter_modules

@@ -1,4 +1,4 @@
-"""Ask a run a question, next to the model that it began with."""
+"""Ask a run and its base model a question."""
 
 import json
 import secrets
@@ -37,7 +37,7 @@ class AskedQuestion(BaseModel):
     temperature: float = 0
     trained: AskedAnswer | None = None
     untrained: AskedAnswer | None = None
-    problem: str = Field(default="", description="Why an answer is missing, as the command said it")
+    problem: str = Field(default="", description="Why an answer is missing, from the command's output")
 
 
 class Questions(BaseModel):
@@ -80,11 +80,11 @@ def conversation(site: Site, job: str) -> list[dict[str, str]]:
 
 
 def read_question(job: Job, lines: Iterable[bytes]) -> AskedQuestion:
-    """A question from the command that put it; of one that still runs, the answers that are there.
+    """A question from its command, with the answers so far.
 
     Args:
         job: the command.
-        lines: all that it wrote, and not its end alone: behind an answer are the thousands of pieces of the next one.
+        lines: all of its output, because thousands of pieces may follow an answer.
     """
     words = job.arguments
     given = dict(pairwise(words))  # options of `start`, each with a value after it
@@ -92,7 +92,7 @@ def read_question(job: Job, lines: Iterable[bytes]) -> AskedQuestion:
                              history=json.loads(given.get("--history", "[]")),
                              temperature=float(given.get("--temperature", 0)))
     for line in lines:
-        # Looked for before it is read, because nearly all lines are pieces.
+        # Search before parsing, because nearly all lines are pieces.
         value = json_object(line) if b'"completion"' in line else None
         if value and "completion" in value:
             question.trained = _answer(value)
@@ -104,7 +104,7 @@ def read_question(job: Job, lines: Iterable[bytes]) -> AskedQuestion:
 
 def _answer(value: dict[str, Any]) -> AskedAnswer:
     step = value.get("wrong_step") or {}
-    words = f"line {step['line']} of {step['lines']}: {step['written']} (right is {step['expected']})" if step else ""
+    words = f"line {step['line']} of {step['lines']}: {step['written']} (correct: {step['expected']})" if step else ""
     return AskedAnswer(text=str(value["completion"]), wrong_step=words,
                        finish_reason=str(value.get("finish_reason", "")))
 
@@ -119,7 +119,7 @@ def json_object(line: str | bytes) -> dict[str, Any] | None:
 
 
 def questions(site: Site, name: str) -> Questions:
-    """Questions that were put to a run from this page, the newest first, with the answers that are there."""
+    """Questions asked from this page, newest first, with the answers so far."""
     return Questions(questions=[read_question(job, (line for _, line in site.jobs.lines(job.id, 0)))
                             for job in site.jobs.about("ask", name, QUESTIONS_A_PAGE)])
 

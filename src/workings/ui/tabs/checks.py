@@ -10,7 +10,7 @@ from workings.ui.verification_cache import Verified
 
 
 class Checks(BaseModel):
-    """The result of `workings verify`, if it was run."""
+    """The result of `workings verify`, if available."""
 
     run: str
     verified: Verified | None
@@ -18,15 +18,15 @@ class Checks(BaseModel):
 
 
 def run_checks(site: Site, name: str) -> Checks:
-    """The kept verdict of `workings verify` about a run as it is now."""
+    """The cached verdict of `workings verify`, valid for the run as it is now."""
     return Checks(run=name, verified=site.verified.get(site.folder.path(name)),
                   command=f"workings verify {site.typed(name)}")
 
 
 def values(site: Site, run: OpenedRun, query: NoQuery) -> dict[str, Any]:
-    """The kept verdict, and the job that verifies the run just now."""
+    """The cached verdict, and the running job that verifies the run."""
     return {"verified": site.verified.get(run.path),
-            # A second click would start the same verification again, so the page shows the one that runs.
+            # Show the running verification, so that a second click does not start another.
             "job": next((job for job in site.jobs.all() if job.verb == "verify" and job.subject == run.name
                          and job.state == "running"), None)}
 

@@ -16,7 +16,7 @@ def run_curves(site: Site, name: str, x: XAxis = "step", low: float | None = Non
     """Curves of a run over steps, tokens or seconds, thinned; ``low`` and ``high`` bound the axis.
 
     Smoothed ones are the mean of ``mean`` steps (0: chosen by the length of the run; 1: none).
-    With ``after``, only what came behind that place of the axis: a page that draws a living run asks for that.
+    With ``after``, only points after that place, for a page that shows a running run.
     """
     run = site.folder.path(name)
     row, columns = site.live(site.folder.name(run)), site.folder.columns(run)
@@ -26,7 +26,7 @@ def run_curves(site: Site, name: str, x: XAxis = "step", low: float | None = Non
         events = []  # the page's notes say so, and the curves stay
     resumed = [event.get("step", event.get("from_step")) for event in events
                if str(event.get("kind", "")).startswith("resumed")]
-    # The mapping has an entry for every step, so it is only made where a resume has to be drawn.
+    # Only for a resume, because the mapping has an entry per step.
     at = places(columns, x) if resumed else {}
     return Curves(run=name, x=x, last_step=row.steps, planned_steps=row.planned_steps, state=row.state,
                   seconds_left=row.seconds_left, series=curves(columns, x, low, high, after, mean),

@@ -1,4 +1,4 @@
-"""Memory of the device, load of the machine during training, a kernel that ran on it, and the environment."""
+"""Memory of the device, load of the machine during training, the device check, and the environment."""
 
 import math
 import re
@@ -23,21 +23,21 @@ from workings.ui.tab import NoQuery, OpenedRun, Tab
 KINDS = {"cpu_percent": ("Processors at work", "percent", 1), "host_memory_used_bytes": ("Memory in use", "GiB", 2**30),
          "gpu.percent": ("Cards at work", "percent", 1), "gpu.memory_bytes": ("Memory of cards in use", "GiB", 2**30),
          "gpu.power_watts": ("Power of cards", "watts", 1), "gpu.celsius": ("Temperature of cards", "°C", 1)}
-"""A number of the record (of every card), the title of its figure, its unit there, and what it is divided by."""
+"""Key in the record, title of its figure, unit, and divisor; for the machine and for each card."""
 MAX_CARDS = 16
-"""Cards that are believed."""
+"""Maximum number of cards read from a record."""
 LONGEST_GAP = 3 * SECONDS_BETWEEN
-"""Seconds between two lines that count at most: a run that was stopped and resumed did nothing in between."""
+"""Longest counted interval between two lines, in seconds: a stopped run did nothing in between."""
 _CARD = re.compile(r"gpu\.(\d{1,2})\.(\w+)")
 _COLORS = 4
 HALF_WIDE = 600
-"""Two figures are next to each other."""
+"""Width for two figures in a row."""
 
 
 class MachineCurve(BaseModel):
     """One number over time; both lists have the same length."""
 
-    name: str = Field(description="The card; empty where it is of the whole machine")
+    name: str = Field(description="The card; empty for the whole machine")
     minutes: list[float]
     values: list[float]
 
@@ -52,18 +52,18 @@ class MachineFigure(BaseModel):
 
 
 class MachineCurves(BaseModel):
-    """Load of the machine while the run trained, by all processes; no figures if nothing was recorded."""
+    """Load of the machine during training, by all processes; no figures if nothing was recorded."""
 
     run: str
     figures: list[MachineFigure]
 
 
 def machine_use(folder: Folder, run: Path) -> MachineCurves:
-    """Read a run's `train/machine.jsonl` so far. Lines and numbers of another form are left out."""
+    """Read a run's `train/machine.jsonl` so far. Invalid lines and numbers are left out."""
     try:
         lines = folder.tail(run / MACHINE).lines()
     except RecordError:
-        lines = []  # of a record that holds something else there the other parts are shown all the same
+        lines = []  # a damaged file hides only this part
     timed = [(at, line) for line in lines if (at := _time(line)) is not None]
     minutes = [0.0]
     for (before, _), (after, _) in pairwise(timed):
@@ -82,8 +82,8 @@ def machine_use(folder: Folder, run: Path) -> MachineCurves:
 
 
 def drawn(figure: MachineFigure) -> Drawn | None:
-    """The figure, with its numbers as a table; None with less than two places."""
-    # One place makes no line.
+    """The figure, with its numbers as a table; None with fewer than two points."""
+    # One point makes no line.
     curves = [curve for curve in figure.curves if len(curve.minutes) > 1]
     if not curves:
         return None

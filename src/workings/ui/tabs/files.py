@@ -1,4 +1,4 @@
-"""Files of a run with their sizes and its root digest, and what is in one of them."""
+"""Files of a run with their sizes and its root digest, and the content of one of them."""
 
 import json
 import stat
@@ -14,7 +14,7 @@ from workings.ui.site import Site
 from workings.ui.tab import OpenedRun, Tab
 
 MAX_BYTES = 200_000
-"""Maximum bytes of a file that are shown: no one reads a longer text on a page."""
+"""Maximum bytes of a file that are shown."""
 
 
 class FilesQuery(BaseModel):
@@ -46,15 +46,15 @@ def run_file(site: Site, name: str, file: str = "") -> OpenedFile:
     """Content of a file of a run."""
     run = site.folder.path(name)
     path = run / file
-    # Resolved: neither `..` nor a folder that is a link leads out of the run.
+    # Resolved, so that neither `..` nor a link leads out of the run.
     if not file or "\0" in file or not path.resolve().is_relative_to(run.resolve()) or not _is_plain(path):
         raise RequestError(f"file {file} of {name}", "a file of this run that is not a link",
-                           "look at the list of its files")
-    # `lstat`, which does not follow a link that took the file's place meanwhile.
+                           "open the list of its files")
+    # `lstat` does not follow a link that may have replaced the file.
     size = path.lstat().st_size
     if path.suffix == ".safetensors":
         try:
-            # The header alone is read; weights may have gigabytes.
+            # Read only the header; weights may have gigabytes.
             opened = TensorFile(path)
         except RecordError as error:
             return OpenedFile(path=file, size_bytes=size, problem=str(error)[:300])
@@ -62,7 +62,7 @@ def run_file(site: Site, name: str, file: str = "") -> OpenedFile:
                    for name in opened.names()]
         return OpenedFile(path=file, size_bytes=size, tensors=tensors)
     with open_plain(path) as stream:
-        # One byte more than is shown says whether there is more.
+        # One more byte shows whether the file is longer.
         data = stream.read(MAX_BYTES + 1)
     text = data[:MAX_BYTES].decode("utf-8", "replace")
     # Text files have no zero byte; decoding alone accepts any bytes here.
@@ -80,7 +80,7 @@ def _is_plain(path: Path) -> bool:
 
 
 def _readable(path: Path, text: str) -> str:
-    """JSON with a line a value; everything else as it is."""
+    """JSON with one value per line; anything else unchanged."""
     if path.suffix == ".json":
         try:
             return json.dumps(json.loads(text), indent=2, ensure_ascii=False)

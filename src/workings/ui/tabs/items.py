@@ -17,8 +17,8 @@ def run_items(site: Site, name: str, query: Annotated[ItemsQuery, Query()]) -> A
 
 
 def values(site: Site, run: OpenedRun, query: ItemsQuery) -> dict[str, Any]:
-    """A page of items, and what was searched for; items that cannot be read are a sentence, and the other tabs stay."""
-    # The page of a run hands over the parameters of all its tabs in one object: only those of this tab are shown.
+    """A page of items with its filters; unreadable items become a sentence."""
+    # The query has the parameters of all tabs: keep only those of this one.
     shown = query.model_dump(include=set(ItemsQuery.model_fields) - {"page"}) | {"answers": None, "problem": "",
                                                                                  "selection": {}}
     try:

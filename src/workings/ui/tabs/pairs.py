@@ -1,4 +1,4 @@
-"""Preference pairs that a run learned from, and what the reference said of each before the first step."""
+"""Preference pairs that a run learned from, with the reference's log probabilities before the first step."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -25,7 +25,7 @@ class PairRow(BaseModel):
     chosen_tokens: int
     rejected_tokens: int
     chosen: float | None = Field(default=None, description="Log probability of the chosen completion under the "
-                                 "reference, in nats; none where the run did not come to the pair")
+                                 "reference, in nats; none if the run did not reach the pair")
     rejected: float | None = Field(default=None, description="That of the rejected one")
 
     @property
@@ -39,7 +39,7 @@ class PairsPage(BaseModel):
 
     run: str
     total: int
-    asked: int = Field(description="Pairs that the reference was asked about")
+    asked: int = Field(description="Pairs that the reference scored")
     chosen_likelier: int = Field(description="Pairs whose chosen completion the reference finds likelier")
     found: int
     page: int
@@ -58,13 +58,14 @@ class PairsQuery(BaseModel):
 def run_pairs(site: Site, name: str, query: Annotated[PairsQuery, Query()]) -> PairsPage:
     """Pairs of a run whose id holds a text, 100 a page.
 
-    ``ranked`` `least`: those first whose chosen completion the reference finds least likely next to the rejected one.
+    ``ranked`` `least`: first the pairs whose chosen completion the reference finds least likely relative to the
+    rejected one.
     """
     run = site.folder.path(name)
     rows = site.folder.worked_out.get(run / REFERENCE_LOG_PROBS, lambda: _read(run))
     chosen_rows = [row for row in rows if query.named.casefold() in row.id.casefold()]
     if query.ranked != "data":
-        # Those that no one asked about are last either way.
+        # Unscored pairs are last in any order.
         sorted_rows = sorted((row for row in chosen_rows if row.chosen is not None), key=lambda row: row.margin)
         chosen_rows = (sorted_rows if query.ranked == "least" else sorted_rows[::-1]) + [row for row in chosen_rows
                                                                                    if row.chosen is None]
@@ -78,7 +79,7 @@ def _read(run: Path) -> list[PairRow]:
     try:
         log_probs = {str(line["id"]): float(line["log_prob"]) for line in _lines(run / REFERENCE_LOG_PROBS)}
         kept_lines = [line for line in _lines(run / ROWS) if line["status"] == "kept"]
-        # Neighbours in the index; of a pair that was dropped neither row is among the kept ones.
+        # Neighbours in the index; a dropped pair has no row.
         pairs = zip(kept_lines[::2], kept_lines[1::2], strict=True)
         return [PairRow(id=str(chosen["id"]).removesuffix("/chosen"), chosen_tokens=chosen["supervised_tokens"],
                         rejected_tokens=rejected["supervised_tokens"], chosen=log_probs.get(chosen["id"]),
@@ -92,7 +93,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 
 def values(site: Site, run: OpenedRun, query: PairsQuery) -> dict[str, Any]:
-    """A page of pairs; pairs that cannot be read are a sentence, and the other tabs stay."""
+    """A page of pairs; unreadable pairs become a sentence."""
     try:
         return {"wanted": query, "problem": "", "pairs": run_pairs(site, run.name, query)}
     except RecordError as error:

@@ -28,7 +28,7 @@ def run_rollouts(site: Site, name: str, query: Annotated[RolloutsQuery, Query()]
     """Groups of the rollout that an update learned from."""
     run = site.folder.path(name)
     found = around(site.folder, run, name, query.step)
-    # Several updates may learn from one rollout, which is recorded under the first of them.
+    # Several updates may share one rollout, which is recorded under the first.
     step = _first_update(site.folder, run, query.step or found.last)
     return around(site.folder, run, name, step).model_copy(update={"rollout": rollout_page(
         site.folder, run, step, order=query.order, find=query.find, page=query.sheet)})
@@ -38,31 +38,31 @@ def around(folder: Folder, run: Path, name: str, step: int) -> Rollouts:
     """The rollouts before and after one. Raises `RequestError` for a run that has none."""
     steps = rollout_steps(run)
     if not steps:
-        raise RequestError(f"rollouts of {name}", "a run that learned from what it wrote itself", "")
+        raise RequestError(f"rollouts of {name}", "a run that learned from its own completions", "")
     return Rollouts(run=name, first=steps[0], last=steps[-1], count=len(steps), teacher=_teacher(folder, run),
                     before=max((other for other in steps if other < step), default=None),
                     after=min((other for other in steps if other > step), default=None))
 
 
 def _teacher(folder: Folder, run: Path) -> str:
-    """The name of the run or model that a run learns from; empty where it has none."""
-    # A file of the record and not a key of the recipe: a recipe may name a folder that has moved.
+    """The name of a run's teacher; empty if it has none."""
+    # From the record, because the recipe's folder may have moved.
     if not (run / TEACHER).is_file():
         return ""
     teacher = folder.object(run / TEACHER)
-    return str(teacher.get("run") or teacher.get("id") or "a teacher that was not named")
+    return str(teacher.get("run") or teacher.get("id") or "an unnamed teacher")
 
 
 def _first_update(folder: Folder, run: Path, step: int) -> int:
-    """First update of the rollout that an update learned from: a rollout may serve several."""
+    """First update of the rollout that an update learned from; several may share one."""
     algorithm = folder.object(run / CONFIG).get("algorithm", {})
     updates = algorithm.get("updates", 1) if isinstance(algorithm, dict) else 1
-    # Updates count from 1: with three of a rollout, 1 to 3 learn from the first one.
+    # Updates count from 1: with three per rollout, 1 to 3 share the first one.
     return step - (step - 1) % updates if type(updates) is int and updates > 0 else step
 
 
 def values(site: Site, run: OpenedRun, query: RolloutsQuery) -> dict[str, Any]:
-    """A page of groups; a rollout that cannot be read is a sentence, and its neighbours are still offered."""
+    """A page of groups; an unreadable rollout becomes a sentence, with links to its neighbours."""
     try:
         return {"wanted": query, "problem": "", "drawn": run_rollouts(site, run.name, query)}
     except RecordError as error:

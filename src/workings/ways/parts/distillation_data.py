@@ -41,7 +41,7 @@ class DistillationData(TraceData):
                                "engine=jax")
         if count > self.resolved.shape.vocab_size:
             raise RequestError(f"algorithm.top_k: {count} of a vocabulary of {self.resolved.shape.vocab_size}",
-                               "at most as many tokens as there are", "a smaller algorithm.top_k")
+                               "at most the vocabulary's size", "a smaller algorithm.top_k")
 
     def write(self, writer: RunWriter) -> None:
         """Writes the row index and the teacher's identity."""
@@ -65,7 +65,7 @@ class DistillationData(TraceData):
             for number, part in enumerate(self.files.parts):
                 path = writer.path(top_tokens_file(number))
                 if not path.is_file():
-                    # Asked again, a teacher on other hardware rounds otherwise, and this would not be one run any more.
+                    # Queried again, a teacher on other hardware rounds differently, which would mix two runs.
                     if step:
                         raise RecordError(f"part {number} of the teacher's top tokens is missing, and the run has "
                                           f"already taken {step} steps with them")

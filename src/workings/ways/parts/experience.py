@@ -26,7 +26,7 @@ class PreparedBatch:
     after: Position
     """Where the next batch starts in the data."""
     digest: str
-    """SHA-256 of the engine's inputs, by which a verifier recognizes the batch that it makes again."""
+    """SHA-256 of the engine's inputs, by which a verifier recognizes the recomputed batch."""
     tokens: int
     """Positions that are not padding."""
     supervised_tokens: int
@@ -43,7 +43,7 @@ class Experience:
 
         Args:
             state: read, not consumed.
-            step: number of updates that were taken before; 0 in a new run.
+            step: number of earlier updates; 0 in a new run.
         """
 
     def prefetch(self, position: Position, thread: Executor) -> None:

@@ -95,7 +95,7 @@ def teacher_model(loaded: LoadedRecipe) -> TeacherModel | None:
         folder = locate_weights(algorithm.teacher, "", [], tensors=False).directory
     if folder is None:
         return TeacherModel(shape=shape_by_hub_id(algorithm.teacher, "algorithm.teacher"))
-    # A sealed run has its shape in its manifest, and may hold adapters alone.
+    # A sealed run has its shape in its manifest, and may hold only adapters.
     if not (folder / SEAL).is_file():
         return TeacherModel(shape=read_shape(folder))
     return TeacherModel(shape=_sealed_shape(folder), method=_recipe_of(RunRecord.open(folder)).method)
@@ -124,12 +124,12 @@ def _base(run: RunRecord, recipe: Recipe, algorithm: TeacherWay, engine: str) ->
         return None
     model, recorded = recipe.model, run.manifest.weight_digests
     if isinstance(model, FromPretrained):
-        weights = recorded_weights(run, model, f"type it in the folder that {model.id} is relative to", adapters=True,
+        weights = recorded_weights(run, model, f"run it in the folder that {model.id} is relative to", adapters=True,
                                    tensors=False)
     # The same seed gives other random weights in another engine, and adapters fit only those that they were trained on.
     elif recipe.engine != engine:
         raise RequestError(f"algorithm.teacher: {algorithm.teacher}, adapters next to random weights of engine "
-                           f"{recipe.engine}", f"an engine that draws the same ones; this run's is {engine}",
+                           f"{recipe.engine}", f"an engine with the same random numbers; this run's is {engine}",
                            f"workings export {quote(algorithm.teacher)} --out TEACHER, then algorithm.teacher=TEACHER")
     else:
         weights = Weights(directory=None, id=run.manifest.model_id, revision=RANDOM)

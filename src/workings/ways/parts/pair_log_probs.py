@@ -23,7 +23,7 @@ from workings.objectives.policy_gradient import REFERENCE
 
 def reference_log_probs_by_row(engine: LikelihoodEngine, state: State, batches: Batches,
                                steps: int) -> dict[str, float]:
-    """The reference's log probability of every row that a run of so many steps is trained on, by row id.
+    """The reference's log probability of every row that a run of this length is trained on, by row id.
 
     Args:
         engine: the engine that owns the state.

@@ -102,7 +102,7 @@ class PairWay(Way):
 
 
 class ReferencedPairs(PairWay):
-    """Pairs of rows, each compared with what a reference says of it: the model before training.
+    """Pairs of rows, each compared with its log probability under a reference: the model before training.
 
     Its log probabilities are computed once, before the first step.
     """

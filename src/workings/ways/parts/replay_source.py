@@ -31,7 +31,7 @@ class StepInputs:
     after: Position
     digest: str
     completion_counts: Mapping[str, int] | None = None
-    """If completions were sampled before the step: how many were recorded, and how many are the same again."""
+    """With completions sampled before the step: the number recorded, and the number reproduced."""
 
 
 class BatchSource(Protocol):

@@ -39,7 +39,7 @@ class Rewarder(Protocol):
 
     @property
     def replies(self) -> list[str]:
-        """What a judge replied about each completion of the last call; empty without one."""
+        """A judge's reply to each completion of the last call; empty without a judge."""
         ...
 
     def score(self, samples: Sequence[CompletionToReward]) -> list[dict[str, float]]:
@@ -209,7 +209,8 @@ class RolloutExperience(Experience):
                     partial(self._sampler.engine.log_probs, state), rollout))
             metrics["drawing_seconds"] = time.perf_counter() - started
         elif rollout is None:
-            # Resumed in the middle of a rollout. Sampling it again would give other texts: the weights have changed.
+            # Resumed in the middle of a rollout. Sampling again would give other texts, because the weights have
+            # changed.
             rollout = self._load_rollout(step - part)
         if rollout is None:
             raise RequestError(f"update {step}, which is trained on the rollout of update {step - part}",

@@ -24,7 +24,7 @@ Change = Callable[[Rollout, RolloutSampler], Rollout]
 class RecordedRewards:
     """Gives a completion that is the recorded one its recorded rewards, and any other completion zeros.
 
-    No reward is computed here: level 2 of `verify` does that, and a person's own function is never run from a record.
+    No reward is computed here: level 2 of `verify` does that, and a user's function is never run from a record.
     """
 
     recorded: Rollout
@@ -53,7 +53,7 @@ class RolloutSource:
     """Whether the update uses the completions that are sampled here. Where other bits are allowed it uses the recorded
     ones: the last bits of a log probability would make another batch of the same completions."""
     change: Change = lambda rollout, sampler: rollout
-    """For controls: makes the rollout that is used in place of the right one."""
+    """For controls: makes the rollout to use in place of the correct one."""
 
     def take(self, state: State, position: Position, step: int) -> StepInputs:
         """The batch of an update. Raises `RecordError` where the record has no rollout for it."""
@@ -64,7 +64,7 @@ class RolloutSource:
             raise RecordError(f"no rollout of step {step - part}")
         used, counts = recorded, None
         # At a later update of a rollout the weights that sampled it are gone; the recorded rollout is used. So it is
-        # where another program sampled: its completions come a second time from the record alone.
+        # if another program sampled: its completions come from the record
         if part == 0 and not recorded.sampler:
             repeated = replace(self.sampler, rewarder=RecordedRewards(recorded=recorded)).rollout(state, position, step)
             if self.sampler.reference is None and recorded.reference_log_probs:
@@ -86,7 +86,7 @@ def _as_recorded(recorded: Rollout, again: Rollout) -> tuple[np.ndarray, ...]:
 
 
 def _counts(recorded: Rollout, again: Rollout) -> dict[str, int]:
-    """Number of recorded completions, and how many are the same again, with the same log probabilities."""
+    """Number of recorded completions, and of those reproduced with the same log probabilities."""
     before, after = ([(prompt.item.id, sample.completion) for prompt, sample in rollout.all_samples]
                      for rollout in (recorded, again))
     # Not strict: with other completions, dynamic sampling may take another number of groups.

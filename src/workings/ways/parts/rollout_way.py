@@ -204,7 +204,7 @@ class RolloutWay(Way):
         return self.updates if self.updates > 1 else 0
 
     def smaller_rollouts(self, recipe: Recipe, fsdp: int) -> Iterator[KeyValues]:
-        """Fewer updates from one rollout, each with as many completions as before.
+        """Fewer updates from one rollout, each with the same number of completions.
 
         Only a rollout of fewer completions than an engine samples at a time needs less memory.
         """
@@ -216,7 +216,7 @@ class RolloutWay(Way):
             updates //= 2
 
     def shorter_completions(self, recipe: Recipe) -> Iterator[KeyValues]:
-        """Half the new tokens, then a quarter, and so on; rows lose as many, so that prompts keep their length."""
+        """Half the new tokens, then a quarter, and so on; rows shrink equally, so that prompts keep their length."""
         # The penalty of long completions begins at the first token at the earliest.
         buffers = [reward.buffer for reward in recipe.rewards if isinstance(reward, OverlongReward)]
         shortest = max([SHORTEST_COMPLETION, *buffers])

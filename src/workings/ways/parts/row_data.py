@@ -210,7 +210,7 @@ def read_rows(resolved: ResolvedRun) -> RowSet:
     def make() -> RowSet:
         return way.build_rows(entries, *settings)
 
-    # A truncated data set is not the one whose digest is the key of the cache.
+    # The cache's key is the digest of the whole data set.
     if len(entries) < MIN_CACHED_ROWS or not data.is_full:
         return make()
     return cached_rows(cache_directory() / "rows", cache_key(data.digests["traces"], *settings), make)

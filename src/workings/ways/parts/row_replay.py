@@ -41,7 +41,7 @@ class RowSource(Generic[T]):
     compute: Callable[[State, Position], Mapping[str, T]] | None = None
     """Computes those of the rows of a batch again; None: the recorded ones are used."""
     change: Callable[[Batch], Batch] = lambda batch: batch
-    """For controls: makes the batch that is used in place of the right one."""
+    """For controls: makes the batch to use in place of the correct one."""
 
     def take(self, state: State, position: Position, step: int) -> StepInputs:
         """The batch of a step. Raises `RecordError` for a row without a recorded signal."""

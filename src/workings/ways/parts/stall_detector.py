@@ -13,9 +13,9 @@ from workings.ways.parts.rollout_way import RolloutWay
 
 @dataclass
 class StallDetector:
-    """Counts for how many rollouts or updates in a row nothing could be learned.
+    """Counts consecutive rollouts or updates without anything to learn.
 
-    Its counts follow from the metrics lines alone, so that a resumed run stops where the uninterrupted one would.
+    Its counts follow from the metrics lines, so that a resumed run stops where an uninterrupted one would.
     """
 
     algorithm: RolloutWay
@@ -35,7 +35,7 @@ class StallDetector:
             # not round.
             if "groups_without_spread" in line:
                 detector._count_rollout(line["groups_without_spread"] == 1, line["truncated"] == 1)
-            # Counted from the log, so that a resumed run has as little patience left as the one that stopped.
+            # Counted from the log, so that a resumed run keeps the count.
             detector._count_update(line["share_of_weights_changed"] == 0)
         return detector
 
@@ -53,14 +53,14 @@ class StallDetector:
                 f"not learning: in {self.truncated_rollouts} rollouts in a row every completion was cut off at "
                 f"algorithm.max_new_tokens ({self.algorithm.max_new_tokens}); the model does not end its answers"
                 if not samples[0].turns else
-                f"not learning: in {self.truncated_rollouts} rollouts in a row no episode came to its end within "
+                f"not learning: in {self.truncated_rollouts} rollouts in a row no episode ended within "
                 "environment.turns and data.max_length")
         if self.equal_reward_rollouts >= patience:
             values = sorted({sample.reward for sample in samples})
             raise TrainingFailed(
                 f"not learning: in {self.equal_reward_rollouts} rollouts in a row all completions of each prompt had "
                 f"the same reward (the last ones: {', '.join(f'{value:g}' for value in values[:3])}); there is nothing "
-                "to compare: other prompts, a larger algorithm.group, or a reward that tells more apart")
+                "to compare: other prompts, a larger algorithm.group, or a finer reward")
         if not rollout.trained_samples:
             raise TrainingFailed(
                 f"not learning: of {len(rollout.groups)} groups that were sampled for update {rollout.step} none had "

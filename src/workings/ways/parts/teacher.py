@@ -186,7 +186,7 @@ def sealed_digests(run: RunRecord, names: Sequence[str]) -> dict[str, str]:
 
 def recorded_name(weights: Weights) -> str:
     """Name of weights in a record."""
-    # Only a folder's or a file's own name: its path may name a person.
+    # Only the name: a path may contain a user's name.
     if weights.directory and weights.revision == LOCAL:
         return weights.directory.name
     return Path(weights.id).name if is_local(weights.revision) else weights.id

@@ -85,7 +85,7 @@ class PromptData:
         return [self.shape.batch_shape(length) for length in reversed(self.shape.buckets)]
 
     def blank(self, shape: BatchShape) -> Batch:
-        """A batch without contents, with as many supervised positions as a completion may have."""
+        """A batch without contents, with the supervised positions of the longest completion."""
         return Batch.blank(shape).with_loss_positions(min(self.shape.learned, shape[2]))
 
     def write(self, writer: RunWriter) -> None:
@@ -220,7 +220,7 @@ def try_rewards(settings: RewardSettings) -> None:
 
 
 def episode_rules(recipe: Recipe) -> EpisodeRules | None:
-    """When an episode of a recipe goes on; None without an environment."""
+    """Decides when an episode continues; None without an environment."""
     if recipe.environment is None:
         return None
     return EpisodeRules(turns=recipe.environment.turns, max_length=recipe.data.max_length,

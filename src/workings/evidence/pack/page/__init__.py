@@ -13,7 +13,7 @@ def verify_page() -> bytes:
 
     It knows nothing of the pack next to it, so that it is the same file next to all of them.
     """
-    # In a block, so that its names are not the window's, of which a page has several hundred.
+    # In a block, to keep its names off `window`.
     script = '"use strict";\n{\n' + "".join(map(_part, SCRIPTS)) + "}\n"
     style = _part("page.css")
     text = _part("page.html")

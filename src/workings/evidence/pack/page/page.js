@@ -33,7 +33,7 @@ function show(file, found) {
   $("summary").textContent = `${plural(files, "file")}, ${plural(bytes, "byte")} and ${plural(found.units.length, "unit")} checked against their sealed digests.`;
   $("root").textContent = found.root || "none: a unit has no sums";
   $("anchor").textContent = anchored ? (wanted === found.root ? "It is the one that you gave." : "The one that you gave is that of one unit below.")
-    : wanted ? "It is not the one that you gave." : "Compare it with one that was published elsewhere: whoever changes files can seal them again, and only this line tells.";
+    : wanted ? "It is not the one that you gave." : "Compare it with one that was published elsewhere: changed files can be sealed again, and only this line shows it.";
   $("command").textContent = `workings verify ${/^[\w.+=@-]+$/.test(file.name) ? file.name : "THE_ZIP"}${found.root ? ` --expect-root ${found.root}` : ""}`;
   list("problems", problems);
   list("unread", unread);

@@ -48,7 +48,7 @@ function parseSums(data) {
 
 const isPlain = (name) => name.split("/").every((part) => NAME.test(part) && !part.endsWith("."));
 
-/* The innermost of these places that a name stands in; null where it stands in none. */
+/* The innermost of these folders that contains a name; null if none does. */
 function enclosing(name, places) {
   for (; name; name = parent(name)) if (places.has(name)) return name;
   return places.has("") ? "" : null;
@@ -63,7 +63,7 @@ function unitOf(relative) {
   return ["eval", "notes"].includes(parts[0]) && parts.length > 1 ? `${parts[0]}/${parts[1]}` : "";
 }
 
-/* Entries with the folders that stand only in the paths of their files. */
+/* Entries, with folders that appear only in paths of files. */
 function withFolders(entries) {
   const folders = new Map();
   for (const entry of entries) {
@@ -80,7 +80,8 @@ function findUnits(all, seals) {
   const marked = all.filter((entry) => [MANIFEST, SEAL, SUMS].includes(base(entry.name))).map((entry) => parent(entry.name));
   const places = new Set(marked.filter((place) => !place.split("/").some((part) => part.endsWith(PARTIAL))));
   const outermost = new Set([...places].filter((place) => place === "" || enclosing(parent(place), places) === null));
-  // A seal inside of a sealed folder starts no unit, or files could be hidden with it; runs in a pack are the exception.
+  // A seal inside of a sealed folder starts no unit, or files could be hidden with it; runs in a pack are the
+  // exception.
   const tops = new Set([...places].filter((place) => outermost.has(place) || (outermost.has(outer(place)) && kind(outer(place)) === "pack")));
   const nests = (place) => !files.has(below(place, SEAL)) || !["eval", "samples", "report", "notes", "pack"].includes(kind(place));
   const units = new Map(), loose = [];

@@ -33,12 +33,12 @@ function text(data, at, length) {
   }
 }
 
-/* Where the table of contents lies: {count, start, end}. The end record has to be the last 22 bytes. */
+/* Position of the table of contents: {count, start, end}. The end record has to be the last 22 bytes. */
 async function findDirectory(file) {
   refuse(file.size >= 22, "not a zip: too short");
   const end = await view(file, file.size - 22, 22);
-  refuse(u32(end, 0) === 0x06054b50, "not a zip, or bytes behind its end record");
-  refuse(u16(end, 20) === 0, "a comment behind the end record");
+  refuse(u32(end, 0) === 0x06054b50, "not a zip, or bytes after its end record");
+  refuse(u16(end, 20) === 0, "a comment after the end record");
   refuse(u16(end, 4) === 0 && u16(end, 6) === 0, "one of several disks");
   const small = [u16(end, 8), u16(end, 10), u32(end, 12), u32(end, 16)];
   let large = small, behind = file.size - 22;
@@ -55,7 +55,7 @@ async function findDirectory(file) {
   const [here, count, bytes, start] = large;
   refuse(here === count, "one of several disks");
   refuse(bytes <= MAX_DIRECTORY && count <= MAX_ENTRIES, "a table of contents that is too large");
-  refuse(start + bytes === behind, "an end record that contradicts what stands before it");
+  refuse(start + bytes === behind, "a contradictory end record");
   return { count, start, end: behind };
 }
 
@@ -108,7 +108,7 @@ function checkEntry(entry, names) {
   const { name } = entry;
   refuse(name && name.length <= 1024 && name.split("/").length <= 32, `${name.slice(0, 100)}: a path too long or empty`);
   refuse(!name.startsWith("/") && !/[\\:\0]/.test(name) && !name.split("/").includes(".."), `${name}: leads out of the archive`);
-  refuse(!names.has(name), `${name}: stands in the zip twice`);
+  refuse(!names.has(name), `${name}: is in the zip twice`);
   names.add(name);
   refuse(!(entry.flags & 0x2041), `${name}: encrypted`);
   refuse(entry.method === 0 || entry.method === 8, `${name}: compressed by a method other than deflate`);
@@ -127,7 +127,7 @@ async function placeBodies(file, entries, end) {
     const same = u32(head, 0) === 0x04034b50 && u16(head, 6) === entry.flags && u16(head, 8) === entry.method && u16(head, 26) === nameBytes;
     refuse(same && text(head, 30, nameBytes) === entry.whole, `${entry.name}: its header is not the one in the table of contents`);
     const extra = await view(file, entry.at + 30 + nameBytes, u16(head, 28));
-    described = (entry.flags & 8) !== 0;  // its sizes may stand behind it instead
+    described = (entry.flags & 8) !== 0;  // its sizes may follow it instead
     const [size, packed] = largeSizes(extra, 0, extra.byteLength, [u32(head, 22), u32(head, 18)]);
     const later = described && size === 0 && packed === 0 && u32(head, 14) === 0;
     refuse(later || (size === entry.size && packed === entry.packed && u32(head, 14) === entry.crc), `${entry.name}: two headers with different sizes`);
@@ -139,7 +139,7 @@ async function placeBodies(file, entries, end) {
 }
 
 function checkGap(bytes, described, before) {
-  refuse(bytes >= 0, `${before}: overlaps what stands before it`);
+  refuse(bytes >= 0, `${before}: overlaps the previous entry`);
   refuse(bytes === 0 || (described && [12, 16, 20, 24].includes(bytes)), `${bytes} bytes before ${before} belong to no file`);
 }
 

@@ -38,7 +38,7 @@ from workings.record.layout import (
 from workings.record.values import is_absent
 
 _CHECKPOINT = re.compile(rf"{CHECKPOINTS}/step_(\d{{1,12}})/")
-TWIN = ("model", "items", "decoding", "engine", "template")
+KEYS_THAT_DECIDE_ANSWERS = ("model", "items", "decoding", "engine", "template")
 """Keys of an evaluation that decide its answers."""
 
 
@@ -60,7 +60,7 @@ def announced(unit: Unit) -> Iterator[CheckFinding]:
         if run.written_by_train and (problems := [*_later_problems(run, config), *_twin_problems(unit, config)]):
             yield failed(join_first(problems), unit)
         else:
-            yield not_checked("not announced before the first step: made afterwards, with items of someone's choice",
+            yield not_checked("not announced before the first step: made afterwards, with freely chosen items",
                               unit, blocking=False)
         return
     problems = [*_settings_problems(config, recipe), *_model_problems(run, config)]
@@ -69,7 +69,7 @@ def announced(unit: Unit) -> Iterator[CheckFinding]:
     if problems:
         yield failed(join_first(problems), unit)
     elif not linked:
-        yield not_checked("asked as the recipe says; its items are known by their file alone, which is not here",
+        yield not_checked("evaluated as the recipe says; the file of its items is not here",
                           unit, blocking=False)
     else:
         yield passed(f"{config['items']['count']} items, {linked}", unit)
@@ -118,7 +118,7 @@ def _line_problems(row: dict[str, Any], generated: bool, limit: Any) -> Iterator
     if not generated:
         return
     if not isinstance(text, str):
-        yield "no completion, and it was drawn by a model"
+        yield "no completion, although a model wrote it"
     if reason not in ("stop", "length"):
         yield f"it ended by {str(reason)[:20]!r}"
     # A model that is asked beyond its context ends below the limit.
@@ -188,7 +188,7 @@ def _later_problems(run: Unit, config: dict[str, Any]) -> list[str]:
     problems = []
     if isinstance(model, dict) and not is_absent(model):
         name, step = model.get("run"), model.get("step")
-        # A damaged checkpoint is passed over for an older one, so any of them may have been asked.
+        # A damaged checkpoint is skipped for an older one, so any of them may have been evaluated.
         checkpoints = {int(match[1]) for file in run.files if (match := _CHECKPOINT.match(file))}
         if name != run.manifest.name:
             problems.append(f"{EVALUATION_CONFIG}: model.run is {str(name)[:40]!r}, the run's is {run.manifest.name!r}")
@@ -212,7 +212,7 @@ def _twin_problems(unit: Unit, config: dict[str, Any]) -> list[str]:
     others = [other for other in unit.record.measurements if other is not unit and other.parent is unit.parent]
     for other in others:
         twin = other.json_object(EVALUATION_CONFIG)
-        if all(same_json(config.get(key), twin.get(key)) for key in TWIN):
+        if all(same_json(config.get(key), twin.get(key)) for key in KEYS_THAT_DECIDE_ANSWERS):
             texts = [[(row.get("id"), row.get("completion")) for row in each.lines(PREDICTIONS)]
                      for each in (unit, other)]
             if texts[0] != texts[1]:
@@ -221,13 +221,13 @@ def _twin_problems(unit: Unit, config: dict[str, Any]) -> list[str]:
 
 
 def _template_digest(run: Unit, name: str) -> str:
-    """Digest of a chat template that is shipped, or that the tokenizer has; empty where it is made for the recipe."""
+    """Digest of a shipped chat template or the tokenizer's; empty if it is made for the recipe."""
     section = run.manifest.config.get("data")
     if not isinstance(section, dict) or section.get("reasoning") == "channel":
         return ""
     if name == "tokenizer":
         source = run.json_object(f"{TOKENIZER}/tokenizer_config.json").get("chat_template")
-        # Several named templates are a list, whose meaning is not known here.
+        # Several named templates are a list, which is not supported here.
         return bytes_digest(source.encode()) if isinstance(source, str) else ""
     return _shipped_digest(name)
 
@@ -242,7 +242,7 @@ def _shipped_digest(name: str) -> str:
 
 
 def _shipped_template_problem(config: dict[str, Any]) -> str:
-    """What an evaluation of weights says otherwise of a template that this package ships; empty for nothing."""
+    """Contradictions between an evaluation of weights and a shipped template; empty if none."""
     template = section_of(config, "template")
     shipped = _shipped_digest(str(template.get("name")))
     ours = asked_our_engine(config) and section_of(config, "software").get("workings") == version("workings")
@@ -250,7 +250,7 @@ def _shipped_template_problem(config: dict[str, Any]) -> str:
     if not ours or not shipped or config.get("form") == "channel" or template.get("digest") == shipped:
         return ""
     return (f"{EVALUATION_CONFIG}: the template {template['name']} has digest {str(template.get('digest'))[:16]}…, "
-            f"the one that is shipped {shipped[:16]}…")
+            f"the shipped one {shipped[:16]}…")
 
 
 def _item_problems(run: Unit, unit: Unit, config: dict[str, Any], announcement: dict[str, Any] | None,
@@ -282,6 +282,6 @@ def _known_digest(recipe: Recipe) -> str:
     from workings.data.named_sets import shipped_sets
     name = recipe.evaluation.items
     if name == "addition":
-        # As many as `workings.inputs.datasets` makes. That room stands above this one, so the numbers are repeated.
+        # As in `workings.inputs.datasets`, which this package may not import.
         return bytes_digest(items_bytes(addition.make(500, 600, recipe.seed)[1]))
     return shipped_sets()[name].sha256 if name in shipped_sets() else ""

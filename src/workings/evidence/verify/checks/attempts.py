@@ -39,7 +39,7 @@ def attempts(record: Record) -> Iterator[CheckFinding]:
         if listed is None:
             yield not_checked(f"no {ATTEMPTS} next to the run: how many were started is unknown", unit, blocking=False)
             return
-        # A name can be used again for another recipe; a line without a digest is compared by its name alone.
+        # A name can be reused for another recipe; compare a line without a digest by name.
         digest = unit.manifest.config_digest
         same = [row for row in listed if row.get("run") == unit.manifest.name
                 and row.get("config_digest", digest) == digest]
@@ -52,7 +52,7 @@ def attempts(record: Record) -> Iterator[CheckFinding]:
 
 
 def _list_path(unit: Unit) -> str:
-    """Path of the list of attempts of a run's folder; `..` where the run itself is what is verified."""
+    """Path of the list of attempts of a run's folder; `..` if the run itself is verified."""
     if not unit.path:
         return ".."
     folder = unit.path.rpartition("/")[0]
@@ -87,8 +87,8 @@ def _missing_lines(listed: list[dict[str, Any]]) -> list[str]:
         if AFTER not in row:
             problems.append(f"line {number} of {ATTEMPTS} does not name the line before it")
         elif not is_absent(row[AFTER]) and row[AFTER] not in seen:
-            problems.append(f"line {number} of {ATTEMPTS} follows one that is not there")
-        # Also of a line whose own predecessor is gone: only the gap itself is named, not all that follows it.
+            problems.append(f"line {number} of {ATTEMPTS} follows a missing line")
+        # Name only the gap, not all lines after it.
         seen.add(line_digest(row))
     return problems
 
@@ -103,7 +103,7 @@ def _own_problems(unit: Unit, listed: list[dict[str, Any]], same: list[dict[str,
         problems += order_problems(unit, lines)
         problems += _named_problems(unit, [(row, lines[str(row.get(ATTEMPT))]) for row in unit.starts
                                            if str(row.get(ATTEMPT)) in lines])
-    # A run that went on with another batch or mesh has another recipe in its earlier lines, which its events name.
+    # A run resumed with another batch or mesh has another recipe in its earlier lines, named by its events.
     starts = [moment(str(row.get("started_at"))) for row in listed
               if "started_at" in row and (row in same or line_digest(row) in named)]
     if unit.written_by_train and starts and min(starts) > moment(unit.manifest.finished_at) + CLOCK_SLACK:
@@ -123,7 +123,7 @@ def order_problems(unit: Unit, lines: dict[str, dict[str, Any]]) -> list[str]:
                 if at < start - CLOCK_SLACK]
     problems += [f"an event of {at} names the start that is listed at {start}, long before it" for at, start in listed
                  if at > start + LISTED_BEFORE]
-    problems += [f"the start that is listed at {start} is behind an event of {at}"
+    problems += [f"the start listed at {start} is after an event of {at}"
                  for (at, _), (_, start) in pairwise(listed) if start < at - CLOCK_SLACK]
     names = [str(row[ATTEMPT]) for row in starts if ATTEMPT in row and not is_absent(row[ATTEMPT])]
     if len(set(names)) < len(names):
@@ -134,7 +134,7 @@ def order_problems(unit: Unit, lines: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def _named_problems(unit: Unit, starts: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[str]:
-    """What the lines that the run's starts name say otherwise than the run: each event with its line."""
+    """Contradictions between the run's starts and their lines in the list: each event with its line."""
     problems = []
     for event, line in starts:
         problems += [f"{ATTEMPTS} lists a start of {key} {str(line[key])[:40]!r}, the run is of {ours!r}"

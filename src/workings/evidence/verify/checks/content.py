@@ -24,12 +24,12 @@ EXTRA_SUFFIXES = {"report": frozenset({"html", "svg"}), PACK_KIND: frozenset({"h
 PLAIN_NAMES = frozenset({"LICENSE", "NOTICE", SUMS})
 """Files without a suffix."""
 
-# First bytes of what a system or a library would run or unpack, with any file name.
+# First bytes of files that a system or a library would run or unpack.
 _RUNS = {b"#!": "a script", b"\x7fELF": "a program", b"PK\x03\x04": "an archive", b"\x1f\x8b": "an archive",
          b"\x80": "a pickle"}
 _HOME = re.compile(r"(?<![\w.])(?:/home/|/Users/)[A-Za-z0-9][\w.-]{0,63}|(?<![\w./])/root/[\w.-]{1,64}"
                    r"|\b[A-Za-z]:\\Users\\[\w.-]{1,64}")
-# A fixed text is found many times as fast as the pattern; most pieces hold none of them and are done.
+# Searching a fixed text is much faster than the pattern, and most pieces have none.
 _HOME_HINTS = ("/home/", "/Users/", "/root/", ":\\Users\\")
 _CHUNK_BYTES = 1 << 20
 # More than the longest pattern needs for a match: about 4,020 characters of a web token.
@@ -53,7 +53,7 @@ def plain(unit: Unit) -> Iterator[CheckFinding]:
 def private(record: Record) -> Iterator[CheckFinding]:
     """Texts against tokens and keys of a known form, and against `/home/name`, `/Users/name`, `/root/…` and the like.
 
-    What has no known form cannot be found: look before publishing.
+    Unknown forms cannot be found: look before publishing.
     """
     try:
         refuse_too_much_text(sum(entry.size for entry in record.tree.entries if _is_own_text(entry)))
@@ -75,7 +75,7 @@ def _leaks(unit: Unit) -> list[str]:
 
 def _check_kind(unit: Unit, name: str) -> None:
     """Raise `RecordError` unless a file is of an allowed kind and really is of that kind."""
-    # An allow-list: an unknown format is refused, where a list of forbidden ones would let it pass.
+    # An allow-list, so that unknown formats are refused.
     # A reward that was given in Python is the only code; it is read as text, and no check runs it.
     last = name.rpartition("/")[2]
     suffix = last.rpartition(".")[2].lower() if "." in last else ""
@@ -127,7 +127,7 @@ def _own_texts(unit: Unit) -> Iterator[tuple[str, str]]:
                 before = b""
                 while data := stream.read(_CHUNK_BYTES):
                     yield entry.name, (before + data).decode("utf-8", errors="replace")
-                    # What is in the overlap is found twice; the callers make a set of what they find.
+                    # Matches in the overlap are found twice; callers use a set.
                     before = data[-_OVERLAP_BYTES:]
         except RecordError:
             continue  # reported by integrity.sums and content.plain
@@ -135,6 +135,6 @@ def _own_texts(unit: Unit) -> Iterator[tuple[str, str]]:
 
 def _is_own_text(entry: Entry) -> bool:
     last = entry.name.rpartition("/")[2]
-    # A tokenizer's vocabulary may hold any text, such as `/home/user`, and says nothing about a person.
+    # A tokenizer's vocabulary may hold any text, such as `/home/user`.
     return entry.kind == "file" and last not in THIRD_PARTY_FILES \
         and last.rpartition(".")[2].lower() in TEXT_SUFFIXES | {"html", "ipynb"}

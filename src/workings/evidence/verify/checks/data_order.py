@@ -42,7 +42,7 @@ MAX_LENGTH = 10_000_000
 
 
 def trains_on_rows(unit: Unit) -> bool:
-    """Whether a run has a row index; a run with rollouts has prompts, which have checks of their own."""
+    """Whether a run has a row index; a run with rollouts has prompts, with separate checks."""
     return records(ROWS)(unit)
 
 
@@ -65,7 +65,7 @@ def rows(unit: Unit) -> Iterator[CheckFinding]:
     recorded_digest = unit.manifest.data_digests.get("rows")
     problems = [] if digest == recorded_digest else [
         f"{ROWS} has digest {digest[:16]}…, {DATA_DIGESTS} names {str(recorded_digest)[:16]}…"]
-    # Where the data were stored, their digest is worked out from the copy.
+    # If the data were stored, compute their digest from the copy.
     problems += _stored_data_problems(unit)
     if without_supervision := [row["id"] for row in trained_rows if row["supervised_tokens"] < 1]:
         problems.append(f"rows without a supervised token: {join_first(without_supervision)}")
@@ -73,7 +73,7 @@ def rows(unit: Unit) -> Iterator[CheckFinding]:
         problems.append("learned turns that do not add up to the row's supervised tokens, or that the recipe does "
                         f"not ask for: {join_first(wrong_turns)}")
     whole = sum(row["supervised_tokens"] == row["tokens"] - 1 for row in trained_rows)
-    learned_whole = f", {whole:,} of them learned whole" if whole else ""
+    learned_whole = f", {whole:,} of these learned whole" if whole else ""
     yield finding_from(problems, f"{len(trained_rows):,} rows{learned_whole}", unit)
 
 
@@ -88,7 +88,7 @@ def order(unit: Unit) -> Iterator[CheckFinding]:
 
 @check("consistency.rows", when=trains_on_rows, precondition=only_if_few_sequences)
 def tokens(unit: Unit) -> Iterator[CheckFinding]:
-    """Counts of the log against the row index; where in the data a checkpoint stands."""
+    """Counts of the log against the row index; a checkpoint's position in the data."""
     # Counts that a line does not have are left to its schema; those that it has must be its rows'.
     problems = [f"step {line.get('step')}: {name} {str(line[name])[:20]}, its rows have {value}"
                 for line, planned in planned_steps(unit) for name, value in planned.counts.items()
@@ -137,7 +137,7 @@ def _dropped_problems(unit: Unit) -> list[str]:
 
 @check("consistency.disjoint", lambda record: record.measurements)
 def disjoint(unit: Unit) -> Iterator[CheckFinding]:
-    """Questions compared in lower case with single spaces, ids as they stand."""
+    """Questions compared in lower case with single spaces, ids unchanged."""
     run = unit.parent or _origin(unit)
     if run is None:
         yield not_checked("the run that it was made from is not here", unit, blocking=False)
@@ -188,7 +188,7 @@ def _turns_agree(row: dict[str, Any], every_turn: bool) -> bool:
     turns = row["learned_turns"]
     if not every_turn or not isinstance(turns, list) or len(turns) < 2 or len(question_digests(row)) != len(turns):
         return False
-    # Something that is not learned comes before each turn, and the last turn ends the row.
+    # Unlearned tokens precede each turn, and the last turn ends the row.
     borders = [0, *(border for turn in turns if isinstance(turn, list) and len(turn) == 2 for border in turn)]
     return (len(borders) == 1 + 2 * len(turns) and all(type(border) is int for border in borders)
             and all(before < after for before, after in pairwise(borders)) and borders[-1] == row["tokens"]
@@ -233,7 +233,7 @@ def _planned(unit: Unit) -> Iterator[tuple[dict[str, Any], PlannedStep]]:
     digests = {name: row["digest"] for name, row in rows.items()}
     at = Position()
     for line in unit.metrics:
-        # Resumes need no care here: a resumed run goes on at the position where the kept steps end.
+        # A resumed run continues at the position where the kept steps end.
         ids = [name for sequence in batches.row_ids(at) for name in sequence]
         tokens, positions = sum(rows[name]["tokens"] for name in ids), prod(batches.shape_at(at))
         yield line, PlannedStep(at=at, digest=batches.digest_at(at, digests), counts={

@@ -1,6 +1,6 @@
 """Levels 1 and 2: episodes of a run with an environment, played again without weights.
 
-The environment is this version's, or that of an installed library in the recorded version. A person's own class is
+The environment is this version's, or that of an installed library in the recorded version. A user's class is
 never run.
 """
 
@@ -31,7 +31,7 @@ CALL_SECONDS = 20.0
 CHUNK_EPISODES = 64
 """Episodes that are played together."""
 MAX_TASKS = 100_000
-"""Most tasks that are made again."""
+"""Maximum number of tasks to regenerate."""
 
 
 def has_environment(unit: Unit) -> bool:
@@ -118,7 +118,7 @@ def _play_again(unit: Unit, settings: "EnvironmentSettings") -> _Played:
 
 
 def _task_problems(unit: Unit, process: "EnvironmentProcess", prompts: "Sequence[Prompt]") -> list[str]:
-    """Problems of the prompts: seeds, first observations, and where the environment makes them, the tasks."""
+    """Problems of the prompts: seeds, first observations, and generated tasks."""
     from workings.config.recipe import MADE_BY_ENVIRONMENT
     from workings.environments.base import ROW_KEY
     from workings.rollouts.episodes import beginning
@@ -128,7 +128,7 @@ def _task_problems(unit: Unit, process: "EnvironmentProcess", prompts: "Sequence
     problems = []
     if recipe.environment is not None and recipe.data.traces == MADE_BY_ENVIRONMENT:
         if recipe.environment.tasks > MAX_TASKS:
-            raise RecordError(f"{recipe.environment.tasks:,} tasks, and at most {MAX_TASKS:,} are made again")
+            raise RecordError(f"{recipe.environment.tasks:,} tasks, but at most {MAX_TASKS:,} are regenerated")
         made = process.tasks(seed, recipe.environment.tasks)
         if unit.manifest.data_digests.get("traces") != json_digest(made):
             problems.append("the digest of its tasks is not that of those which the environment makes")
@@ -141,13 +141,13 @@ def _task_problems(unit: Unit, process: "EnvironmentProcess", prompts: "Sequence
     if problems:
         return problems
     again = [item_from_json(prompt) for prompt in process.prompts(seed, rows)]
-    return [f"task {prompt.item.id[:60]!r} begins otherwise than its seed and its {ROW_KEY} say"
+    return [f"task {prompt.item.id[:60]!r} does not begin as its seed and its {ROW_KEY} require"
             for prompt, item in zip(prompts, again, strict=True) if prompt.item != item]
 
 
 def _play_part(result: _Played, process: "EnvironmentProcess", template: "ChatTemplate", rules: "EpisodeRules",
                rollout: "Rollout", part: "Sequence[tuple[Prompt, Sample]]") -> None:
-    """Play some episodes of a rollout again, all of them turn by turn together; add what differs."""
+    """Replay some episodes of a rollout, turn by turn together; add differences."""
     from workings.rollouts.episodes import beginning
     process.reset([beginning(prompt) for prompt, _ in part])
     ends = [0] * len(part)
@@ -165,7 +165,7 @@ def _play_part(result: _Played, process: "EnvironmentProcess", template: "ChatTe
                  if (problem := _turn_problem(template, rules, part[n], turn, ends[n], reply))}
         result.problems += [f"rollout of step {rollout.step}, {part[n][0].item.id[:60]!r}, turn {turn + 1}: {problem}"
                             for n, problem in wrong.items()]
-        # An episode that differs goes on otherwise, and its further turns say nothing.
+        # After a difference the further turns of an episode are meaningless.
         running = [n for n in running if n not in wrong]
     result.problems += [f"rollout of step {rollout.step}, {part[n][0].item.id[:60]!r}: more turns than "
                         f"{rules.turns}" for n in running if len(part[n][1].turns) > rules.turns]
@@ -198,13 +198,13 @@ def _turn_problem(template: "ChatTemplate", rules: "EpisodeRules", part: "tuple[
     if recorded.reward != reply.reward:
         return f"its reward is {recorded.reward:g}, played again {reply.reward:g}"
     if is_last and sample.done != reply.done:
-        return f"the episode is{'' if reply.done else ' not'} over, and the record says otherwise"
+        return f"the episode is{'' if reply.done else ' not'} over, but the record says the opposite"
     stop = sample.completion.stop_token if is_last else tokens[end - recorded.observed - 1]
     observed = reply_tokens(reply, template, ended=stop in template.stop_ids)
-    # Where the episode ended the reply is in no record, and its length decides whether there was room for it.
+    # The last reply of an episode is not recorded, but its length decides whether there was room for it.
     length = len(prompt.tokens) + end + (len(observed) if is_last else 0)
     if rules.goes_on(turns=turn + 1, tokens=length, reply=reply) == is_last:
-        return "the episode was cut here, and would go on" if is_last else "a further turn, and the episode is over"
+        return "the episode was cut here but would continue" if is_last else "a further turn, and the episode is over"
     if tokens[end - recorded.observed:end] != ([] if is_last else observed):
         return "the reply has other tokens than the environment gives"
     log_probs = sample.completion.log_probs[end - recorded.observed:end]

@@ -11,12 +11,12 @@ from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDIC
 from workings.record.values import is_absent
 
 BACKENDS = {"cpu": "cpu", "cuda": "gpu", "gpu": "gpu", "rocm": "gpu", "tpu": "tpu"}
-"""First words of what a library calls its devices -> platform."""
+"""First words of a library's device names -> platform."""
 GENERATED = "generated"
 ANSWERED_HERE = (GENERATED, "task")
-"""Kinds of source whose answers are those of the model that the evaluation names."""
+"""Kinds of source with answers of the evaluation's model."""
 ELSEWHERE = ("predictions", "lm-evaluation-harness")
-"""Kinds of source whose answers come from another program."""
+"""Kinds of source with answers of another program."""
 _BASE = re.compile(r"/base-[A-Za-z0-9._-]{1,60}-([0-9a-f]{12})$")
 
 
@@ -37,10 +37,10 @@ def stated_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
         # Generated answers come from nowhere else, so a file or a digest here would be a made-up source.
         if set(source) != {"kind"}:
             yield f"{EVALUATION_CONFIG}: generated, and source has {', '.join(sorted(source))[:80]}"
-        yield from (f"{EVALUATION_CONFIG}: generated, and {name} is not told" for name in ("decoding", "engine")
+        yield from (f"{EVALUATION_CONFIG}: generated, but {name} is missing" for name in ("decoding", "engine")
                     if name in config and is_absent(config[name]))
     elif source.get("kind") in ANSWERED_HERE and is_absent(config.get("engine")):
-        yield f"{EVALUATION_CONFIG}: a task that a model answered, and engine is not told"
+        yield f"{EVALUATION_CONFIG}: a task that a model answered, but the engine is missing"
     backend, platform = section_of(engine, "versions").get("backend"), engine.get("platform")
     if isinstance(backend, str) and isinstance(platform, str) and not backend_agrees(backend, platform):
         yield (f"{EVALUATION_CONFIG}: engine.versions.backend is {backend[:40]!r}, engine.platform {platform[:40]!r}")
@@ -87,7 +87,7 @@ def _base_name_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
 
 
 def backend_agrees(backend: str, platform: str) -> bool:
-    """Whether what a library calls its devices is of a platform; a word that is not known is."""
+    """Whether a library's device name fits a platform; unknown names do."""
     # Libraries append numbers and versions, as in `cuda:0` or `TPU v5`.
     word = re.split(r"[\s:.\d]", backend.strip().lower(), maxsplit=1)[0]
     return BACKENDS.get(word, platform) == platform
@@ -101,17 +101,17 @@ PROBLEM_KINDS = ("lines without an id", "unknown ids", "unreadable lines")
 AT_LIMIT = ("time limit", "the scoring process died")
 """Beginnings of the errors that depend on the machine; of a completion with one only the score of 0 is compared."""
 NOT_JUDGED = (*AT_LIMIT, "scorer raised", "too long: ")
-"""Beginnings of the errors with which a text was not judged."""
+"""Prefixes of errors of texts that were not scored."""
 DOUBLE = "double: "
 """Beginning of the error of an item that predictions from elsewhere have too many lines of."""
 NO_LINE = ("missing: ", DOUBLE)
 """Beginnings of the errors of an item or sample that predictions from elsewhere have no line of, or too many."""
 UNJUDGED = {"rule": "none", "score": 0, "reasoning_chars": 0, "steps_checked": 0, "steps_valid": 0}
-"""Keys of a line whose completion was not judged."""
+"""Keys of a line with an unscored completion."""
 
 
 def judged_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
-    """Lines without a completion that were judged all the same, and judgements that the settings do not ask for.
+    """Lines without a completion that were scored, and scores that the settings do not request.
 
     Args:
         unit: the evaluation.
@@ -128,14 +128,14 @@ def judged_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
         if isinstance(text, str) and text.strip() and row.get("completion_tokens") == 0:
             yield f"{name}: no tokens, and a completion of {len(text)} characters"
         if row.get("finish_reason") == "stop" and limit is not None and row.get("completion_tokens") == limit:
-            yield f"{name}: it stopped by itself, and has the {limit} tokens at which it is cut off"
-        # Other programs score what has no text.
+            yield f"{name}: it stopped by itself, but has the {limit} tokens of the limit"
+        # Other programs score lines without text.
         if kind in ("generated", "predictions"):
             yield from _unjudged_problems(name, row)
 
 
 def _unjudged_problems(name: str, row: dict[str, Any]) -> Iterator[str]:
-    """A line without a text, or whose text could not be judged, says why, and nothing that a judgement would say."""
+    """A line without a text, or with an unscorable text, has a reason and no score."""
     text, error = row.get("completion"), str(row.get("error", ""))
     reason = text.get("absent") if isinstance(text, dict) else None
     if not isinstance(text, str) and row.get("error") != reason:
@@ -144,11 +144,12 @@ def _unjudged_problems(name: str, row: dict[str, Any]) -> Iterator[str]:
         return
     judged = [key for key, value in UNJUDGED.items() if row.get(key, value) != value]
     if judged or not is_absent(row.get("extracted", {"absent": ""})) or row.get("format_ok") is True:
-        yield f"{name}: not judged for {error[:40]!r}, and {', '.join(judged) or 'an answer or a form'} of it"
-    # Of a line that is not there nothing else is known.
+        yield (f"{name}: not scored because of {error[:40]!r}, but it has "
+               f"{', '.join(judged) or 'an answer or a form'}")
+    # Nothing else is known about a missing line.
     if error.startswith(NO_LINE) and not (row.get("truncated") is False and all(
             is_absent(row.get(key)) for key in ("finish_reason", "completion_tokens"))):
-        yield f"{name}: {error[:40]!r}, and how it ended is told"
+        yield f"{name}: {error[:40]!r}, but it has an end"
 
 
 def _limit_of_our_engines(config: dict[str, Any]) -> int | None:
@@ -167,7 +168,7 @@ def elsewhere_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     """
     # Here, because it brings NumPy, which other evaluations do not need at this level.
     from workings.evaluation.external import MAX_PROBLEMS_SHOWN
-    yield from (f"{EVALUATION_CONFIG}: {key} is told of predictions from elsewhere" for key in OF_A_MODEL
+    yield from (f"{EVALUATION_CONFIG}: {key} is set for existing predictions" for key in OF_A_MODEL
                 if key in config and not is_absent(config[key]))
     yield from (f"{EVALUATION_CONFIG}: source does not tell the {key} of the predictions" for key in OF_A_FILE
                 if not isinstance(config["source"].get(key), str))
@@ -176,7 +177,7 @@ def elsewhere_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     for row in unit.lines(PREDICTIONS):
         samples.setdefault(str(row.get("id")), []).append(row)
         if told := [key for key in ("seed", "control_tokens") if key in row]:
-            yield f"{str(row.get('id'))[:60]}: {told[0]} of a completion from elsewhere"
+            yield f"{str(row.get('id'))[:60]}: {told[0]} of an existing completion"
     for name, found in samples.items():
         numbers = [row.get("sample") for row in found]
         # Of two lines with one id either could count: the item has one line, which says so.
@@ -194,7 +195,7 @@ def elsewhere_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
 
 
 def are_numbered(numbers: list[Any], count: Any) -> bool:
-    """Whether the samples of one item are as many as were asked for, and numbered from 0 in order."""
+    """Whether an item has the requested number of samples, numbered from 0 in order."""
     # `type`, because a boolean is an integer for `isinstance`.
     return len(numbers) == count and all(type(number) is int and number == at for at, number in enumerate(numbers))
 

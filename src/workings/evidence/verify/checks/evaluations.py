@@ -44,7 +44,7 @@ MAX_AT_LIMIT = 2
 MAX_PROCESSES = 20
 """Processes that may be started to score a record; each start takes a third of a second."""
 OUR_SCORERS: tuple[str, ...] = get_args(Scorer)
-"""Scorers that come with this project. A person's own scorer is code, and code of a record is never run."""
+"""Shipped scorers. A user's scorer is code, and code of a record is never run."""
 # Keys under which a prediction's line repeats its item, so that the digest of the items needs no file of them.
 _T = TypeVar("_T")
 _COMPARED = ("rule", "score", "format_ok", "reasoning_chars", "steps_checked", "steps_valid")
@@ -52,7 +52,7 @@ _COMPARED = ("rule", "score", "format_ok", "reasoning_chars", "steps_checked", "
 
 @check("recompute.items", every_evaluation)
 def items(unit: Unit) -> Iterator[CheckFinding]:
-    """Count and digest of the items, made again from what each prediction says about its item."""
+    """Count and digest of the items, recomputed from the predictions."""
     # Imported here, and in the functions below: levels 0 and 1 need no scorer and should not wait for one.
     from workings.scoring.items import items_digest
     answered_items, recorded_items = _items(unit), unit.json_object(EVALUATION_CONFIG).get("items")
@@ -109,7 +109,7 @@ def summary(unit: Unit) -> Iterator[CheckFinding]:
 
 
 def summary_again(unit: Unit, make: "Callable[[EvaluationSummary], _T]") -> _T:
-    """What a function makes of the summary of an evaluation's predictions. Raises `RecordError`."""
+    """A function of the summary of an evaluation's predictions. Raises `RecordError`."""
     from workings.evaluation.summary import EvaluationSummary
     aggregate = str(unit.json_object(EVALUATION_CONFIG).get("aggregate"))
     if not all(is_score(row.get("score")) for row in unit.lines(PREDICTIONS)):
@@ -171,9 +171,9 @@ def _settings(unit: Unit) -> "EvaluationSettings | str":
     if not isinstance(scorer, dict) or not isinstance(extraction, dict) or not isinstance(limits, dict):
         raise RecordError(f"{unit.tree_path(EVALUATION_CONFIG)}: no scorer, extraction or limits")
     judge = _judge_of(unit)
-    # What a judge does not decide is found by the rules.
+    # The rules find what a judge does not decide.
     name = str(scorer.get("name")) if judge is None else "answer"
-    # A person's scorer is a path to code: running it would hand the verifier's machine to the record.
+    # A user's scorer is code, which must not run on the verifier's machine.
     if name not in OUR_SCORERS or name not in SCORERS:
         return f"scorer {name[:80]!r} is not one of this project's; its code is not run"
     # Another version of the rules may honestly find another answer, so a difference would prove nothing.
@@ -276,7 +276,7 @@ def _scored_again(unit: Unit, process: "ScoringProcess", scoring: _Scoring) -> t
 
 
 def _judge_of(unit: Unit) -> dict[str, Any] | None:
-    """What an evaluation says of the model that judged it; None where rules did."""
+    """An evaluation's facts about its judge; None with rules."""
     scorer = unit.json_object(EVALUATION_CONFIG).get("scorer")
     if not isinstance(scorer, dict) or scorer.get("name") != "judge":
         return None
@@ -285,7 +285,7 @@ def _judge_of(unit: Unit) -> dict[str, Any] | None:
 
 
 def _judge_problem(unit: Unit) -> str:
-    """Why a judged evaluation cannot have been made by this version's prompt; empty where it can, or is not judged."""
+    """Why a judge's evaluation cannot come from this version's prompt; empty if it can, or without a judge."""
     from workings.scoring.model_judge import JUDGE_VERSION, PROMPT
     judge = _judge_of(unit)
     version = str(unit.json_object(EVALUATION_CONFIG)["scorer"].get("version")) if judge is not None else ""

@@ -1,4 +1,4 @@
-"""Level 2: what `workings improve` says of its rounds, made again from the runs and samples of those rounds."""
+"""Level 2: the result of `workings improve`, recomputed from the runs and samples of its rounds."""
 
 import tempfile
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ MAX_IMPROVEMENTS = 100
 def rounds(record: Record) -> Iterator[CheckFinding]:
     """Result, request and page of each improvement against runs and samples of its rounds, which are compared again."""
     folders = improvement_folders(record)
-    # A bound, because a comparison costs seconds and a tree of someone else may hold thousands.
+    # A bound, because a comparison takes seconds and a foreign tree may hold thousands.
     for folder in folders[:MAX_IMPROVEMENTS]:
         name = shown(f"{folder}/{ROUNDS}" if folder else ROUNDS)
         if record.given.rounds is None:

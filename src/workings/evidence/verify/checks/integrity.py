@@ -27,7 +27,7 @@ from workings.record.seal import refuse_same_but_for_case
 @record_check("integrity.names")
 def names(record: Record) -> Iterator[CheckFinding]:
     """Names that could hide a file, lead elsewhere, or mean another file on another system."""
-    # No sum can list an empty folder, so someone could add one, or take one away, without a trace.
+    # No checksum lists an empty folder, so adding or removing one would leave no trace.
     filled = {parent.as_posix() for entry in record.tree.entries if entry.kind != "folder"
               for parent in PurePosixPath(entry.name).parents}
 
@@ -39,7 +39,7 @@ def names(record: Record) -> Iterator[CheckFinding]:
             elif entry.kind == "folder" and unit.tree_path(entry.name) not in filled:
                 problems.append(f"{shown(entry.name)}: an empty folder")
             problems += _record_errors(lambda name=entry.name: check_relative(name))
-        # On macOS and Windows two names that differ in case are one file, and unpacking would lose one of them.
+        # On macOS and Windows two names that differ only in case are one file.
         problems += _record_errors(lambda: refuse_same_but_for_case([entry.name for entry in unit.entries]))
         yield finding_from(problems, f"{len(unit.entries)} plain names", unit)
     return for_each_unit(record.units, find)
@@ -51,7 +51,7 @@ def sealed(unit: Unit) -> Iterator[CheckFinding]:
     problems = [f"{name} is missing" for name in (SUMS, SEAL) if not unit.has(name)]
     if not problems:
         seal = unit.seal
-        # Read for its form alone: invalid sums raise here.
+        # Checks the form: invalid checksums raise here.
         _ = unit.sums
         if seal["root"] != unit.root:
             problems.append(f"{SEAL} names root {str(seal['root'])[:16]}…, {SUMS} has {unit.root[:16]}…")
@@ -63,7 +63,7 @@ def sealed(unit: Unit) -> Iterator[CheckFinding]:
 
 @check("integrity.files", every_unit)
 def listed(unit: Unit) -> Iterator[CheckFinding]:
-    """Names in the sums against files: deleted, added and renamed ones, and those whose case was changed."""
+    """Names in the checksums against files: deleted, added, renamed, or changed in case."""
     # Files that the pack names by digest are absent on purpose; `integrity.pack` accounts for them.
     external = unit.external_files
     problems = [f"{name} is missing" for name in sorted(unit.sums) if not unit.has(name) and name not in external]

@@ -26,5 +26,5 @@ def kept(unit: Unit) -> Iterator[CheckFinding]:
     section, steps = unit.manifest.config["checkpoint"], unit.manifest.planned_steps
     earlier = best_checkpoint(section, [line for line in unit.metrics if line["step"] < best.last_step], steps)
     if earlier is not None and earlier.ends_the_run:
-        problems.append(f"the run went on after step {earlier.last_step}: {earlier.reason}")
+        problems.append(f"the run continued after step {earlier.last_step}: {earlier.reason}")
     yield finding_from(problems, f"step {best.step}", unit)

@@ -13,7 +13,7 @@ from workings.record.metrics import RIGHT, WRONG
 SCORER = "scorer"
 """Key of an evaluation, in a recipe and in its settings."""
 MAX_ANSWER_TOKENS = 128
-"""Longest answer of which it is expected that rounding decides between no two tokens of it."""
+"""Longest answer, in tokens, that rounding is not expected to change."""
 
 
 @check("consistency.answers", when=lambda unit: bool(_looks(unit)), precondition=only_if_written_by_train)

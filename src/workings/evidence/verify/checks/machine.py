@@ -1,4 +1,4 @@
-"""Level 1: device, engine, mesh and memory: what was asked for, planned, used, checked and measured."""
+"""Level 1: device, engine, mesh and memory: requested, planned, used, checked and measured."""
 
 import math
 import re
@@ -34,12 +34,12 @@ MARKS = {"cpu": ("cpu",), "gpu": ("cuda", "gpu", "rocm"), "tpu": ("tpu",)}
 ROUNDING_BYTES = 2048
 """By so much parts may miss the peak: a rest below a kilobyte is left out, and shares are whole bytes."""
 COMPILED = ("arguments", "outputs", "temporaries", "aliased", "sum", "compiler_peak")
-"""What a compiler says of a program; further entries of a breakdown are not in it, such as a teacher."""
+"""A compiler's numbers for a program, without further entries of a breakdown, such as a teacher."""
 RESIDENT_SLACK = 0.1
 """Share by which what a process holds and its highest peak may differ: the kernel counts them apart, and of many
 processors late."""
 _FORCED_COUNT = re.compile(r"--xla_force_host_platform_device_count=(\d{1,9})\b")
-"""How JAX is told to show one processor as several devices; the last of several counts."""
+"""JAX's flag to show one processor as several devices; the last one counts."""
 _OF_PROCESS = re.compile(r" of process (\d{1,9})$")
 
 
@@ -64,7 +64,7 @@ def device(unit: Unit) -> Iterator[CheckFinding]:
 
 
 def _checked_devices(checks: dict[str, Any], platform: str, count: int) -> Iterator[str]:
-    """Problems of the checked devices (`TFRT_CPU_0`, `cuda:0`): as many as were used, and of their platform."""
+    """Problems of the checked devices (`TFRT_CPU_0`, `cuda:0`): number and platform must match the used ones."""
     listed, processes = checks.get("devices"), checks.get("processes")
     if not isinstance(listed, list):
         return
@@ -91,11 +91,12 @@ def _checked_devices(checks: dict[str, Any], platform: str, count: int) -> Itera
 
 @check("consistency.engine")
 def engine(unit: Unit) -> Iterator[CheckFinding]:
-    """Package and version of the engine: one from elsewhere may be right; this project cannot say so, and names it."""
+    """Package and version of the engine: foreign engines cannot be checked and are named."""
     manifest, source = unit.manifest, unit.manifest.engine_distribution
     if is_our_engine(manifest.engine) and source.name != OURS:
         # Two packages that bring one name are refused, and this one is installed.
-        yield failed(f"engine {manifest.engine!r} is one of {OURS}, and is said to come from {source.name[:40]}", unit)
+        yield failed(f"engine {manifest.engine!r} is one of {OURS}, but the record names {source.name[:40]} as its "
+                     "source", unit)
     elif source.name != OURS:
         yield not_checked(f"engine {manifest.engine!r} comes from {source.name} {source.version}, not from this "
                           "project: what its steps compute is that package's word", unit, blocking=False)
@@ -127,7 +128,7 @@ def _mesh_problems(unit: Unit) -> Iterator[str]:
 
 
 def _host_problems(unit: Unit, plan: dict[str, Any], measured: dict[str, Any]) -> Iterator[str]:
-    """What a process may use against what the machine has; of a run on a CPU also its device, which is the machine."""
+    """The memory of a process compared with the machine's; on a CPU the device is the machine."""
     environment, used = unit.json_object(ENVIRONMENT), unit.manifest.device
     host, variables = section_of(environment, "machine"), section_of(environment, "variables")
     for part, whole in (("usable_cores", "logical_cores"), ("usable_memory_bytes", "memory_bytes")):
@@ -205,7 +206,7 @@ def plan_problems(unit: Unit, plan: dict[str, Any]) -> Iterator[str]:
     if all(type(sizes.get(name)) is int for name in COMPILED):  # traced or by formula, its entries are the parts
         total = sizes["arguments"] + sizes["outputs"] + sizes["temporaries"] - sizes["aliased"]
         if sizes["sum"] != total:
-            yield f"{PLAN}: breakdown.sum is {sizes['sum']:,}, what it is the sum of gives {total:,}"
+            yield f"{PLAN}: breakdown.sum is {sizes['sum']:,}, its parts add up to {total:,}"
         more = sum(size for name, size in sizes.items() if name not in (*COMPILED, "code") and type(size) is int)
         # Next to other programs than the step there is what only they do not hold: moments, say.
         if plan.get("program", "step") == "step" and peak != max(total, sizes["compiler_peak"]) + more:

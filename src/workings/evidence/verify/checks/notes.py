@@ -31,7 +31,7 @@ def form(unit: Unit) -> Iterator[CheckFinding]:
 
 @check("consistency.made_from", notes_of)
 def consistent(unit: Unit) -> Iterator[CheckFinding]:
-    """Time and facts of a note against its run: what is known only afterwards replaces nothing that was recorded."""
+    """Time and facts of a note against its run: later facts replace no recorded value."""
     run = unit.parent
     if run is None:
         return

@@ -26,7 +26,7 @@ def _learns_without_reference(unit: Unit) -> bool:
 
 @check("consistency.preferences", when=learns_from("verdicts"), precondition=only_if_few_sequences)
 def verdicts(unit: Unit) -> Iterator[CheckFinding]:
-    """Ids side by side, of the kept and of the dropped rows; the same question and as many tokens of prompt."""
+    """Neighbouring ids of kept and dropped rows; the same question and number of prompt tokens."""
     from workings.data.verdict_rows import verdict_ids
     names = verdict_ids([row["id"] for row in kept_rows(unit)])
     # Called for its errors: dropped rows have to come in twos as well.

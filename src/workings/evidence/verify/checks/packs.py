@@ -1,4 +1,4 @@
-"""Levels 0 to 2: a pack holds the units that it lists, lacks only tensors; texts for people follow from the records."""
+"""Levels 0 to 2: a pack holds the units that it lists, lacks only tensors; its views follow from the records."""
 
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -50,7 +50,7 @@ def units(pack: Unit) -> Iterator[CheckFinding]:
     problems += [f"{shown(path)} has another root than the one listed" for path in sorted(present.keys() & listed)
                  if not present[path].has(SUMS) or present[path].root != listed[path]]
     # A seal in the pack's own files would look like a checked run to a reader, and no check would have opened it.
-    problems += [f"{shown(name)}: a unit where none may be, so nothing in it was checked"
+    problems += [f"{shown(name)}: a unit where none is allowed, so nothing in it was checked"
                  for name in sorted(pack.files) if name.rpartition("/")[2] in (SEAL, SUMS, MANIFEST)]
     yield finding_from(problems, f"{len(listed)} units", pack)
 
@@ -113,11 +113,11 @@ def write_up(pack: Unit) -> Iterator[CheckFinding]:
 
 @check("recompute.comparison", every_pack)
 def comparison(pack: Unit) -> Iterator[CheckFinding]:
-    """Every number of the comparison, its sentence and its verdict, against what the two evaluations give."""
+    """Every number of the comparison, its sentence and its verdict, against the two evaluations."""
     if not pack.has(COMPARISON):
         return
     recorded = pack.json(COMPARISON)
-    # The pack may come from anybody: a side may be missing, or name an evaluation that is not here.
+    # A foreign pack may lack a side or name a missing evaluation.
     sides = [recorded.get(side, {}).get("path") for side in ("a", "b")] if isinstance(recorded, dict) else []
     both = [next((unit for unit in pack.record.evaluations if path_in(pack, unit) == side), None) for side in sides]
     if len(both) != 2 or both[0] is None or both[1] is None:
@@ -172,7 +172,7 @@ def _checked_name(unit: Unit) -> str:
 def _value(pack: Unit, file: str, line_number: int) -> Any:
     full = pack.tree_path(file)
     inside = [unit for unit in pack.record.units if full.startswith(f"{unit.path}/" if unit.path else "")]
-    # The innermost unit answers for a file; the pack itself encloses all of them, so there is at least one.
+    # A file belongs to its innermost unit; the pack encloses all.
     unit = max(inside, key=lambda unit: len(unit.path))
     name = full[len(unit.path):].lstrip("/")
     if not line_number:
@@ -195,13 +195,13 @@ def report(pack: Unit) -> Iterator[CheckFinding]:
     if not pack.has(REPORT):
         return
     if pack.record.given.report is None or not isinstance(pack.record.tree, FolderTree):
-        why = "nothing that draws it was given" if pack.record.given.report is None else \
+        why = "no renderer was given" if pack.record.given.report is None else \
             "a zip is not unpacked; unpack it and verify the folder"
         yield not_checked(f"{REPORT}: {why}", pack, blocking=False)
         return
     pack_version, current_version = shown(str(pack.json(PACK).get("workings_version"))), version("workings")
     if pack_version != current_version:
-        yield not_checked(f"{REPORT} was drawn by workings {pack_version}, this is {current_version}", pack,
+        yield not_checked(f"{REPORT} was rendered by workings {pack_version}, this is {current_version}", pack,
                           blocking=False)
         return
     # Read only now: a page of another version is not compared.
@@ -209,10 +209,10 @@ def report(pack: Unit) -> Iterator[CheckFinding]:
     try:
         same = pack.record.given.report(page, pack.record.tree.path / pack.path, _unit_paths(pack), _compared(pack))
     except RequestError as error:
-        yield not_checked(f"{REPORT} cannot be drawn again: {error.given[:200]}", pack, blocking=False)
+        yield not_checked(f"{REPORT} cannot be rendered again: {error.given[:200]}", pack, blocking=False)
         return
-    yield finding_from([] if same else [f"{REPORT} is not what this version draws of these records"],
-                       f"{REPORT}, drawn again", pack)
+    yield finding_from([] if same else [f"{REPORT} differs from the page that this version renders from these records"],
+                       f"{REPORT}, rendered again", pack)
 
 
 def _unit_paths(pack: Unit) -> list[str]:

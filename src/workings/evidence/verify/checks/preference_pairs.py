@@ -38,7 +38,7 @@ def learns_by_reference(unit: Unit) -> bool:
 
 @check("consistency.preferences", when=learns_from("pairs"), precondition=only_if_few_sequences)
 def pairs(unit: Unit) -> Iterator[CheckFinding]:
-    """Ids side by side; the same question and as many tokens of prompt; two completions that differ."""
+    """Neighbouring ids; the same question and number of prompt tokens; two different completions."""
     from workings.data.pair_rows import pair_ids
     rows = kept_rows(unit)
     names = pair_ids([row["id"] for row in rows])
@@ -52,7 +52,7 @@ def pairs(unit: Unit) -> Iterator[CheckFinding]:
 
 
 def prompt_problems(unit: Unit, names: Sequence[str], kind: str) -> list[str]:
-    """What is wrong with the prompts of rows that are two of each entry, and with the recorded number of entries."""
+    """Problems of the prompts of paired rows, and of the recorded number of entries."""
     rows = kept_rows(unit)
     problems = [f"{kind} {name[:60]!r}: completions of different prompts"
                 for name, one, other in zip(names, rows[::2], rows[1::2], strict=True)
@@ -83,13 +83,13 @@ def reference(unit: Unit) -> Iterator[CheckFinding]:
 
 @check("consistency.preferences", when=learns_by_reference, precondition=only_if_few_sequences)
 def preferences(unit: Unit) -> Iterator[CheckFinding]:
-    """Accuracy and margin of each step against pairs and rewards; the loss is none that margin and accuracy forbid."""
+    """Accuracy and margin of each step against pairs and rewards; the loss agrees with margin and accuracy."""
     algorithm, problems, count = _algorithm(unit), [], 0
     for line, ids in _steps(unit):
         count += 1
         numbers, subject, size = _numbers(line), f"step {line.get('step')}", len(ids[0])
         right = numbers["accuracy"] * size
-        # A share of so many pairs, times their number, is a whole number but for float32's rounding.
+        # A share of pairs, times their number, is a whole number up to float32's rounding.
         if not 0 <= numbers["accuracy"] <= 1 or abs(right - round(right)) > TOLERANCE * size:
             problems.append(f"{subject}: accuracy {numbers['accuracy']:g} of {size} pairs")
         difference = numbers["chosen_reward"] - numbers["rejected_reward"]
@@ -205,9 +205,9 @@ def margin_problems(algorithm: Dpo, numbers: Mapping[str, float], pairs: int, sl
     right = round(numbers["accuracy"] * pairs)
     margin, loss = numbers["margin"], numbers["loss"]
     if right == pairs and margin < -slack:
-        return [f"a margin of {margin:g}, with every pair right"]
+        return [f"a margin of {margin:g}, with every pair correct"]
     if right == 0 and margin > slack:
-        return [f"a margin of {margin:g}, with no pair right"]
+        return [f"a margin of {margin:g}, with no pair correct"]
     # The bounds below follow from the sigmoid loss of plain margins, and hold for no other.
     if algorithm.loss != "sigmoid" or algorithm.length_normalized or algorithm.label_smoothing:
         return []
@@ -220,7 +220,7 @@ def margin_problems(algorithm: Dpo, numbers: Mapping[str, float], pairs: int, sl
 
 
 def loss_bounds(margin: float, right: int, pairs: int) -> tuple[float, float]:
-    """Least and greatest mean loss of pairs with this mean margin, of which so many have a margin above 0.
+    """Least and greatest mean loss of pairs with this mean margin and this number of margins above 0.
 
     The least: pairs on the side of the mean share it alike, the others are at 0. The greatest exists where all pairs
     are on one side: one of them has the whole sum, the others are at 0.

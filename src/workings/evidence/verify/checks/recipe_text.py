@@ -52,13 +52,13 @@ def recipe(unit: Unit) -> Iterator[CheckFinding]:
         steps = batches_of(unit).steps_in(loaded.recipe.training.epochs)
         resolved["training"]["steps"] = written["training"]["steps"] = steps
     recorded = unit.json(CONFIG)
-    # Another version may have other defaults; what a person wrote means the same in each.
+    # Other versions may have other defaults; written keys mean the same.
     same_version = unit.manifest.workings_version == version("workings")
     problems = list(_differences(recorded, resolved if same_version else written, "", exact=same_version))
     if isinstance(words.get("renamed"), list) and same_version and words["renamed"] != list(loaded.renamed):
         problems.append(f"{OVERRIDES}: renamed is not what the recipe's keys give")
     if not same_version and not problems:
-        yield not_checked(f"defaults of {unit.manifest.workings_version[:20]}; what is written agrees", unit,
+        yield not_checked(f"defaults of {unit.manifest.workings_version[:20]}; written keys agree", unit,
                           blocking=False)
         return
     yield finding_from(problems, f"{RECIPE} and {len(overrides)} overrides", unit)

@@ -22,11 +22,11 @@ from workings.record.number_text import percent
 from workings.record.values import is_absent
 
 COVERAGE = "replay.coverage"
-"""Id of the check that names the recomputed parts, and what that would have missed: shown whatever its verdict."""
+"""Id of the check that names the recomputed parts and what they would have missed; always shown."""
 
 
 def only_if_replayed(unit: Unit) -> CheckFinding | None:
-    """Precondition of checks that look at the replay of a run, which is made for the first of them."""
+    """Precondition of checks of a run's replay, which the first of them makes."""
     result = _replay_result(unit)
     return result if isinstance(result, CheckFinding) else None
 
@@ -51,9 +51,9 @@ def _replay_result(unit: Unit) -> dict[str, Any] | CheckFinding:
 
 @check("replay.steps", precondition=only_if_replayed)
 def steps(unit: Unit) -> Iterator[CheckFinding]:
-    """Losses, gradient norms and, where the run kept a checkpoint there, weights, against the record."""
+    """Losses, gradient norms and, at checkpoints, weights, against the record."""
     facts = _replay_of(unit)
-    # Controls and completions have checks of their own; left in, one of them would decide this check too.
+    # Controls and completions have separate checks.
     verdict, reasons = compare_replay(facts | {"controls": {}, "predictions": {"absent": "judged apart"}})
     text = replay_sentence(facts | {"controls": {}, "predictions": {"absent": "judged apart"}})
     if verdict == "inconclusive":
@@ -78,15 +78,16 @@ def controls(unit: Unit) -> Iterator[CheckFinding]:
 
 @record_check("replay.predictions")
 def predictions(record: Record) -> Iterator[CheckFinding]:
-    """Items that the verifier's seed draws of every evaluation, and of all samples, of the run's last state."""
+    """Items that the verifier's seed selects from every evaluation and all samples of the run's last state."""
     yield from for_each_unit(record.runs, _prediction_findings)
     runs = {run.root for run in record.runs}
     for unit in record.samples:
         origin = unit.seal["made_from"]
         if is_absent(origin):
-            yield not_checked("no run drew these samples, so there is no record of the model", unit, blocking=False)
+            yield not_checked("these samples come from no run, so there is no record of the model", unit,
+                              blocking=False)
         elif origin not in runs:
-            yield not_checked("the run that drew these samples is not here: verify a folder that holds both", unit)
+            yield not_checked("the run of these samples is not here: verify a folder with both", unit)
 
 
 @check(COVERAGE, precondition=only_if_replayed)
@@ -95,7 +96,7 @@ def coverage(unit: Unit) -> Iterator[CheckFinding]:
     facts = _replay_of(unit)
     selection = facts.get("coverage")
     if selection is None:
-        yield not_checked("what was taken again was not drawn", unit, blocking=False)
+        yield not_checked("the recomputed parts were not chosen by a seed", unit, blocking=False)
         return
     text = "; ".join(sentences(selection))
     confidence = selection.get("confidence")
@@ -120,7 +121,7 @@ def _prediction_findings(run: Unit) -> Iterator[CheckFinding]:
     share = facts["tolerance"]["completions"]
     text = (f"{compared['same']} of {compared['asked']} completions are the recorded text; "
             f"{percent(share, 0)} were expected")
-    # A share and not all: other hardware rounds otherwise, and one changed token changes the rest of a completion.
+    # A share, not all: other hardware rounds differently, and one changed token changes the rest of a completion.
     yield passed(text, run) if compared["same"] >= share * compared["asked"] else failed(text, run)
 
 

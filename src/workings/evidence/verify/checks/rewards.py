@@ -67,7 +67,7 @@ def prompts(unit: Unit) -> Iterator[CheckFinding]:
 def rewards(unit: Unit) -> Iterator[CheckFinding]:
     """Tokens of prompts against the record's tokenizer; a completion ends with a stop token or at the limit.
 
-    Rewards of each completion against this project's, in a process with limits; a person's function is not run. Sums of
+    Rewards of each completion against this project's, in a process with limits; a user's function is not run. Sums of
     weights times values, and the algorithm's advantages of each group, equal to the bit.
     """
     inputs, template, result = rollout_inputs_of(unit), template_of(unit), _compute(unit)
@@ -151,10 +151,10 @@ def _end_problems(inputs: RolloutInputs, template: "ChatTemplate", rollout: "Rol
         for number, (count, reply) in enumerate(zip(written, observed, strict=True), start=1):
             tokens = sample.tokens_with_stop[start:start + count]
             start += count + reply
-            # Of the last turn the record says so; an earlier one that was cut off has no stop token of its own.
+            # The record says so for the last turn; an earlier truncated turn has no stop token.
             ended = sample.completion.stop_token is not None if number == len(written) else bool(stops & {*tokens[-1:]})
             own = tokens[:-1] if ended else tokens
-            # The stop token is one of the new tokens. One in the middle would mean that sampling went on behind it.
+            # The stop token is one of the new tokens. One in the middle would mean that sampling continued after it.
             if stops & {*own} or not (tokens[-1:] and tokens[-1] in stops and len(own) < limit if ended
                                       else len(own) == limit):
                 problems.append(f"rollout of step {rollout.step}: a completion of {len(own)} tokens "
@@ -272,7 +272,7 @@ def _other_libraries(recorded: Any, settings: "RewardSettings") -> dict[str, str
         except RequestError as error:
             reasons[name] = f"{error.given}: {error.try_next}"
         else:
-            # Another version may score otherwise, and then a difference would prove nothing.
+            # Another version may score differently, so a difference would prove nothing.
             if recorded_version != version:
                 reasons[name] = f"reward {name!r}: version {str(recorded_version)[:100]!r} there, {version!r} here"
     return reasons

@@ -1,6 +1,6 @@
 """Level 1: prompts, seeds, groups, batches and the log of a run with rollouts follow from each other.
 
-No weights are needed: the completions are in the record, and everything that was made of them is made again.
+No weights are needed: the completions are recorded, and everything derived from them is recomputed.
 """
 
 import math
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from workings.rollouts.rollout import Group, Rollout
 
 CLOSE = 1e-9
-"""Relative difference that a mean in the log may have from the one that is computed again, by the same function."""
+"""Relative tolerance of a recomputed mean in the log."""
 POSITION_BYTES = 60
 """Largest memory of a position of a batch."""
 
@@ -32,7 +32,7 @@ POSITION_BYTES = 60
 def rollouts(unit: Unit) -> Iterator[CheckFinding]:
     """One rollout before every first update; prompts in order; a seed for each sample; groups chosen by the rule.
 
-    The batch of each step made again from tokens, advantages and log probabilities. Rewards, groups, lengths and ends,
+    The batch of each step, recomputed from tokens, advantages and log probabilities. Rewards, groups, lengths and ends,
     divergences, how far sampler and trainer disagree, and the loss against the log.
     """
     inputs, position, names = rollout_inputs_of(unit), None, set[str]()
@@ -96,14 +96,14 @@ def _metric_problems(inputs: RolloutInputs, rollout: "Rollout",
 
 
 def _later_update_problems(inputs: RolloutInputs, lines: dict[Any, dict[str, Any]], names: set[str]) -> list[str]:
-    """Numbers of a rollout in the line of an update that had none of its own."""
+    """Numbers of a rollout in the line of an update without a rollout."""
     return [f"step {step}: {', '.join(sorted(names & line.keys()))[:80]}, and no rollout was sampled for it"
             for step, line in lines.items() if step not in inputs.steps and names & line.keys()]
 
 
 def _held_out_problems(unit: Unit) -> list[str]:
-    """Scores of held-out items against their marks, of which they are the mean."""
-    return [f"step {row['step']}: held_out_score is {str(row.get('held_out_score'))[:20]}, its marks say otherwise"
+    """Scores of held-out items against the mean of their marks."""
+    return [f"step {row['step']}: held_out_score is {str(row.get('held_out_score'))[:20]}, its marks give another value"
             for row in unit.metrics if "held_out_right" in row and (
                 not (marks := str(row["held_out_right"])) or set(marks) - {"0", "1"}
                 or row.get("held_out_items") != len(marks)
@@ -130,7 +130,7 @@ def _sampling_problems(inputs: RolloutInputs, rollout: "Rollout") -> list[str]:
     groups_per_rollout = inputs.shape.completions // inputs.algorithm.group
     rounds, over = divmod(len(rollout.groups), groups_per_rollout)
     most = inputs.algorithm.max_sampling_rounds
-    # Whole rounds only: sampling again draws as many groups as an update takes.
+    # Whole rounds only: resampling takes the groups of an update.
     if over or not 1 <= rounds <= most:
         return [f"{subject}: {len(rollout.groups)} groups, updates take {groups_per_rollout}"]
     prompt_positions, after = inputs.prompts.take(rollout.position, len(rollout.groups))
@@ -158,10 +158,10 @@ def _choice_problems(subject: str, groups: "Sequence[Group]", groups_per_rollout
     problems = []
     if select_groups(spreads, groups_per_rollout, dynamic=dynamic) != [group.kept for group in groups]:
         problems.append(f"{subject}: other groups were learned from than the rule chooses")
-    # It draws again only as long as groups are missing.
+    # It samples again only while groups are missing.
     if len(groups) > groups_per_rollout and sum(select_groups(spreads[:-groups_per_rollout], groups_per_rollout,
                                                               dynamic=dynamic)) == groups_per_rollout:
-        problems.append(f"{subject}: more was drawn than the rule asks for")
+        problems.append(f"{subject}: more was sampled than the rule allows")
     return problems
 
 

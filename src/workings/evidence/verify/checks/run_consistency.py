@@ -122,7 +122,7 @@ def evaluated_model(unit: Unit) -> Iterator[CheckFinding]:
 
 
 def _failed_at_the_end(unit: Unit) -> bool:
-    """Whether the events behind the last start say that the run failed; an earlier attempt may have."""
+    """Whether the events after the last start say that the run failed; an earlier attempt may have failed."""
     kinds = [row.get("kind") for row in unit.events if row.get("kind") in (*STARTS, "failed")]
     return kinds[-1:] == ["failed"]
 

@@ -1,4 +1,4 @@
-"""What a run's events say of its resumes, its announcement and its end, against manifest, recipe and other records."""
+"""A run's events (resumes, announcement, end) against manifest, recipe and other records."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from workings.record.layout import ANNOUNCED, EVENTS, METRICS, RECIPE_EVALUATION
 from workings.record.manifest import REASONS
 
 FAILED, RESUMED, FROM_SEALED = "failed", "resumed", "resumed_from_sealed"
-"""Kinds of events: a run fails, goes on after a checkpoint, and is made of one that was sealed."""
+"""Kinds of events: a run fails, resumes after a checkpoint, or continues a sealed run."""
 _NOT_FINITE = re.compile(r"step (\d{1,12}): loss ")
 _OUT_OF_MEMORY = re.compile(r"out of memory after step (\d{1,12})\b")
 _CHECKPOINT = re.compile(r"step_(\d{1,12})\b")
@@ -29,7 +29,7 @@ def end_problems(unit: Unit) -> Iterator[str]:
     if reason != (best.reason if ended and best is not None else REASONS.get(manifest.status, reason)):
         yield f"{manifest.status}, and the reason is {reason[:60]!r} instead of {REASONS[manifest.status]!r}"
     if manifest.status == "interrupted" and manifest.completed_steps == manifest.planned_steps:
-        yield "interrupted, and every planned step was taken"
+        yield "interrupted, but every planned step was taken"
     kinds = [row.get("kind") for row in unit.events]
     # An attempt fails once, and a failed run may be resumed and fail again.
     if kinds.count(FAILED) > len(unit.starts):
@@ -46,7 +46,7 @@ def end_problems(unit: Unit) -> Iterator[str]:
 
 
 def resume_problems(unit: Unit) -> Iterator[str]:
-    """Resumes against the steps that were kept, the layout that the run moved to, and the run that it goes on from."""
+    """Resumes against the kept steps, the new layout, and the earlier run."""
     if not unit.written_by_train:
         return
     manifest, resumes = unit.manifest, resumes_of(unit)
@@ -75,7 +75,7 @@ def resumes_of(unit: Unit) -> list[dict[str, Any]]:
 
 
 def moves_of(row: dict[str, Any]) -> list[str]:
-    """Where a run moved to when it was resumed, in the words of the event; empty where it stayed."""
+    """A resumed run's new layout, in the words of the event; empty if unchanged."""
     moved = row.get("moved", [])
     return [str(text) for text in (moved if isinstance(moved, list) else [moved])]
 
@@ -96,7 +96,7 @@ def _kept_problems(row: dict[str, Any]) -> Iterator[str]:
 
 
 def _origin_problems(unit: Unit) -> Iterator[str]:
-    """What the sealed run that this one goes on from says otherwise, where it is here."""
+    """Contradictions with the sealed run that this one resumed, if it is here."""
     told = next((row for row in reversed(unit.events) if row.get("kind") == FROM_SEALED), None)
     if told is None:
         before = [run for run in unit.record.runs if run.path.startswith(f"{unit.path}.interrupted-")]
@@ -108,7 +108,7 @@ def _origin_problems(unit: Unit) -> Iterator[str]:
     earlier = unit.record.runs_by_root.get(root)
     if earlier is None:
         if beside in unit.record.run_paths:
-            yield f"{EVENTS}: it goes on from root {root[:16]}…, {beside[:60]} has another"
+            yield f"{EVENTS}: it resumed root {root[:16]}…, but {beside[:60]} has another"
         return
     resume = next((row for row in unit.events[unit.events.index(told):] if row.get("kind") == RESUMED), {})
     count, dropped = resume.get("from_step"), resume.get("dropped_steps")
@@ -117,9 +117,9 @@ def _origin_problems(unit: Unit) -> Iterator[str]:
     if dropped != len(earlier.metrics) - count:
         yield f"{EVENTS}: {str(dropped)[:20]} steps were dropped, {earlier.title[:60]} has {len(earlier.metrics)}"
     if unit.metrics[:count] != earlier.metrics[:count]:
-        yield f"{METRICS}: the first {count} lines are not those of {earlier.title[:60]}, from which it goes on"
+        yield f"{METRICS}: the first {count} lines are not those of {earlier.title[:60]}, which it resumed"
     if unit.events[:len(earlier.events)] != earlier.events:
-        yield f"{EVENTS}: the first lines are not those of {earlier.title[:60]}, from which it goes on"
+        yield f"{EVENTS}: the first lines are not those of {earlier.title[:60]}, which it resumed"
 
 
 def announcement_problems(unit: Unit) -> Iterator[str]:

@@ -46,9 +46,9 @@ def drawn_from(unit: Unit) -> Iterator[CheckFinding]:
             problems.append(f"not among the kept samples of {source[:16]}…: {join_first(others)}")
     roots_here = {run.root for run in unit.record.runs if run.has(SUMS)}
     if not problems and (missing or not by_source.keys() <= roots_here):
-        yield not_checked(f"{missing} of its samples, or a run that drew some, are not here", unit, blocking=False)
+        yield not_checked(f"{missing} of its samples, or a run they came from, are not here", unit, blocking=False)
         return
-    yield finding_from(problems, f"{sum(counts.values())} of {len(rows)} were drawn and kept by "
+    yield finding_from(problems, f"{sum(counts.values())} of {len(rows)} were sampled and kept by "
                                  + ", ".join(f"{source[:16]}…" for source in by_source), unit)
 
 

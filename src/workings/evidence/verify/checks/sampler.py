@@ -1,4 +1,4 @@
-"""Level 1: completions that another program drew were drawn with the adapters of their update."""
+"""Level 1: completions sampled by another program used the adapters of their update."""
 
 from collections.abc import Iterator
 
@@ -33,9 +33,9 @@ def sampler(unit: Unit) -> Iterator[CheckFinding]:
         if last in saved:
             compared += 1
             if tag["adapter"] != saved[last]:
-                problems.append(f"rollout of step {rollout.step}: drawn with other adapters than those of checkpoint "
+                problems.append(f"rollout of step {rollout.step}: sampled with adapters that differ from checkpoint "
                                 f"{last}")
         if changed.get(last) and tag["adapter"] == before:
-            problems.append(f"rollout of step {rollout.step}: drawn with the adapters before update {last}")
+            problems.append(f"rollout of step {rollout.step}: sampled with the adapters before update {last}")
         before = tag["adapter"]
     yield finding_from(problems, f"{len(inputs.steps)} rollouts, {compared} against a checkpoint", unit)

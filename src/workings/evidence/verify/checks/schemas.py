@@ -79,7 +79,7 @@ def schema(unit: Unit) -> Iterator[CheckFinding]:
         files = EVAL_FILES | ({SELECTION: "selection/1"} if unit.kind == SAMPLED else {})
         problems = [f"{name}: schema {str(_key(unit.json(name), 'schema'))[:40]!r}, expected {expected!r}"
                     for name, expected in files.items() if _key(unit.json(name), "schema") != expected]
-        # Of predictions only what every later check relies on; the rest is for the checks of its own fields.
+        # Of predictions only what every later check relies on; the rest is for the checks of its fields.
         rows = unit.lines(PREDICTIONS)
         problems += [f"prediction {number} has no id or no score" for number, row in enumerate(rows, start=1)
                      if not isinstance(row.get("id"), str) or not is_score(row.get("score"))]

@@ -22,7 +22,7 @@ NO_LIBRARY = f"the libraries for signatures are not installed: {keys.INSTALL}"
 
 @check("attestation.signed")
 def signed(run: Unit) -> Iterator[CheckFinding]:
-    """Files in `attest`, which no sum covers; each statement made again; Ed25519 over its exact bytes."""
+    """Files in `attest`, which no sum covers; each statement regenerated; Ed25519 over its exact bytes."""
     names, files = _envelopes(run), run.record.attest(run)
     problems, covered, good = list(_file_problems(run)), set[str](), []
     for name in names:
@@ -79,7 +79,7 @@ def _public_key(run: Unit, name: str) -> Any:
 
 @check("attestation.trust")
 def trust(run: Unit) -> Iterator[CheckFinding]:
-    """Each signature's key against those of `--key`: a key found in a record says only that one person made all."""
+    """Each signature's key against those of `--key`: a key in a record only shows that one signer made all."""
     # Keys that are in the record are never trusted by themselves: a forger can add a new key.
     if not run.record.given.trusted:
         if _envelopes(run):
@@ -150,7 +150,7 @@ def _covered(run: Unit, opened: OpenedEnvelope) -> set[str]:
     if set(statement) != {"_type", "subject", "predicateType", "predicate"} or statement["_type"] != STATEMENT_TYPE \
             or statement["predicateType"] != PREDICATE_TYPE or not isinstance(statement["subject"], list):
         raise RecordError("not an in-toto statement with SLSA provenance")
-    # The whole statement is made again and compared, so no field of it has to be interpreted.
+    # Regenerate and compare the whole statement, so that no field needs interpretation.
     if statement["predicate"] != provenance(run.manifest, run.root):
         raise RecordError("its provenance is not that of this run")
     names = {subject_name(run.manifest, path): (path, unit) for path, unit in _units_by_path(run).items()}
@@ -160,7 +160,7 @@ def _covered(run: Unit, opened: OpenedEnvelope) -> set[str]:
         if name not in names:
             raise RecordError(f"it names {shown(name)}, which is not here")
         path, unit = names[name]
-        # Equal as a whole: a further digest or key in the subject would be something that no one checked.
+        # Equal as a whole, because an extra digest or key would be unchecked.
         if subject != {"name": name, "digest": {"sha256": unit.root}}:
             raise RecordError(f"it names another root for {shown(name)} than {unit.root[:16]}…")
         covered.add(path)

@@ -28,7 +28,7 @@ def steps(unit: Unit) -> Iterator[CheckFinding]:
     """Numbers of the steps; the events of resumes against the steps that were kept, the layout and the run before."""
     numbers = [row.get("step") for row in unit.metrics]
     problems = []
-    # A smoothed curve or a step that was taken out shows as a gap, because the numbers start at 1 and never skip.
+    # A smoothed curve or a removed step shows as a gap, because steps count from 1 without gaps.
     if numbers != list(range(1, len(numbers) + 1)):
         gap = next(index for index, number in enumerate(numbers, start=1) if number != index)
         problems.append(f"line {gap} of {METRICS} is step {numbers[gap - 1]}")
@@ -59,7 +59,7 @@ def learning_rate(unit: Unit) -> Iterator[CheckFinding]:
 
 @check("consistency.checkpoints")
 def last_checkpoint(unit: Unit) -> Iterator[CheckFinding]:
-    """Their steps, the step that their own state names, and what it says of tokens, time and data."""
+    """Their steps, the step in their state, and its tokens, time and data position."""
     folders = sorted({name.split("/")[1] for name in unit.files if name.startswith(CHECKPOINTS + "/step_")})
     # A run that is stopped saves its last step as well.
     saved = ("complete", "interrupted") if unit.written_by_train else ("complete",)
@@ -94,7 +94,7 @@ def _file_problems(unit: Unit, folders: list[str]) -> list[str]:
     # A large model's tensors are in as many files in every checkpoint: the engine splits them by its shapes.
     other = [folder for folder in folders[1:] if names[folder] != names[folders[0]]]
     return [f"{shown(folder)} holds no tensors" for folder in empty] + [
-        f"{shown(folder)} is made of other files than {shown(folders[0])}" for folder in other]
+        f"{shown(folder)} has other files than {shown(folders[0])}" for folder in other]
 
 
 def _kept_problems(unit: Unit, numbers: list[int]) -> list[str]:
@@ -145,7 +145,7 @@ def _state_problems(unit: Unit, number: int, state: dict[str, Any]) -> list[str]
     sums = {"tokens": sum(row.tokens for row in rows),
             "supervised_tokens": sum(row.supervised_tokens for row in rows),
             "training_seconds": math.fsum(row.seconds for row in rows)}
-    # Counts are exact; seconds were summed step by step, which rounds otherwise than one sum.
+    # Counts are exact; seconds were summed step by step, with other rounding.
     return [f"step_{number:06d}: {name} is {str(facts.get(name))[:20]}, the log adds up to {value}"
             for name, value in sums.items() if not isinstance(facts.get(name), int | float)
             or not math.isclose(facts[name], value, rel_tol=1e-9)]

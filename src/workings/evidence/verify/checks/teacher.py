@@ -49,7 +49,7 @@ def _fact_problems(facts: Any, algorithm: dict[str, Any]) -> list[str]:
         return [f"{TEACHER} names no weights that its adapters were trained on"]
     digests = [*facts["weights"].values(), *base.get("weights", {}).values(),
                *([facts["root"]] if "root" in facts else []), facts.get("tokenizer")]
-    problems = [] if all(map(is_digest, digests)) else [f"{TEACHER}: a digest of it is none"]
+    problems = [] if all(map(is_digest, digests)) else [f"{TEACHER}: it has an invalid digest"]
     if not isinstance(facts.get("run" if "root" in facts else "id"), str):
         problems.append(f"{TEACHER} says neither which run nor which weights")
     checkpoint = facts.get("checkpoint")
@@ -62,7 +62,7 @@ def _fact_problems(facts: Any, algorithm: dict[str, Any]) -> list[str]:
 
 
 def _run_problems(facts: dict[str, Any], run: Unit) -> Iterator[str]:
-    """What is said of a teacher against the run that it is, by its root."""
+    """A teacher's facts against the run with its root."""
     if facts.get("run") != run.manifest.name:
         yield f"{TEACHER} calls it {str(facts.get('run'))[:40]!r}, the run of this root is {run.manifest.name[:40]!r}"
     if facts.get("tokenizer") != run.manifest.data_digests.get("tokenizer", facts.get("tokenizer")):
@@ -128,7 +128,7 @@ def logged_teacher(unit: Unit) -> Iterator[CheckFinding]:
             logged = line.get(key)
             if not isinstance(logged, float | int) or not abs(logged - value) <= TOLERANCE * (1 + abs(value)):
                 problems.append(f"{subject}: {key} {str(logged)[:20]}, the teacher's is {value:.6g}")
-        # What is minimized is a divergence between two distributions, up to rounding never negative.
+        # The minimized divergence is never negative, up to rounding.
         loss = line.get("loss")
         if isinstance(loss, float | int) and loss < -TOLERANCE:
             problems.append(f"{subject}: loss {loss:g}, and no divergence is below 0")
@@ -169,11 +169,11 @@ def _summary(row: "TopTokensOfRow", vocabulary: int) -> _RowSummary:
     import numpy as np
 
     tokens, log_probs = row.tokens_NK, row.log_probs_NK.astype(np.float64)
-    with np.errstate(over="ignore"):  # a logarithm of a probability that is none may be of any size
+    with np.errstate(over="ignore"):  # the logarithm of an invalid probability may have any size
         probabilities = np.exp(log_probs)
     mass, ordered = probabilities.sum(-1), np.sort(tokens, -1)
     wrong = {
-        "a token that is none": ((tokens < 0) | (tokens >= vocabulary)).any(),
+        "an invalid token": ((tokens < 0) | (tokens >= vocabulary)).any(),
         "a token twice": (ordered[:, 1:] == ordered[:, :-1]).any(),
         "not the most likely one first": (log_probs[:, 1:] > log_probs[:, :-1]).any(),
         "probabilities above 1": (mass > 1 + TOLERANCE).any()}

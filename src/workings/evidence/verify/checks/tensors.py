@@ -40,7 +40,7 @@ from workings.record.values import Absent
 MAX_HEADER_BYTES = 16 << 20
 MAX_NAME_CHARS = 200
 FORMATS = {"parameters", "compute", "moments", "gradients", "accumulator"}
-"""Parts of a run whose number formats an engine of this project records."""
+"""Parts of a run with number formats recorded by our engines."""
 BITS = {"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "I64": 64, "I32": 32, "U32": 32, "I16": 16, "U16": 16, "U8": 8,
         "I8": 8, "BOOL": 8}
 """Bits of one number, by the names of safetensors."""
@@ -106,7 +106,7 @@ def _parsed(value: dict[str, Any], text: bytes, begin: int, size: int) -> Header
     if text.rstrip(b" ") not in forms or len(text) - len(text.rstrip(b" ")) > 7:
         raise ValueError("its header is not what its tensors need")
     at = 0
-    # Without gaps and up to the last byte there is no place for a pickle or a program behind the tensors.
+    # Without gaps there is no place for a pickle or a program after the tensors.
     for entry in sorted(tensors.values(), key=lambda entry: tuple(entry["data_offsets"])):
         first, last = entry["data_offsets"]
         if first != at or last < first:
@@ -119,7 +119,7 @@ def _parsed(value: dict[str, Any], text: bytes, begin: int, size: int) -> Header
             raise ValueError(f"{name[:40]}: more than type, shape and place")
         first, last = entry["data_offsets"]
         if any(type(side) is not int or side < 0 for side in entry["shape"]):
-            raise ValueError(f"{name[:40]}: a shape that is none")
+            raise ValueError(f"{name[:40]}: an invalid shape")
         if (last - first) * 8 != prod(entry["shape"]) * BITS[entry["dtype"]]:
             raise ValueError(f"{name[:40]}: {last - first} bytes are not {entry['shape']} of {entry['dtype']}")
     return Header(dtypes={name: entry["dtype"] for name, entry in tensors.items()},
@@ -192,12 +192,12 @@ class Expected:
     moments: dict[str, tuple[tuple[int, ...], str]]
     trained: frozenset[str]
     frozen: tuple[frozenset[str], ...]
-    """Formats that the weights below adapters may have; engines name four bits in ways of their own."""
+    """Formats that the weights below adapters may have; engines name four bits differently."""
     stored: str
     """Code of the format that weights are stored in; adapters are in float32."""
 
     def exact_bytes(self, parameters: int) -> dict[str, int]:
-        """Bytes of ``parameters`` (of a whole model with so many, and adapters) and ``moments`` on one device.
+        """Bytes of ``parameters`` (of a whole model of this size, and adapters) and ``moments`` on one device.
 
         Without parts that the recipe does not decide: four-bit weights, and tables that are next to the others.
         """
@@ -292,7 +292,7 @@ def _shape(unit: Unit) -> ModelShape | str:
 
 
 def expected_tensors(unit: Unit) -> Expected | str:
-    """The tensors of each of a run's checkpoints, or why they cannot be told. Raises `RecordError` for a bad recipe."""
+    """The tensors of each checkpoint of a run, or why they are unknown. Raises `RecordError` for a bad recipe."""
     shape, recipe = recorded_shape(unit), unit.manifest.config
     if isinstance(shape, str):
         return shape
@@ -349,7 +349,7 @@ def _source_problems(unit: Unit, section: dict[str, Any]) -> list[str]:
     manifest, source, shape = unit.manifest, section.get("source"), section.get("shape")
     if manifest.engine_distribution.name != "workings" or source not in ("pretrained", "scratch"):
         return []
-    # A model from scratch has no repository; its name says what it was made as.
+    # A model from scratch has no repository; its name gives its kind.
     made = shape if isinstance(shape, str) else f"scratch:{shape.get('family')}" if isinstance(shape, dict) else None
     name = section.get("id") if source == "pretrained" else made
     problems = [] if name in (None, manifest.model_id) else [

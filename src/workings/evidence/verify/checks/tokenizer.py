@@ -19,7 +19,7 @@ SPECIAL = ("bos_token", "eos_token", "pad_token")
 
 @check("consistency.tokenizer")
 def tokenizer(unit: Unit) -> Iterator[CheckFinding]:
-    """`Tokenizer.digest`, made again from the files alone: no library reads what a stranger wrote."""
+    """`Tokenizer.digest`, recomputed from the files without a library, because they are untrusted."""
     manifest_digest, name = unit.manifest.data_digests.get("tokenizer"), f"{TOKENIZER}/tokenizer.json"
     settings = f"{TOKENIZER}/tokenizer_config.json"
     if manifest_digest is None or not unit.has(name):

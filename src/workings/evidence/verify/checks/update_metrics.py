@@ -47,7 +47,7 @@ def bound_problems(line: Mapping[str, Any]) -> list[str]:
 
 
 def objective_problems(inputs: RolloutInputs, rollout: "Rollout", batch: "Batch", line: Mapping[str, Any]) -> list[str]:
-    """Numbers of the objective that the log has otherwise than the recorded log probabilities give them.
+    """Numbers of the objective in the log that contradict the recorded log probabilities.
 
     Args:
         inputs: of the rollouts of the run.
@@ -55,7 +55,7 @@ def objective_problems(inputs: RolloutInputs, rollout: "Rollout", batch: "Batch"
         batch: of the update.
         line: of the step, from `train/metrics.jsonl`.
     """
-    # With several updates a rollout, the recorded log probabilities are those of the first alone.
+    # With several updates per rollout, log probabilities are recorded for the first only.
     if inputs.shape.updates > 1 or len(rollout.trainer_log_probs) != len(rollout.trained_samples):
         return []
     problems = []
