@@ -129,7 +129,7 @@ def test_a_run_without_rollouts_has_no_tab(tmp_path: Path, monkeypatch: pytest.M
     shown = Page(page.get("/run/runs/steps?tab=rollouts").text)
     assert "Rollouts" not in shown.text
     assert "Training loss" in shown.text
-    assert page.get("/api/rollouts/runs/steps").json()["expected"] == "a run that learned from what it wrote itself"
+    assert page.get("/api/rollouts/runs/steps").json()["expected"] == "a run that learned from its own completions"
     assert page.get("/run/runs/steps?tab=rollouts&step=-1").status_code == 422
 
 

@@ -22,7 +22,7 @@ def ask_command(
     max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=1, help="Longest answer, in tokens.")] = 256,
     base: Annotated[bool, typer.Option("--base", help="Ask the untrained model as well, afterwards.")] = False,
     also: Annotated[list[Path] | None, typer.Option(
-        "--also", metavar="RUN", help="Another run to ask, one after the other; may be repeated.")] = None,
+        "--also", metavar="RUN", help="Another run to ask as well; may be repeated.")] = None,
     temperature: Annotated[float, typer.Option(
         "--temperature", min=0, help="0: the most likely token each time. Above 0: sampled.")] = 0.0,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of a sampled answer.")] = 0,

@@ -32,14 +32,14 @@ def import_command(
                                              show_default="what the first record looks like")] = "",
     key_map: Annotated[list[str] | None, typer.Option("--map", metavar="KEY=KEY,...", help="What the file calls the "
                        "format's keys: prompt=problem,answer=solution. May be given several times.")] = None,
-    ignore: Annotated[list[str] | None, typer.Option("--ignore", metavar="KEY", help="A column that the answer does "
-                      "not depend on, in spite of its name. May be given several times.")] = None,
-    columns: Annotated[str, typer.Option("--columns", metavar="NAME,...", help="Names of the columns of a CSV file "
-                                         "without a line of names.")] = "",
-    rows: Annotated[int | None, typer.Option("--rows", min=1, help="Read so many records from the start, and nothing "
-                                      "behind them.", show_default="all")] = None,
-    hold_out: Annotated[int, typer.Option("--hold-out", min=0, help="Questions to split off as evaluation items, "
-                        "next to the traces; what is like them is left out of the traces.")] = 0,
+    ignore: Annotated[list[str] | None, typer.Option("--ignore", metavar="KEY", help="A column to ignore although "
+                      "its name suggests that the answer needs it. May be given several times.")] = None,
+    columns: Annotated[str, typer.Option("--columns", metavar="NAME,...", help="Column names of a CSV file "
+                                         "without a header.")] = "",
+    rows: Annotated[int | None, typer.Option("--rows", min=1, help="Import only the first records; nothing after them "
+                                      "is read.", show_default="all")] = None,
+    hold_out: Annotated[int, typer.Option("--hold-out", min=0, help="Number of questions to split off as evaluation "
+                        "items, next to the traces; similar questions are left out of the traces.")] = 0,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which questions --hold-out takes.")] = 0,
     on_error: Annotated[Literal["fail", "skip"], typer.Option(
         help="fail: stop at the first bad record; skip: set it aside.")] = "fail",

@@ -210,7 +210,7 @@ class _Draw:
     weights: Path | None
 
     def check(self, level: int) -> None:
-        """Raise `RequestError` for words that mean nothing together."""
+        """Raise `RequestError` for options that contradict each other."""
         options = {"--steps": self.steps, "--confidence": self.confidence, "--splice": self.splice, "--seed": self.seed,
                    "--data": self.data, "--weights": self.weights}
         words = [f"{name} {value}" for name, value in options.items() if value is not None]
@@ -230,7 +230,7 @@ class _Draw:
 
 
 def _replayer(level: int, draw: _Draw) -> "Replay | None":
-    """Function that replays steps of a run; None below level 3, which uses no engine."""
+    """The function that replays steps of a run; None below level 3."""
     draw.check(level)
     # No engine is imported without it, so that levels 0 to 2 run anywhere.
     if level < 3:

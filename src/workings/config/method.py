@@ -41,8 +41,8 @@ class AdapterFields(Section):
     alpha: float = Field(default=32.0, gt=0)
     """An adapter's output is scaled by `alpha / rank` (peft: `lora_alpha`)."""
     rank_stabilized: bool = False
-    """Whether it is scaled by `alpha / rank ** 0.5` instead (Kalajdzievski, 2023; peft: `use_rslora`), so that a larger
-    rank does not learn more slowly."""
+    """Whether it is scaled by `alpha / rank ** 0.5` instead (Kalajdzievski, 2023; peft: `use_rslora`), so that a
+    larger rank does not learn more slowly."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Share of an adapter's inputs that a training step sets to 0; the others are divided by `1 - dropout` (peft:
     `lora_dropout`). Evaluation and references use all inputs. Refused where a model learns from what it draws."""

@@ -127,7 +127,7 @@ def commands(runs: list[RunView]) -> list[tuple[str, str]]:
 
 
 def train_again(run: Path) -> str:
-    """The command that trains a run again, typed in the current folder: its recipe, its overrides, its files."""
+    """The command that trains a run again from the current folder: recipe, overrides, files."""
     request = _request(run)
     overrides = [str(override) for override in request.get("overrides", [])]
     recipe, is_shipped = recipe_of(run), str(request.get("origin", "")).startswith(SHIPPED)

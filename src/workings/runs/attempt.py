@@ -168,9 +168,11 @@ class Attempt:
                 setup.engine.report_micro_batches_to(display.micro_batch_done)
             for line in self._preamble():
                 display.say(line)
-            hooks = _Hooks(attempt=self, display=display, listener=listener, stop=stop, processes=processes,
-                           progress=start.progress,
-                           lines=[line for line in writer.metrics() if not line.keys().isdisjoint(FIELDS.values())])
+            hooks = _RunRecorder(attempt=self, display=display, listener=listener, stop=stop,
+                                 processes=processes,
+                                 progress=start.progress,
+                                 lines=[line for line in writer.metrics()
+                                        if not line.keys().isdisjoint(FIELDS.values())])
             hooks.keep_best()
             # The first two may start a process that scores; neither outlives the training.
             with (setup.training_data.experience(setup.engine, writer) as experience,
@@ -179,9 +181,9 @@ class Attempt:
                 loop = TrainingLoop(engine=setup.engine, experience=experience, schedule=setup.schedule,
                                     observer=self._observer(held_out_items, hooks.log_sample), hooks=hooks,
                                     progress=start.progress)
-                # The loop makes the first state: memory may run out there, too, and that end is recorded.
+                # The loop makes the first state: it may run out of memory, which is recorded.
                 outcome = loop.run(lambda: self._first_state(held_out_items, display))
-            # Said inside of the display's block: it is part of the run's log.
+            # Inside the display's block, because it is part of the run's log.
             if (held_out := self._held_out_change()) is not None:
                 display.say(f"held out   {held_out.sentence}")
             if (closing := self._closing()) is not None:

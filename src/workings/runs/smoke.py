@@ -43,7 +43,7 @@ class Smoke:
         values["name"] += "-smoke"
         family = find_shape(loaded, vocabulary=TRAINED_VOCABULARY).family
         shape: dict[str, Any] = {"family": family, **TINY}
-        # One turn at least, where layers with a state are between those that attend.
+        # At least one period of hybrid layers.
         shape["layers"] = max(shape["layers"], find_family(family).switches.get("linear_pattern", 0))
         values["model"] = {"source": "scratch", "shape": shape}
         # A model with a new vocabulary needs neither the Hub nor a large embedding.

@@ -65,7 +65,7 @@ class ItemsQuery(BaseModel):
     section: str = ""
     rule: str = ""
     wrong_step: str = ""
-    fate: str = Field(default="", description="Of samples: `kept`, or why they were left out")
+    fate: str = Field(default="", description="For samples: `kept`, or why they were left out")
     compact: bool = Field(default=False, description="One line per item, opened by a click")
     page: int = 1
 
@@ -185,7 +185,7 @@ def search(folder: Folder, run: Path, query: ItemsQuery) -> AnswersPage:
     if not fates:  # samples are read in the order of their prompts
         # Sorting is stable: within each result the order of the file stays.
         matches.sort(key=lambda row: RESULT_ORDER.index(_result(row)))
-    # Wrong steps are looked for on the shown page alone, because reading all equations takes seconds.
+    # Only on the shown page, because parsing all equations takes seconds.
     shown, pages = paged(matches, query.page, ITEMS_A_PAGE)
     return AnswersPage(unit=name, units=list(units_of(run)), total=len(rows), found=len(matches), page=query.page,
                        pages=pages, sections=sorted({row.section for row in rows}),

@@ -77,8 +77,8 @@ class RunRow(BaseModel):
     steps: int = 0
     planned_steps: int = Field(default=0, description="0 while unknown, because epochs are counted first")
     tokens: int = 0
-    loss: float | None = Field(default=None, description="What the log calls loss, of the last step: nats a "
-                              "token where it learned from traces, else the value of an objective")
+    loss: float | None = Field(default=None, description="The log's loss of the last step: nats per "
+                              "token when learning from traces, else the value of an objective")
     learning_rate: float | None = Field(default=None, description="The recipe's")
     curve: list[float] = Field(default=[], description="The loss, or the metric that says more, evenly over the steps")
     seconds_left: float | None = Field(default=None, description="While it runs: steps left times recent step time")
@@ -238,7 +238,7 @@ def _progress(lines: list[dict[str, Any]]) -> dict[str, Any]:
 def headline_values(lines: list[dict[str, Any]]) -> tuple[str, str, list[float]]:
     """Name of the metric that a run is watched by, what each value is of, and the values in order."""
     for key, name, where in HEADLINE_METRICS:
-        # An update in the middle of a rollout has none.
+        # An update in the middle of a rollout lacks it.
         if values := [float(line[key]) for line in lines if _is_finite(line.get(key))]:
             return name, where, values
     return "Training loss", "step", [float(line["loss"]) for line in lines if _is_finite(line["loss"])]

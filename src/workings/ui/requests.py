@@ -18,7 +18,7 @@ T = TypeVar("T")
 RECIPES = 500
 FIRST_RECIPE = "smoke-tiny"
 """Recipe that a form shows at first."""
-# The first character is neither a dash, which would make the name an option, nor a dot, which would hide the run.
+# The first character is no dash (an option) and no dot (a hidden folder).
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,199}")
 _WORD = re.compile(r"[a-z][a-z0-9_.]*=[^\0\n]{1,500}")
 

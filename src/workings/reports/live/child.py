@@ -44,7 +44,7 @@ class TensorBoardFiles:
         self._writer = import_module("tensorboard.summary").Writer(folder)
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
-        """Take numbers of a step."""
+        """Log numbers of a step."""
         for tag, value in metrics.items():
             self._writer.add_scalar(tag, value, step)
 

@@ -39,7 +39,7 @@ class RunListeners(StepListener):
         self._over = False
 
     def about(self, run: Path, config: Mapping[str, str]) -> None:
-        """Say which run it is, and what its recipe says, by dotted key."""
+        """Set the run's name and its recipe by dotted key."""
         self._first = {"project": "workings", "name": run.name, "config": dict(config),
                        "folder": str(run.parent.absolute() / "tensorboard" / run.name)}
         self._run = run

@@ -34,9 +34,9 @@ class Tracker:
         Args:
             name: one of `TRACKERS`.
             first: ``project``, ``name`` and ``config`` of the run, and the ``folder`` for files of TensorBoard.
-            say: takes a line for the person; what goes wrong is said once.
-            end_seconds: how long `close` waits at most.
-            waiting_lines: how many lines the queue holds.
+            say: prints a line; each failure is reported once.
+            end_seconds: maximum wait of `close`.
+            waiting_lines: capacity of the queue.
         """
         self.name, self._say, self._end_seconds = name, say, end_seconds
         self._lines: queue.Queue[bytes | None] = queue.Queue(waiting_lines)
@@ -107,7 +107,7 @@ def check_trackers(names: Sequence[str]) -> None:
     for name in names:
         if name not in TRACKERS:
             raise RequestError(f"tracker {name}", f"one of {', '.join(TRACKERS)}", TRACKERS[0])
-        # Looked up without importing: trackers take seconds to load.
+        # Without importing, because trackers take seconds to load.
         if find_spec(name) is None:
             raise RequestError(f"tracker {name}, which is not installed", f"the package {name}",
                                pip_install({"mlflow": "track", "tensorboard": "track"}.get(name, name),

@@ -53,9 +53,9 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
         resume: continue a killed, interrupted or failed run after its last checkpoint; with a recipe and without
             ``overrides``, with those that it was started with.
         smoke: a short run with a tiny model of the same architecture.
-        force: run although the plan says that it does not fit; the record says so.
-        callbacks: each is called with a step's metrics when the step is done; `False` from one asks for a stop, at
-            which the run saves a checkpoint and is sealed as interrupted.
+        force: run even if the plan says that it does not fit; this is recorded.
+        callbacks: each is called with a step's metrics when the step is done; if one returns `False`, the run saves a
+            checkpoint and is sealed as interrupted.
         track: tracker, or trackers, that get each step: `tensorboard`, `wandb`, `trackio`, `mlflow`.
         notify: address of a webhook that gets the outcome of the run; it is not recorded.
         unknown: any other argument is refused; those of other trainers with their counterpart here.

@@ -90,7 +90,7 @@ class Formula(BaseModel):
 
     recipe: str
     target: str
-    program: str = Field(description="The one that needs most")
+    program: str = Field(description="The largest part")
     peak_bytes: int
     limit_bytes: int
 

@@ -19,7 +19,7 @@ from workings.reports.gather import bare_view, commands
 from workings.reports.html import write_report
 from workings.ui.detail import Detail, read_detail
 from workings.ui.jobs import Job
-from workings.ui.listing import RunRow, begun_row
+from workings.ui.listing import RunRow, starting_row
 from workings.ui.site import Site
 from workings.ui.tab import OpenedRun, Tab
 from workings.ui.tabs import TABS
@@ -94,7 +94,7 @@ def _page(site: Site, tabs: Mapping[str, Tab], name: str, wanted: Any) -> Respon
             raise
         return page
     shown = {key: tab for key, tab in tabs.items() if tab.shown(run)}
-    # A link may name a tab that this run does not have; the first one is shown instead of an error. A running run is
+    # A link may name a tab that this run lacks: show the first one. A running run is
     # watched by its curves.
     first = "curves" if run.row.state == "running" and "curves" in shown else next(iter(shown))
     key = wanted.tab if wanted.tab in shown else first
@@ -109,12 +109,12 @@ def _page(site: Site, tabs: Mapping[str, Tab], name: str, wanted: Any) -> Respon
 def _page_before_the_run(site: Site, name: str, job: Job | None) -> Response | None:
     """The page of a run without a directory yet, or of the command that ended without one; None without either."""
     if (phase := site.phases().get(name)) is not None:
-        return site.html("begun.html.jinja", page="runs", row=begun_row(name, phase), job=job)
+        return site.html("starting.html.jinja", page="runs", row=starting_row(name, phase), job=job)
     if job is None:
         return None
     # Before the command says what it does, it imports libraries for some seconds.
     row = RunRow(name=name, kind="run", state="running", started_at=job.started_at, phase="starting", begun=True)
-    return (site.html("begun.html.jinja", page="runs", row=row, job=job) if job.state == "running"
+    return (site.html("starting.html.jinja", page="runs", row=row, job=job) if job.state == "running"
             else RedirectResponse(f"/jobs/{job.id}", 303))
 
 
@@ -123,7 +123,7 @@ def _ask_the_model(site: Site, routes: APIRouter) -> None:
 
     @routes.post("/api/ask/{name:path}", name="ask")
     def ask_json(name: str, form: Annotated[AskForm, Form()]) -> Job:
-        """Put a question to a run and to the model that it began with; look at the job for the answers."""
+        """Ask a run and its base model a question; the job has the answers."""
         return start(site, site.folder.path(name), form)
 
     @routes.post("/ask/{name:path}", include_in_schema=False)

@@ -126,7 +126,7 @@ def router(site: Site) -> APIRouter:
         """Keys of a recipe with their values and what they mean, by section."""
         return recipe_fields(recipe_argument(site.folder, recipe))
 
-    # One function for both: the form and its JSON twin check their fields by the same annotations.
+    # One function for the form and its JSON twin, so that both check fields alike.
     for verb, start in verbs(site).items():
         routes.add_api_route(f"/api/{verb}", start, methods=["POST"], name=verb)
         routes.add_api_route(f"/start/{verb}", _led_to_its_job(site, start), methods=["POST"], include_in_schema=False,

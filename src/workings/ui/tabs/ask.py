@@ -57,7 +57,7 @@ class AskForm(BaseModel):
 
 def start(site: Site, run: Path, form: AskForm) -> Job:
     """Start `workings ask`. Raises `RequestError` for an empty or endless question."""
-    # A form sends line ends as a network does; a model was trained on others.
+    # A form sends CRLF line ends; models are trained on LF.
     question = form.question.replace("\r\n", "\n").strip()
     if not question or len(question) > LONGEST_QUESTION or "\0" in question:
         raise RequestError(f"a question of {len(question):,} characters", f"1 to {LONGEST_QUESTION:,}", "")
