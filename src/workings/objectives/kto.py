@@ -1,4 +1,4 @@
-"""KTO: completions with a verdict each, without pairs: right ones become likelier, wrong ones less likely.
+"""KTO: completions with a verdict each, without pairs: correct ones become likelier, wrong ones less likely.
 
 A completion is compared with the model's own drift: z, the mean log ratio, now to reference, of completions next to
 prompts that are not theirs, and at least 0. It is a constant of the gradient.

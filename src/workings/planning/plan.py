@@ -149,7 +149,7 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
     inspections = with_saving(run, engine, with_frozen_models(
         run, _inspect_or_estimate(asked_engine, run), teacher,
         inspect=lambda teacher_run: _inspect_or_estimate(asked_engine, teacher_run)["log_probs"]))
-    # A run ends in whichever of its programs needs the most. Of equal peaks the first, which is the step.
+    # The largest program decides. Of equal peaks the first, which is the step.
     worst = max(inspections, key=lambda name: inspections[name].peak_bytes)
     inspection = inspections[worst]
     difference = None
