@@ -88,8 +88,10 @@ def test_another_value_shows(option: str, here: Path, tmp_path: Path, known: dic
     effect = EFFECTS[option]
     base, other = (words.replace("HERE", str(here)) for words in (effect.base, effect.other))
     if base not in known:
-        known[base] = call(tmp_path / "base", base)
-        assert call(tmp_path / "again", base) == known[base], "the call itself gives other results each time"
+        first, known[base] = call(tmp_path / "base", base), call(tmp_path / "again", base)
+        # The first call may compile a plan that later ones find.
+        if first != known[base]:
+            assert call(tmp_path / "third", base) == known[base], "the call itself gives other results each time"
     found = call(tmp_path / "other", other)
     assert found != known[base]
     if found[0] == 2:
