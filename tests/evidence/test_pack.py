@@ -115,7 +115,7 @@ def test_a_model_card_is_what_the_hub_reads(packed: Path) -> None:
 def test_the_report_is_drawn_again(packed: Path, opened: Path) -> None:
     before = Path.cwd()
     found = verify(opened, report=is_drawn_again)
-    assert said(opened, report=is_drawn_again)["recompute.report"] == ("passed", "report.html, drawn again")
+    assert said(opened, report=is_drawn_again)["recompute.report"] == ("passed", "report.html, rendered again")
     assert not any(one.file == "report.html" for one in found.unchecked_fields)
     page = (opened / "report.html").read_text()
     digit = page.index('class="whisker" d="M') + len('class="whisker" d="M')
