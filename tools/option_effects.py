@@ -59,11 +59,11 @@ EFFECTS: dict[str, Tried | Named] = {
     **_tried("train", "smoke-tiny --out HERE/runs/a", "--out HERE/runs/b", "--resume", "--auto-resume",
              "--track nowhere"),
     **_named("train", notify="reports/test_live.py::test_what_cannot_be_told_is_refused_before_a_run", smoke="runs/test_shipped_recipes.py::test_smoke",
-             smoke_steps="cli/test_every_option.py::test_a_smoke_run_has_the_steps_that_were_asked_for",
+             smoke_steps="cli/test_python_arguments.py::test_a_smoke_run_has_the_steps_that_were_asked_for",
              force="runs/test_memory_check.py::"
              "test_a_program_that_the_compiler_refuses_is_a_verdict_that_no_force_can_change"),
     **_tried("launch", "smoke-tiny engine=torch device=cpu --for slurm --write out --on cpu --hosts 1", "--for kubernetes",
-             "--write HERE", "--on nowhere", "--home relative", "--hosts 2", "--cards 1", "--name other", "--image x",
+             "--write HERE", "--on nowhere", "--home relative", "--hosts 2", "--cards 2", "--name other", "--image x",
              "--claim x", "--storage gs://x", "--wheel nowhere", "--user x", "--smoke"),
     **_tried("sample", "HERE/runs/a --prompts HERE/add/items.jsonl --out HERE/runs", "--precision nowhere",
              "--tokenizer nowhere", "--revision main"),

@@ -61,7 +61,7 @@ def test_a_mistake_is_told_without_traceback_and_changes_nothing(gsm: Path, tmp_
     (["import", "--format", "gsm8k", "x", "--out", "t.jsonl", "--on-error", "ignore"], "is not one of 'fail', 'skip'"),
     (["make", "algebra", "--out", "x"], "data make algebra"),
     (["make", "eval", "--out", "absent/x.jsonl"], "mkdir -p absent"),
-    (["show", "nothing"], "one of dev-reasoning"),
+    (["show", "nothing"], "or a data set: dev-reasoning"),
     (["show", "nothing.jsonl"], "a file of traces"),
     (["check", "nothing.jsonl"], "a file of JSON lines"),
     (["check", "dev-reasoning", "--fix"], "a shipped name"),

@@ -6,14 +6,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
 
-from tests.cli.test_every_option import commands
 from tests.evaluation.making import write_lines
 from tests.runs import rewarded
 from tests.samples.making import samples_unit
+from tools.command_reference import PROGRAM
 from tools.option_effects import EFFECTS, Named, Tried
 from workings.cli.main import main
 
@@ -57,6 +58,14 @@ def call(folder: Path, words: str) -> tuple[object, ...]:
     return ended.value.code, said, {
         str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != "plan.json"}  # it has the memory that is free just now
+
+
+def commands(command: Any = PROGRAM, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if hasattr(command, "commands"):
+        for name, inner in command.commands.items():
+            yield from commands(inner, (*words, name))
+    else:
+        yield words, command
 
 
 def options() -> Iterator[str]:

@@ -107,4 +107,4 @@ def test_the_verb(run: Path, workings) -> None:
         "note": str(run / "notes/1"), "facts": {"kaggle_notebook_version": "7"}}
     refused = workings("runs", "note", run, "seed=3", check=False)
     assert refused.returncode == 2
-    assert "expected: a fact that was not known while it ran" in refused.stderr
+    assert "expected: a fact that was unknown during the run" in refused.stderr

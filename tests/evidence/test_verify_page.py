@@ -144,7 +144,7 @@ ENTRY, END, LOCAL = b"PK\x01\x02", b"PK\x05\x06", b"PK\x03\x04"
 FAKES: dict[str, Callable[[bytearray], None]] = {
     "not a zip": put(END, 0, b"XXXX"), "bytes after its end record": lambda data: data.extend(b"PK"),
     "a comment": put(END, 20, b"\1\0"), "too large": put(END, 12, b"\xf0\xff\xff\x7f"),
-    "contradicts": put(END, 16, b"\1\0\0\0"), "several disks": put(END, 8, b"\7\0"),
+    "contradictory": put(END, 16, b"\1\0\0\0"), "several disks": put(END, 8, b"\7\0"),
     "ends early": lambda data: [put(END, 8, b"\xff\0")(data), put(END, 10, b"\xff\0")(data)],
     "encrypted": put(ENTRY, 8, b"\x01"), "other than deflate": put(ENTRY, 10, b"\x0e"),
     "overlaps": put(ENTRY, 42, b"\2\0\0\0"), "fold": put(ENTRY, 24, b"\xff\xff\xff\x0f"),

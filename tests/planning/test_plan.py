@@ -208,7 +208,7 @@ def test_a_plan_counts_at_most_so_many_steps_and_says_so_where_data_are_absent(n
     asked = ("training.epochs=2",)
     here = plan("smoke-tiny", "h100", asked, nearest=False)
     assert here.time.steps == 2 * 500 // 4
-    assert any("at most 250, which 2 epochs of 500 rows are" in reason for reason in here.reasons)
+    assert any("at most 250 = 2 epochs of 500 rows" in reason for reason in here.reasons)
     absent = plan("smoke-tiny", "h100", (*asked, "data.traces=elsewhere.jsonl"), nearest=False)
     assert absent.time is None
     assert any("needs the data to count steps, and they are not on this machine" in reason for reason in absent.reasons)
@@ -239,7 +239,7 @@ def test_a_recipe_without_data(tmp_path):
     file = tmp_path / "recipe.yaml"
     text = load_recipe("smoke-tiny").text
     file.write_text(text.replace("data:", "dada:"))
-    with pytest.raises(RequestError, match="no `data`"):
+    with pytest.raises(RequestError, match="did you mean `data`"):
         plan(str(file), "t4")
 
 

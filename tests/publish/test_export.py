@@ -9,7 +9,7 @@ from tests import kept_folders
 from tests.runs.killed import write_recipe
 from workings.errors import RequestError
 from workings.publish.export import export_run
-from workings.runs.evaluate import ask, evaluate_run
+from workings.runs.evaluate import Question, ask, evaluate_run
 from workings.runs.train import train
 from workings.scoring.items import read_items
 
@@ -46,7 +46,7 @@ def test_transformers_opens_the_export_and_answers_as_the_run_does(run: Path, tm
     stop = tokenizer.convert_tokens_to_ids("<end_of_turn>")
     assert stop in model.generation_config.eos_token_id
     written = model.generate(**prompt, max_new_tokens=12)[0, prompt["input_ids"].shape[1]:].tolist()
-    reply = ask(run, QUESTION, max_new_tokens=12)
+    reply = ask(run, Question(text=QUESTION, max_new_tokens=12))
     assert tokenizer.decode([token for token in written if token != stop]) == reply.text
     assert len(reply.text) > 4
 

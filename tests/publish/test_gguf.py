@@ -12,7 +12,7 @@ from tests.runs.runs_helpers import refused
 from workings.errors import RequestError
 from workings.models.gguf.forms import FORMS
 from workings.models.registry import find_family
-from workings.runs.evaluate import ask
+from workings.runs.evaluate import Question, ask
 from workings.runs.train import train
 
 pytest.importorskip("gguf")
@@ -54,7 +54,7 @@ def test_llama_cpp_answers_a_question_as_the_run_does(run: Path, tmp_path: Path,
     with llama_cpp(out / "model.gguf") as server:
         theirs = server.handle_chat_completions({"messages": [{"role": "user", "content": QUESTION}],
                                                  "max_tokens": 12, "temperature": 0.0, "top_k": 1})
-    ours = ask(run, QUESTION, max_new_tokens=12)
+    ours = ask(run, Question(text=QUESTION, max_new_tokens=12))
     assert theirs["choices"][0]["message"]["content"] == ours.text
     assert len(ours.text) > 4
 

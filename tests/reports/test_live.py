@@ -193,5 +193,5 @@ def test_a_refused_alert_is_said_without_its_address(hook: tuple[str, list[Any]]
     said: list[str] = []
     assert not send_alert(f"{hook[0]}/no/SECRET", "text", {}, said.append)
     assert not send_alert("http://127.0.0.1:9/SECRET", "text", {}, said.append)
-    assert said == ["the alert to 127.0.0.1 was not taken: it answered 403",
-                    "the alert to 127.0.0.1 was not taken: URLError"]
+    assert said == ["the alert to 127.0.0.1 failed: it answered 403",
+                    "the alert to 127.0.0.1 failed: URLError"]

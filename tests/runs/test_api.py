@@ -312,9 +312,9 @@ def test_a_function_that_no_file_can_hold_is_refused():
     exec("def unread(prompts, completions, **columns):\n    return []", unread)
     copied = FunctionType(outside.__code__, outside.__globals__)
     for function, said in ((lambda **columns: [], "a lambda"), (Path, "Path, which is not a function"),
-                           (closed, "closed, which uses name from outside of it"),
-                           (copied, "outside, which uses json, SHAPE from outside of it"),
-                           (annotated, "annotated, which uses QUESTIONS from"),
+                           (closed, "closed uses name from outside the function"),
+                           (copied, "outside uses json, SHAPE from outside the function"),
+                           (annotated, "annotated uses QUESTIONS from"),
                            (unread["unread"], "unread, whose source cannot be read"),
                            (private, "private, whose source holds a home folder")):
         with pytest.raises(RequestError, match=said):
@@ -327,7 +327,7 @@ def test_answers_may_be_numbers_and_answers_alone_are_said():
         lines = loaded.path(loaded.recipe.data.traces).read_text().splitlines()
         assert [json.loads(line)["answer"] for line in lines] == ["2", "4", "0.5"]
         assert loaded.recipe.data.reasoning == "answer_only"
-        assert "data.reasoning: answer_only: no row has steps, so answers alone are learned" in loaded.chosen
+        assert "data.reasoning: answer_only: no row has steps, so only answers are learned" in loaded.chosen
     with keyword_recipe(Keywords(model="Qwen/Qwen3-0.6B", data=ROWS, steps=1)) as loaded:
         assert not [said for said in loaded.chosen if "answer_only" in said]
 
@@ -342,7 +342,7 @@ def test_items_that_are_trained_on_are_said_before_the_first_step_and_at_the_end
     run = workings.train(model=SHAPE, data=ROWS, items=asked, out=tmp_path / "run", method="full", steps=1,
                          overrides=UNIGRAM)
     log = (run.path / "train" / "training_log.txt").read_text()
-    assert "leak       1 of 2 held-out items are trained on as well, such as item-00001" in log
+    assert "leak       1 of 2 held-out items are also in the training data, such as item-00001" in log
     assert "accuracy 0.0 % on 2 items, 1 of them in the training data" in repr(run)
     assert [check.id for check in run.verify().checks if check.verdict == "failed"] == ["consistency.disjoint"]
     assert repr(run.scorecard) == "<Scorecard: 0.0 % (95 % interval 0.0 to 65.8) on 2 items>"

@@ -27,7 +27,7 @@ def test_a_run_in_epochs_records_both_and_is_verified(tmp_path):
     assert (done.steps, manifest.planned_steps) == (steps, steps)
     recorded = json.loads((done.run / "config/resolved.json").read_text())["training"]
     assert (recorded["epochs"], recorded["steps"]) == (1.5, steps)
-    assert f"training.steps: {steps}, which 1.5 epochs" in (done.run / "train/training_log.txt").read_text()
+    assert f"training.steps: {steps} = 1.5 epochs" in (done.run / "train/training_log.txt").read_text()
     assert verify(done.run).failed == 0
 
 

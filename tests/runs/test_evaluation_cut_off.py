@@ -63,7 +63,7 @@ def test_resume_asks_only_what_is_left(cut_off, monkeypatch):
     assert sorted(path.name for path in run.parent.iterdir() if "partial" in path.name) == []
     found = verify(run.parent)
     assert (found.failed, found.level) == (0, 2)
-    with pytest.raises(RequestError, match="which is complete"):
+    with pytest.raises(RequestError, match="is complete: there is nothing to resume"):
         train_and_evaluate(str(recipe), run, WORDS, resume=True)
 
 
@@ -105,7 +105,7 @@ def test_resume_asks_the_untrained_model_that_was_not(tmp_path, monkeypatch):
     assert "compared with the untrained model: " in result.sentence()
     assert not list(run.parent.glob("*.partial"))
     assert (verify(run.parent).failed, verify(run.parent).level) == (0, 2)
-    with pytest.raises(RequestError, match="which is complete"):
+    with pytest.raises(RequestError, match="is complete: there is nothing to resume"):
         train_and_evaluate(str(recipe), run, words, resume=True)
     # A run that was judged otherwise has another one.
     assert has_base(RunRecord.open(run))

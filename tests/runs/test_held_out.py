@@ -33,7 +33,7 @@ def change(first, last, rewards, before=None, items=ITEMS):
 def test_a_reward_that_rises_alone_is_said():
     found = change("1" * 10 + "0" * 10, "1" * 11 + "0" * 9, [0.42, 0.5, 0.61])
     assert found.sentence == (
-        "the reward rose from 0.42 to 0.61, the held-out score did not, as far as these items can tell: "
+        "the reward rose from 0.42 to 0.61, these items show no change of the held-out score: "
         "+5.0 points [-11.9, +23.6] of 20 items, step 3 compared with step 1")
     assert found.difference.newly_right == 1
 
@@ -41,9 +41,9 @@ def test_a_reward_that_rises_alone_is_said():
 @pytest.mark.parametrize(("first", "last", "rewards", "said"), [
     ("0" * 20, "1" * 20, [0.1, 0.9], "rose from 0.10 to 0.90, and the held-out score rose too: +100.0 points"),
     ("1" * 20, "0" * 20, [0.1, 0.9], "rose from 0.10 to 0.90, the held-out score fell: -100.0 points"),
-    ("0" * 20, "0" * 20, [0.9, 0.1], "fell from 0.90 to 0.10, the held-out score did not change, as far"),
+    ("0" * 20, "0" * 20, [0.9, 0.1], "fell from 0.90 to 0.10, these items show no change of the held-out score"),
     ("0" * 20, "1" * 20, [0.5, 0.5], "the reward stayed at 0.50, the held-out score rose"),
-    ("0" * 20, "0" * 20, [0.001, 0.002], "the reward stayed at 0.00, the held-out score did not change, as far"),
+    ("0" * 20, "0" * 20, [0.001, 0.002], "the reward stayed at 0.00, these items show no change of the held-out score"),
 ])
 def test_every_way_it_can_go(first, last, rewards, said):
     assert said in change(first, last, rewards).sentence

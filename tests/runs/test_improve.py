@@ -40,7 +40,7 @@ def request(folder: Path, **changed) -> ImproveRequest:
 
 def test_a_held_out_item_among_the_prompts_is_refused(tmp_path):
     recipe = write_task(tmp_path)
-    with pytest.raises(RequestError, match=r"8 of --prompts are held-out items as well: q100, q101, q102"):
+    with pytest.raises(RequestError, match=r"8 of --prompts are also held-out items: q100, q101, q102"):
         improve(str(recipe), tmp_path / "out", request=request(tmp_path, prompts=str(tmp_path / "items.jsonl")))
     assert not (tmp_path / "out").exists()
 
@@ -78,7 +78,7 @@ def test_what_was_begun_does_not_go_on_with_other_data(tmp_path, monkeypatch, na
         improve(str(recipe), tmp_path / "out", request=request(tmp_path))
     file = tmp_path / f"{name}.jsonl"
     file.write_text("".join(file.read_text().splitlines(keepends=True)[1:]))
-    with pytest.raises(RequestError, match=f"which is for another request: contents of {name}"):
+    with pytest.raises(RequestError, match=f"belongs to another request: contents of {name}"):
         improve(str(recipe), tmp_path / "out", request=request(tmp_path))
 
 
@@ -127,7 +127,7 @@ def test_a_round_a_control_and_a_further_round(run_forked, tmp_path):
     again = json.loads(run_forked("-c", COMMAND, *words).stdout.splitlines()[-1])
     assert again == told
     other = [word if word != "2" else "3" for word in words]
-    assert "which is for another request: samples" in refused(*other)
+    assert "belongs to another request: samples" in refused(*other)
 
     # More rounds are made behind those that are there, and a control that had as long as all of them.
     seals = {run.path: (run.path / "SEAL.json").stat().st_mtime_ns for run in runs}

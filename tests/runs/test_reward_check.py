@@ -87,7 +87,7 @@ def test_what_is_drawn_is_what_the_first_update_learns_from(recipe, tmp_path):
 def test_equal_rewards_are_said(recipe):
     found = check_rewards(recipe, ["rewards=[{scorer: answer}]"], prompts=3)
     assert found.to_json()["samples"]["groups_without_spread"] == 1
-    assert found.warnings[0].startswith("3 of 3 groups have equal rewards: nothing to learn; no sample is right")
+    assert found.warnings[0].startswith("3 of 3 groups have equal rewards: nothing to learn; no sample is correct")
 
 
 def test_mistakes_are_said(recipe):

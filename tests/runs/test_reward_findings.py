@@ -31,7 +31,7 @@ def test_a_wrong_probe_must_not_earn_more_than_the_median_sample():
     assert case.median_sample_reward() == pytest.approx(-0.35)
     assert case.probe_wins("empty")
     assert refusals([case]) == [
-        "the probe `empty` is wrong and earns 0, and the model's median sample -0.35: 0.35 more, most of it by the "
+        "the probe `empty` is wrong and earns 0; the model's median sample earns -0.35: 0.35 more, most of it by the "
         "reward length"]
 
 
@@ -84,8 +84,8 @@ def test_groups_without_spread_are_counted_and_said():
     assert equal_reward_groups([equal, mixed]) == 1
     assert warnings([equal, mixed], 8) == []
     assert warnings([equal] * 2, 8) == [
-        "2 of 2 groups have equal rewards: nothing to learn; no sample is right: easier prompts, or imitate traces "
-        "first (algorithm.name=sft)"]
+        "2 of 2 groups have equal rewards: nothing to learn; no sample is correct: use easier prompts, or imitate "
+        "traces first (algorithm.name=sft)"]
     assert warnings([tried({}, [RIGHT, RIGHT])], 8)[0].endswith("every sample is correct: use harder prompts")
     assert "2 of 3 groups have equal rewards: little to learn; a larger algorithm.group" in warnings(
         [equal, tried({}, [RIGHT, RIGHT]), mixed], 8)[0]

@@ -18,7 +18,7 @@ def test_the_choice_is_an_override_with_its_reason():
     found = with_engine(load_recipe(RECIPE, ["engine=auto", "optimizer.name=adamw8bit", "seed=3"]), "cpu")
     assert found.recipe.engine == "torch"
     assert found.overrides == ("optimizer.name=adamw8bit", "seed=3", "engine=torch")
-    assert found.chosen == ("engine: auto is torch: the engine for optimizer adamw8bit",)
+    assert found.chosen == ("engine: torch (picked by auto: the engine for optimizer adamw8bit)",)
     assert found.resolved() == load_recipe(RECIPE, found.overrides).resolved()
 
 
@@ -39,8 +39,8 @@ BOTH = ("jax", "torch")
     ([], ["a TPU"], BOTH, "jax", "the engine for a TPU"),
     (["family qwen3_5"], [], BOTH, "torch", "the engine for family qwen3_5"),
     ([], ["optimizer muon"], BOTH, "jax", "the engine for optimizer muon"),
-    ([], [], BOTH, "jax", "the first of the two that do what is asked"),
-    ([], [], ("torch",), "torch", "the only one of jax and torch that is installed")])
+    ([], [], BOTH, "jax", "jax and torch work; engine=torch picks the other"),
+    ([], [], ("torch",), "torch", "the only installed one of jax and torch")])
 def test_the_engine_that_can_and_is_there_else_jax(jax, torch, installed, engine, reason):
     assert select_engine(refused={"jax": jax, "torch": torch}, installed=installed) == (engine, reason)
 

@@ -14,7 +14,7 @@ from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
 from workings.record.digest import bytes_digest
 from workings.record.layout import TOKENIZER
-from workings.runs.evaluate import ask
+from workings.runs.evaluate import Question, ask
 from workings.runs.open_model import open_run, open_weights
 from workings.runs.replay.replay import ReplayRequest, replay_run
 from workings.runs.train_and_evaluate import train_and_evaluate
@@ -34,7 +34,7 @@ def test_thinking_from_the_recipe_to_the_record_and_back(tmp_path):
     found = [json.loads(file.read_text()) for file in tmp_path.glob("**/eval_config.json")]
     assert [(config["form"], config["template"]["digest"]) for config in found] == [
         ("channel", bytes_digest(source.encode()))] * 2, "the untrained model's evaluation and the run's"
-    assert ask(run, "1+1?", max_new_tokens=2).tokens <= 2
+    assert ask(run, Question(text="1+1?", max_new_tokens=2)).tokens <= 2
     assert verify(run).failed == 0
     facts = replay_run(run, ReplayRequest()).facts
     assert (facts["verdict"], [line["same_batch"] for line in facts["lines"]]) == ("passed", [True] * 3)

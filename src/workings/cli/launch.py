@@ -1,6 +1,6 @@
 """`workings launch`: write the files that start a run on another machine."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,6 +12,8 @@ from workings.errors import RequestError
 
 if TYPE_CHECKING:
     from workings.runs.launch import LaunchResult
+
+DEFAULT_HOME = "/shared/workings"
 
 
 def launch_command(
@@ -26,12 +28,13 @@ def launch_command(
         "by default as the recipe's device.")] = "",
     home: Annotated[str, typer.Option(
         "--home", help="Absolute path of that folder on the other machine, visible to all hosts.",
-    )] = "/shared/workings",
+    )] = DEFAULT_HOME,
     hosts: Annotated[int, typer.Option("--hosts", min=0, help="Number of hosts; 0: as few as fit.")] = 0,
     cards: Annotated[int, typer.Option("--cards", min=0, help="Cards per host; 0: as the target has.")] = 0,
     name: Annotated[str, typer.Option("--name", help="Name of the run and the job; by default the recipe's.")] = "",
     image: Annotated[str, typer.Option("--image", help="Kubernetes: image that workings is installed in.")] = "",
-    claim: Annotated[str, typer.Option("--claim", help="Kubernetes: volume claim that holds --home.")] = "workings",
+    claim: Annotated[str, typer.Option(
+        "--claim", help="Kubernetes: volume claim that holds --home.", show_default="workings")] = "",
     storage: Annotated[str, typer.Option("--storage", help="SkyPilot: bucket for the runs.")] = "",
     wheel: Annotated[Path | None, typer.Option(
         "--wheel", help="SkyPilot, Kaggle: this package's wheel, which the machine installs by its digest; Kaggle's is "
@@ -47,11 +50,11 @@ def launch_command(
     there, and resume after a restart. Kaggle gets a notebook and a data set with this package's wheel.
     """
     if launcher == "kaggle":
+        _refuse_unread({"--home": home != DEFAULT_HOME, "--hosts": hosts, "--cards": cards, "--name": name,
+                        "--image": image, "--claim": claim, "--storage": storage}, launcher, "another launcher")
         _write_notebook(recipe, overrides or (), write, user=user, on=on, wheel=wheel, smoke=smoke, as_json=as_json)
         return
-    if user or smoke:
-        raise RequestError(f"--{'user' if user else 'smoke'} with --for {launcher}", "--for kaggle with this option",
-                           "leave it out")
+    _refuse_unread({"--user": user, "--smoke": smoke}, launcher, "--for kaggle")
     if not on:
         raise RequestError("no --on", "the target, e.g. h100 or v5e-16", "--on h100")
     from workings.config.load import load_recipe
@@ -61,6 +64,12 @@ def launch_command(
         launcher=launcher, target=on, remote_folder=home, hosts=hosts, cards=cards, name=name, image=image,
         volume_claim=claim, storage=storage, wheel=wheel), write)
     answer(result.to_json(), as_json=as_json, text=_text(result))
+
+
+def _refuse_unread(options: Mapping[str, object], launcher: str, reader: str) -> None:
+    """Raise `RequestError` for an option that these files do not use."""
+    if unread := [option for option, value in options.items() if value]:
+        raise RequestError(f"{unread[0]} with --for {launcher}", f"{reader} with this option", f"without {unread[0]}")
 
 
 def _text(result: "LaunchResult") -> str:

@@ -47,7 +47,7 @@ class LaunchRequest:
     """Per host; 0: as many as the target has."""
     name: str = ""
     image: str = ""
-    volume_claim: str = "workings"
+    volume_claim: str = ""
     storage: str = ""
     wheel: Path | None = None
     """This package's wheel, for rented machines."""
@@ -163,6 +163,8 @@ def candidates(request: LaunchRequest) -> Iterator[tuple[Target, int, int]]:
     target, = rows
     cards = request.cards or target.devices
     if target.platform == "cpu":
+        if request.cards:
+            raise RequestError("--cards with --on cpu", "a machine with cards", "without --cards")
         # Plan for one process, an upper bound for each.
         yield target, request.hosts or 1, 1
         return
@@ -204,7 +206,7 @@ def write_recipe(loaded: LoadedRecipe, platform: str, folder: Path, remote_folde
 def _files(job: LaunchJob, request: LaunchRequest) -> dict[str, str]:
     # Refused rather than silently ignored.
     of = {"--image": ("kubernetes", request.image), "--storage": ("skypilot", request.storage),
-          "--wheel": ("skypilot", request.wheel)}
+          "--claim": ("kubernetes", request.volume_claim), "--wheel": ("skypilot", request.wheel)}
     for option, (launcher, value) in of.items():
         if value and launcher != request.launcher:
             raise RequestError(f"{option} with --for {request.launcher}, which does not read it",
@@ -212,7 +214,7 @@ def _files(job: LaunchJob, request: LaunchRequest) -> dict[str, str]:
     if request.launcher == "slurm":
         return slurm(job)
     if request.launcher == "kubernetes":
-        return kubernetes(job, image=request.image, claim=request.volume_claim)
+        return kubernetes(job, image=request.image, claim=request.volume_claim or "workings")
     if request.wheel is None or not re.fullmatch(r"workings-[A-Za-z0-9._+-]+\.whl", request.wheel.name) or (
             not zipfile.is_zipfile(request.wheel)):
         raise RequestError(f"--for skypilot with --wheel {request.wheel or '(none)'}", "this package's wheel: a rented "

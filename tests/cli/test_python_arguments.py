@@ -4,7 +4,6 @@ the others is refused."""
 import ast
 import inspect
 import json
-import re
 import textwrap
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -15,23 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 import workings
-from tools.command_reference import PROGRAM
 from workings.cli.main import app
 from workings.errors import RequestError
-
-ROOT = Path(__file__).resolve().parents[2]
-IN_ANOTHER_FORM = {
-    "--claim", "--engine", "--experiment", "--expect-root", "--harness-metric", "--max-tokens", "--notebook", "--port",
-    "--precision", "--rules", "--smoke", "--tokenizer"}
-"""Options that a test gives to the function behind a command, or by their short name, and not as they are typed."""
-
-
-def commands(command: Any = PROGRAM, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    if hasattr(command, "commands"):
-        for name, inner in command.commands.items():
-            yield from commands(inner, (*words, name))
-    else:
-        yield words, command
 
 
 def names_read(function: Callable[..., Any]) -> set[str]:
@@ -40,22 +24,6 @@ def names_read(function: Callable[..., Any]) -> set[str]:
     [definition] = tree.body
     assert isinstance(definition, ast.FunctionDef)
     return {node.id for part in definition.body for node in ast.walk(part) if isinstance(node, ast.Name)}
-
-
-@pytest.mark.parametrize(("words", "command"), [pytest.param(*each, id=" ".join(each[0])) for each in commands()])
-def test_a_command_reads_every_parameter(words: tuple[str, ...], command: Any) -> None:
-    read = names_read(command.callback)
-    assert [parameter.name for parameter in command.params if parameter.name not in {*read, "help"}] == []
-
-
-def test_every_option_is_typed_in_a_test_or_a_page() -> None:
-    pages = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
-    texts = [path.read_text(encoding="utf-8") for path in pages]
-    untyped = {parameter.opts[0] for words, command in commands() for parameter in command.params
-               if parameter.opts[0].startswith("--") and not any(
-                   re.search(rf"(?:{'|'.join([*parameter.opts, *parameter.secondary_opts])})(?![\w-])", text)
-                   and re.search(rf"\b{words[-1]}\b", text) for text in texts)}
-    assert untyped <= IN_ANOTHER_FORM
 
 
 def members() -> Iterator[Any]:
