@@ -111,8 +111,9 @@ EFFECTS: dict[str, Tried | Named] = {
     **_named("ui", port="ui/test_browser.py::test_a_person_clicks_through",
              browser="ui/test_browser.py::test_a_person_clicks_through",
              new_token="ui/test_guard.py::test_links_stay_good_until_a_new_token_is_asked_for"),
-    **_tried("serve", "HERE/runs/a --port 0", "--template nowhere", "--engine nowhere", "--precision nowhere",
-             "--tokenizer nowhere"),
+    # A call that is not refused serves until Ctrl-C.
+    **{f"serve {words.split()[0]}": Tried("serve HERE/none --port 0", f"serve HERE/runs/a --port 0 {words}")
+       for words in _WEIGHTS},
     **_named("serve", device="runs/test_broken_models.py::test_verbs_say_it_in_words_and_hold_nothing",
              port="serving/test_serve.py::test_a_port_that_is_taken_is_refused"),
     **_named("mcp", folder="runs/test_agent_tools.py::test_a_session_of_the_sdk_s_client"),

@@ -78,7 +78,7 @@ def test_a_verb_that_has_not_begun_says_so(moment: str, start_forked, tmp_path: 
     child = start_forked("-c", f"{moment}\nfrom workings.__main__ import run\nrun()", cwd=tmp_path)
     _, said = child.communicate()
     assert child.returncode == 130
-    assert said == "stopped by SIGTERM: nothing half-written remains; type the same command to start again\n"
+    assert said == "stopped by SIGTERM: nothing half-written remains; run the same command to start again\n"
 
 
 def test_an_interruption_that_python_drops_comes_again(start_forked, tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_two_signals_at_once_end_in_one_sentence(start_forked, tmp_path: Path) -
     child = start_forked("-c", at_once, cwd=tmp_path)
     _, said = child.communicate()
     assert child.returncode == 130
-    assert said == "stopped by Ctrl-C: nothing half-written remains; type the same command to start again\n"
+    assert said == "stopped by Ctrl-C: nothing half-written remains; run the same command to start again\n"
 
 
 def test_many_signals_end_in_one_sentence(start_forked, tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_rows_are_no_recipe_and_a_run_is_looked_for_below_runs(workings, tmp_pat
     (tmp_path / "mine.jsonl").write_text('{"question": "1+1?", "answer": "2"}\n')
     done = workings("train", "mine.jsonl", cwd=tmp_path, check=False)
     assert done.returncode == 2
-    assert "mine.jsonl, which holds rows" in done.stderr
+    assert "mine.jsonl holds rows" in done.stderr
     synthetic.sealed_run(tmp_path / "runs" / "first")
     done = workings("ask", "first", "1+1?", cwd=tmp_path, check=False)
     assert "did you mean runs/first?" in done.stderr

@@ -229,7 +229,7 @@ def test_a_resumption_without_overrides_takes_those_of_the_run(recipe, tmp_path,
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert workings.train(str(recipe), tmp_path / "run", resume=True).status == "complete"
-    assert "was started with: training.learning_rate=0.25 data.traces=" in capsys.readouterr().err
+    assert "original overrides: training.learning_rate=0.25 data.traces=" in capsys.readouterr().err
     assert RunRecord.open(tmp_path / "run").manifest.config["training"]["learning_rate"] == 0.25
 
 

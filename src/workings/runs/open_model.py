@@ -124,9 +124,12 @@ class SealedRun:
         are does not change its answers.
         """
         recipe = self.loaded.recipe
+        if device != AS_RECORDED:
+            _refuse_other("--device", device, DEVICES)
         # The caller names a number of devices only where rows must be divided as they were.
         mesh = MeshConfig(fsdp=fsdp, tp=1) if fsdp else recipe.mesh
-        request = EngineRequest.of(recipe, self.shape, device=recipe.device if device == AS_RECORDED else device,
+        request = EngineRequest.of(recipe, self.shape,
+                                   device=recipe.device if device == AS_RECORDED else without_alias(device),
                                    mesh=mesh, weights=weights)
         engine_class = find_engine(recipe.engine).engine
         try:
@@ -265,9 +268,14 @@ def _check(request: WeightsRequest) -> None:
                                  ("--precision", request.precision, ("fp32", "bf16")),
                                  ("--device", request.device, DEVICES),
                                  ("--engine", request.engine, tuple(engine_names()))):
-        if value not in allowed:
-            raise RequestError(f"{name} {value}".rstrip() if value else f"no {name}", f"one of {', '.join(allowed)}",
-                               f"{name} {allowed[0]}")
+        _refuse_other(name, value, allowed)
+
+
+def _refuse_other(option: str, value: str, allowed: Sequence[str]) -> None:
+    """Raise `RequestError` unless a value is one of those that an option may have."""
+    if value not in allowed:
+        raise RequestError(f"{option} {value}".rstrip() if value else f"no {option}", f"one of {', '.join(allowed)}",
+                           f"{option} {allowed[0]}")
 
 
 def _weights_below_adapters(sealed: SealedRun) -> Path | None:
