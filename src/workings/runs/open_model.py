@@ -1,5 +1,6 @@
 """Opens existing models: sealed runs, to generate or to repeat their steps, and weights that were not trained here."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
