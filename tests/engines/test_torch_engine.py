@@ -120,7 +120,7 @@ def test_bf16_storage_with_fp32_arithmetic_is_the_fp32_model_of_the_rounded_weig
     np.testing.assert_allclose(ours.grad_norm, theirs.grad_norm, rtol=2e-3)
 
 
-@pytest.mark.parametrize("family", ["gemma3", "gemma4", "gpt2", "qwen3_5"])
+@pytest.mark.parametrize("family", ["gemma3", "gemma4", "llama", "qwen3_5"])
 def test_fp32_storage_with_bf16_arithmetic_runs_and_is_near(family: str) -> None:
     near = TorchEngine.open(request(tiny_shape(family), precision=PrecisionConfig(compute="bf16")))
     exact = TorchEngine.open(request(tiny_shape(family)))
