@@ -34,11 +34,15 @@ from workings.models.weights import LAYER_SCALAR, PER_LAYER_EMBEDDING, first_val
 
 
 def hf_config(shape: ModelShape, attention_name: str) -> Any:
-    """Configuration of transformers' model."""
+    """Configuration of transformers' model, without dropout."""
     # A padding index would block the gradient of one row of the embedding, whose token may be a real one.
     values = to_hf_config(shape) | {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
     config = (AutoConfig.for_model(values.pop("model_type"), **values) if shape.verified
               else unverified_config(shape, values))
+    # A step has to be the same when it is taken again; only adapters may have dropout.
+    for name, value in config.to_dict().items():
+        if "drop" in name and isinstance(value, int | float) and not isinstance(value, bool) and value:
+            setattr(config, name, 0.0)
     config._attn_implementation = attention_name
     return config
 

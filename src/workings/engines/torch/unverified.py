@@ -21,7 +21,7 @@ LOGIT_FACTOR = "workings_logit_factor"
 
 
 def unverified_config(shape: ModelShape, values: Mapping[str, Any]) -> Any:
-    """The configuration of transformers' class, without dropout.
+    """The configuration of transformers' class.
 
     Args:
         shape: of the model.
@@ -37,16 +37,11 @@ def unverified_config(shape: ModelShape, values: Mapping[str, Any]) -> Any:
     kind = CONFIG_MAPPING[shape.family]
     # transformers writes infinities as objects, and turns them back where it reads a file.
     try:
-        config = kind.from_dict(kind._decode_special_floats(dict(values)))
+        return kind.from_dict(kind._decode_special_floats(dict(values)))
     except (StrictDataclassError, TypeError, ValueError, KeyError, AttributeError) as error:
         what = " ".join(str(error).split())[:300]
         raise RequestError(f"a config.json that transformers refuses: {what}",
                            f"settings of a {shape.family} model", "download the directory again, whole") from None
-    # A step has to be the same when it is taken again.
-    for name, value in config.to_dict().items():
-        if "drop" in name and isinstance(value, int | float) and not isinstance(value, bool) and value:
-            setattr(config, name, 0.0)
-    return config
 
 
 def prepare_model(model: PreTrainedModel) -> None:
