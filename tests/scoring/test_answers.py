@@ -26,9 +26,9 @@ def test_labelled_answers_are_judged_as_labelled() -> None:
 
 def test_what_could_be_argued_is_judged_as_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text("utf-8")
-    rows = re.findall(r"^\| `(.+?)` \| `(.+?)` \| (right|wrong) \|$", page, re.MULTILINE)
+    rows = re.findall(r"^\| `(.+?)` \| `(.+?)` \| (correct|wrong) \|$", page, re.MULTILINE)
     assert len(rows) >= 8
     for completion, expected, label in rows:
         item = Item(id="a", prompt="p", expected_answer=expected)
         found = judge(item, completion, get_scorer("answer").score, ScoringSettings())
-        assert (found.score == 1) == (label == "right"), (completion, expected, found)
+        assert (found.score == 1) == (label == "correct"), (completion, expected, found)
