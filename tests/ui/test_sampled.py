@@ -52,7 +52,7 @@ def test_each_sample_says_what_became_of_it(tmp_path: Path, monkeypatch: pytest.
         assert (only["found"], {row["fate"] for row in only["rows"]}) == (count, {fate})
     shown = Page(page.get(TAB).text)
     assert shown.open == []
-    for text in ("Completions that adder drew", "left out: wrong", "32 of 32", "What is 7+7?",
+    for text in ("Completions sampled from adder to learn from", "left out: wrong", "32 of 32", "What is 7+7?",
                  "selection.most_per_prompt 1"):
         assert text in shown.text, text
     ids = [a["id"] for _, a in shown.tags if "id" in a]
