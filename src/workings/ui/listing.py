@@ -34,7 +34,7 @@ from workings.ui.verification_cache import Verified
 
 HEADLINE_METRICS = (("reward", "Mean reward", "rollout"), ("kl_teacher", "Nats per token from the teacher", "rollout"),
                     ("margin", "Margin of pairs", "step"))
-"""Metrics that say more than the loss where a run has them: key in the log, name, and what each value is of."""
+"""Metrics shown instead of the loss: key in the log, name, and what one value covers."""
 CURVE_POINTS = 40
 """Values of the small curve in a run's row."""
 SETTINGS, SETTING_CHARS = 500, 300
@@ -79,8 +79,8 @@ class RunRow(BaseModel):
     tokens: int = 0
     loss: float | None = Field(default=None, description="The log's loss of the last step: nats per "
                               "token when learning from traces, else the value of an objective")
-    learning_rate: float | None = Field(default=None, description="The recipe's")
-    curve: list[float] = Field(default=[], description="The loss, or the metric that says more, evenly over the steps")
+    learning_rate: float | None = Field(default=None, description="Peak learning rate of the recipe")
+    curve: list[float] = Field(default=[], description="The loss, or the metric shown instead, evenly over the steps")
     seconds_left: float | None = Field(default=None, description="While it runs: steps left times recent step time")
     started_at: str = ""
     accuracy: Accuracy | None = None
@@ -236,7 +236,7 @@ def _progress(lines: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def headline_values(lines: list[dict[str, Any]]) -> tuple[str, str, list[float]]:
-    """Name of the metric that a run is watched by, what each value is of, and the values in order."""
+    """Name of the metric that describes a run best, what one value covers, and the values in order."""
     for key, name, where in HEADLINE_METRICS:
         # An update in the middle of a rollout lacks it.
         if values := [float(line[key]) for line in lines if _is_finite(line.get(key))]:

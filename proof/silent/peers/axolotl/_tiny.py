@@ -12,12 +12,11 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TOKENI
                "HF_DATASETS_DISABLE_PROGRESS_BARS": "1", "AXOLOTL_DO_NOT_TRACK": "1", "HF_DATASETS_CACHE":
                tempfile.mkdtemp()}
 
-import torch
+from _model import model_folder
 from axolotl.cli.config import load_cfg
 from axolotl.common.datasets import load_datasets
 from axolotl.train import train
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoTokenizer
 
 CHATML = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
           "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
@@ -27,20 +26,8 @@ said = io.StringIO()
 
 
 def folder(template=CHATML, post=None, **marks):
-    """Of a model and its tokenizer."""
-    made, alphabet = tempfile.mkdtemp(), sorted(pre_tokenizers.ByteLevel.alphabet())
-    base = Tokenizer(models.BPE({letter: number for number, letter in enumerate(alphabet)}, []))
-    base.pre_tokenizer, base.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    fast = PreTrainedTokenizerFast(tokenizer_object=base, **({
-        "bos_token": "<s>", "eos_token": "<|im_end|>", "pad_token": "<pad>",
-        "additional_special_tokens": ["<|im_start|>"]} | marks))
-    fast.chat_template, fast.backend_tokenizer.post_processor = template, post or base.post_processor
-    fast.save_pretrained(made)
-    torch.manual_seed(0)
-    LlamaForCausalLM(LlamaConfig(
-        vocab_size=300, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=512)).save_pretrained(made)
-    return made
+    """A folder with a model and its tokenizer."""
+    return model_folder(template, post, **marks)
 
 
 def config(rows, place=None, dataset=None, **settings):

@@ -9,12 +9,10 @@ from pathlib import Path
 os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "false",
                "HF_DATASETS_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 
-import torch
+from _model import model_folder
 from soup_cli.config.loader import load_config_from_string
 from soup_cli.data.loader import load_dataset
 from soup_cli.trainer.sft import SFTTrainerWrapper
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 CHATML = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
           "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
@@ -26,20 +24,8 @@ SUM = [{"messages": [{"role": "user", "content": "1+1?"}, {"role": "assistant", 
 
 
 def folder(template=MARKED, post=None, **marks):
-    """Of a model and its tokenizer."""
-    made, alphabet = tempfile.mkdtemp(), sorted(pre_tokenizers.ByteLevel.alphabet())
-    base = Tokenizer(models.BPE({letter: number for number, letter in enumerate(alphabet)}, []))
-    base.pre_tokenizer, base.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    fast = PreTrainedTokenizerFast(tokenizer_object=base, **({
-        "bos_token": "<s>", "eos_token": "<|im_end|>", "pad_token": "<pad>",
-        "additional_special_tokens": ["<|im_start|>"]} | marks))
-    fast.chat_template, fast.backend_tokenizer.post_processor = template, post or base.post_processor
-    fast.save_pretrained(made)
-    torch.manual_seed(0)
-    LlamaForCausalLM(LlamaConfig(
-        vocab_size=300, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=512)).save_pretrained(made)
-    return made
+    """A folder with a model and its tokenizer."""
+    return model_folder(template, post, **marks)
 
 
 def recipe(place, data="x.jsonl", training=None, **more):
