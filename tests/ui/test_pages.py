@@ -23,6 +23,7 @@ from workings.ui.listing import run_rows
 from workings.ui.number_format import facts
 from workings.ui.routes import compare, data, jobs, plan, rounds, run, runs, start
 from workings.ui.site import Site
+from workings.ui.tab import OpenedRun
 
 PAIR = "run=runs/plain&run=runs/steps"
 
@@ -228,6 +229,22 @@ def test_a_running_run_stands_first_under_the_name_that_it_will_have(page: TestC
     shutil.copy(tmp_path / "runs/steps/run_manifest.json", live)
     live.rename(live.with_name("live"))  # as sealing does: the address of yesterday is good
     assert page.get("/run/runs/live.partial").status_code == 200
+
+
+def test_a_page_is_read_again_when_its_run_is_sealed_meanwhile(page: TestClient, tmp_path: Path,
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    sealed, partial = tmp_path / "runs/steps", tmp_path / "runs/steps.partial"
+    sealed.rename(partial)
+    opens = OpenedRun.open
+
+    def open_and_seal(site: Site, name: str) -> OpenedRun:
+        opened = opens(site, name)
+        if partial.exists():
+            partial.rename(sealed)
+        return opened
+
+    monkeypatch.setattr(OpenedRun, "open", open_and_seal)
+    assert page.get("/run/runs/steps?tab=overview").status_code == 200
 
 
 def test_what_differs_in_recipes_can_be_columns_and_groups(page: TestClient, tmp_path: Path) -> None:

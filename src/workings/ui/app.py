@@ -71,7 +71,8 @@ def make_app(root: Path, *, token: str, port: int) -> FastAPI:
                        f"({type(error).__name__})", "a run with undamaged files", "workings verify on this run")
 
     # Listed one by one: Starlette runs a handler for `Exception` outside the guard and then raises the error again.
-    for kind in (AttributeError, KeyError, TypeError, ValueError, RecursionError, jinja2.TemplateRuntimeError):
+    for kind in (AttributeError, KeyError, OSError, TypeError, ValueError, RecursionError,
+                 jinja2.TemplateRuntimeError):
         app.add_exception_handler(kind, misshapen)
 
     @app.exception_handler(RequestValidationError)

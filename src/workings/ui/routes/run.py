@@ -14,7 +14,7 @@ from fastapi import APIRouter, Form, Query
 from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel, create_model
 
-from workings.errors import RequestError
+from workings.errors import RequestError, WorkingsError
 from workings.reports.gather import bare_view, commands
 from workings.reports.html import write_report
 from workings.ui.detail import Detail, read_detail
@@ -68,7 +68,11 @@ def router(site: Site, tabs: Mapping[str, Tab] = TABS) -> APIRouter:
 
     @routes.get("/run/{name:path}", include_in_schema=False)
     def run_page(name: str, wanted: Annotated[parameters, Query()]) -> Response:  # type: ignore[valid-type]
-        return _page(site, tabs, name, wanted)
+        try:
+            return _page(site, tabs, name, wanted)
+        except (FileNotFoundError, WorkingsError):
+            # Sealing renames the directory of a run. This happens once, so the second reading is complete.
+            return _page(site, tabs, name, wanted)
 
     return routes
 
