@@ -16,7 +16,7 @@ from workings.answers.numbers import WrittenNumber, equal_numbers, parse_number
     ("\\frac{3}{4}", Fraction(3, 4)), ("1\\frac{1}{2}", Fraction(3, 2)), ("-\\dfrac{1}{2}", Fraction(-1, 2)),
     ("\\frac12", Fraction(1, 2)), (".5", Fraction(1, 2)), ("0.10", Fraction(1, 10)), ("1e3", 1000),
     ("2.5 x 10^3", 2500), ("3 million", 3_000_000), ("42.", 42), ("**42**", 42), ("x = 5", 5), ("47+25=72", 72),
-    ("about 5", 5), ("12,345 dollars", 12345), ("90^\\circ", 90), ("10{,}000", 10000), ("\uff15", 5), ("007", 7),
+    ("12,345 dollars", 12345), ("90^\\circ", 90), ("10{,}000", 10000), ("\uff15", 5), ("007", 7),
 ])
 def test_values(text: str, value: Fraction | int) -> None:
     number = parse_number(text)

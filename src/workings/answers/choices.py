@@ -29,11 +29,11 @@ _TRUTH_ASKED = re.compile(r"\(?\b(?:yes or no|yes/no|true or false|true/false)\b
 _UNDECIDED = re.compile(
     r"\b(?:it depends|depends on|not necessarily|cannot be (?:determined|known)|can(?:not|['’]t) say"
     r"|impossible to (?:say|tell|know|determine)|maybe|perhaps|unclear|unknown|not (?:known|clear|sure|certain)"
-    r"|(?:yes|true) (?:and|or) (?:no|false)|(?:no|false) (?:and|or) (?:yes|true)|neither|both)\b", re.IGNORECASE)
+    r"|(?:yes|true)(?: and | or |/)(?:no|false)|(?:no|false)(?: and | or |/)(?:yes|true)"
+    r"|neither|both)\b", re.IGNORECASE)
 # "No" as an answer, and not as in "no evidence".
 _NO = r"no(?=\W*$|[\"'”*_)]*\s*[.,;:!(–—-]|\s+(?:because|as|since|it|he|she|they|we|you|this|that|there|the|an?|not)\b)"
 _TRUTH = re.compile(rf"(?<![\w'’])(yes|true|false|{_NO})(?![\w'’])", re.IGNORECASE)
-_TRUTH_DENIED = re.compile(r"(?:\bnot|n['’]t)\s(?:\w+\s)?$", re.IGNORECASE)
 
 
 @lru_cache(maxsize=256)
@@ -104,8 +104,7 @@ def truth_in(text: str) -> str | None:
         return None
     if first := _TRUTH.match(_LEAD.sub("", said, count=1)):
         return first[1].casefold()
-    found = [each for each in _TRUTH.finditer(said) if not _TRUTH_DENIED.search(said, 0, each.start())]
-    words = {each[1].casefold() for each in found}
+    words = {each[1].casefold() for each in _TRUTH.finditer(said)}
     return words.pop() if len(words) == 1 else None
 
 

@@ -52,17 +52,10 @@ _NO_ANSWER = re.compile(
     r"(?:(?:above|below|as follows)(?=\W*$|[.,;:])|followed by|explained|correct|right|helpful|clear|obvious"
     r"|wrong|incorrect|given|found|shown"
     r"|reasonable|consistent|verified|confirmed|in (?:the|a))\b", re.IGNORECASE)
-# "…, so the answer is 156. Wait, that is wrong".
-_RETRACTED = re.compile(
-    r"(?:^|[.!\n]\s*)(?:(?:no|hmm|oh),?\s)?(?:wait|correction|oops)\b"
-    r"|\bthat(?:['’]s| is| was) (?:wrong|incorrect|not right)\b|\bI (?:made a mistake|forgot)\b", re.IGNORECASE)
-_HEDGES = re.compile(
-    r"\W*(?:(?:most likely|probably|likely|technically|approximately|about|roughly|around|exactly|only|just"
-    r"|equal to|a total of|that)\s+)*", re.IGNORECASE)
+# "The answer is ... C", "The answer is _____."
+_BLANK = re.compile(r"(?:\s|\.{2,}|…|_{2,}\.?)*")
 _GOES_ON = re.compile(
     r"\s?[-+*/×÷^=]{1,2}\s?[\d(a-z$]|\s(?:or|to|and|plus|minus|times|divided|more|less|of)\b|\s?[-–—]\s?\d|,\s\d")
-_CONCLUDES = re.compile(
-    r"\W*(?:so|therefore|thus|hence|in conclusion|finally|overall|wait|actually|but|no)\b", re.IGNORECASE)
 # LaTeX that was escaped twice, as in a file that quotes another: "\\frac".
 _DOUBLED = re.compile(
     r"(?<!\\)\\(?=\\(?:boxed|[dt]?frac|sqrt|text|pi|times|cdot|infty|left|right|log|sin|cos|theta)(?![a-z]))")
@@ -118,11 +111,10 @@ def answer_phrase(text: AfterThinking, kind: Kind) -> str | None:
     """What follows the last "the answer is", "Answer:", a line that begins with "A:" or a heading "Final answer"."""
     # From the end, because a later announcement corrects an earlier one.
     for match in reversed([*_PHRASE.finditer(text.text)]):
-        segment = text.text[match.end():match.end() + MAX_SEGMENT].lstrip().partition("\n")[0].strip()
+        begin = _BLANK.match(text.text, match.end()).end()  # type: ignore[union-attr]
+        segment = text.text[begin:begin + MAX_SEGMENT].partition("\n")[0].strip()
         if not segment or _NO_ANSWER.match(segment):
             continue
-        if _RETRACTED.search(text.text, match.end()):
-            return None
         is_cut = text.truncated and text.text.rstrip().endswith(segment) and len(sentences(segment)) < 2
         return "" if is_cut else _of_kind(segment, kind, text.question)
     return None
@@ -131,7 +123,7 @@ def answer_phrase(text: AfterThinking, kind: Kind) -> str | None:
 def final_sentence(text: AfterThinking, kind: Kind) -> str | None:
     """What the final sentence says: its number, choice, or yes or no; for other answers the last line.
 
-    Yes or no and the letter of a choice may open the text instead; then no conclusion at its end may say another.
+    Yes or no and the letter of a choice may open the text instead; a yes or no at its end must not be another one.
     """
     told = sentences(text.text)
     if text.truncated:  # the last sentence is not whole
@@ -144,9 +136,7 @@ def final_sentence(text: AfterThinking, kind: Kind) -> str | None:
         return whole if is_number and not text.truncated else final_number("\n".join(told))
     if kind in ("choice", "yes_no"):
         first, last = _opening(told[0], kind, text.question), _last_said(told, kind, text.question)
-        if first and last and first != last:
-            return None if _CONCLUDES.match(told[-1]) else first
-        return first or last
+        return None if kind == "yes_no" and first and last and first != last else first or last
     if kind == "name":
         return _final_sentences(told)
     return _last_formula(told[-1])
@@ -243,8 +233,7 @@ def _number_of(segment: str) -> str:
     if not told or re.match(r"\W*not\b", told[0], re.IGNORECASE):
         return ""
     sentence = plain(told[0])
-    start = _HEDGES.match(sentence)
     first = next(iter(numbers_in(sentence)), None)
-    if first and first.number and start and first.start <= start.end() and not _GOES_ON.match(sentence, first.end):
+    if first and first.number and not first.start and not _GOES_ON.match(sentence, first.end):
         return first.text
     return sentence_number(told[0]) or ""

@@ -1,9 +1,10 @@
-"""Numbers written in words: ``seventy-five``, ``one hundred and five``, ``two thirds``, ``two and a half``."""
+"""Numbers written in words: ``seventy-five``, ``one hundred and five``, ``two thirds``, ``two point five``."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import takewhile
 
 SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _SMALL = {word: value for value, word in enumerate((
@@ -12,10 +13,9 @@ _SMALL = {word: value for value, word in enumerate((
     word: 10 * value for value, word in enumerate((
         "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"), start=2)}
 _PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8,
-          "ninth": 9, "tenth": 10, "eleventh": 11, "twelfth": 12, "twentieth": 20, "hundredth": 100, "thousandth": 1000}
-_PARTS |= {f"{word}th": value for word, value in _SMALL.items() if word.endswith("teen")}
+          "ninth": 9, "tenth": 10, "twelfth": 12, "hundredth": 100, "thousandth": 1000}
 _PARTS |= {f"{part}s": value for part, value in _PARTS.items() if part != "half"} | {"halves": 2}
-_ORDINAL = re.compile(r"first|second|.*(?:eenth|elfth|ieth|sandth|llionth)$|" + "|".join(_PARTS))
+_ORDINAL = re.compile(r"first|second|.*th|" + "|".join(_PARTS))
 _SIGNS = {"minus": -1, "negative": -1}
 WORDS = frozenset((*_SMALL, *SCALES, "hundred"))
 """Words that a number may begin with or consist of."""
@@ -46,11 +46,9 @@ def read_words(words: Sequence[str]) -> InWords | None:
     value, at = span
     following = words[at] if at < len(words) else ""
     if following == "point":
-        digits = [str(_SMALL[word]) for word in _while_digits(words[at + 1:])]
+        digits = [str(_SMALL[word]) for word in takewhile(lambda word: _SMALL.get(word, 10) < 10, words[at + 1:])]
         return InWords(sign * (value + Fraction(int("".join(digits)), 10 ** len(digits))), at + 1 + len(digits)
                        ) if digits else None
-    if following == "and" and (part := _part(words[at + 1:])) is not None:
-        return InWords(sign * (value + part[0]), at + 1 + part[1])
     if following in _PARTS:
         # "one third" and "two thirds" are parts; "twenty-third" is a place in a row.
         plural = following.endswith("s")
@@ -82,19 +80,3 @@ def _whole(words: Sequence[str], at: int) -> tuple[Fraction, int] | None:
             break
         words_read, at = words_read + 1, at + 1
     return (Fraction(total + current), at) if words_read else None
-
-
-def _while_digits(words: Sequence[str]) -> list[str]:
-    digits = []
-    for word in words:
-        if _SMALL.get(word, 10) > 9:
-            break
-        digits.append(word)
-    return digits
-
-
-def _part(words: Sequence[str]) -> tuple[Fraction, int] | None:
-    """A fraction after "and": "a half", "three quarters"; and its number of words."""
-    if len(words) > 1 and words[1] in _PARTS and (words[0] in ("a", "an") or words[0] in _SMALL):
-        return Fraction(_SMALL.get(words[0], 1), _PARTS[words[1]]), 2
-    return None

@@ -41,14 +41,10 @@ _VALUE = re.compile(
 CURRENCY = r"(?:(?:US|CA|AU|[CAR])?\$|USD|EUR|GBP|INR|Rs\.?|[$€£¥₹])"
 _CURRENCY_MARK = re.compile(rf"{CURRENCY}\s*")
 _CURRENCY_BEFORE = re.compile(rf"(?:{CURRENCY})\s?$")
-_ABOUT = re.compile(r"(?:about|approximately|approx\.?|roughly|around|exactly|only|nearly|almost|a total of|≈|~)\s*",
-                    re.IGNORECASE)
 # "1.234,50", and cents after a comma in currencies that use it.
 _COMMA_DECIMAL = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d{1,2})(?![\d.,])"
                             r"|(?:(?<=R\$)|(?<=€)|(?<=R\$ )|(?<=€ ))(\d+),(\d\d)(?!\d)"
                             r"|(?<![\d.,])(\d+),(\d\d)(?=\s?(?:€|EUR\b|[Ee]uros?\b|reais\b))")
-_AND_CENTS = re.compile(r"(?:\$\s?(\d[\d,]*+)|(?<![\d.,])(\d[\d,]*+) dollars?),? and (\d\d?) cents\b", re.IGNORECASE)
-_CYCLE = re.compile(r"(\d*)\.(\d*?)(?:\\overline\s*\{?(\d+)\}?|(\d+?)\4+(?:\.\.\.|…|\\ldots|\\dots))")
 _NAME = r"[^\W\d_]+(?:['’-][^\W\d_]+)*"
 # Left sides whose right side is the answer: a name, f(3), x_1, words, m+n.
 _NAMED = re.compile(rf"\s*{_NAME}\.?(?:\s+{_NAME}\.?){{0,9}}\s*(?:_\{{?\w{{1,5}}\}}?|\^\{{?-1\}}?)?\s*"
@@ -224,28 +220,17 @@ def equal_numbers(given: WrittenNumber, expected: WrittenNumber, tolerance: floa
 def _clean(text: str) -> str:
     if text.isascii() and text.isdigit():
         return text
-    text = plain(_CYCLE.sub(_repeating, text.replace("\\%", "%")))
-    text = _AND_CENTS.sub(lambda money: f"${money[1] or money[2]}.{money[3]:>02}", spaced_digits(text))
-    text = re.sub(r"\b([AaPp])\.\s?[Mm]\b\.?", lambda letter: f"{letter[1]}m", _stripped(text))
+    text = _stripped(spaced_digits(plain(text.replace("\\%", "%"))))
     if re.search(r"[=≈]", text):  # "x = 5", "47+25=72": the right side is the number
         left, text = re.split(r"[=≈](?=[^=≈]*$)", text, maxsplit=1)
         if not names_a_value(left):
             return ""
-    text = _stripped(text)
-    text = _ABOUT.sub("", text, count=1) if _ABOUT.match(text) else text
-    return _COMMA_DECIMAL.sub(_with_point, text)
+    return _COMMA_DECIMAL.sub(_with_point, _stripped(text))
 
 
 def _with_point(number: re.Match[str]) -> str:
     whole, part = next((number[at], number[at + 1]) for at in (1, 3, 5) if number[at])
     return f"{whole.replace('.', '')}.{part}"
-
-
-def _repeating(decimal: re.Match[str]) -> str:
-    r"""`0.1666...` and `0.1\overline{6}` as the fraction that they are."""
-    whole, fixed, cycle = decimal[1] or "0", decimal[2], decimal[3] or decimal[4]
-    value = int(whole + fixed + cycle) - int(whole + fixed)
-    return f"{value}/{(10 ** len(cycle) - 1) * 10 ** len(fixed)}"
 
 
 def _stripped(text: str) -> str:

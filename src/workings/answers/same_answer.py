@@ -8,7 +8,6 @@ from workings.answers.latex import normal_form
 from workings.answers.numbers import MAX_CHARACTERS, equal_numbers, parse_number, parse_words
 from workings.answers.texts import same_text
 
-_SIDE_BY_SIDE = re.compile(r"\W*[\d.]+(?:\s+[\d.]+)+\W*")
 _SENTENCE = re.compile(r"(?<![^\W\d_])(?<!\\)[^\W\d_]{2,}\s")
 
 
@@ -30,8 +29,5 @@ def same_answer(given: str, expected: str, tolerance: float = 0.0) -> bool:
         said = sentence_number(given) or ""
         number = parse_number(said) or parse_words(said)
     if number is not None:
-        # "1/6 ≈ 0.167" says both, and the part before the sign is the exact one.
-        exact = parse_number(given.rpartition("≈")[0]) if "≈" in given else None
-        return any(equal_numbers(each, target, tolerance) for each in (number, exact) if each is not None)
-    # Not as prose, which loses the sign of "5!"; two numbers side by side are not the one of all their digits.
-    return normal_form(given) == normal_form(expected) and not _SIDE_BY_SIDE.fullmatch(given)
+        return equal_numbers(number, target, tolerance)
+    return normal_form(given) == normal_form(expected)  # not as prose, which loses the sign of "5!"

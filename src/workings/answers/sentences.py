@@ -9,8 +9,6 @@ _END = re.compile(r"(?<=[.!?])[\"”’)*]{0,3}\s+(?=[^a-z\s])|(?<=[。！？])|
 # A period after it ends no sentence: "Dr. Smith", "J. K. Rowling", "3. Add them".
 _ABBREVIATED = re.compile(
     r"(?:\b(?:Dr|Mr|Mrs|Ms|Prof|St|Jr|vs|No|Rs|i\.e|e\.g|approx|ca?)|(?:^|[\s.(])[A-Z]|(?:^|\n)\s*\d{1,2})\.$")
-# "Final Answer: B" and "(B)" end in a letter without a name after it.
-_LETTER_SAID = re.compile(r"\b(?:answer|option|choice|is|letter)\W{0,4}[A-J]\.$", re.IGNORECASE)
 
 
 def sentences(text: str) -> list[str]:
@@ -26,7 +24,7 @@ def _split(text: str) -> Iterator[str]:
     start = 0
     for end in _END.finditer(text):
         before = text[max(start, end.start() - 40):end.start()]
-        if "\n" not in end.group() and _ABBREVIATED.search(before) and not _LETTER_SAID.search(before):
+        if "\n" not in end.group() and _ABBREVIATED.search(before):
             continue
         if text[start:end.start()].strip():
             yield text[start:end.start()].strip()

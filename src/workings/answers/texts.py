@@ -5,9 +5,8 @@ import unicodedata
 from functools import lru_cache
 
 from workings.answers.dates import dates_alike
-from workings.answers.latex import is_mathematics, normal_form, plain, signs
+from workings.answers.latex import is_mathematics, normal_form, plain
 from workings.answers.numbers import equal_numbers, names_a_value, parse_number
-from workings.answers.units import NO_UNIT, MeasureUnit, read_unit, same_units
 
 MAX_CHARACTERS = 2_000
 """A longer answer is an explanation; only its whole text is compared."""
@@ -17,12 +16,8 @@ MAX_FORMULA = 300
 UNION = re.compile(r"\s*(?:∪|\\cup(?![a-z]))\s*")
 """The sign of a union, as a character or in LaTeX, with the space around it."""
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
-_NAME_BEFORE = re.compile(r"^(?:(?:[A-Z]{1,3}|[a-zθαβ])(?:_\w|\([^()]*\))?(?:=|∈))+")
-# A single letter is a unit only as a text within a formula.
-_FORMULA_WITH_UNIT = re.compile(r"(.*?[\w)}°])\s*?(?:\s((?:square |cubic )?[a-zA-Z]{2,}(?:\s?\^?[23])?)"
-                                r"|\\(?:text|mathrm|mbox)\s*\{\s*([a-zA-Z ]+)\}(\^\{?[23]\}?)?)\.?")
+_UNITS = re.compile(r"[\s$]*(?:\\text\s*\{)?\s*(?:square |cubic )?units\}?\.?\s*$")
 _ARTICLES = "the|an|a|les?|la|el|los|las|der|die|das|il|une?|una|eine?"
-_ONE_BY_ONE = re.compile(r"[^\W_](?: [^\W_]){2,}")
 
 
 @lru_cache(maxsize=256)
@@ -56,7 +51,7 @@ def same_text(given: str, expected: str, tolerance: float = 0.0) -> bool:
         return True
     if len(given) > MAX_CHARACTERS or len(expected) > MAX_CHARACTERS or not said:
         return False
-    if _ONE_BY_ONE.fullmatch(said) and " " not in wanted:  # "y a a n"
+    if re.fullmatch(r"[^\W_](?: [^\W_]){2,}", said) and " " not in wanted:  # "y a a n"
         return said.replace(" ", "") == wanted
     if is_mathematics(given) or is_mathematics(expected):
         return _same_formula(given, expected, tolerance)
@@ -64,17 +59,11 @@ def same_text(given: str, expected: str, tolerance: float = 0.0) -> bool:
 
 
 def _same_formula(given: str, expected: str, tolerance: float) -> bool:
-    (formula, unit), (expected_formula, expected_unit) = without_unit(value_of(given, expected)), without_unit(expected)
-    if not same_units(unit, expected_unit):
-        return False
-    form, expected_form = normal_form(formula), normal_form(expected_formula)
+    formula, expected = _UNITS.sub("", value_of(given, expected)), _UNITS.sub("", expected)
+    form, expected_form = normal_form(formula), normal_form(expected)
     if form == expected_form or _terms(form) == _terms(expected_form) != []:
         return bool(form)
-    # "y = 2x+3" for "2x+3": the name on the left says nothing, where only one side has it.
-    if bool(_NAME_BEFORE.match(form)) != bool(_NAME_BEFORE.match(expected_form)) and (
-            _NAME_BEFORE.sub("", form) == _NAME_BEFORE.sub("", expected_form)):
-        return True
-    return _same_parts(plain(formula.strip("$ ")), plain(expected_formula.strip("$ ")), tolerance)
+    return _same_parts(plain(formula.strip("$ ")), plain(expected.strip("$ ")), tolerance)
 
 
 def value_of(given: str, expected: str) -> str:
@@ -97,18 +86,6 @@ def _terms(formula: str) -> list[str]:
             terms.append("")
         terms[-1] += character
     return sorted(term if term[:1] in "+-" else f"+{term}" for term in terms) if len(terms) > 1 else []
-
-
-def without_unit(text: str) -> tuple[str, MeasureUnit]:
-    r"""A formula and the measure behind it: "36π cm^2", "\pi/4 radians"; "units" say nothing."""
-    parts = _FORMULA_WITH_UNIT.fullmatch(re.sub(r"(?<!\\)\$", "", signs(text)).strip())
-    if parts is None:
-        return text, NO_UNIT
-    words = parts[2] or parts[3] + (parts[4] or "").replace("{", "").replace("}", "")
-    if words.rstrip("^23 ").endswith("units"):
-        return parts[1], NO_UNIT
-    unit = read_unit(words.strip())
-    return (parts[1], unit) if unit is not None and (unit.measure or parts[3]) else (text, NO_UNIT)
 
 
 def _unpaired(text: str) -> str:
@@ -169,5 +146,4 @@ def _same_part(given: str, expected: str, tolerance: float) -> bool:
     given_number, expected_number = parse_number(given), parse_number(expected)
     if given_number is not None and expected_number is not None:
         return equal_numbers(given_number, expected_number, tolerance)
-    return normalise_text(given) == normalise_text(expected) or (
-        _NAME_BEFORE.sub("", normal_form(given)) == _NAME_BEFORE.sub("", normal_form(expected)))
+    return normalise_text(given) == normalise_text(expected) or normal_form(given) == normal_form(expected)

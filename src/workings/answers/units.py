@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 _NAMES = {
-    "kilometer": "km kilometre", "meter": "m metre", "mile/hour": "mph", "kilometer/hour": "kph kmh kmph", "kilowatt hour": "kwh", "centimeter": "cm centimetre", "millimeter": "mm millimetre",
+    "kilometer": "km kilometre", "meter": "m metre", "centimeter": "cm centimetre", "millimeter": "mm millimetre",
+    "mile/hour": "mph", "kilometer/hour": "kph kmh kmph", "kilowatt hour": "kwh",
     "foot": "ft feet", "inch": "inches", "yard": "yd yds", "mile": "mi",
     "kilogram": "kg kilo kgs", "gram": "g gm gms gramme", "milligram": "mg", "pound": "lb lbs", "ounce": "oz",
     "ton": "tonne t",
@@ -26,16 +27,25 @@ _NAMES = {
     "byte": "", "kilobyte": "kb", "megabyte": "mb", "gigabyte": "gb", "terabyte": "tb", "bit": "",
     "degree": "° deg", "degree celsius": "°c", "degree fahrenheit": "°f", "radian": "rad"}
 _MEASURES = {spelling: name for name, spellings in _NAMES.items() for spelling in (name, *spellings.split())}
-MONEY = frozenset("dollar euro cent rupee yen yuan pound pence peso franc".split()) | {"pound sterling", "brazilian real"}
+MONEY = frozenset({"dollar", "euro", "cent", "rupee", "yen", "yuan", "pound sterling", "pound", "pence", "peso",
+    "brazilian real", "franc"})
 # A letter is a variable unless it is one of these, capital letters only as they are written here.
 _LETTERS = frozenset("mglLhsWVNJKAtpa")
+
+
+def _listed(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
 # "5 pi" and "3 or 4" are no number with its unit, and "15 is wrong" is a sentence.
-_NO_UNITS = frozenset("""pi sqrt root log ln sin cos tan mod plus minus factorial or and not but to divided equals theta
-    infinity half halves thirds am pm is are was were would will can may""".split())
+_NO_UNITS = _listed("""
+    pi sqrt root log ln sin cos tan mod plus minus factorial or and not but to divided equals theta infinity half
+    halves thirds am pm is are was were would will can may""")
 # Words without information about the counted things.
-_EMPTY = frozenset("""a an the of in on at left over remaining total altogether all more each long tall high wide old
-    away apart per for deep now later ago extra additional only worth faster slower other different there he she they it
-    has have had her his their""".split())
+_EMPTY = _listed("""
+    a an the of in on at left over remaining total altogether all more each long tall high wide old away apart per for
+    deep now later ago extra additional only worth faster slower other different there he she they it has have had her
+    his their""")
 _SQUARE = re.compile(r"\b(?:square|sq\.?)\s+([^\W\d_]+)|([^\W\d_]+)(?:\s+squared\b|²|(?<=[a-z])2\b)", re.IGNORECASE)
 _CUBE = re.compile(r"\b(?:cubic|cu\.?)\s+([^\W\d_]+)|([^\W\d_]+)(?:\s+cubed\b|³|(?<=[a-z])3\b)", re.IGNORECASE)
 _TOKEN = re.compile(r"[°¢$€£¥₹][CFcf]?|US\$|[^\W\d_]+(?:['’-][^\W\d_]+)*(?:\^[23])?|[/·*.,-]|(\S)")
@@ -71,10 +81,9 @@ def read_unit(text: str, currency: str = "") -> MeasureUnit | None:
             map(_is_no_unit, tokens)):
         return None
     measure = _measure(currency.strip(". "))
-    if not measure and tokens and (measure := _measure(tokens[0], alone=len(tokens) == 1)):
-        tokens = tokens[1:]
-    elif measure and tokens and _measure(tokens[0]) == measure:  # $5 dollars
-        tokens = tokens[1:]
+    first = _measure(tokens[0], alone=len(tokens) == 1) if tokens else ""
+    if first and measure in ("", first):  # "$5 dollars"
+        measure, tokens = first, tokens[1:]
     while measure and len(tokens) > 1 and tokens[0].casefold() in ("/", "per", "a", "an", "each", "every") and (
             below := _measure(tokens[1])):
         measure, tokens = f"{measure}/{below}", tokens[2:]

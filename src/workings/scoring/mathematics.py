@@ -15,7 +15,7 @@ from types import FrameType
 
 from workings.answers.latex import is_mathematics, signs
 from workings.answers.numbers import names_a_value, parse_number
-from workings.answers.texts import UNION, without_brackets, without_unit
+from workings.answers.texts import UNION, without_brackets
 from workings.answers.units import read_unit, same_units
 from workings.errors import RequestError
 from workings.hints import pip_install
@@ -28,8 +28,6 @@ AGAIN_SECONDS = 1.0
 finalizer or a callback of the collector), and without a second signal nothing would end the block."""
 MAX_CHARACTERS = 300
 """Maximum characters of a formula."""
-MAX_SENTENCE = 2_000
-"""Characters of an answer that are searched for a formula."""
 LIBRARIES = ("math-verify", "sympy", "latex2sympy2_extended")
 """Libraries whose versions decide a verdict."""
 # Powers of powers, exponents and factorials that would fill the memory.
@@ -43,10 +41,6 @@ _COMMANDS = {"π": r"\pi", "∞": r"\infty", "≤": r"\leq", "≥": r"\geq", "�
 _FUNCTIONS = frozenset(("sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "ln", "log", "exp",
                         "sqrt", "pi", "and", "or", "mod", "in"))
 _RELATION = re.compile(r"[<>≤≥∈]|\\(?:leq?|geq?|lt|gt|in|infty|cup|cap|pm|begin)(?![a-zA-Z])|∞|∪|±")
-_ANGLE = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-z])")
-_BASE = re.compile(r"(?<=\d)_\s*\{?(\w+)")
-_DELIMITED = re.compile(r"(?<!\\)\$[^$]+\$|\\\(.*?\\\)|\\\[.*?\\\]")
-_UNIT_BEHIND = re.compile(r"\s?((?:square |cubic )?[^\W\d_]+(?:\^?[23])?)")
 
 
 class TooLong(BaseException):
@@ -83,42 +77,14 @@ def same_mathematics(given: str, expected: str) -> bool:
     Raises:
         TimeoutError: it took more than `LIMIT_SECONDS` of processor time (where the system has interval timers).
     """
-    if len(given) > MAX_SENTENCE or (not is_mathematics(expected) and parse_number(expected) is None):
+    if len(given) > MAX_CHARACTERS or (not is_mathematics(expected) and parse_number(expected) is None):
         return False
     # Numbers side by side are several, and math-verify would join their digits.
     if re.fullmatch(r"\s*[\d.]+(?:\s+[\d.]+)+\s*", given):
         return False
+    formula = given.strip().strip("*$ ").removeprefix("\\(").removesuffix("\\)").removeprefix("\\[").removesuffix("\\]")
     with _limited():
-        return any(asked_libraries(formula, expected.strip()) for formula in dict.fromkeys(_formulas(given, expected)))
-
-
-def _formulas(given: str, expected: str) -> Iterator[str]:
-    """What an answer may mean that is a formula: the whole of it, or the only formula in it."""
-    marked = list(_DELIMITED.finditer(given))
-    only = [marked[0][0]] if len(marked) == 1 and _same_unit_behind(given[marked[0].end():], expected) else []
-    for said in (given, *only):
-        text = said.strip().strip("*$ ").removeprefix("\\(").removesuffix("\\)").removeprefix("\\[").removesuffix("\\]")
-        # What a variant leaves out must not be the unit.
-        if text and len(text) <= MAX_CHARACTERS and "$" not in text and len(_TEXT.findall(text)) == len(
-                _TEXT.findall(given)):
-            yield _without_names(text.strip())
-
-
-def _same_unit_behind(text: str, expected: str) -> bool:
-    """Whether the unit after a formula does not contradict the expected answer's."""
-    words = _UNIT_BEHIND.match(text)
-    unit = read_unit(words[1]) if words else None
-    return unit is None or not unit.measure or same_units(unit, without_unit(expected)[1])
-
-
-def _without_names(text: str) -> str:
-    """`x = 2 or x = 3` as `2, 3`, and `(x, y) = (1, 2)` as `(1, 2)`."""
-    text = re.sub(r"^\(\s*[a-zA-Z](?:\s*,\s*[a-zA-Z])+\s*\)\s*=\s*(?=\()", "", text)
-    parts = re.split(r"\s*(?:,|;|\\text\s*\{\s*,?\s*(?:or|and)\s*\}|\b(?:or|and)\b|\\lor\b)\s*", text)
-    named = [re.fullmatch(r"([a-zA-Z])\s*=\s*([^=]+)", part) for part in parts]
-    if len(parts) > 1 and all(named) and len({match[1] for match in named if match}) == 1:
-        return ", ".join(match[2] for match in named if match)
-    return text
+        return bool(formula) and asked_libraries(formula.strip(), expected.strip())
 
 
 @lru_cache(maxsize=10_000)
@@ -134,10 +100,9 @@ def asked_libraries(given: str, expected: str) -> bool:
     if parse_number(given) is not None and parse_number(expected) is not None:
         return False
     given, expected = _latex(given), _latex(expected)
-    # What math-verify would leave out of a formula, such as an unknown sign or a base after a number.
+    # What math-verify would leave out of a formula, such as an unknown sign or an index.
     if not (given.isascii() and expected.isascii()) or (
-            "_" in given.replace("\\log_", "")) != ("_" in expected.replace("\\log_", "")) or (
-            _BASE.findall(given) != _BASE.findall(expected)):
+            "_" in given.replace("\\log_", "")) != ("_" in expected.replace("\\log_", "")):
         return False
     if not _comparable_words(given, expected) or not _comparable_forms(given, expected):
         return False
@@ -154,9 +119,7 @@ def asked_libraries(given: str, expected: str) -> bool:
 def _latex(text: str) -> str:
     """Signs of mathematics as the commands that math-verify reads."""
     text = re.sub(r"√\s*(\d+|[a-zA-Z])", r"\\sqrt{\1}", re.sub(r"√\s*\(([^()]*)\)", r"\\sqrt{\1}", signs(text)))
-    text = re.sub("[" + "".join(_COMMANDS) + "]", lambda sign: f" {_COMMANDS[sign[0]]} ", text)
-    # The degrees of an angle, which math-verify reads as radians.
-    return re.sub(r"(\d+)\s*\^\s*\{?\s*\\circ\s*\}?", r"\\frac{\1\\pi}{180}", text) if _ANGLE.search(text) else text
+    return re.sub("[" + "".join(_COMMANDS) + "]", lambda sign: f" {_COMMANDS[sign[0]]} ", text)
 
 
 def _comparable_words(given: str, expected: str) -> bool:

@@ -116,7 +116,7 @@ def answer(given: str, item: Item) -> float:
 def contains(given: str, item: Item) -> float:
     """Whether the answer says the expected name or phrase, or an alias: not denied, and not as one of several."""
     expected = (item.expected_answer, *item.aliases)
-    return float(any(same_text(given, each) for each in expected) or says(given, expected, item.prompt))
+    return float(any(same_text(given, each) for each in expected) or says(given, expected))
 
 
 def exact(given: str, item: Item) -> float:
