@@ -1,9 +1,6 @@
 """Rewards: values by hand, in a process that survives whatever a person's function does."""
 
 import hashlib
-import signal
-import subprocess
-import sys
 from concurrent.futures import CancelledError
 from pathlib import Path
 
@@ -339,15 +336,3 @@ def test_a_cancelled_process_scores_nothing_more(own):
         process.cancel()
         with pytest.raises(CancelledError):
             process.score([sample()])
-
-
-@pytest.mark.children
-@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="Windows has no masks of signals")
-def test_ctrl_c_waits_until_a_scoring_process_has_begun():
-    """A terminal sends it to all processes, and this one may still be importing: its parent says what is scored."""
-    code = ("import os, signal; os.kill(os.getpid(), signal.SIGINT); "
-            "from workings.scoring.worker import ignore_signals; ignore_signals(); print('goes on')")
-    with worker_pool.signals_held_back():
-        begun = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (begun.returncode, begun.stdout, begun.stderr) == (0, "goes on\n", "")
-    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])

@@ -23,9 +23,6 @@ _NO_STATEMENT = re.compile(
 _ASIDE = re.compile(
     r"\W*(?:(?:let['’]?s |to |we can |you can )?(?:check|verif|double[- ]check|note\b|remember|hint|source)"
     r"|p\.?s\b|if you\b|feel free|let me know)", re.IGNORECASE)
-# "page 30", "Step 4": the number of a thing.
-_THING_BEFORE = re.compile(r"\b(?:page|figure|fig\.|table|equation|step|line|chapter|code|section|number|no\.|problem"
-                           r"|question|part|iso|example)\s$", re.IGNORECASE)
 _OPERATOR_BEFORE = re.compile(
     r"[√^±<>≤≥]\s?$|\b(?:possibly|maybe|at least|at most)\s$|[\d\w)]\s?[+*×·÷]\s?$|[a-z]\s?-\s?$|\b(?:log|ln|sin"
     r"|cos|tan)\s?\(?$")
@@ -76,7 +73,6 @@ def sentence_number(sentence: str) -> str | None:
     if at >= 0 and (not marked or marked[-1].start < at):
         return _right_side(sentence, at, [each for each in found if each.start > at])
     said = marked or [each for each in found if each.end <= len(_REASON.sub("", sentence, count=1))]
-    said = [each for each in said if not _THING_BEFORE.search(sentence[:each.start][-12:])]
     # "5 apples on the 3rd day"; an ordinal is the answer only without another number.
     said = [each for each in said if not re.match("(?:st|nd|rd|th)", sentence[each.end:])] or said
     if not said or said[-1].number is None or _is_open(sentence, found, said[-1]):

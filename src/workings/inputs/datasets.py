@@ -7,7 +7,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from workings.answers.marked_answers import final_answer
 from workings.config.environment import EnvironmentConfig
 from workings.config.load import LoadedRecipe
 from workings.config.recipe import MADE_BY_ENVIRONMENT
@@ -18,6 +17,7 @@ from workings.data.importing.hints import looks_like
 from workings.data.importing.run import ImportRequest, import_records
 from workings.data.importing.sources import TEXT, open_file
 from workings.data.lazy_sequence import TraceFile
+from workings.data.marked_answers import final_answer
 from workings.data.named_sets import shipped_sets
 from workings.data.open import open_traces, shipped_items
 from workings.data.preferences import PreferencePair, read_pairs

@@ -24,23 +24,14 @@ from workings.scoring.settings import ScoringSettings
 MAX_PROBLEM = 500
 """Longest description of what went wrong, in characters."""
 
-STOPPED_BY_THE_PARENT = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-"""Signals that a terminal or a scheduler sends to all processes of a run at once."""
 Answer = dict[str, Any]
 
 
-def stopping_signals() -> list[int]:
-    """Those of `STOPPED_BY_THE_PARENT` that this system has."""
-    return [getattr(signal, name) for name in STOPPED_BY_THE_PARENT if hasattr(signal, name)]
-
-
 def ignore_signals() -> None:
-    """Leave signals to the parent: it ends this process when it has decided what becomes of the completions here."""
-    for number in stopping_signals():
-        signal.signal(number, signal.SIG_IGN)
-    if hasattr(signal, "pthread_sigmask"):  # not on Windows
-        # What `Worker` had held back; a program that is started here finds none blocked.
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, stopping_signals())
+    """Leave a scheduler's signals to the parent: it ends this process when it has decided what becomes of it."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"):
+        if hasattr(signal, name):  # not all on Windows
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
 
 
 def limit_memory(limit_bytes: int) -> None:

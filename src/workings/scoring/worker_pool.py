@@ -5,19 +5,17 @@ which our own code wrote; answers are lines of JSON and not the pickles of `mult
 it: other people's code can write into any open descriptor, and a pickle that it wrote would run in this process.
 """
 
-import atexit
 import json
 import os
 import pickle
 import queue
 import secrets
-import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, ClassVar, Self
@@ -26,7 +24,6 @@ from workings.errors import RequestError
 from workings.scoring.items import Item
 from workings.scoring.judge import Judgement, judgement_from_json
 from workings.scoring.settings import ScoringSettings
-from workings.scoring.worker import stopping_signals
 
 START_SECONDS = 120.0
 """Time limit until the process is ready, with users' imports on a busy machine."""
@@ -50,9 +47,9 @@ class Child:
 
     def __init__(self, job: Any, module: str) -> None:
         self._tag, self._answers, self._ended_seconds = secrets.token_hex(8), queue.SimpleQueue[bytes](), 0.0
-        with signals_held_back():
-            self.process = subprocess.Popen([sys.executable, "-m", module], env=_environment(),
-                                            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        # In its own session: Ctrl-C in a terminal does not reach it, and its parent says what becomes of it.
+        self.process = subprocess.Popen([sys.executable, "-m", module], env=_environment(), stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, start_new_session=True)
         # A thread, because reading from a pipe knows no time limit and waiting for a queue does.
         threading.Thread(target=_forward, args=(self.process.stdout, self._tag.encode(), self._answers),
                          daemon=True).start()
@@ -223,37 +220,6 @@ class ScoringProcess(Worker):
         """Score them in a thread of ``pool``; returns a function that waits for the result of `judge`."""
         return pool.submit(self.judge, completions).result
 
-    def __enter__(self) -> Self:
-        if _idle and _idle[0][0] == self._key:
-            self.child = _idle.pop()[1]
-        return super().__enter__()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        # User code may leave state in its process, and answers of an unfinished request may arrive.
-        if kind is None and self.child is not None and ":" not in self._settings.scorer:
-            stop_idle()
-            _idle.append((self._key, self.child))
-            self.child = None
-        super().__exit__(kind, error, trace)
-
-    @property
-    def _key(self) -> tuple[Any, ...]:
-        """What the process follows from."""
-        return self._settings, sorted(os.environ.items()), list(sys.path)
-
-
-_idle: list[tuple[tuple[Any, ...], Child]] = []
-"""The last process that was done with its work, by what it follows from. A start imports for a sixth of a second, and a
-training run that evaluates, a verification and a page score again and again."""
-
-
-@atexit.register
-def stop_idle() -> None:
-    """End the process that waits for further work."""
-    while _idle:
-        _idle.pop()[1].kill()
-
 
 def processor_seconds(process_id: int) -> float | None:
     """Processor seconds of a process and all its threads so far (proc(5)); None if unknown."""
@@ -276,17 +242,3 @@ def _environment() -> dict[str, str]:
     """The child's environment, so that it imports this package, even from a source tree."""
     places = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
-
-
-@contextmanager
-def signals_held_back() -> Iterator[None]:
-    """While a child is started: its signals wait until it ignores them, for Ctrl-C reaches it while it imports."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    # A child has the mask of the thread that starts it.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, stopping_signals())
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

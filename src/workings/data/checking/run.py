@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 from workings.answers.extraction import answer_kind
-from workings.answers.marked_answers import final_answer
 from workings.answers.numbers import parse_number
 from workings.answers.same_answer import same_answer
 from workings.data.checking.answer_follows import ends_elsewhere, mentions
@@ -14,6 +13,7 @@ from workings.data.checking.findings import CheckReport, DataFinding, excerpt, s
 from workings.data.checking.overlap import Question, find_leaks, near_duplicates, question_words, words
 from workings.data.checking.reading import TURN_MARKS, Numbered, RowProblems, missing_labels, report_of, row_findings
 from workings.data.equations.check import doubtful_equations, find_equations, wrong_equations
+from workings.data.marked_answers import final_answer
 from workings.data.traces import Trace
 from workings.record.manifest import DRAWN_FROM
 

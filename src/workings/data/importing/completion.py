@@ -2,8 +2,8 @@
 
 import re
 
-from workings.answers.marked_answers import before_box, final_answer, marked_answer
 from workings.answers.thinking import OTHER_THINKING
+from workings.data.marked_answers import before_box, final_answer, marked_answer
 
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _TAGS = re.compile(r"</?(?:think|reasoning|answer)>")

@@ -15,7 +15,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from workings.answers.marked_answers import final_answer
 from workings.data.checking.overlap import (
     SIMILARITY,
     Question,
@@ -27,6 +26,7 @@ from workings.data.checking.overlap import (
     words,
 )
 from workings.data.checking.reading import earlier_texts
+from workings.data.marked_answers import final_answer
 from workings.data.row_fields import LABELS, path_beside
 from workings.data.traces import Trace, iterate_traces
 from workings.errors import RequestError
