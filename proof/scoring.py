@@ -3,13 +3,15 @@
 The texts are no part of this repository. A folder has them: `FOLDER/*.jsonl`, one completion a line with `id`,
 `source`, `model`, `kind` (number, mathematics, choice, yes_no, short_text, fact), `prompt`, `expected_answer`,
 `aliases`, `tolerance`, `completion` and `right` (the label); `FOLDER/sources.json`, by source a licence, whose labels
-they are, and where they are published. `FOLDER/corrections.jsonl` names labels that are wrong, found by reading what
-disagreed: `id`, and `right` as it should be, or null where it cannot be said. Both agreements are written.
+they are, and where they are published. An `id` is the source, the file or task, the model, and the place in that file.
+`proof/scoring_labels.jsonl` names the labels that are wrong, found by reading every completion outside of short facts on
+which scorer and label disagreed: `id`, `right` as it should be, or null where it cannot be said, and the reason. Both
+agreements are written. Labels of short facts are counted as published.
 
 Next to the scorer `answer` are math-verify alone, and the two filters of lm-evaluation-harness's GSM8K (the number
 behind `####`; the last number). Of short facts the order of the models is written too, by people and by the scorer.
 
-    python -m proof.scoring FOLDER/final.jsonl FOLDER/rho.jsonl
+    python -m proof.scoring FOLDER/published.jsonl FOLDER/rho_interpreter.jsonl
 """
 
 import json
@@ -29,6 +31,7 @@ from workings.scoring.scorers import get_scorer
 from workings.scoring.settings import ScoringSettings
 
 RESULT = Path(__file__).parent / "scoring.json"
+LABELS = Path(__file__).parent / "scoring_labels.jsonl"
 GOALS = {"rules": (0.995, 0.002), "facts": (0.85, 0.01)}
 """Lowest agreement and highest share of falsely right, outside of short facts and of them."""
 _IGNORED = re.compile(r",|\$|.*#### |\.$", re.DOTALL)
@@ -80,11 +83,9 @@ def agreement(rows: Sequence[Row], judged: Sequence[bool]) -> dict[str, Any]:
             "falsely_right": falsely_right, "falsely_wrong": falsely_wrong}
 
 
-def corrected(rows: Iterable[Row], folder: Path) -> list[Row]:
-    """The rows with the labels that were mended by hand."""
-    file = folder / "corrections.jsonl"
-    lines = file.read_text("utf-8").splitlines() if file.is_file() else []
-    mended = {row["id"]: row["right"] for row in map(json.loads, lines)}
+def corrected(rows: Iterable[Row]) -> list[Row]:
+    """The rows with the labels that were corrected by hand."""
+    mended = {row["id"]: row["right"] for row in map(json.loads, LABELS.read_text("utf-8").splitlines())}
     found = [{**row, "right": mended.get(row["id"], row["right"])} for row in rows]
     return [row for row in found if row["right"] is not None]
 
@@ -136,7 +137,7 @@ def main(words: Sequence[str]) -> int:
     begun, score = time.process_time(), workings("answer")
     judged = {row["id"]: score(row) for row in rows}
     seconds = (time.process_time() - begun) * 10_000 / len(rows)
-    mended = corrected(rows, folder)
+    mended = corrected(rows)
     kinds = by_kind(mended, judged)
     rules, published = ([row for row in given if row["kind"] != "fact"] for given in (mended, rows))
     labels = {row["id"]: row["right"] for row in mended}

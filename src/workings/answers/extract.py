@@ -53,7 +53,7 @@ _NO_ANSWER = re.compile(
     r"|wrong|incorrect|given|found|shown"
     r"|reasonable|consistent|verified|confirmed|in (?:the|a))\b", re.IGNORECASE)
 # "The answer is ... C", "The answer is _____."
-_BLANK = re.compile(r"(?:\s|\.{2,}|…|_{2,}\.?)*")
+_BLANK = re.compile(r"(?:[\s_…]|\.(?!\d))*")
 _GOES_ON = re.compile(
     r"\s?[-+*/×÷^=]{1,2}\s?[\d(a-z$]|\s(?:or|to|and|plus|minus|times|divided|more|less|of)\b|\s?[-–—]\s?\d|,\s\d")
 # LaTeX that was escaped twice, as in a file that quotes another: "\\frac".

@@ -26,7 +26,7 @@ _ASIDE = re.compile(
 _OPERATOR_BEFORE = re.compile(
     r"[√^±<>≤≥]\s?$|\b(?:possibly|maybe|at least|at most)\s$|[\d\w)]\s?[+*×·÷]\s?$|[a-z]\s?-\s?$|\b(?:log|ln|sin"
     r"|cos|tan)\s?\(?$")
-_OPERATOR_BEHIND = re.compile(r"\s?[√^!](?!\s|$)|\s?[+*×·÷]\s?[\da-z(]|\s(?:pi|π)\b|π")
+_OPERATOR_BEHIND = re.compile(r"\s?[√^!](?!\s|$)|\s?[+*×·÷/]\s?[\da-z(]|\s(?:pi|π)\b|π")
 # Two numbers joined by one of these are several answers, or the ends of a range.
 _JOINED = re.compile(
     r"\s?(?:[^\W\d_]+\s){0,3}?(?:or|to|and|nor|[-–—])\s(?:also |about |approximately )?(?:[a-z]\s?=\s?)?"

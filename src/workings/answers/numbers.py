@@ -9,7 +9,6 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from itertools import pairwise
 
 from workings.answers.latex import plain, spaced_digits
 from workings.answers.number_words import SCALES, read_words
@@ -106,16 +105,10 @@ def parse_words(text: str) -> WrittenNumber | None:
     if len(text) > MAX_CHARACTERS or any(character.isdigit() for character in text):
         return None
     lowered = (_TEXT_COMMAND.fullmatch(text.strip()) or [text, text])[1].casefold()
-    lowered = re.sub(r"^\W*(?:an?\s)?(half|third|quarter|fourth|fifth|sixth|eighth|tenth)\W*$", r"one \1", lowered)
-    lowered = re.sub(r"^\W*(?:a|one) dozen\b", "twelve", re.sub(r"^\W*half a dozen\b", "six", lowered))
     lowered = re.sub(r"^\W*(once|twice|thrice)\W*$", lambda word: f"{_TIMES[word[1]]} times", lowered)
-    matches = list(re.finditer(r"[^\W\d_]+", lowered))
-    tokens = [match.group() for match in matches]
+    tokens = re.findall(r"[^\W\d_]+", lowered)
     words = read_words(tokens)
-    if words is None or any(
-            # "a hundred, five times" are two numbers; "one million, two hundred" is one.
-            lowered[earlier.end():later.start()].strip(" -‐‑\n\t") not in ("", "," if earlier.group() in SCALES else "")
-            for earlier, later in pairwise(matches[:words.taken])):
+    if words is None:
         return None
     rest = tokens[words.taken:]
     percent = rest[:1] == ["percent"] or rest[:2] == ["per", "cent"]

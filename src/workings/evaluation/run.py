@@ -206,7 +206,8 @@ def _pipeline(chunks: Sequence[int], answer: Callable[[int], list[UnscoredComple
                         yield waiting[0], _lines(waiting[1], waiting[2](), settings)
                     raise
                 # Scored while the next chunk is answered. At most one chunk waits, so memory stays bounded.
-                judged = scoring.begin([(a.item, a.text, a.truncated) for a in answers if not a.problem], pool)
+                judged = pool.submit(
+                    scoring.judge, [(a.item, a.text, a.truncated) for a in answers if not a.problem]).result
                 if waiting is not None:
                     yield waiting[0], _lines(waiting[1], waiting[2](), settings)
                 waiting = index, answers, judged

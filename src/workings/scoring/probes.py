@@ -23,14 +23,9 @@ _NOTHING = "\0"
 
 
 def probes(item: Item, form: str, worked: str | None) -> dict[str, str]:
-    """The texts by name, for one prompt.
+    """The texts by name, for one prompt: those below, and `workings.scoring.attacks.ATTACKS` around a wrong answer.
 
-    `empty`; `prompt copied`; `bare numbers`, 0 to 99; `answer without steps`, the right answer in the form with empty
-    reasoning; `steps with a wrong answer`, only where worked steps are known; `form only`, with nothing in it;
-    `very long`, the right answer in the form after 2,000 words; `answer repeated`, 100 times. The form `answer_only`
-    shows no steps, so the three probes that are about a form's parts are left out there. `near miss` is another answer
-    that looks like the right one; the others are `workings.scoring.attacks.ATTACKS` around a wrong answer: they claim
-    authority, ask for full marks, close the fence around them, or say the right answer next to the wrong one.
+    The form `answer_only` shows no steps, so the probes that are about a form's parts are left out there.
 
     Args:
         item: prompt and expected answer.

@@ -216,13 +216,9 @@ def total(values: Mapping[str, float], settings: RewardSettings) -> float:
 class RewardProcess(Worker):
     """A child process that computes rewards, with limits on memory and time and without a network.
 
-    Use as a context manager: entering starts the process and loads the files of users' functions. Their bytes
-    are those that `RewardSettings.recorded` digests; a file that has changed since then is refused. Memory is limited
-    as address space (Linux); a call that takes longer than its limit is killed. What in Python asks for a network
-    connection or starts another program raises ``PermissionError`` (see `workings.scoring.reward_worker`).
-
-    All this is against mistakes, such as a reward that waits for a server or writes the world into memory. It is no
-    sandbox for hostile code: the function may read and write files, and compiled code and `ctypes` get around it.
+    Use as a context manager: entering loads the files of users' functions, and refuses one that has changed since
+    `RewardSettings.recorded`. A call that takes longer than its limit is killed. It guards against mistakes and is no
+    sandbox for hostile code (see `workings.scoring.reward_worker`).
 
     Raises:
         RequestError: a file does not exist, cannot be loaded or has no such function.

@@ -13,8 +13,8 @@ import secrets
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError, Executor
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -215,10 +215,6 @@ class ScoringProcess(Worker):
         except NoAnswer as error:
             return done, str(error)
         return done, ""
-
-    def begin(self, completions: Sequence[tuple[Item, str, bool]], pool: Executor) -> Callable[[], list[Judgement]]:
-        """Score them in a thread of ``pool``; returns a function that waits for the result of `judge`."""
-        return pool.submit(self.judge, completions).result
 
 
 def processor_seconds(process_id: int) -> float | None:
