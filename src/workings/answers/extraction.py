@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from workings.answers.choices import TRUTHS, option_letter
+from workings.answers.latex import plain
 from workings.answers.numbers import parse_number, parse_words
 
 Kind = Literal["number", "choice", "yes_no", "name", "text"]
@@ -38,7 +39,7 @@ def answer_kind(expected: str, question: str = "", aliases: Sequence[str] = ()) 
     >>> answer_kind("1/2"), answer_kind("(B)"), answer_kind("No"), answer_kind("Isaac Newton"), answer_kind("x + 1")
     ('number', 'choice', 'yes_no', 'name', 'text')
     """
-    if _LETTER.fullmatch(expected) or option_letter(expected, question):
+    if _LETTER.fullmatch(plain(expected)) or option_letter(expected, question):
         return "choice"
     if _YEAR.fullmatch(expected) and _ASKS_WHEN.search(question):
         return "name"
