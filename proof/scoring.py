@@ -3,10 +3,10 @@
 The texts are no part of this repository. A folder has them: `FOLDER/*.jsonl`, one completion a line with `id`,
 `source`, `model`, `kind` (number, mathematics, choice, yes_no, short_text, fact), `prompt`, `expected_answer`,
 `aliases`, `tolerance`, `completion` and `right` (the label); `FOLDER/sources.json`, by source a licence, whose labels
-they are, and where they are published. An `id` is the source, the file or task, the model, and the place in that file.
-`proof/scoring_labels.jsonl` names the labels that are wrong, found by reading every completion outside of short facts on
-which scorer and label disagreed: `id`, `right` as it should be, or null where it cannot be said, and the reason. Both
-agreements are written. Labels of short facts are counted as published.
+they are, and where they are published. An `id` is the source (`zsc`: zero_shot_cot), the file or task, the model, and the
+place in that file, from 0. `proof/scoring_labels.jsonl` names the labels that are wrong, found by reading every
+completion outside of short facts on which scorer and label disagreed: `id`, `right` as it should be, or null where it
+cannot be said, and the reason. Both agreements are written. Labels of short facts are counted as published.
 
 Next to the scorer `answer` are math-verify alone, and the two filters of lm-evaluation-harness's GSM8K (the number
 behind `####`; the last number). Of short facts the order of the models is written too, by people and by the scorer.
