@@ -59,6 +59,7 @@ def test_numbers(text: str, found: str, rule: str) -> None:
     ("He paid 25 lakh rupees.", "25 lakh rupees"), ("答案是 3万。", "3万"), ("It starts at 4:30.", ""),
     # Words are numbers where no digits are.
     ('The letter "e" occurs twice in the word "here".', "twice"), ("Nobody has one.", "one"),
+    ("No one knows.", ""), ("The answer is _____.\n\n$80", "$80"), ("The answer is 1/sqrt(pi).", ""),
 ])
 def test_what_one_number_is(text: str, found: str) -> None:
     assert extract(text, "number").text == found
@@ -73,7 +74,7 @@ def test_what_one_number_is(text: str, found: str) -> None:
     # A letter with its text, and an option by its text alone.
     ("The answer is D, 5%.", "D"), ('The answer is A, "Venus."', "A"), ("The answer is (C). (b) The volume is 3.", "C"),
     ("The answer is Venus.", "A"), ("So the hottest planet is Venus.", "A"), ("A: Mars is the one", "C"),
-    ("Either Venus or Mars.", ""), ("A number of planets are hot.", ""),
+    ("Either Venus or Mars.", ""), ("The answer is ... C. Mars", "C"), ("A number of planets are hot.", ""),
 ])
 def test_choices(text: str, found: str) -> None:
     assert extract(text, "choice", question=OPTIONS).text == found
@@ -87,7 +88,7 @@ def test_choices(text: str, found: str) -> None:
     ("The answer is probably yes. Therefore, the answer (Yes or No) is: It depends.", ""),
     ("It is impossible to say for certain.", ""), ("Yes and no.", ""), ("There is no evidence.", ""),
     ("The answer (Yes or No) is not known.", ""), ("Yes, it is. Still, the answer is no.", "no"),
-    ("Yes, it seems so. But no, it is not.", ""),
+    ("Yes, it seems so. But no, it is not.", ""), ("The answer is False/True.", ""),
 ])
 def test_yes_or_no(text: str, found: str) -> None:
     assert extract(text, "yes_no").text == found
