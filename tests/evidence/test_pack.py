@@ -197,19 +197,22 @@ def test_unsealed_failed_and_missing_runs_are_not_packed(runs: Path, tmp_path: P
         pack([runs / "a", runs / "a"], tmp_path / "out.zip")
 
 
-@pytest.mark.parametrize(("text", "options", "says"), [
-    ("TODO: results", {}, "without placeholders"),
-    ("My token is hf_" + "a" * 30, {}, "a token or a key"),
-    ("It is in ~ ".replace("~", str(Path.home() / "x")), {}, "home folder"),
-    ("99.9<!-- from runs/b/eval/items/eval_summary.json: scorecard.overall.mean as percent -->", {}, "66.7"),
-    ("word " * 1501, {"limit": "kaggle-writeup"}, "1,501 words"),
-    ("", {"limit": "kaggle-writup"}, "kaggle-writeup or"),
-    ("short", {"max_bytes": 1000}, "at most 1,000"),
+@pytest.mark.parametrize(("text", "says"), [
+    ("TODO: results", "without placeholders"),
+    ("My token is hf_" + "a" * 30, "a token or a key"),
+    ("It is in ~ ".replace("~", str(Path.home() / "x")), "home folder"),
 ])
-def test_a_write_up_that_is_not_published(runs: Path, tmp_path: Path, text: str, options: dict, says: str) -> None:
-    (tmp_path / "text.md").write_text(text)
+def test_a_notebook_that_is_not_published(runs: Path, tmp_path: Path, text: str, says: str) -> None:
+    notebook = tmp_path / "train.ipynb"
+    notebook.write_text(json.dumps({"cells": [text], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
     with pytest.raises(RequestError, match=says):
-        pack([runs / "a", runs / "b"], tmp_path / "out.zip", writeup=tmp_path / "text.md", **options)
+        pack([runs / "a", runs / "b"], tmp_path / "out.zip", notebook=notebook)
+    assert list(tmp_path.glob("*.zip*")) == list(tmp_path.glob(".*")) == []
+
+
+def test_a_pack_that_is_too_large_is_refused(runs: Path, tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="at most 1,000"):
+        pack([runs / "a"], tmp_path / "out.zip", max_bytes=1000)
     assert list(tmp_path.glob("*.zip*")) == list(tmp_path.glob(".*")) == []
 
 
@@ -223,35 +226,22 @@ def test_the_report_of_a_run_that_is_called_like_its_recipe(tmp_path: Path) -> N
     assert said(folder, report=is_drawn_again)["recompute.report"][0] == "passed"
 
 
-def test_a_limit_on_words_asks_for_words(runs: Path, tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="no write-up"):
-        pack([runs / "a"], tmp_path / "out.zip", limit="kaggle-writeup")
-
-
 def test_a_pack_shows_what_it_would_publish_and_writes_nothing(runs: Path, tmp_path: Path) -> None:
-    (tmp_path / "text.md").write_text(
-        "It is right in 66.7 %<!-- from compare.json: a.accuracy as percent --> of cases, says 1 person.")
     seen: list[Packed] = []
-    planned = pack([runs / "a", runs / "b"], tmp_path / "out.zip", writeup=tmp_path / "text.md", dry_run=True,
-                   weights="digest", show=seen.append)
+    planned = pack([runs / "a", runs / "b"], tmp_path / "out.zip", dry_run=True, weights="digest", show=seen.append)
     assert seen == [planned]
     assert not (tmp_path / "out.zip").exists()
-    assert planned.words == 11
-    assert planned.unsourced == 1
     assert len(planned.by_digest) == 8
-    assert "WRITEUP.md" in dict(planned.entries)
+    assert "compare.json" in dict(planned.entries)
 
 
-def test_notebook_and_write_up_are_packed(runs: Path, tmp_path: Path) -> None:
+def test_a_notebook_is_packed(runs: Path, tmp_path: Path) -> None:
     notebook = tmp_path / "train.ipynb"
     notebook.write_text(json.dumps({"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
-    (tmp_path / "text.md").write_text(
-        "Right: 8<!-- from runs/a/eval/items/eval_summary.json: scorecard.overall.correct -->.")
     out = tmp_path / "out.zip"
-    pack([runs / "a"], out, notebook=notebook, writeup=tmp_path / "text.md", limit="kaggle-writeup")
+    pack([runs / "a"], out, notebook=notebook)
     assert failed(out) == set()
     with zipfile.ZipFile(out) as archive:
-        assert archive.read("WRITEUP.md").startswith(b"Right: 8<!-- from runs/a")
         assert "notebook/train.ipynb" in archive.namelist()
     notebook.write_text("{}")
     with pytest.raises(RequestError, match="a Jupyter notebook"):

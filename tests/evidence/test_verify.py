@@ -31,7 +31,7 @@ IDS = [
 """Ids are given once and for ever: other people's scripts look for them."""
 WHERE_THERE_IS_A_SUBJECT = [
     "attestation.trust", "integrity.pack", "consistency.top_tokens", "consistency.teacher", "consistency.drawn_from",
-    "consistency.preferences", "consistency.prompts", "consistency.rollouts", "recompute.writeup",
+    "consistency.preferences", "consistency.prompts", "consistency.rollouts",
     "recompute.comparison", "recompute.report", "recompute.rounds", "recompute.rewards", "recompute.top_tokens",
     "recompute.implied_rewards", "recompute.selection", "recompute.episodes", "consistency.environment",
 ]

@@ -16,12 +16,10 @@ from workings.evidence.model_card import model_card
 from workings.evidence.pack.form import BY_DIGEST, COMPARISON, INSIDE, LICENCES, PACK, REPORT, pack_json
 from workings.evidence.pack.gather import Contents, gather
 from workings.evidence.pack.licences import data_manifests, licences, sample_data
-from workings.evidence.pack.limits import check_bytes, check_words
 from workings.evidence.pack.page import verify_page
-from workings.evidence.pack.readme import PackedRun, badge, readme
+from workings.evidence.pack.readme import PackedRun, readme
 from workings.evidence.pack.write import seal_documents, write_zip
 from workings.evidence.verify import verify
-from workings.evidence.writeup import WRITEUP, published, unsourced, words_in
 from workings.record import atomic
 from workings.record.canonical import line, loads
 from workings.record.layout import (
@@ -51,10 +49,6 @@ class Packed:
     """Every file with its bytes."""
     by_digest: tuple[tuple[str, int], ...]
     """Files that are named by digest, with their bytes."""
-    unsourced: int
-    """Numbers of the write-up that name no source."""
-    words: int
-    """Words of the write-up; 0 without one."""
     bytes: int
     """Bytes of the zip; 0 with ``dry_run``."""
 
@@ -63,15 +57,9 @@ class Packed:
         """The page next to the zip that checks it in a browser."""
         return self.out.with_suffix(".verify.html")
 
-    @property
-    def badge(self) -> Path:
-        """A picture next to the zip, with its root digest."""
-        return self.out.with_suffix(".badge.svg")
 
-
-def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, writeup: Path | None = None,
-         notebook: Path | None = None, limit: str = "", max_bytes: int = 0, dry_run: bool = False,
-         show: Callable[[Packed], None] = lambda packed: None,
+def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, notebook: Path | None = None,
+         max_bytes: int = 0, dry_run: bool = False, show: Callable[[Packed], None] = lambda packed: None,
          progress: Callable[[int], None] | None = None) -> Packed:
     """Pack sealed runs for others to verify.
 
@@ -80,16 +68,14 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, writeup: Pa
             is packed too. The folder of an improvement represents its runs, samples and rounds.
         out: the zip to make; it must not exist.
         weights: `inside`, or `digest`: checkpoints' tensors are named by their digests only.
-        writeup: Markdown; numbers in it may name their sources (see `workings.evidence.writeup`).
         notebook: the notebook that made the runs.
-        limit: a place of publication, see `workings.evidence.pack.limits`.
         max_bytes: largest zip; 0: no limit.
         dry_run: find out and show everything, write nothing.
         show: called with what is about to be written, before it is.
         progress: called with bytes hashed.
 
     Raises:
-        RequestError: placeholders, a number that is not its source's, a limit exceeded, ``out`` exists, a failed run.
+        RequestError: placeholders, a zip that is too large, ``out`` exists, a failed run.
         RecordError: a run does not verify.
     """
     if out.exists() or out.suffix != ".zip":
@@ -101,20 +87,16 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, writeup: Pa
     contents.documents |= rounds
     # Verified before anything is made of them, and once more as a zip at the end.
     _refuse_failing([*(run.path for run in contents.runs.values()), *contents.evaluations.values()], progress)
-    documents = _documents(contents, weights, writeup, notebook)
-    text = documents[WRITEUP].decode() if WRITEUP in documents else ""
-    if limit:
-        check_words(limit, words_in(text) if text else None)
+    documents = _documents(contents, weights, notebook)
     # Sealed last: the pack's sums cover the texts above, and its root is over all of it.
     documents = seal_documents(documents)
     planned = Packed(
-        out=out, root=loads(documents[SEAL])["root"], words=words_in(text), bytes=0,
+        out=out, root=loads(documents[SEAL])["root"], bytes=0,
         entries=tuple(sorted([(name, len(data)) for name, data in documents.items()]
                              + [(name, file.size) for name, file in contents.files.items()])),
-        by_digest=tuple((f"{row.run_path}/{row.file}", row.bytes) for row in contents.by_digest),
-        unsourced=len(unsourced(text)))
+        by_digest=tuple((f"{row.run_path}/{row.file}", row.bytes) for row in contents.by_digest))
     show(planned)
-    return planned if dry_run else _write(planned, documents, contents, limit, max_bytes, progress)
+    return planned if dry_run else _write(planned, documents, contents, max_bytes, progress)
 
 
 def _unfolded(paths: Sequence[Path]) -> tuple[list[Path], dict[str, bytes]]:
@@ -132,7 +114,7 @@ def _unfolded(paths: Sequence[Path]) -> tuple[list[Path], dict[str, bytes]]:
     return unit_paths, rounds
 
 
-def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, limit: str, max_bytes: int,
+def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, max_bytes: int,
            progress: Callable[[int], None] | None) -> Packed:
     out = planned.out
     # Under another name until it has been verified: a file called as asked is one that passed.
@@ -140,14 +122,11 @@ def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, lim
     try:
         write_zip(unverified, documents, contents.files)
         size = unverified.stat().st_size
-        if limit:
-            check_bytes(limit, size)
         if max_bytes and size > max_bytes:
             raise RequestError(f"a pack of {size:,} bytes", f"at most {max_bytes:,}", "--weights digest")
         _refuse_failing([unverified], progress)
         # The zip last: where it is, what belongs next to it does.
         atomic.write_bytes(planned.page, verify_page())
-        atomic.write_bytes(planned.badge, badge(planned.root))
         unverified.rename(out)
     # After the rename there is nothing left to remove; after an error the rejected zip goes.
     finally:
@@ -162,8 +141,7 @@ def _refuse_failing(paths: Sequence[Path], progress: Callable[[int], None] | Non
             raise RecordError(f"{path} does not verify, so it is not packed: {'; '.join(failed[:3])}")
 
 
-def _documents(contents: Contents, weights: str, writeup: Path | None,
-               notebook: Path | None) -> dict[str, bytes]:
+def _documents(contents: Contents, weights: str, notebook: Path | None) -> dict[str, bytes]:
     """The pack's own files."""
     documents = dict(contents.documents)
     for unit_path, run in contents.runs.items():
@@ -176,16 +154,13 @@ def _documents(contents: Contents, weights: str, writeup: Path | None,
         documents |= data_manifests(run) | sample_data(run)
     comparison = _pages(contents, documents)
     documents |= _software_licences() | {LICENCES: line(licences(contents.runs.values()))}
-    if writeup is not None:
-        text = published(_read(writeup, "--writeup"), lambda file, row: _value(contents, documents, file, row))
-        documents[WRITEUP] = _clean(writeup, text)
     if notebook is not None:
         documents[f"notebook/{notebook.name}"] = _clean(notebook, _notebook(notebook))
     # After everything that it names, and before the pack's own list.
     runs = {unit_path: PackedRun(root=run.root, manifest=run.manifest, asked=_asked(run))
             for unit_path, run in contents.runs.items()}
     documents[README] = readme(version("workings"), runs, compared=comparison, by_digest=bool(contents.by_digest),
-                               has_report=REPORT in documents, has_writeup=writeup is not None).encode("utf-8")
+                               has_report=REPORT in documents).encode("utf-8")
     documents[PACK] = line(pack_json(version("workings"), weights, contents.units, contents.by_digest))
     return documents
 
@@ -237,21 +212,6 @@ def _compared(sides: list[str]) -> Comparison | None:
     return comparison if comparison.difference is not None else None
 
 
-def _value(contents: Contents, documents: dict[str, bytes], file: str, row: int) -> Any:
-    if file in documents:
-        data = documents[file]
-    elif file in contents.files:
-        data = contents.files[file].path.read_bytes()
-    else:
-        raise RecordError("no such file in the pack")
-    if not row:
-        return loads(data)
-    rows = data.splitlines()
-    if row > len(rows):
-        raise RecordError(f"{len(rows)} lines")
-    return loads(rows[row - 1])
-
-
 def _software_licences() -> dict[str, bytes]:
     """LICENSE and NOTICE as they were installed."""
     try:
@@ -261,15 +221,11 @@ def _software_licences() -> dict[str, bytes]:
     return {path.name: Path(str(path.locate())).read_bytes() for path in files if path.name in ("LICENSE", "NOTICE")}
 
 
-def _read(path: Path, option: str) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RequestError(f"{option} {path}: {error}", "a text file in UTF-8", "") from None
-
-
 def _notebook(path: Path) -> str:
-    text = _read(path, "--notebook")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RequestError(f"--notebook {path}: {error}", "a text file in UTF-8", "") from None
     try:
         cells = json.loads(text)["cells"]
     except (ValueError, KeyError, TypeError):

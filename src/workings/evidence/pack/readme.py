@@ -1,11 +1,10 @@
-"""README of a pack: its contents, the exact commands to check it and to train its runs again, and its badge."""
+"""README of a pack: its contents, the exact commands to check it and to train its runs again."""
 
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
-from xml.sax.saxutils import escape
 
 from workings.evidence.run_readme import moved_files, smoke_words, with_files
 from workings.record.manifest import RunManifest
@@ -23,7 +22,7 @@ class PackedRun:
 
 
 def readme(version: str, runs: Mapping[str, PackedRun], *, compared: Sequence[str], by_digest: bool,
-           has_report: bool, has_writeup: bool) -> str:
+           has_report: bool) -> str:
     """Markdown of the README: a view of the records, which verification renders again.
 
     Args:
@@ -32,10 +31,8 @@ def readme(version: str, runs: Mapping[str, PackedRun], *, compared: Sequence[st
         compared: paths of the two sides of the comparison, A before B; empty if there is none.
         by_digest: whether the pack names files by digest.
         has_report: whether there is a report page.
-        has_writeup: whether there is a write-up.
     """
     more = ["| `report.html` | figures and tables, one page, no network |"] if has_report else []
-    more += ["| `WRITEUP.md` | the write-up; its numbers name their sources in comments |"] if has_writeup else []
     more += ["| `compare.json` | the comparison of two runs |"] if compared else []
     lines = [
         "# What was trained, and how to check it", "",
@@ -82,29 +79,3 @@ def train_command(path: str, run: PackedRun) -> str:
 def _indented(*lines: str) -> list[str]:
     # Four spaces make a line code in Markdown.
     return [f"    {line}" for line in lines]
-
-
-SHOWN_DIGITS = 12
-"""Digits of the root on the badge, for recognition only; its title has all digits."""
-_LABEL, _LEFT, _RIGHT, _HEIGHT = "sealed by workings", 122, 128, 20
-
-
-def badge(root: str) -> bytes:
-    """SVG. It names the root and claims nothing: its reader verifies the pack with it.
-
-    Args:
-        root: the pack's root digest.
-    """
-    # Widths are fixed and texts are stretched to them, because SVG cannot measure fonts before it is shown.
-    width = _LEFT + _RIGHT
-    title = escape(f"{_LABEL}, root digest {root}")
-    texts = "".join(
-        f'<text x="{left + width / 2:g}" y="14" textLength="{width - 14}" fill="#fff">{escape(words)}</text>'
-        for left, width, words in ((0, _LEFT, _LABEL), (_LEFT, _RIGHT, f"root {root[:SHOWN_DIGITS]}")))
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{_HEIGHT}" role="img" '
-            f'aria-label="{title}"><title>{title}</title>'
-            f'<rect width="{width}" height="{_HEIGHT}" rx="4" fill="#3d3a36"/>'
-            f'<path d="M{_LEFT} 0h{_RIGHT - 4}a4 4 0 0 1 4 4v{_HEIGHT - 8}a4 4 0 0 1-4 4h-{_RIGHT - 4}z" '
-            f'fill="#0b5fae"/>'
-            f'<g font-family="ui-monospace,Menlo,Consolas,monospace" font-size="11" text-anchor="middle">{texts}</g>'
-            "</svg>\n").encode()

@@ -18,7 +18,6 @@ from workings.evidence.verify.load import load
 from workings.evidence.verify.record import PACK_KIND, Unit
 from workings.evidence.verify.registry import section_of
 from workings.evidence.verify.tree import open_tree
-from workings.evidence.writeup import WRITEUP
 from workings.record.layout import (
     EVALUATION_CONFIG,
     EVALUATION_SUMMARY,
@@ -96,5 +95,4 @@ def _pack_readme(pack: Unit) -> str:
         str(contents["workings_version"]), {path: PackedRun(
             root=run.root, manifest=run.manifest, asked=run.json(OVERRIDES) if run.has(OVERRIDES) else {})
             for path, run in runs_in(pack).items()},
-        compared=sides, by_digest=bool(contents["by_digest"]), has_report=pack.has(REPORT),
-        has_writeup=pack.has(WRITEUP))
+        compared=sides, by_digest=bool(contents["by_digest"]), has_report=pack.has(REPORT))

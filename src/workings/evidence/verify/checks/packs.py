@@ -22,7 +22,6 @@ from workings.evidence.verify.registry import (
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import FolderTree, shown
 from workings.evidence.verify.views import CARDS, path_in, runs_in, views_of, writer_of
-from workings.evidence.writeup import WRITEUP, claims_in, unsourced
 from workings.record.layout import (
     EVALUATION_CONFIG,
     EVALUATION_SUMMARY,
@@ -97,20 +96,6 @@ def recipes(pack: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{len(expected)} recipes", pack)
 
 
-@check("recompute.writeup", every_pack)
-def write_up(pack: Unit) -> Iterator[CheckFinding]:
-    """Each number of `WRITEUP.md` that names a source, against that value; the words are not checked."""
-    if not pack.has(WRITEUP):
-        return
-    text = pack.read(WRITEUP, MAX_DOCUMENT_BYTES).decode("utf-8", errors="replace")
-    claims = list(claims_in(text))
-    problems = [f"{shown(problem.given)}; expected {shown(problem.expected)}" for claim in claims
-                if (problem := claim.problem(lambda file, line: _value(pack, file, line)))]
-    if not problems and (bare := unsourced(text)):
-        yield not_checked(f"{len(claims)} numbers are their sources'; {len(bare)} name no source", pack, blocking=False)
-    yield finding_from(problems, f"{len(claims)} numbers", pack)
-
-
 @check("recompute.comparison", every_pack)
 def comparison(pack: Unit) -> Iterator[CheckFinding]:
     """Every number of the comparison, its sentence and its verdict, against the two evaluations."""
@@ -167,21 +152,6 @@ def _checked_name(unit: Unit) -> str:
     # The name becomes a folder on this machine: with `..` or a slash in it, it would lead out of the temporary one.
     name = unit.path.rpartition("/")[2]
     return str(check_relative(name))
-
-
-def _value(pack: Unit, file: str, line_number: int) -> Any:
-    full = pack.tree_path(file)
-    inside = [unit for unit in pack.record.units if full.startswith(f"{unit.path}/" if unit.path else "")]
-    # A file belongs to its innermost unit; the pack encloses all.
-    unit = max(inside, key=lambda unit: len(unit.path))
-    name = full[len(unit.path):].lstrip("/")
-    if not line_number:
-        return unit.json(name)
-    rows = unit.lines(name)
-    # Lines count from 1, and 0 means the whole file.
-    if line_number > len(rows):
-        raise RecordError(f"{name} has {len(rows)} lines")
-    return rows[line_number - 1]
 
 
 MAX_PAGE_BYTES = 64 << 20
