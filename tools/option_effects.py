@@ -102,7 +102,7 @@ EFFECTS: dict[str, Tried | Named] = {
                                  "gate HERE/runs/a --baseline a --dir HERE/baselines --inconclusive nowhere"),
     "gate --save": Tried("gate HERE/runs/a --save x --dir d", "gate HERE/runs/a --save y --dir d"),
     **_tried("verify", "HERE/runs/a", "--level 1", "--require-level 3", "--expect-root 00", "--key HERE/rows.jsonl",
-             "--steps 3", "--confidence 0.9", "--splice 0.1", "--seed 3", "--data HERE/rows.jsonl", "--weights HERE/runs",
+             "--steps 3", "--whole", "--seed 3", "--data HERE/rows.jsonl", "--weights HERE/runs",
              "--verbose", "--explain all", "--render README.md"),
     **_tried("pack", "HERE/runs/a --out out.zip", "--out other.zip", "--weights digest", "--notebook HERE/rows.jsonl",
              "--max-mib 1", "--dry-run"),

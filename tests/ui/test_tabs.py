@@ -128,5 +128,5 @@ def test_only_tabs_that_say_more_than_the_run_have_a_twin(tmp_path: Path) -> Non
     routes = {route.path for route in run.router(Site.over(tmp_path)).routes if isinstance(route, APIRoute)}
     assert {path for path in routes if path.startswith("/api/")} == {
         f"/api/{key}/{{name:path}}" for key in (
-            "run", "live", "ask", "curves", "device", "rollouts", "pairs", "items",
+            "run", "live", "ask", "curves", "rollouts", "items",
             "checks", "files")}
