@@ -81,8 +81,7 @@ def verify_command(
     keys = _trusted(key or [])
     with slow_operation(f"checking {path}"):
         result = verify(path, level=highest, expect_root=expect_root, trusted=keys,
-                        progress=HashProgress(say, _size(path)), replay=replay, report=_report_again,
-                        rounds=_rounds_again)
+                        progress=HashProgress(say, _size(path)), replay=replay, rounds=_rounds_again)
     if result.is_about_files:
         verdicts.keep_same(before, result.to_json())
     answer(result.to_json(), as_json=as_json, text=verification_text(result, verbose=verbose))
@@ -230,13 +229,6 @@ def _replayer(level: int, draw: _Draw) -> "Replay | None":
     if draw.steps is not None:
         request = replace(request, steps=draw.steps)
     return lambda run, samples: replay_run(run, replace(request, samples=samples), say).facts
-
-
-def _report_again(page: bytes, pack: Path, unit_paths: Sequence[str], compared: Sequence[str]) -> bool:
-    """`is_drawn_again`, imported only if there is a page to render: it needs templates and figures."""
-    from workings.publish.regenerated_report import is_drawn_again
-
-    return is_drawn_again(page, pack, unit_paths, compared)
 
 
 def _rounds_again(folder: Path) -> list[str]:

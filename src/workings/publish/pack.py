@@ -1,40 +1,25 @@
 """`pack`: gather, judge, show, write, verify. Nothing is written that would not verify."""
 
-import contextlib
 import json
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from workings.errors import RecordError, RequestError
-from workings.evaluation.comparison.compare import Comparison, compare
-from workings.evaluation.unit import find_pair
-from workings.evidence.model_card import model_card
-from workings.evidence.pack.form import BY_DIGEST, COMPARISON, INSIDE, LICENCES, PACK, REPORT, pack_json
+from workings.evidence.pack.form import BY_DIGEST, INSIDE, PACK, pack_json
 from workings.evidence.pack.gather import Contents, gather
-from workings.evidence.pack.licences import data_manifests, licences, sample_data
 from workings.evidence.pack.page import verify_page
 from workings.evidence.pack.readme import PackedRun, readme
+from workings.evidence.pack.sources import data_manifests, sample_data
 from workings.evidence.pack.write import seal_documents, write_zip
 from workings.evidence.verify import verify
 from workings.record import atomic
 from workings.record.canonical import line, loads
-from workings.record.layout import (
-    EVALUATION_CONFIG,
-    EVALUATION_SUMMARY,
-    OVERRIDES,
-    README,
-    RECIPE,
-    SAMPLED,
-    SEAL,
-)
+from workings.record.layout import OVERRIDES, README, SEAL
 from workings.record.reader import RunRecord
 from workings.record.redact import cleaned, find_placeholders, find_secrets
-from workings.record.seal import unit_kind
-from workings.reports.html import MAX_RUNS, write_report
 from workings.runs.improve_result import RESULT, contradictions, pack_parts
 
 
@@ -64,8 +49,8 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, notebook: P
     """Pack sealed runs for others to verify.
 
     Args:
-        paths: sealed runs, and evaluations that are next to runs. Of two with evaluations, A and B, the comparison
-            is packed too. The folder of an improvement represents its runs, samples and rounds.
+        paths: sealed runs, and evaluations that are next to runs. The folder of an improvement represents its runs,
+            samples and rounds.
         out: the zip to make; it must not exist.
         weights: `inside`, or `digest`: checkpoints' tensors are named by their digests only.
         notebook: the notebook that made the runs.
@@ -144,23 +129,14 @@ def _refuse_failing(paths: Sequence[Path], progress: Callable[[int], None] | Non
 def _documents(contents: Contents, weights: str, notebook: Path | None) -> dict[str, bytes]:
     """The pack's own files."""
     documents = dict(contents.documents)
-    for unit_path, run in contents.runs.items():
-        name = unit_path.rpartition("/")[2]
-        evaluations = {unit.name: {"summary": unit.summary,
-                                   "config": loads((unit.path / EVALUATION_CONFIG).read_bytes())}
-                       for unit in run.evaluations()}
-        documents[f"model_cards/{name}.md"] = model_card(unit_path, run.manifest, run.root, evaluations).encode("utf-8")
-        documents[f"recipes/{name}.yaml"] = (run.path / RECIPE).read_bytes()
+    for run in contents.runs.values():
         documents |= data_manifests(run) | sample_data(run)
-    comparison = _pages(contents, documents)
-    documents |= _software_licences() | {LICENCES: line(licences(contents.runs.values()))}
     if notebook is not None:
         documents[f"notebook/{notebook.name}"] = _clean(notebook, _notebook(notebook))
     # After everything that it names, and before the pack's own list.
     runs = {unit_path: PackedRun(root=run.root, manifest=run.manifest, asked=_asked(run))
             for unit_path, run in contents.runs.items()}
-    documents[README] = readme(version("workings"), runs, compared=comparison, by_digest=bool(contents.by_digest),
-                               has_report=REPORT in documents).encode("utf-8")
+    documents[README] = readme(version("workings"), runs, by_digest=bool(contents.by_digest)).encode("utf-8")
     documents[PACK] = line(pack_json(version("workings"), weights, contents.units, contents.by_digest))
     return documents
 
@@ -169,56 +145,6 @@ def _asked(run: RunRecord) -> dict[str, Any]:
     """The words that the run was asked for with; empty where a recorder alone wrote it."""
     overrides: dict[str, Any] = loads((run.path / OVERRIDES).read_bytes()) if (run.path / OVERRIDES).is_file() else {}
     return overrides
-
-
-def _pages(contents: Contents, documents: dict[str, bytes]) -> list[str]:
-    """Add the report and, of two sides with evaluations, the comparison; returns these sides."""
-    path_of = {**{unit_path: run.path for unit_path, run in contents.runs.items()}, **contents.evaluations}
-    unit_paths = {unit_path: path_of[unit_path] for unit_path in contents.order}
-    # Samples are not results; they connect two runs that have results.
-    sides = [unit_path for unit_path, path in unit_paths.items()
-             if any(unit_kind(summary.parent) != SAMPLED for summary in path.glob(f"**/{EVALUATION_SUMMARY}"))]
-    # Links give the runs the places that they have in the pack, and relative paths then are the pack's own: no path of
-    # this machine reaches the pages. The working folder belongs to the whole process, so no other thread may run.
-    with tempfile.TemporaryDirectory(prefix="workings-pack-") as folder:
-        Path(folder, "runs").mkdir()
-        for unit_path, path in unit_paths.items():
-            Path(folder, unit_path).symlink_to(path.resolve())
-        # As in the pack that is unpacked: the page names them, and verification draws it again there.
-        for name in [name for name in documents if name.startswith("recipes/")]:
-            Path(folder, name).parent.mkdir(exist_ok=True)
-            Path(folder, name).write_bytes(documents[name])
-        with contextlib.chdir(folder):
-            compared = _compared(sides)
-            if compared:
-                documents[COMPARISON] = line(compared.to_json())
-            if len(unit_paths) > MAX_RUNS:  # more curves cannot be told apart: no page, and the README names none
-                return sides if compared else []
-            ordered = [*(sides if compared else []), *(unit_path for unit_path in unit_paths if not compared
-                                                       or unit_path not in sides)]
-            write_report(Path(REPORT), [Path(unit_path) for unit_path in ordered], compared, recorded_only=True)
-            page = Path(REPORT).read_bytes()
-    documents[REPORT] = page
-    return sides if compared else []
-
-
-def _compared(sides: list[str]) -> Comparison | None:
-    """The comparison of exactly two sides that answered the same items."""
-    # With more than two there is no A and B.
-    if len(sides) != 2:
-        return None
-    a, b = find_pair(*map(Path, sides))
-    comparison = compare(a.path, b.path)
-    return comparison if comparison.difference is not None else None
-
-
-def _software_licences() -> dict[str, bytes]:
-    """LICENSE and NOTICE as they were installed."""
-    try:
-        files = distribution("workings").files or []
-    except PackageNotFoundError:  # run from a folder on the path, not installed
-        return {}
-    return {path.name: Path(str(path.locate())).read_bytes() for path in files if path.name in ("LICENSE", "NOTICE")}
 
 
 def _notebook(path: Path) -> str:

@@ -1,12 +1,13 @@
 """README of a pack: its contents, the exact commands to check it and to train its runs again."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
 from workings.evidence.run_readme import moved_files, smoke_words, with_files
+from workings.record.layout import RECIPE
 from workings.record.manifest import RunManifest
 
 
@@ -21,26 +22,19 @@ class PackedRun:
     """Contents of `config/overrides.json`; empty if the run has none."""
 
 
-def readme(version: str, runs: Mapping[str, PackedRun], *, compared: Sequence[str], by_digest: bool,
-           has_report: bool) -> str:
+def readme(version: str, runs: Mapping[str, PackedRun], *, by_digest: bool) -> str:
     """Markdown of the README: a view of the records, which verification renders again.
 
     Args:
         version: version of this package.
         runs: runs by path in the pack, in the order of the paths.
-        compared: paths of the two sides of the comparison, A before B; empty if there is none.
         by_digest: whether the pack names files by digest.
-        has_report: whether there is a report page.
     """
-    more = ["| `report.html` | figures and tables, one page, no network |"] if has_report else []
-    more += ["| `compare.json` | the comparison of two runs |"] if compared else []
     lines = [
         "# What was trained, and how to check it", "",
-        "| | |", "|---|---|", *more,
+        "| | |", "|---|---|",
         "| `runs/` | the sealed records, and `attempts.jsonl`: every run that was started |",
-        "| `model_cards/` | a page for each run, in the Hugging Face Hub's form |",
-        "| `recipes/`, `data/` | what was asked for, and what is known of the data |",
-        "| `licences.json`, `LICENSE`, `NOTICE` | whose terms hold |",
+        "| `data/` | what is known of the data |",
         "| `pack.json`, `SHA256SUMS`, `SEAL.json` | every unit with its root digest, every file with its sum |", "",
         "## Check it", "", f"Offline, with workings {version}, without any ML library. Give the zip as it is, or "
         "type in the folder that it was unpacked into:", "",
@@ -56,8 +50,6 @@ def readme(version: str, runs: Mapping[str, PackedRun], *, compared: Sequence[st
     lines += ["## Make it again", "", "Unpack it, and type in its folder:", ""]
     for path, run in sorted(runs.items()):
         lines += _indented(train_command(path, run))
-    if compared:
-        lines += _indented(f"workings compare {' '.join(map(shlex.quote, compared))}")
     # The pack has digests of the data, not the data, which may not be redistributable.
     lines += ["", "Private data are not in the pack: put each file that a command or a recipe names "
               "at its place. `data/digests.json` of each run says which bytes they were.", ""]
@@ -69,8 +61,8 @@ def train_command(path: str, run: PackedRun) -> str:
     origin = str(run.asked.get("origin", ""))
     # The last part of `runs/<name>`.
     name = path.rpartition("/")[2]
-    # A shipped recipe is asked for by its name; any other one is in the pack.
-    recipe = origin.removeprefix("shipped:") if origin.startswith("shipped:") else f"recipes/{name}.yaml"
+    # A shipped recipe is asked for by its name; any other one is in the run.
+    recipe = origin.removeprefix("shipped:") if origin.startswith("shipped:") else f"{path}/{RECIPE}"
     files = moved_files(run.asked.get("files", {}), lambda file: f"data/{name}/{PurePath(file).name}")
     overrides = with_files([str(override) for override in run.asked.get("overrides", [])], files, recipe_stays=False)
     return shlex.join(["workings", "train", recipe, "--out", f"again/{name}", *overrides, *smoke_words(run.manifest)])
