@@ -83,7 +83,7 @@ def test_a_tab_is_one_file_and_a_template(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_the_order_is_written_down_and_every_tab_has_its_file_and_template() -> None:
     assert list(tabs.TABS) == [
-        "overview", "curves", "rollouts", "pairs", "samples", "device", "scorecard", "items", "ask", "recipe", "checks",
+        "overview", "curves", "rollouts", "samples", "device", "scorecard", "items", "ask", "recipe", "checks",
         "log", "files"]
     for key in tabs.TABS:
         assert sys.modules[f"workings.ui.tabs.{key}"].TAB is tabs.TABS[key]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def pack_command(
     runs: Annotated[list[Path], typer.Argument(
-        metavar="RUN...", help="Sealed runs; evaluations next to them; the folder of `workings improve`.")],
+        metavar="RUN...", help="Sealed runs; evaluations and samples next to them.")],
     out: Annotated[Path | None, typer.Option("--out", help="Zip to write; it must not exist.",
                                              show_default="the first run's name, here")] = None,
     weights: Annotated[str, typer.Option(

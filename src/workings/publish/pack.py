@@ -20,7 +20,6 @@ from workings.record.canonical import line, loads
 from workings.record.layout import OVERRIDES, README, SEAL
 from workings.record.reader import RunRecord
 from workings.record.redact import cleaned, find_placeholders, find_secrets
-from workings.runs.improve_result import RESULT, contradictions, pack_parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +48,7 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, notebook: P
     """Pack sealed runs for others to verify.
 
     Args:
-        paths: sealed runs, and evaluations that are next to runs. The folder of an improvement represents its runs,
-            samples and rounds.
+        paths: sealed runs, and evaluations that are next to runs.
         out: the zip to make; it must not exist.
         weights: `inside`, or `digest`: checkpoints' tensors are named by their digests only.
         notebook: the notebook that made the runs.
@@ -67,9 +65,7 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, notebook: P
         raise RequestError(f"--out {out}", "a .zip file that does not exist yet", "--out submission.zip")
     if weights not in (INSIDE, BY_DIGEST):
         raise RequestError(f"--weights {weights}", f"{INSIDE} or {BY_DIGEST}", f"--weights {BY_DIGEST}")
-    paths, rounds = _unfolded(paths)
     contents = gather(paths, weights)
-    contents.documents |= rounds
     # Verified before anything is made of them, and once more as a zip at the end.
     _refuse_failing([*(run.path for run in contents.runs.values()), *contents.evaluations.values()], progress)
     documents = _documents(contents, weights, notebook)
@@ -82,21 +78,6 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, notebook: P
         by_digest=tuple((f"{row.run_path}/{row.file}", row.bytes) for row in contents.by_digest))
     show(planned)
     return planned if dry_run else _write(planned, documents, contents, max_bytes, progress)
-
-
-def _unfolded(paths: Sequence[Path]) -> tuple[list[Path], dict[str, bytes]]:
-    """The paths with improvements replaced by their runs and samples, and the files of the improvement among them."""
-    unit_paths, rounds = list[Path](), dict[str, bytes]()
-    for path in paths:
-        if not (path / RESULT).is_file():
-            unit_paths.append(path)
-            continue
-        if rounds:
-            raise RequestError(f"{path}, a second improvement", "one improvement in a pack: rounds have the same names",
-                               "a pack for each")
-        parts, rounds = pack_parts(path)
-        unit_paths += parts
-    return unit_paths, rounds
 
 
 def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, max_bytes: int,
@@ -121,7 +102,7 @@ def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, max
 
 def _refuse_failing(paths: Sequence[Path], progress: Callable[[int], None] | None) -> None:
     for path in paths:
-        result = verify(path, progress=progress, rounds=contradictions)
+        result = verify(path, progress=progress)
         if failed := [f"{check.id}: {check.text}" for check in result.checks if check.verdict == "failed"]:
             raise RecordError(f"{path} does not verify, so it is not packed: {'; '.join(failed[:3])}")
 
