@@ -166,19 +166,6 @@ def test_unsealed_failed_and_missing_runs_are_not_packed(runs: Path, tmp_path: P
         pack([runs / "a", runs / "a"], tmp_path / "out.zip")
 
 
-@pytest.mark.parametrize(("text", "says"), [
-    ("TODO: results", "without placeholders"),
-    ("My token is hf_" + "a" * 30, "a token or a key"),
-    ("It is in ~ ".replace("~", str(Path.home() / "x")), "home folder"),
-])
-def test_a_notebook_that_is_not_published(runs: Path, tmp_path: Path, text: str, says: str) -> None:
-    notebook = tmp_path / "train.ipynb"
-    notebook.write_text(json.dumps({"cells": [text], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
-    with pytest.raises(RequestError, match=says):
-        pack([runs / "a", runs / "b"], tmp_path / "out.zip", notebook=notebook)
-    assert list(tmp_path.glob("*.zip*")) == list(tmp_path.glob(".*")) == []
-
-
 def test_a_pack_that_is_too_large_is_refused(runs: Path, tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="at most 1,000"):
         pack([runs / "a"], tmp_path / "out.zip", max_bytes=1000)
@@ -192,19 +179,6 @@ def test_a_pack_shows_what_it_would_publish_and_writes_nothing(runs: Path, tmp_p
     assert not (tmp_path / "out.zip").exists()
     assert len(planned.by_digest) == 8
     assert "runs/b/run_manifest.json" in dict(planned.entries)
-
-
-def test_a_notebook_is_packed(runs: Path, tmp_path: Path) -> None:
-    notebook = tmp_path / "train.ipynb"
-    notebook.write_text(json.dumps({"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
-    out = tmp_path / "out.zip"
-    pack([runs / "a"], out, notebook=notebook)
-    assert failed(out) == set()
-    with zipfile.ZipFile(out) as archive:
-        assert "notebook/train.ipynb" in archive.namelist()
-    notebook.write_text("{}")
-    with pytest.raises(RequestError, match="a Jupyter notebook"):
-        pack([runs / "a"], tmp_path / "other.zip", notebook=notebook)
 
 
 def test_an_evaluation_beside_a_run_is_packed_and_compared(runs: Path, tmp_path: Path) -> None:

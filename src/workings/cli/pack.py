@@ -19,7 +19,6 @@ def pack_command(
                                              show_default="the first run's name, here")] = None,
     weights: Annotated[str, typer.Option(
         "--weights", help="inside: the zip holds the checkpoints' tensors; digest: only their digests.")] = "inside",
-    notebook: Annotated[Path | None, typer.Option("--notebook", help="The notebook that made the runs.")] = None,
     max_mib: Annotated[int, typer.Option("--max-mib", min=0, help="Largest zip in MiB; 0: any.")] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be published; write nothing.")] = False,
     as_json: JsonFlag = False,
@@ -35,7 +34,7 @@ def pack_command(
     # Resolved, because `.` has no name.
     out = Path(f"{runs[0].resolve().name}.zip") if out is None else out
     # `show` is called before anything is written, so that one can still stop.
-    done = pack(runs, out, weights=weights, notebook=notebook, max_bytes=max_mib << 20, dry_run=dry_run,
+    done = pack(runs, out, weights=weights, max_bytes=max_mib << 20, dry_run=dry_run,
                 show=_show, progress=HashProgress(say))
     values = {"out": str(out), "page": str(done.page), "root": done.root,
               "files": len(done.entries), "bytes": done.bytes, "by_digest": len(done.by_digest), "written": not dry_run}

@@ -1,6 +1,5 @@
 """`pack`: gather, judge, show, write, verify. Nothing is written that would not verify."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -19,7 +18,6 @@ from workings.record import atomic
 from workings.record.canonical import line, loads
 from workings.record.layout import OVERRIDES, README, SEAL
 from workings.record.reader import RunRecord
-from workings.record.redact import cleaned, find_placeholders, find_secrets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +40,7 @@ class Packed:
         return self.out.with_suffix(".verify.html")
 
 
-def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, notebook: Path | None = None,
-         max_bytes: int = 0, dry_run: bool = False, show: Callable[[Packed], None] = lambda packed: None,
+def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, max_bytes: int = 0, dry_run: bool = False, show: Callable[[Packed], None] = lambda packed: None,
          progress: Callable[[int], None] | None = None) -> Packed:
     """Pack sealed runs for others to verify.
 
@@ -51,7 +48,6 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, notebook: P
         paths: sealed runs, and evaluations that are next to runs.
         out: the zip to make; it must not exist.
         weights: `inside`, or `digest`: checkpoints' tensors are named by their digests only.
-        notebook: the notebook that made the runs.
         max_bytes: largest zip; 0: no limit.
         dry_run: find out and show everything, write nothing.
         show: called with what is about to be written, before it is.
@@ -68,7 +64,7 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, notebook: P
     contents = gather(paths, weights)
     # Verified before anything is made of them, and once more as a zip at the end.
     _refuse_failing([*(run.path for run in contents.runs.values()), *contents.evaluations.values()], progress)
-    documents = _documents(contents, weights, notebook)
+    documents = _documents(contents, weights)
     # Sealed last: the pack's sums cover the texts above, and its root is over all of it.
     documents = seal_documents(documents)
     planned = Packed(
@@ -107,13 +103,11 @@ def _refuse_failing(paths: Sequence[Path], progress: Callable[[int], None] | Non
             raise RecordError(f"{path} does not verify, so it is not packed: {'; '.join(failed[:3])}")
 
 
-def _documents(contents: Contents, weights: str, notebook: Path | None) -> dict[str, bytes]:
+def _documents(contents: Contents, weights: str) -> dict[str, bytes]:
     """The pack's own files."""
     documents = dict(contents.documents)
     for run in contents.runs.values():
         documents |= data_manifests(run) | sample_data(run)
-    if notebook is not None:
-        documents[f"notebook/{notebook.name}"] = _clean(notebook, _notebook(notebook))
     # After everything that it names, and before the pack's own list.
     runs = {unit_path: PackedRun(root=run.root, manifest=run.manifest, asked=_asked(run))
             for unit_path, run in contents.runs.items()}
@@ -126,33 +120,3 @@ def _asked(run: RunRecord) -> dict[str, Any]:
     """The words that the run was asked for with; empty where a recorder alone wrote it."""
     overrides: dict[str, Any] = loads((run.path / OVERRIDES).read_bytes()) if (run.path / OVERRIDES).is_file() else {}
     return overrides
-
-
-def _notebook(path: Path) -> str:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RequestError(f"--notebook {path}: {error}", "a text file in UTF-8", "") from None
-    try:
-        cells = json.loads(text)["cells"]
-    except (ValueError, KeyError, TypeError):
-        raise RequestError(f"--notebook {path}", "a Jupyter notebook (.ipynb)", "") from None
-    if path.suffix != ".ipynb" or not isinstance(cells, list):
-        raise RequestError(f"--notebook {path}", "a Jupyter notebook (.ipynb)", "")
-    return text
-
-
-def _clean(path: Path, text: str) -> bytes:
-    """Refuse placeholders, tokens and the user's home folder."""
-    if matches := list(find_placeholders(text)):
-        raise RequestError(f"{path}: {matches[0][:60]!r}", "a text without placeholders", "fill it in or take it out")
-    if matches := find_secrets(text):
-        raise RequestError(f"{path}: {matches[0]}, a token or a key", "a text that anybody may read",
-                           "take it out, and make a new token")
-    # Cleaning finds more than the list of known tokens: named passwords and this person's home folder.
-    if cleaned(text) != text:
-        raise RequestError(f"{path}: a key, a password or your home folder", "a text that anybody may read",
-                           "take it out")
-    return text.encode("utf-8")
-
-
