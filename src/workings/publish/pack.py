@@ -40,7 +40,8 @@ class Packed:
         return self.out.with_suffix(".verify.html")
 
 
-def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, max_bytes: int = 0, dry_run: bool = False, show: Callable[[Packed], None] = lambda packed: None,
+def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, max_bytes: int = 0, dry_run: bool = False,
+         show: Callable[[Packed], None] = lambda packed: None,
          progress: Callable[[int], None] | None = None) -> Packed:
     """Pack sealed runs for others to verify.
 
