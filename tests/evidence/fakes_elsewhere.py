@@ -390,7 +390,10 @@ OF_A_PACK: Table = {
     "a script": (add("run.sh", b"#!/bin/sh\n"), "content.plain"),
     "a note to oneself": (add("WRITEUP.md", b"TODO: write\n"), "form.placeholders"),
     "a pickle as a signature": (add("runs/b/attest/x.pkl", b"\x80\x04N."), "attestation.signed"),
-    "outputs of a notebook": (add("notebook/train.ipynb", b'{"cells":[{"outputs":["98 %"]}],"nbformat":4}\n'), NAMED),
+    "outputs of a notebook": (
+        add("notebook/train.ipynb", b'{"cells":[{"outputs":["98 %"]}],"nbformat":4}\n'),
+        "content.plain",
+    ),
     "a version": (put("pack.json", "workings_version", "9.9"), NAMED),
     "praise of another version": (together(put("pack.json", "workings_version", "9.9"), PRAISE), NAMED),
     "a RESULTS.md": (add("RESULTS.md", b"We reach 98 %.\n"), NAMED),
