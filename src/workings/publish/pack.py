@@ -110,9 +110,10 @@ def _documents(contents: Contents, weights: str) -> dict[str, bytes]:
     for run in contents.runs.values():
         documents |= data_manifests(run) | sample_data(run)
     # After everything that it names, and before the pack's own list.
-    runs = {unit_path: PackedRun(root=run.root, manifest=run.manifest, asked=_asked(run))
+    runs = {unit_path: PackedRun(manifest=run.manifest, asked=_asked(run))
             for unit_path, run in contents.runs.items()}
-    documents[README] = readme(version("workings"), runs, by_digest=bool(contents.by_digest)).encode("utf-8")
+    documents[README] = readme(
+        version("workings"), contents.units, runs, by_digest=bool(contents.by_digest)).encode("utf-8")
     documents[PACK] = line(pack_json(version("workings"), weights, contents.units, contents.by_digest))
     return documents
 

@@ -15,18 +15,17 @@ from workings.record.manifest import RunManifest
 class PackedRun:
     """Inputs of the lines about a run."""
 
-    root: str
-    """Root digest."""
     manifest: RunManifest
     asked: Mapping[str, Any]
     """Contents of `config/overrides.json`; empty if the run has none."""
 
 
-def readme(version: str, runs: Mapping[str, PackedRun], *, by_digest: bool) -> str:
+def readme(version: str, units: Mapping[str, str], runs: Mapping[str, PackedRun], *, by_digest: bool) -> str:
     """Markdown of the README: a view of the records, which verification renders again.
 
     Args:
         version: version of this package.
+        units: roots of the runs, and of the evaluations and notes in them, by path in the pack.
         runs: runs by path in the pack, in the order of the paths.
         by_digest: whether the pack names files by digest.
     """
@@ -39,9 +38,9 @@ def readme(version: str, runs: Mapping[str, PackedRun], *, by_digest: bool) -> s
         "## Check it", "", f"Offline, with workings {version}, without any ML library. Give the zip as it is, or "
         "type in the folder that it was unpacked into:", "",
         *_indented("workings verify ."), "",
-        # Indented by four spaces: Markdown code, without markup.
-        "Single runs have these root digests:", "",
-        *(f"    {run.root}  {path}" for path, run in sorted(runs.items())), ""]
+        # Indented by four spaces: Markdown code, without markup. All units: none is left out unseen.
+        "Runs, and the evaluations and notes in them, have these root digests:", "",
+        *(f"    {root}  {path}" for path, root in sorted(units.items())), ""]
     # Said here, because a run that is copied out of the pack would fail for its missing tensors.
     if by_digest:
         lines += ["Checkpoints' tensors are not here; `pack.json` names each by its digest, which is the one in the "

@@ -61,18 +61,15 @@ def render(path: Path, name: str) -> str:
     return views[name]()
 
 
-def runs_in(pack: Unit) -> dict[str, Unit]:
-    """Runs of a pack by their path in it."""
-    return {path_in(pack, run): run for run in pack.record.runs if run.path.startswith(pack.tree_path(""))}
-
-
-def path_in(pack: Unit, unit: Unit) -> str:
-    """Path of a unit in a pack."""
-    return unit.path[len(pack.path):].lstrip("/")
+def units_in(pack: Unit) -> dict[str, Unit]:
+    """The units of a pack by their path in it."""
+    return {unit.path[len(pack.path):].lstrip("/"): unit for unit in pack.record.units
+            if unit is not pack and unit.path.startswith(pack.tree_path(""))}
 
 
 def _pack_readme(pack: Unit) -> str:
     contents: Mapping[str, Any] = pack.json_object(PACK)
-    return readme(str(contents["workings_version"]), {path: PackedRun(
-        root=run.root, manifest=run.manifest, asked=run.json(OVERRIDES) if run.has(OVERRIDES) else {})
-        for path, run in runs_in(pack).items()}, by_digest=bool(contents["by_digest"]))
+    units = units_in(pack)
+    return readme(str(contents["workings_version"]), {path: unit.root for path, unit in units.items()}, {
+        path: PackedRun(manifest=unit.manifest, asked=unit.json(OVERRIDES) if unit.has(OVERRIDES) else {})
+        for path, unit in units.items() if unit.is_run}, by_digest=bool(contents["by_digest"]))

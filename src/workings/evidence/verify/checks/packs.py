@@ -16,7 +16,7 @@ from workings.evidence.verify.registry import (
 )
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import shown
-from workings.evidence.verify.views import path_in, runs_in, views_of, writer_of
+from workings.evidence.verify.views import units_in, views_of, writer_of
 from workings.record.layout import MANIFEST, SEAL, SUMS
 
 
@@ -24,8 +24,7 @@ from workings.record.layout import MANIFEST, SEAL, SUMS
 def units(pack: Unit) -> Iterator[CheckFinding]:
     """The pack's list against the units that are there: no run and no evaluation was added or taken away."""
     listed, _ = parse_pack(pack.json(PACK))
-    present = {path_in(pack, unit): unit for unit in pack.record.units if unit is not pack and unit.path.startswith(
-        pack.tree_path(""))}
+    present = units_in(pack)
     problems = [f"{shown(path)} is listed and not here" for path in sorted(listed.keys() - present.keys())]
     problems += [f"{shown(path)} is here and not listed" for path in sorted(present.keys() - listed.keys())]
     problems += [f"{shown(path)} has another root than the one listed" for path in sorted(present.keys() & listed)
@@ -40,7 +39,7 @@ def units(pack: Unit) -> Iterator[CheckFinding]:
 def by_digest(pack: Unit) -> Iterator[CheckFinding]:
     """Files that the pack names by digest: they are not here and were not hashed, so neither missing nor checked."""
     _, rows = parse_pack(pack.json(PACK))
-    runs = runs_in(pack)
+    runs = {path: unit for path, unit in units_in(pack).items() if unit.is_run}
     present = [f"{shown(run.tree_path(name))}: here, and the pack names such files by digest" for run in runs.values()
              for name in run.files if may_be_external(name)] if pack.json(PACK)["weights"] == BY_DIGEST else []
     if not rows and not present:
