@@ -25,7 +25,7 @@ from typing import Any
 
 import pytest
 
-from proof import splices
+from proof import _splices
 from tests.evidence import fakes_about_ends, fakes_about_runs, fakes_elsewhere, generated_fakes, records, walk
 from tests.evidence.fakes import Fake, Outcome, Table, outcome
 from tools.result_file import write_result
@@ -36,7 +36,6 @@ from workings.runs.replay.replay import ReplayRequest, replay_run
 RESULT = Path(__file__).parent / "fakes.json"
 EACH = 6
 """Splices of each kind, with as much taken again as finds all of them."""
-SURE = 0.999
 MARKED, MISSED = "said, not checked", "missed"
 
 
@@ -123,13 +122,12 @@ def replayed(folder: Path) -> dict[str, Any]:
     found: dict[str, dict[str, str]] = {"splices": {}, "told everywhere": {}}
     with pytest.MonkeyPatch.context() as patch:
         records.score_here(patch)
-        splices.trained(folder / "long", patch)
+        _splices.trained(folder / "long", patch)
         chance = random.Random(3)  # noqa: S311 - the same splices each time
-        for kind in splices.KINDS:
+        for kind in _splices.KINDS:
             for number in range(EACH):
-                row = splices.one(folder / "long", folder / "work", kind, SURE, chance)
-                passed_below = not row["lower"]
-                found["splices"][f"{kind} {number}"] = "level_3" if row["found"] and passed_below else MISSED
+                levels = set(_splices.failed_levels(folder / "long", folder / "work", kind, chance))
+                found["splices"][f"{kind} {number}"] = "level_3" if levels == {3} else MISSED
         record = records.run(folder / "short")
         for name, (fake, expected) in fakes_about_runs.ONLY_A_REPLAY.items():
             found["told everywhere"][name] = _taken_again(folder, record, fake, expected)
@@ -142,7 +140,7 @@ def _taken_again(folder: Path, record: Mapping[str, bytes], fake: Fake, expected
     told = Path(tempfile.mkdtemp(dir=folder))
     runs = records.write_files(walk.resealed(changed), told / "runs")
     shutil.copytree(folder / "short" / "asked", told / "asked")
-    found = verify(runs / "a", level=3, replay=lambda path, _: replay_run(path, ReplayRequest(confidence=SURE)).facts)
+    found = verify(runs / "a", level=3, replay=lambda path, _: replay_run(path, ReplayRequest(whole=True)).facts)
     failed = {check.id for check in found.checks if check.verdict == "failed"}
     return "level_3" if expected in failed and all(CHECKS[name].level == 3 for name in failed) else MISSED
 

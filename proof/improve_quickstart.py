@@ -33,7 +33,7 @@ def main() -> int:
         told = json.loads(done.stdout.splitlines()[-1])
         verified = subprocess.run([sys.executable, "-m", "workings", "verify", str(Path(name, "improved"))],
                                   stdout=subprocess.DEVNULL, check=False)
-    paths = ("runs", "control", "page", "rounds")
+    paths = ("runs", "control", "rounds")
     rounds = [{key: value for key, value in each.items() if key not in ("run", "unit")} for each in told["rounds"]]
     write_result(RESULT, what="The quickstart's model improves itself over three rounds, shown 100 traces.",
                  command="python -m proof.improve_quickstart", packages=["jax", "jaxlib", "numpy"], load_before=before,

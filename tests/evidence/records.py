@@ -135,11 +135,9 @@ def packs(folder: Path) -> Files:
 
 
 def small_pack(folder: Path) -> Files:
-    """A pack of two runs without an engine, one of them with a note and a signature, and a write-up."""
+    """A pack of two runs without an engine, one of them with a note and a signature."""
     runs = two_runs(folder / "runs")
-    (folder / "text.md").write_text(
-        "Right: 66.7<!-- from runs/b/eval/items/eval_summary.json: scorecard.overall.mean as percent --> %.\n")
-    pack([runs / "a", runs / "b"], folder / "pack.zip", writeup=folder / "text.md")
+    pack([runs / "a", runs / "b"], folder / "pack.zip")
     return files_of(folder / "pack.zip")
 
 

@@ -8,17 +8,15 @@ import zipfile
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.evidence import reseal
-from tests.evidence.packs import EXAMPLE, seal_again, two_runs, unpacked
-from tests.evidence.verdicts import failed, failures, said
+from tests.evidence.packs import seal_again, two_runs, unpacked
+from tests.evidence.verdicts import failed, said
 from tests.record import synthetic
 from tests.samples.making import samples_unit
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import verify
 from workings.publish.pack import Packed, pack
-from workings.publish.regenerated_report import is_drawn_again
 from workings.record import atomic
 from workings.record.digest import file_digest
 from workings.record.seal import seal_unit
@@ -56,7 +54,7 @@ def test_a_pack_verifies_as_it_is_and_unpacked(packed: Path, opened: Path) -> No
         assert (found.failed, found.level) == (0, 2)
         assert verify(place, expect_root=found.root).level == 2
         ids = {one.id: str(one.verdict) for one in found.checks}
-        assert {ids[name] for name in ("integrity.pack", "consistency.views", "recompute.comparison")} == {"passed"}
+        assert {ids[name] for name in ("integrity.pack", "consistency.views")} == {"passed"}
         assert ids["attestation.signed"] == "not_checked"  # a is not signed
 
 
@@ -65,13 +63,11 @@ def test_what_is_in_a_pack(packed: Path) -> None:
         names = set(archive.namelist())
         attempts = archive.read("runs/attempts.jsonl").splitlines()
         readme = archive.read("README.md").decode()
-    assert names >= {"README.md", "LICENSE", "NOTICE", "licences.json", "pack.json", "report.html",
-                     "compare.json", "model_cards/a.md", "model_cards/b.md", "recipes/a.yaml", "SEAL.json",
+    assert names >= {"README.md", "pack.json", "SEAL.json",
                      "runs/a/run_manifest.json", "runs/a/eval/items/predictions.jsonl", "runs/b/notes/1/note.json",
                      "runs/b/attest/001.dsse.json", "runs/a/checkpoints/step_000006/model.safetensors"}
     assert len(attempts) == 4
-    assert "workings train recipes/a.yaml --out again/a" in readme
-    assert "workings compare runs/a runs/b" in readme
+    assert "workings train runs/a/config/recipe.yaml --out again/a" in readme
 
 
 def test_common_tools_check_a_pack(opened: Path) -> None:
@@ -99,34 +95,7 @@ def test_weights_by_digest_are_neither_missing_nor_checked(packed: Path, thin: P
         assert listed["units"] == json.loads(archive.read("pack.json"))["units"]
 
 
-def test_a_model_card_is_what_the_hub_reads(packed: Path) -> None:
-    from huggingface_hub import ModelCard
-    with zipfile.ZipFile(packed) as archive:
-        text = archive.read("model_cards/b.md").decode()
-    data = ModelCard(text).data
-    result = data.eval_results[0]
-    assert (data.model_name, result.metric_type, result.metric_value) == ("b", "accuracy", 0.6667)
-    assert (data.library_name, result.task_type, result.dataset_name) == ("transformers", "text-generation", "items")
-    assert yaml.safe_load(text.split("---")[1])["model-index"][0]["name"] == "b"
-
-
 # --- changed packs; other fakes about packs are in tables ---------------------------------------------------------
-
-def test_the_report_is_drawn_again(packed: Path, opened: Path) -> None:
-    before = Path.cwd()
-    found = verify(opened, report=is_drawn_again)
-    assert said(opened, report=is_drawn_again)["recompute.report"] == ("passed", "report.html, rendered again")
-    assert not any(one.file == "report.html" for one in found.unchecked_fields)
-    page = (opened / "report.html").read_text()
-    digit = page.index('class="whisker" d="M') + len('class="whisker" d="M')
-    (opened / "report.html").write_text(page[:digit] + str((int(page[digit]) + 1) % 10) + page[digit + 1:])
-    seal_again(opened)
-    wrong = failures(opened, report=is_drawn_again)
-    assert wrong.keys() == {"recompute.report"}
-    assert "differs from the page that this version renders" in wrong["recompute.report"]
-    assert Path.cwd() == before
-    assert said(packed, report=is_drawn_again)["recompute.report"][1].startswith("report.html: a zip is not unpacked")
-
 
 def leave_out(folder: Path, file: str, digest: str = "", *, keep: bool = False) -> set[str]:
     """A forger lists a file as elsewhere, and leaves it out; what fails."""
@@ -197,65 +166,19 @@ def test_unsealed_failed_and_missing_runs_are_not_packed(runs: Path, tmp_path: P
         pack([runs / "a", runs / "a"], tmp_path / "out.zip")
 
 
-@pytest.mark.parametrize(("text", "options", "says"), [
-    ("TODO: results", {}, "without placeholders"),
-    ("My token is hf_" + "a" * 30, {}, "a token or a key"),
-    ("It is in ~ ".replace("~", str(Path.home() / "x")), {}, "home folder"),
-    ("99.9<!-- from runs/b/eval/items/eval_summary.json: scorecard.overall.mean as percent -->", {}, "66.7"),
-    ("word " * 1501, {"limit": "kaggle-writeup"}, "1,501 words"),
-    ("", {"limit": "kaggle-writup"}, "kaggle-writeup or"),
-    ("short", {"max_bytes": 1000}, "at most 1,000"),
-])
-def test_a_write_up_that_is_not_published(runs: Path, tmp_path: Path, text: str, options: dict, says: str) -> None:
-    (tmp_path / "text.md").write_text(text)
-    with pytest.raises(RequestError, match=says):
-        pack([runs / "a", runs / "b"], tmp_path / "out.zip", writeup=tmp_path / "text.md", **options)
+def test_a_pack_that_is_too_large_is_refused(runs: Path, tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="at most 1,000"):
+        pack([runs / "a"], tmp_path / "out.zip", max_bytes=1000)
     assert list(tmp_path.glob("*.zip*")) == list(tmp_path.glob(".*")) == []
 
 
-def test_the_report_of_a_run_that_is_called_like_its_recipe(tmp_path: Path) -> None:
-    """The page names the recipe that is in the pack, and not where it stood while the pack was made."""
-    with zipfile.ZipFile(EXAMPLE) as archive:
-        archive.extractall(tmp_path)
-    pack([tmp_path / "runs" / "with-steps"], tmp_path / "pack.zip")
-    folder = unpacked(tmp_path / "pack.zip", tmp_path / "opened")
-    assert "workings train recipes/with-steps.yaml" in (folder / "report.html").read_text()
-    assert said(folder, report=is_drawn_again)["recompute.report"][0] == "passed"
-
-
-def test_a_limit_on_words_asks_for_words(runs: Path, tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="no write-up"):
-        pack([runs / "a"], tmp_path / "out.zip", limit="kaggle-writeup")
-
-
 def test_a_pack_shows_what_it_would_publish_and_writes_nothing(runs: Path, tmp_path: Path) -> None:
-    (tmp_path / "text.md").write_text(
-        "It is right in 66.7 %<!-- from compare.json: a.accuracy as percent --> of cases, says 1 person.")
     seen: list[Packed] = []
-    planned = pack([runs / "a", runs / "b"], tmp_path / "out.zip", writeup=tmp_path / "text.md", dry_run=True,
-                   weights="digest", show=seen.append)
+    planned = pack([runs / "a", runs / "b"], tmp_path / "out.zip", dry_run=True, weights="digest", show=seen.append)
     assert seen == [planned]
     assert not (tmp_path / "out.zip").exists()
-    assert planned.words == 11
-    assert planned.unsourced == 1
     assert len(planned.by_digest) == 8
-    assert "WRITEUP.md" in dict(planned.entries)
-
-
-def test_notebook_and_write_up_are_packed(runs: Path, tmp_path: Path) -> None:
-    notebook = tmp_path / "train.ipynb"
-    notebook.write_text(json.dumps({"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
-    (tmp_path / "text.md").write_text(
-        "Right: 8<!-- from runs/a/eval/items/eval_summary.json: scorecard.overall.correct -->.")
-    out = tmp_path / "out.zip"
-    pack([runs / "a"], out, notebook=notebook, writeup=tmp_path / "text.md", limit="kaggle-writeup")
-    assert failed(out) == set()
-    with zipfile.ZipFile(out) as archive:
-        assert archive.read("WRITEUP.md").startswith(b"Right: 8<!-- from runs/a")
-        assert "notebook/train.ipynb" in archive.namelist()
-    notebook.write_text("{}")
-    with pytest.raises(RequestError, match="a Jupyter notebook"):
-        pack([runs / "a"], tmp_path / "other.zip", notebook=notebook)
+    assert "runs/b/run_manifest.json" in dict(planned.entries)
 
 
 def test_an_evaluation_beside_a_run_is_packed_and_compared(runs: Path, tmp_path: Path) -> None:
@@ -270,24 +193,13 @@ def test_an_evaluation_beside_a_run_is_packed_and_compared(runs: Path, tmp_path:
     out = tmp_path / "out.zip"
     pack([base, tmp_path / "runs/a"], out)
     assert failed(out) == set()
-    assert "every number equal" in said(out)["recompute.comparison"][1]
+    assert "3 units" in said(out)["integrity.pack"][1]
 
 
-def test_samples_called_like_a_run_have_the_name_that_they_have_in_the_pack(runs: Path, tmp_path: Path) -> None:
+def test_samples_called_like_a_run_have_another_place(runs: Path, tmp_path: Path) -> None:
     pack([runs / "a", samples_unit(tmp_path / "samples" / "a")], tmp_path / "out.zip")
-    folder = unpacked(tmp_path / "out.zip", tmp_path / "pack")
-    assert "a-samples" in (folder / "report.html").read_text()
-    assert said(folder, report=is_drawn_again)["recompute.report"][0] == "passed"
-
-
-def test_more_runs_than_a_page_can_show_are_packed_without_one(runs: Path, tmp_path: Path) -> None:
-    shutil.copytree(runs, tmp_path / "runs")
-    for name in ("c", "d", "e"):
-        shutil.copytree(runs / "a", tmp_path / "runs" / name)
-    planned = pack([tmp_path / "runs" / name for name in "abcde"], tmp_path / "out.zip", dry_run=True)
-    names = dict(planned.entries)
-    assert "report.html" not in names
-    assert {f"model_cards/{name}.md" for name in "abcde"} <= set(names)
+    with zipfile.ZipFile(tmp_path / "out.zip") as archive:
+        assert "runs/a-samples/SEAL.json" in archive.namelist()
 
 
 def test_a_killed_pack_leaves_nothing_that_looks_like_one(runs: Path, tmp_path: Path, monkeypatch) -> None:

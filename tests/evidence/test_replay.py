@@ -4,8 +4,6 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator
-from fractions import Fraction
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +20,17 @@ from workings.errors import RequestError
 from workings.evaluation.predictions import read_predictions
 from workings.evaluation.unit import EvaluationRecord
 from workings.evidence.replay import outcomes
-from workings.evidence.replay.answer_selection import AnswerPopulation, AnswerSelection
 from workings.evidence.replay.comparison import compare_replay, relative_difference, replay_sentence
-from workings.evidence.replay.coverage import choose_numbers, is_enough, probability_above, sentences, share_of
-from workings.evidence.replay.step_selection import StepRange, StepSelection
+from workings.evidence.replay.outcomes import AnswerPopulation
+from workings.evidence.replay.step_selection import (
+    StepRange,
+    all_steps,
+    choose_numbers,
+    chosen_steps,
+    misses_nothing,
+    sentences,
+    step_coverage,
+)
 from workings.evidence.replay.steps import without_a_row
 from workings.evidence.replay.tolerance import BITWISE, TOLERANCES, tolerance_for
 from workings.evidence.verify import verify
@@ -145,29 +150,28 @@ def test_level_3_takes_the_steps_again(run: Path) -> None:
 
 def test_a_seed_draws_the_steps_and_the_answer_says_what_that_misses(run: Path) -> None:
     told = level_3(run, drawn=True, steps=3, seed=1)["replay.coverage"]
-    assert told[0] == "not_checked", "no one asked for a confidence"
-    assert told[1].startswith("seed 1: 3 of 12 steps recomputed, 1 of 2 ranges after stored states; 2 wrong steps "
-                              "in a row: found with probability 0.000 wherever they are")
+    assert told[0] == "not_checked", "no one asked for the whole run"
+    assert told[1].startswith("seed 1: 3 of 12 steps recomputed; missed: wrong steps within ")
     both = {level_3(run, drawn=True, steps=3, seed=seed)["replay.steps"][1][:15] for seed in range(4)}
     assert both == {"Steps 1 to 3 re", "Steps 10 to 12 "}
 
 
-def test_as_many_steps_as_a_confidence_needs(run: Path) -> None:
-    checks = level_3(run, confidence=0.95, seed=1)
+def test_the_whole_run(run: Path) -> None:
+    checks = level_3(run, whole=True, seed=1)
     assert checks["level"] == ("3", "0 failed")
     assert checks["replay.steps"][1].startswith("12 steps in 2 stretches replayed from 2 kept states")
     assert checks["replay.coverage"][0] == "passed"
     assert "missed: nothing, every step was recomputed" in checks["replay.coverage"][1]
-    found = verify(run, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(confidence=0.4, seed=1)).facts)
-    drawn = found.to_json()["coverage"]["."]
-    assert {key: drawn["steps"][key] for key in ("steps", "replayed", "drawn", "not_replayed", "found", "joint")} == {
-        "steps": 12, "replayed": 12, "drawn": 2, "not_replayed": [], "found": 1.0, "joint": 1.0}
+    found = verify(run, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(whole=True)).facts)
+    coverage = found.to_json()["coverage"]["."]
+    assert coverage["steps"] == {"steps": 12, "replayed": 12, "ranges": 2, "not_replayed": []}
+    assert all(row["asked"] == row["items"] for row in coverage["answers"])
 
 
 def test_a_splice_that_ten_steps_from_the_earliest_checkpoint_miss(run: Path) -> None:
     records.tell(run.parent, fakes_about_runs.better(5, 6))
     assert level_3(run)["level"] == ("3", "0 failed")
-    assert "step 5: loss" in level_3(run, confidence=0.95)["replay.steps"][1]
+    assert "step 5: loss" in level_3(run, whole=True)["replay.steps"][1]
 
 
 def test_within_a_tolerance_no_more_steps_than_it_was_measured_over(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +180,7 @@ def test_within_a_tolerance_no_more_steps_than_it_was_measured_over(run: Path, m
     monkeypatch.setattr(replay.environment, "collect", lambda: there)
     monkeypatch.setitem(TOLERANCES, "float64", TOLERANCES["float32"])
     monkeypatch.setattr(replay, "MEASURED_STEPS", 4)
-    checks = level_3(run, confidence=0.95, seed=1)
+    checks = level_3(run, whole=True, seed=1)
     assert "7 of 12 steps recomputed" in checks["replay.coverage"][1]
     assert "missed: wrong steps within 5 to 9" in checks["replay.coverage"][1]
     assert (checks["replay.coverage"][0], checks["level"][0]) == ("not_checked", "2")
@@ -265,10 +269,8 @@ def test_the_verb_says_it_all(trained: Path, run: Path, workings: Any, monkeypat
 @pytest.mark.parametrize(("words", "expected"), [
     (("--seed", "3"), "level 3, which recomputes steps"),
     (("--data", "x.jsonl"), "level 3, which recomputes steps"),
-    (("--level", "3", "--steps", "3", "--confidence", "0.9"), "a confidence that decides how many"),
-    (("--level", "3", "--splice", "0.2"), "--confidence as well"),
-    (("--level", "3", "--confidence", "1"), "a confidence above 0 and below 1"),
-    (("--level", "3", "--confidence", "0.9", "--splice", "0"), "a share above 0"),
+    (("--whole",), "level 3, which recomputes steps"),
+    (("--level", "3", "--steps", "3", "--whole"), "a number of steps, or the whole run"),
 ])
 def test_words_that_mean_nothing_together(run: Path, words: tuple[str, ...], expected: str) -> None:
     told = CliRunner().invoke(app, ["verify", str(run), *words])
@@ -304,17 +306,7 @@ def test_a_row_left_out_is_neither_seen_nor_learned() -> None:
     assert batch.loss_mask.sum() == 8, "the batch itself stays"
 
 
-# --- which splices a draw finds: by hand, and by counting every draw and every place -------------------------------
-
-def test_hypergeometric_by_hand() -> None:
-    # Of 5 two are wrong, two are drawn: 10 pairs, of which 3 have no wrong one and 1 has both.
-    assert probability_above(0, population=5, wrong=2, drawn=2) == 7 / 10
-    assert probability_above(1, population=5, wrong=2, drawn=2) == 1 / 10
-    assert probability_above(0, population=5, wrong=0, drawn=2) == 0.0
-    assert probability_above(2, population=5, wrong=5, drawn=2) == 0.0
-    assert probability_above(0, population=5, wrong=4, drawn=2) == 1.0
-    assert probability_above(0, population=5, wrong=1, drawn=5) == 1.0
-
+# --- what is selected ------------------------------------------------------------------------------------------
 
 def test_a_seed_draws_the_same_everywhere_and_evenly() -> None:
     assert choose_numbers(17, "steps", 10, 3) == [4, 5, 7]
@@ -324,115 +316,28 @@ def test_a_seed_draws_the_same_everywhere_and_evenly() -> None:
     assert all(abs(each - 800) < 4 * (2000 * 0.4 * 0.6) ** 0.5 for each in times), "within four deviations"
 
 
-def test_equal_stretches_by_hand() -> None:
-    # Five stretches of ten steps; the last is always taken, and two of the other four: six draws.
-    draw = StepSelection.for_confidence([0, 10, 20, 30, 40], 50, longest=None, tampered_steps=10, confidence=0.5,
-                                        seed=1)
-    assert (len(draw.selected), draw.selected[-1], draw.ends_at_states) == (3, StepRange(start=40, end=50), True)
-    assert draw.replayed == 30
-    assert draw.detection_probability(1) == draw.detection_probability(10) == 0.5, "one stretch is met"
-    assert draw.detection_probability(11) == draw.detection_probability(20) == pytest.approx(5 / 6), \
-        "two are met: one draw of six misses both"
-    assert draw.detection_probability(21) == 1.0
-    # One step at each of 50 places: 40 with a half, 10 in the last stretch with certainty.
-    assert draw.mean_detection_probability(1) == pytest.approx(0.6)
-    assert draw.joint == 0.5
-    assert [draw.shortest(level) for level in (0.5, 0.8, 0.99)] == [1, 11, 21]
-    assert sum(last - first + 1 for first, last in draw.not_replayed()) == 20
+def test_all_steps_and_a_few() -> None:
+    def bounds(ranges: tuple[StepRange, ...]) -> list[tuple[int, int]]:
+        return [(each.start, each.end) for each in ranges]
+
+    assert bounds(all_steps([0, 7, 20], 31, None)) == [(0, 7), (7, 20), (20, 31)]
+    few = all_steps([0, 7, 20], 31, 10)
+    assert bounds(few) == [(0, 7), (7, 17), (20, 30)]
+    assert step_coverage(few, 31) == {"steps": 31, "replayed": 27, "ranges": 3, "not_replayed": [[18, 20], [31, 31]]}
+    assert {each.start for seed in range(20) for each in chosen_steps([0, 12, 15, 40], 41, 3, seed)} == {0, 12, 15}, \
+        "one step alone is not selected"
+    assert bounds(chosen_steps([0], 1, 10, seed=5)) == [(0, 1)]
 
 
-def counted(draw: StepSelection, length: int) -> tuple[float, float]:
-    """Worst and mean chance over all places, from all draws."""
-    always, last = draw.required, draw.step_count
-    free = [each for each in draw.ranges if each != always]
-    count = len(draw.selected) - (always is not None)
-    draws = [[*some, *([always] if always else [])] for some in combinations(free, count)]
-    taken = [{step for each in draw for step in range(each.start + 1, each.end + 1)} for draw in draws]
-    chances = [Fraction(sum(not steps.isdisjoint(range(place, place + length)) for steps in taken), len(draws))
-               for place in range(1, last - length + 2)]
-    return float(min(chances)), float(sum(chances) / len(chances))
-
-
-@pytest.mark.parametrize(("states", "last", "longest"), [
-    ([0, 7, 9, 20], 31, None), ([0, 5, 10, 15, 20], 24, None), ([0, 7, 9, 20], 31, 4), ([0, 30], 31, 10),
-    ([0], 9, None)])
-def test_unequal_stretches_against_every_draw_and_place(states: list[int], last: int, longest: int | None) -> None:
-    for confidence in (0.01, 0.4, 0.7, 0.999):
-        draw = StepSelection.for_confidence(states, last, longest=longest, tampered_steps=6, confidence=confidence,
-                                            seed=3)
-        for length in range(1, last + 1):
-            worst, mean = counted(draw, length)
-            assert draw.detection_probability(length) == pytest.approx(worst)
-            assert draw.mean_detection_probability(length) == pytest.approx(mean)
-        assert draw.detection_probability(6) >= confidence or len(draw.selected) == len(states), \
-            "all, where that is not enough"
-
-
-@pytest.mark.parametrize("steps", [1, 3, 10])
-def test_a_few_steps_behind_one_state(steps: int) -> None:
-    states, last = [0, 12, 15, 40], 41
-    draw = StepSelection.for_step_count(states, last, steps, seed=5)
-    assert [each.start for each in draw.ranges] == [0, 12, 15], "one step alone is not drawn"
-    assert draw.replayed == min(steps, last - draw.selected[0].start)
-    for length in range(1, last + 1):
-        worst, mean = counted(draw, length)
-        assert draw.detection_probability(length) == pytest.approx(worst)
-        assert draw.mean_detection_probability(length) == pytest.approx(mean)
-    assert (draw.joint, draw.shortest(0.99)) == (0.0, draw.shortest(0.999))
-    assert StepSelection.for_step_count([0], 1, 10, seed=5).replayed == 1
-
-
-def test_answers_by_hand() -> None:
-    ten = AnswerPopulation(unit="eval/items", items=10, samples=1, batch=1)
-    draw = AnswerSelection(evaluations=(ten,), batch_counts=(4,), required_share=1.0)
-    assert draw.detection_probability(0, 1) == 0.4
-    assert draw.detection_probability(0, 2) == pytest.approx(1 - 70 / 210), "C(8,4) of C(10,4) miss both"
-    # At least nine tenths have to be the same: of ten one may differ, of four none.
-    assert AnswerSelection(evaluations=(ten,), batch_counts=(4,), required_share=0.9).detection_probability(0, 1) == 0.4
-    assert AnswerSelection(evaluations=(ten,), batch_counts=(10,), required_share=0.9).detection_probability(0,
-                                                                                                             1) == 0.0
-    assert AnswerSelection(evaluations=(ten,), batch_counts=(10,), required_share=0.9).detection_probability(0,
-                                                                                                             2) == 1.0
-    # In batches of four, of which the last has two, a forger fills as few as possible.
-    batches = AnswerPopulation(unit="eval/items", items=10, samples=1, batch=4)
-    one_batch = AnswerSelection(evaluations=(batches,), batch_counts=(1,), required_share=1.0)
-    assert one_batch.detection_probability(0, 4) == pytest.approx(1 / 3)
-    assert one_batch.detection_probability(0, 5) == pytest.approx(2 / 3)
+def test_batches_that_hold_as_many_items() -> None:
+    batches = AnswerPopulation(unit="eval/items", items=10, batch=4)
     assert [batches.batches_for(items) for items in (1, 2, 3, 6, 7, 99)] == [1, 1, 2, 2, 3, 3]
 
 
-def test_as_many_answers_as_a_confidence_needs() -> None:
-    asked = AnswerPopulation(unit="eval/items", items=100, samples=1, batch=1)
-    draw = AnswerSelection.for_confidence([asked], 1.0, tampered_share=0.1, confidence=0.95)
-    # By hand: 90!/(90-d)! over 100!/(100-d)! falls below 0.05 at d = 25 (0.0476; 24: 0.0552).
-    assert draw.batch_counts == (25,)
-    # A tenth may differ by itself, so what is to be found is above it: 20 invented ones.
-    loose = AnswerSelection.for_confidence([asked], 0.9, tampered_share=0.1, confidence=0.95)
-    assert loose.to_json(0.1)[0]["invented"] == 20
-    assert loose.to_json(0.1)[0]["found"] >= 0.95
-    assert 25 < loose.batch_counts[0] < 100
-    several = AnswerSelection.for_confidence([asked, AnswerPopulation(unit="eval/more", items=3, samples=4, batch=1)],
-                                             1.0, 0.1, 0.95)
-    assert several.batch_counts == (25, 3)
-    assert AnswerSelection.for_confidence([], 1.0, 0.1, 0.95).to_json(0.1) == []
-
-
-def test_a_share_is_rounded_up() -> None:
-    assert [share_of(count, 0.1) for count in (1, 10, 11, 30, 450)] == [1, 1, 2, 3, 45]
-
-
 def test_what_is_said() -> None:
-    draw = StepSelection.for_confidence([0, 10, 20, 30, 40], 50, longest=None, tampered_steps=10, confidence=0.5,
-                                        seed=1)
-    answers = AnswerSelection.for_item_count([AnswerPopulation(unit="eval/items", items=10, samples=1, batch=1)], 1.0,
-                                             4)
-    facts = {"seed": 1, "steps": draw.to_json(10), "answers": answers.to_json(0.1)}
-    told = sentences(facts)
-    assert told[0] == "seed 1: 30 of 50 steps recomputed, 3 of 5 ranges after stored states"
-    # Places 1, 11, 21 and 31 meet one of four stretches, ten meet the last one, the other 27 meet two.
-    assert told[1] == ("10 wrong steps in a row: found with probability 0.500 wherever they are (0.841 on average); "
-                       "1 or more with 0.5, 21 or more with 0.95, 21 or more with 0.99")
-    assert told[-1] == ("eval/items: 4 of 10 items asked again; invented answers to 1 of them: found with probability "
-                        "0.400")
-    assert is_enough(facts, 0.4)
-    assert not is_enough(facts, 0.5)
+    ranges = (StepRange(start=0, end=10), StepRange(start=40, end=50))
+    coverage = {"seed": 1, "steps": step_coverage(ranges, 50),
+                "answers": [{"unit": "eval/items", "items": 10, "asked": 4}]}
+    assert sentences(coverage) == ["seed 1: 20 of 50 steps recomputed", "missed: wrong steps within 11 to 40",
+                                   "eval/items: 4 of 10 items asked again"]
+    assert not misses_nothing(coverage)

@@ -14,7 +14,7 @@ from workings.config.families import FAMILIES, TEMPLATES
 from workings.config.load import check_recipe, load_recipe, recipe_schema
 from workings.config.model import ShapeConfig
 from workings.errors import RequestError
-from workings.evidence.pack.licences import model_facts
+from workings.evidence.pack.sources import model_facts
 from workings.models import registry
 from workings.models.registry import families, find_family, register
 from workings.models.shape import ModelShape

@@ -13,7 +13,7 @@ import pytest
 from tests.record import synthetic
 from workings.errors import RecordError, RequestError, StorageError
 from workings.record import attempts, jsonl, recovery
-from workings.record.layout import EVENTS, MACHINE, MANIFEST, METRICS, partial_path, rollout_file, rollout_step
+from workings.record.layout import EVENTS, MANIFEST, METRICS, partial_path, rollout_file, rollout_step
 from workings.record.lock import DirectoryLock
 from workings.record.manifest import read_manifest
 from workings.record.reader import RunRecord
@@ -51,20 +51,6 @@ def test_a_folder_of_runs_names_one_of_them(tmp_path) -> None:
     with pytest.raises(RequestError) as refused:
         RunRecord.open(run / "train")
     assert "workings runs" in refused.value.try_next
-
-
-def test_lines_about_the_machine_go_on_after_a_torn_one(tmp_path) -> None:
-    writer = RunWriter.create(tmp_path / "a")
-    assert not (writer.directory / MACHINE).exists(), "a short run has no empty file"
-    writer.machine({"step": 1, "cpu_percent": 50.0})
-    writer.close()
-    with (writer.directory / MACHINE).open("a") as file:
-        file.write('{"cpu_perc')
-    writer = RunWriter.reopen(tmp_path / "a")
-    writer.machine({"step": 2, "cpu_percent": 60.0})
-    writer.close()
-    rows, torn = jsonl.read(writer.directory / MACHINE)
-    assert ([(row["step"], row["cpu_percent"]) for row in rows], torn) == ([(1, 50.0), (2, 60.0)], None)
 
 
 def test_evaluations_are_read(tmp_path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from importlib.util import find_spec
@@ -43,23 +42,6 @@ def test_lines_are_told_in_order_and_a_cut_pipe_is_no_end() -> None:
     library = Library()
     child.follow(library, iter(lines))
     assert library.ended == "killed"
-
-
-def test_the_machine_is_told_beside_the_steps() -> None:
-    library, seen = Library(), threading.Event()
-
-    def look() -> dict[str, float]:
-        seen.set()
-        return {"x": 1.0}
-
-    def lines() -> Iterator[str]:
-        yield json.dumps({"step": 7, "metrics": {}})
-        seen.wait()
-        seen.clear()
-        seen.wait()  # the second look begins when the first was told
-        yield json.dumps({"end": "complete"})
-    child.follow(library, lines(), pause=0.001, look=look)
-    assert {metrics.get("system/x") for metrics, _ in library.logged} >= {1.0}
 
 
 def library_file(folder: Path, text: str) -> None:

@@ -11,11 +11,9 @@ from tests.reports.making import two_runs
 from tests.reports.parsed_page import Page
 from workings.errors import RequestError
 from workings.evaluation.comparison.compare import compare
-from workings.evaluation.comparison.seeds import compare_seeds
 from workings.evaluation.run import evaluate_predictions
 from workings.record.number_text import small_p
 from workings.reports.html import write_report
-from workings.reports.seeds_page import write_seeds_page
 
 
 def test_a_comparison_page_says_everything(tmp_path: Path) -> None:
@@ -105,19 +103,3 @@ def test_runs_that_are_not_comparable_say_why(tmp_path: Path) -> None:
 def test_too_few_or_too_many_runs_are_refused(tmp_path: Path, count: int) -> None:
     with pytest.raises(RequestError, match=f"{count} runs"):
         write_report(tmp_path / "page.html", [tmp_path] * count)
-
-
-def test_several_seeds_a_side(tmp_path: Path) -> None:
-    asked = items(60)
-    # Renamed when it is sealed: a new one may not be called so, and anybody may rename a folder.
-    a, b = ([score(tmp_path, f"{side}{seed}", asked, [k < right + seed for k in range(60)]).rename(
-        tmp_path / f"{side}{seed}<b>") for seed in range(3)] for side, right in (("a", 20), ("b", 40)))
-    found = compare_seeds(a, b)
-    page = Page(write_seeds_page(tmp_path / "page.html", a, b, found).read_text(encoding="utf-8"))
-    assert page.open == []
-    assert len(page.named("b")) == 3  # the tiles' figures; a run's name is text
-    assert small_p(found.sentence).replace(" %", "\u00a0%") in "".join(page.words)
-    for text in ("these runs: better; B's method is better", "over seeds", "A: a0<b>", "B: b2<b>", "Welch",
-                 "spread between seeds", "+33.3", f"--with-b={b[1]}"):
-        assert text in page.text, text
-    assert all(attributes.get("href", "#").startswith("#") for attributes in page.named("a"))

@@ -17,7 +17,7 @@ from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.publish.export import export_run
 from workings.record.digest import file_digest
-from workings.runs.evaluate import evaluate_run, evaluate_weights
+from workings.runs.evaluate import evaluate_run
 from workings.runs.open_model import WeightsRequest
 from workings.runs.train import train
 
@@ -53,9 +53,9 @@ def words(made: Path, engine: str, out: Path) -> list[str | Path]:
 
 def ask(made: Path, engine: str, out: Path, **settings: Any) -> Scorecard:
     """The same from Python, in this process."""
-    return evaluate_weights(str(made / "model"), made / "items.jsonl", out,
-                            request=WeightsRequest(template="gemma", engine=engine, device="cpu"),
-                            settings=EvaluationSettings(**settings))
+    return evaluate_run(str(made / "model"), made / "items.jsonl", out,
+                        weights=WeightsRequest(template="gemma", engine=engine, device="cpu"),
+                        settings=EvaluationSettings(**settings))
 
 
 @pytest.mark.slow

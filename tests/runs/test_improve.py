@@ -111,11 +111,10 @@ def test_a_round_a_control_and_a_further_round(run_forked, tmp_path):
     assert {row["drawn_from"] for row in trained[12:]} == {runs[0].root}
     assert runs[1].manifest.completed_steps == runs[0].manifest.completed_steps == 40
     assert len({run.manifest.data_digests["tokenizer"] for run in runs}) == 1
-    assert "round 1" in (out / "rounds.html").read_text()
     assert json.loads((out / "rounds.json").read_text()) == told
     assert not verify(out, rounds=contradictions).failed
-    for name, true, fake in (("rounds.json", '"learned":', '"learned":1'), ("rounds.html", "held-out", "held-in"),
-                            ("improve.json", '"temperature":', '"temperature":1')):
+    for name, true, fake in (("rounds.json", '"learned":', '"learned":1'),
+                             ("improve.json", '"temperature":', '"temperature":1')):
         text = (out / name).read_text()
         assert true in text
         (out / name).write_text(text.replace(true, fake))

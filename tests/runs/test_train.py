@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 
 import pytest
 
@@ -18,14 +17,11 @@ from tests.runs.runs_helpers import OTHER_PACKAGE, RECIPE, write_recipe
 from workings.errors import DoesNotFit, RequestError
 from workings.evaluation.comparison.seeds import compare_seeds
 from workings.evidence.verify import verify
-from workings.record import jsonl
-from workings.record.layout import MACHINE
 from workings.record.metrics import TIME_AND_MEMORY
 from workings.record.reader import RunRecord
 from workings.record.writer import RunWriter
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
-from workings.training.background_writers import MachineLog
 
 
 @pytest.fixture
@@ -273,19 +269,6 @@ def test_the_command_in_the_readme_makes_the_same_run_again(run_forked, recipe, 
     assert command[:2] == ["workings", "train"]
     run_forked("-m", *command, cwd=run)
     assert weights(tmp_path / "runs" / "a-again") == weights(run)
-
-
-def test_what_the_machine_did_is_in_the_record(recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr("workings.runs.attempt.MachineLog",
-                        partial(MachineLog, pause=0.0001, look=lambda: {"cpu_percent": 12.5}))
-    run = train(str(recipe), tmp_path / "run").run
-    rows, torn = jsonl.read(run / MACHINE)
-    assert torn is None
-    assert {row["cpu_percent"] for row in rows} == {12.5}
-    assert {row["step"] for row in rows} <= set(range(13))
-    verified = verify(run)
-    assert verified.failed == 0
-    assert any(field.file == MACHINE and "machine's load" in field.why for field in verified.unchecked_fields)
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0,

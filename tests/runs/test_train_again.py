@@ -46,7 +46,7 @@ def test_typed_in_the_run_in_the_working_folder_and_elsewhere(tmp_path: Path, mo
     assert _found(train_again(run)) == (origin, digests)
     # A pack has the recipes next to the runs, and its reader puts the data where the commands name them.
     packed = train_command("runs/again", PackedRun(
-        root="", manifest=RunRecord.open(run).manifest, asked=read_json(run / OVERRIDES)))
+        manifest=RunRecord.open(run).manifest, asked=read_json(run / OVERRIDES)))
     assert "data.traces=data/again/sums.jsonl" in shlex.split(packed)
     [typed] = [line for line in (run / README).read_text().splitlines() if line.startswith("    workings train")]
     monkeypatch.chdir(run)

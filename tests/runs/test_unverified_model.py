@@ -18,12 +18,12 @@ from workings.config.training import AdafactorConfig, PrecisionConfig
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.weight_files import read_shape
 from workings.errors import RequestError
-from workings.evidence.model_card import model_card
 from workings.evidence.verify import verify
 from workings.models.batch import Batch
 from workings.models.tokenizer_training import train_tokenizer
 from workings.models.unverified import unverified_sentence
 from workings.publish.export import export_run
+from workings.publish.model_card import model_card
 from workings.record.reader import RunRecord
 from workings.reports.html import write_report
 from workings.runs.open_model import open_run
@@ -196,7 +196,7 @@ def test_a_run_says_everywhere_that_nothing_was_proven(folder: Path, tmp_path: P
     page = write_report(tmp_path / "page.html", [run]).read_text()
     assert "is not verified by this project" in page
     sealed = RunRecord.open(run)
-    assert said in model_card("runs/straight", sealed.manifest, sealed.root, {})
+    assert said in model_card("runs/straight", sealed.manifest, sealed.root, {}, {"library_name": "transformers"})
     planned = plan(str(folder / "recipe.yaml"), "t4", [word for word in WORDS if not word.startswith("device")])
     assert said in planned.reasons
     assert planned.verdict.source == "traced"

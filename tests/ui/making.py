@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from tests.evaluation.making import items, score
 from tests.record import synthetic
 from tests.samples.making import draw
-from workings.record.layout import METRICS, REFERENCE_LOG_PROBS, ROWS
+from workings.record.layout import METRICS
 from workings.record.manifest import DRAWN_FROM
 from workings.runs.improve import REQUEST, ImproveFolder
 from workings.ui.app import make_app
@@ -23,7 +23,6 @@ from workings.ui.site import Site
 PORT, TOKEN = 8123, "a-token-of-the-test"
 BASE = f"http://127.0.0.1:{PORT}"
 MARGINS = {1: 0.0, 2: 1.5, 3: 3.0}
-SAID = {"a/chosen": -12.5, "a/rejected": -2.0, "b/chosen": -3.0, "b/rejected": -4.25}
 
 
 def two_runs(folder: Path) -> None:
@@ -63,14 +62,10 @@ def client(folder: Path, monkeypatch: pytest.MonkeyPatch, *, token: str = TOKEN)
 
 
 def paired_run(final: Path) -> Path:
-    """A run of three steps that says it learned from the pairs a, b and c; its reference was asked of two of them."""
+    """A run of three steps that says it learned from three pairs."""
     algorithm = {"name": "dpo", "beta": 0.1}
     run = synthetic.sealed_run(final, done=3, facts={"pairs": 3})
     (run / "config/resolved.json").write_text(json.dumps(synthetic.CONFIG | {"algorithm": algorithm}))
-    rows = [{"id": f"{pair}/{side}", "status": "kept", "tokens": 20, "supervised_tokens": tokens}
-            for pair, tokens in (("a", 11), ("b", 12), ("c", 13)) for side in ("chosen", "rejected")]
-    write(run / ROWS, rows)
-    write(run / REFERENCE_LOG_PROBS, [{"id": name, "log_prob": said} for name, said in SAID.items()])
     lines = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
     write(run / METRICS, [line | {
         "loss": 0.6931 / line["step"], "margin": MARGINS[line["step"]], "accuracy": float(line["step"] > 1),

@@ -177,7 +177,7 @@ PAGES = ("", RUN, f"{RUN}?tab=checks", "plan", "run/long?tab=rollouts", "run/dra
          "compare?run=runs/answer-only&run=runs/with-steps", f"{RUN}?tab=items", f"{RUN}?tab=ask",
          f"{RUN}?tab=scorecard", "start", "run/long",
          "run/long?tab=rollouts&step=9", "data?recipe=smoke-tiny",
-         "run/paired?tab=pairs", "run/drawn", "run/drawn?tab=sampled&paired=true", "rounds/better")
+         "run/paired", "run/drawn", "run/drawn?tab=sampled&paired=true", "rounds/better")
 
 
 def test_text_has_contrast_and_nothing_sticks_out(new_page: NewPage, link: str) -> None:

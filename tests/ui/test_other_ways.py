@@ -10,7 +10,7 @@ import pytest
 from tests.reports import rewarded
 from tests.reports.parsed_page import Page
 from tests.ui.making import client, paired_run, write
-from workings.record.layout import METRICS, REFERENCE_LOG_PROBS, TEACHER, rollout_file
+from workings.record.layout import METRICS, TEACHER, rollout_file
 from workings.reports.html import write_report
 from workings.rollouts.rollout_json import to_json
 
@@ -62,27 +62,6 @@ def test_an_evaluation_loss_alone_says_what_it_is(tmp_path: Path) -> None:
     report = Page(write_report(tmp_path / "page.html", [run]).read_text()).text
     assert "Mean negative log likelihood of the supervised tokens, in nats on held-out traces." in report
     assert "The same on traces" not in report
-
-
-def test_pairs_with_what_the_reference_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = paired_run(tmp_path / "run")
-    page = client(tmp_path, monkeypatch)
-    found = page.get("/api/pairs/run").json()
-    # In b the chosen one is likelier by 1.25.
-    assert (found["total"], found["asked"], found["chosen_likelier"]) == (3, 2, 1)
-    assert [(row["id"], row["chosen"], row["rejected"], row["chosen_tokens"]) for row in found["rows"]] == [
-        ("a", -12.5, -2.0, 11), ("b", -3.0, -4.25, 12), ("c", None, None, 13)]
-    orders = {ranked: [row["id"] for row in page.get(f"/api/pairs/run?ranked={ranked}").json()["rows"]]
-              for ranked in ("data", "least", "most")}
-    assert orders == {"data": ["a", "b", "c"], "least": ["a", "b", "c"], "most": ["b", "a", "c"]}
-    shown = Page(page.get("/run/run?tab=pairs&named=B").text)
-    assert shown.open == []
-    assert "1 of 3 pairs" in shown.text
-    assert "b 12 12 -3.00 -4.25 +1.25" in shown.text
-    assert page.get("/api/pairs/run?leaf=2").status_code == 404
-    (run / REFERENCE_LOG_PROBS).write_text('{"id": "a/chosen"}\n')
-    assert page.get("/api/pairs/run").status_code == 409
-    assert "These pairs are not shown" in page.get("/run/run?tab=pairs").text
 
 
 def test_rollouts_of_a_teacher_have_divergences_and_no_rewards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -372,7 +372,7 @@ def test_exports_are_one_file_without_script(page: TestClient) -> None:
 def test_every_json_twin_is_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     described = client(tmp_path, monkeypatch).get("/api/openapi.json").json()["paths"]
     for path in ("/api/runs", "/api/run/{name}", "/api/curves/{name}", "/api/rollouts/{name}", "/api/items/{name}",
-                 "/api/checks/{name}", "/api/pairs/{name}", "/api/rounds/{name}",
+                 "/api/checks/{name}", "/api/rounds/{name}",
                  "/api/compare", "/api/pairs", "/api/data", "/api/targets", "/api/jobs", "/api/jobs/{identity}",
                  "/api/quickstart", "/api/train", "/api/eval", "/api/verify", "/api/replay", "/api/plan"):
         assert path in described

@@ -83,7 +83,7 @@ def test_a_tab_is_one_file_and_a_template(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_the_order_is_written_down_and_every_tab_has_its_file_and_template() -> None:
     assert list(tabs.TABS) == [
-        "overview", "curves", "rollouts", "pairs", "samples", "device", "scorecard", "items", "ask", "recipe", "checks",
+        "overview", "curves", "rollouts", "samples", "device", "scorecard", "items", "ask", "recipe", "checks",
         "log", "files"]
     for key in tabs.TABS:
         assert sys.modules[f"workings.ui.tabs.{key}"].TAB is tabs.TABS[key]
@@ -128,5 +128,5 @@ def test_only_tabs_that_say_more_than_the_run_have_a_twin(tmp_path: Path) -> Non
     routes = {route.path for route in run.router(Site.over(tmp_path)).routes if isinstance(route, APIRoute)}
     assert {path for path in routes if path.startswith("/api/")} == {
         f"/api/{key}/{{name:path}}" for key in (
-            "run", "live", "ask", "curves", "device", "rollouts", "pairs", "items",
+            "run", "live", "ask", "curves", "rollouts", "items",
             "checks", "files")}

@@ -51,7 +51,10 @@ def compare_command(
     if more:
         _table([a, b, *more], html, as_json)
     elif several_seeds:
-        _seeds(seeds_a, seeds_b, margin, html, as_json)
+        if html is not None:
+            raise RequestError("--html has no page about several seeds of a side", "--html with two to four runs",
+                               "leave out --html, or --with-a and --with-b")
+        _seeds(seeds_a, seeds_b, margin, as_json)
     else:
         _pair(a, b, margin, html, as_json)
 
@@ -93,15 +96,10 @@ def _breaks_text(breaks: "dict[str, FirstWrongSteps]") -> list[str]:
             *(f"  {kind:<20}  {a:>6}  {b:>6}" for kind, a, b in rows)]
 
 
-def _seeds(a: Sequence[Path], b: Sequence[Path], margin: float | None, html: Path | None, as_json: bool) -> None:
+def _seeds(a: Sequence[Path], b: Sequence[Path], margin: float | None, as_json: bool) -> None:
     from workings.evaluation.comparison.seeds import compare_seeds
 
     result = compare_seeds(a, b, equivalent_within=margin)
-    if html is not None:
-        from workings.reports.seeds_page import write_seeds_page
-
-        write_seeds_page(html, a, b, result)
-        say(f"page: {html}")
     answer(result.to_json(), as_json=as_json, text="\n".join([result.sentence, *(f"note: {n}" for n in result.notes)]))
     _exit(result.verdict)
 

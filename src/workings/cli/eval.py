@@ -160,11 +160,6 @@ class _Source:
         if self.predictions is not None and self.items is not None:
             return evaluate_predictions(self.predictions, read_questions(self.items), out, settings=settings), []
         weights = weights_request(self.opening, self.device, settings.form) if self.opening else None
-        if weights is not None and self.task is None:
-            from workings.runs.evaluate import evaluate_weights
-
-            return evaluate_weights(str(self.model), Path(str(self.items)), out, settings=settings,
-                                    request=weights), []
         from workings.runs.evaluate import evaluate_run, evaluate_task
         from workings.runs.open_model import AS_RECORDED
 
@@ -179,7 +174,7 @@ class _Source:
         if self.task is not None:
             return evaluate_task(str(self.model), self.task, out, weights=weights, device=self.device or AS_RECORDED,
                                  on_trained_items=warn), leaks
-        return evaluate_run(Path(str(self.model)), Path(str(self.items)), out, settings=settings,
+        return evaluate_run(str(self.model), Path(str(self.items)), out, settings=settings, weights=weights,
                             device=self.device or AS_RECORDED, on_trained_items=warn), leaks
 
 

@@ -14,15 +14,11 @@ if TYPE_CHECKING:
 
 def pack_command(
     runs: Annotated[list[Path], typer.Argument(
-        metavar="RUN...", help="Sealed runs; evaluations next to them; the folder of `workings improve`.")],
+        metavar="RUN...", help="Sealed runs; evaluations and samples next to them.")],
     out: Annotated[Path | None, typer.Option("--out", help="Zip to write; it must not exist.",
                                              show_default="the first run's name, here")] = None,
     weights: Annotated[str, typer.Option(
         "--weights", help="inside: the zip holds the checkpoints' tensors; digest: only their digests.")] = "inside",
-    writeup: Annotated[Path | None, typer.Option("--writeup", help="A text in Markdown to pack and check.")] = None,
-    notebook: Annotated[Path | None, typer.Option("--notebook", help="The notebook that made the runs.")] = None,
-    limit: Annotated[str, typer.Option(
-        "--limit", help="Refuse a pack above the limits of: kaggle-writeup, kaggle-output.")] = "",
     max_mib: Annotated[int, typer.Option("--max-mib", min=0, help="Largest zip in MiB; 0: any.")] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be published; write nothing.")] = False,
     as_json: JsonFlag = False,
@@ -30,7 +26,7 @@ def pack_command(
     """Pack runs for publication: records, report, recipes, licences.
 
     Shows what it publishes, refuses runs that do not verify, and verifies the written zip. Equal runs give equal
-    bytes. Next to the zip it writes a page that verifies it in a browser, and a badge with its root digest.
+    bytes. Next to the zip it writes a page that verifies it in a browser.
     """
     from workings.publish.pack import pack
     from workings.record.digest import HashProgress
@@ -38,16 +34,15 @@ def pack_command(
     # Resolved, because `.` has no name.
     out = Path(f"{runs[0].resolve().name}.zip") if out is None else out
     # `show` is called before anything is written, so that one can still stop.
-    done = pack(runs, out, weights=weights, writeup=writeup, notebook=notebook, limit=limit, max_bytes=max_mib << 20,
-                dry_run=dry_run, show=_show, progress=HashProgress(say))
-    values = {"out": str(out), "page": str(done.page), "badge": str(done.badge), "root": done.root,
-              "files": len(done.entries), "bytes": done.bytes, "by_digest": len(done.by_digest), "words": done.words,
-              "unsourced": done.unsourced, "written": not dry_run}
+    done = pack(runs, out, weights=weights, max_bytes=max_mib << 20, dry_run=dry_run,
+                show=_show, progress=HashProgress(say))
+    values = {"out": str(out), "page": str(done.page), "root": done.root,
+              "files": len(done.entries), "bytes": done.bytes, "by_digest": len(done.by_digest), "written": not dry_run}
     answer(values, as_json=as_json, text=(
         f"nothing written (--dry-run); root {done.root}" if dry_run else
         f"{out}: {done.bytes:,} bytes, verified; root {done.root}\n"
         f"keep the root elsewhere; to check: workings verify {shlex.quote(str(out))} --expect-root {done.root}\n"
-        f"or in a browser, offline: {done.page}; for a README: {done.badge}"))
+        f"or in a browser, offline: {done.page}"))
 
 
 def _show(planned: "Packed") -> None:
@@ -57,7 +52,4 @@ def _show(planned: "Packed") -> None:
         say(f"  {size:>14,}  {name}")
     for name, size in planned.by_digest:
         say(f"  {size:>14,}  {name} (by digest, not in the zip)")
-    say(f"  {sum(size for _, size in planned.entries):>14,}  bytes in {len(planned.entries)} files"
-        + (f"; {planned.words:,} words of write-up" if planned.words else ""))
-    if count := planned.unsourced:
-        say(f"  {count} {'number' if count == 1 else 'numbers'} of the write-up without a source")
+    say(f"  {sum(size for _, size in planned.entries):>14,}  bytes in {len(planned.entries)} files")

@@ -90,7 +90,7 @@ def sample_command(
     """
     from workings.evaluation.settings import EvaluationSettings
     from workings.inputs.datasets import read_prompts
-    from workings.runs.sample import sample_run, sample_weights
+    from workings.runs.sample import sample_run
     from workings.samples.draw import SampleRequest
     from workings.samples.pairs import PairRule
     from workings.samples.selection import Selection
@@ -112,11 +112,8 @@ def sample_command(
     # A given batch size is used as it is; otherwise it is planned.
     by_plan = say if batch_size is None else None
     try:
-        if opening:
-            weights = weights_request(opening, device, settings.form)
-            unit = sample_weights(model, items, out, request=request, weights=weights, by_plan=by_plan)
-        else:
-            unit = sample_run(Path(model), items, out, request=request, **typed(device=device), by_plan=by_plan)
+        weights = weights_request(opening, device, settings.form) if opening else None
+        unit = sample_run(model, items, out, request=request, weights=weights, **typed(device=device), by_plan=by_plan)
     # Finished samples are in the unfinished folder already: only those in progress are lost.
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; what was drawn is kept in {partial_unit_path(out)}: the same command goes "

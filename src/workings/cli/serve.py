@@ -47,13 +47,13 @@ def serve_command(
     except ModuleNotFoundError as error:
         raise RequestError(f"workings serve needs {error.name}, which is not installed", "the libraries of the page",
                            pip_install("ui")) from error
-    from workings.runs.open_model import AS_RECORDED, open_run, open_weights
+    from workings.runs.open_model import AS_RECORDED, open_model
 
     opening = typed(template=template, engine=engine, precision=precision, tokenizer=tokenizer)
     as_recorded(model, opening, f"workings serve {model} --template tokenizer")  # refuses what cannot be opened
     listener = listen(port)  # before loading the model, which takes longer than finding the port taken
-    session = (open_weights(model, weights_request(opening, device, "any")).session if opening else
-               open_run(Path(model), device or AS_RECORDED).session)
+    weights = weights_request(opening, device, "any") if opening else None
+    session = open_model(model, weights, device or AS_RECORDED).session
     name, token = Path(model).resolve().name, os.environ.get(TOKEN) or secrets.token_urlsafe(24)
     url = f"http://{HOST}:{listener.getsockname()[1]}/v1"
     say(f"{name} answers at {url}; stop it with Ctrl-C\n"

@@ -34,13 +34,9 @@ def verify_command(
     key: Annotated[list[Path] | None, typer.Option(
         "--key", help="Public key to trust; it (or one of several) must have signed every unit.")] = None,
     steps: Annotated[int | None, typer.Option(
-        "--steps", min=1, help="Level 3: steps to recompute, 10 if neither this nor --confidence is given.")] = None,
-    confidence: Annotated[float | None, typer.Option(
-        "--confidence", min=0, max=1, help="Level 3: recompute enough steps and answers to detect tampering with this "
-        "probability, wherever it is.")] = None,
-    splice: Annotated[float | None, typer.Option(
-        "--splice", min=0, max=1, help="With --confidence: the smallest tampered share of the steps, and of each "
-        "evaluation's answers, to detect; 0.1 by default.")] = None,
+        "--steps", min=1, help="Level 3: steps to recompute, 10 if neither this nor --whole is given.")] = None,
+    whole: Annotated[bool, typer.Option(
+        "--whole", help="Level 3: recompute every step and every answer of the run.")] = False,
     seed: Annotated[int | None, typer.Option(
         "--seed", min=0, help="Level 3: selects the steps and answers; by default a random one, which is printed.",
     )] = None,
@@ -79,14 +75,13 @@ def verify_command(
     if highest > HIGHEST_LEVEL:
         raise RequestError(f"--level {highest}", f"a level from 0 to {HIGHEST_LEVEL}", f"--level {HIGHEST_LEVEL}")
 
-    replay = _replayer(highest, _Draw(steps, confidence, splice, seed, data, weights))
+    replay = _replayer(highest, _Draw(steps, whole, seed, data, weights))
     verdicts = VerificationCache.here()  # the page's badges
     before = verdicts.stamps(path)
     keys = _trusted(key or [])
     with slow_operation(f"checking {path}"):
         result = verify(path, level=highest, expect_root=expect_root, trusted=keys,
-                        progress=HashProgress(say, _size(path)), replay=replay, report=_report_again,
-                        rounds=_rounds_again)
+                        progress=HashProgress(say, _size(path)), replay=replay, rounds=_rounds_again)
     if result.is_about_files:
         verdicts.keep_same(before, result.to_json())
     answer(result.to_json(), as_json=as_json, text=verification_text(result, verbose=verbose))
@@ -112,9 +107,9 @@ def _explain(check_name: str, *, as_json: bool) -> None:
 def verification_text(result: "Verification", *, verbose: bool) -> str:
     """One line if all is well; else what is wrong or blocks a level; all checks if ``verbose``.
 
-    For level 3 also what was recomputed, and which splices it would have missed.
+    For level 3 also what was recomputed, and what was not.
     """
-    from workings.evidence.replay.coverage import sentences
+    from workings.evidence.replay.step_selection import sentences
 
     lines = _every_check(result) if verbose else _what_is_wrong(result)
     meaning: Meaning = "bad" if result.failed else "good" if result.level == result.asked_level else "warning"
@@ -203,30 +198,21 @@ class _Draw:
     """Options about the steps and answers to recompute."""
 
     steps: int | None
-    confidence: float | None
-    splice: float | None
+    whole: bool
     seed: int | None
     data: Path | None
     weights: Path | None
 
     def check(self, level: int) -> None:
         """Raise `RequestError` for options that contradict each other."""
-        options = {"--steps": self.steps, "--confidence": self.confidence, "--splice": self.splice, "--seed": self.seed,
-                   "--data": self.data, "--weights": self.weights}
-        words = [f"{name} {value}" for name, value in options.items() if value is not None]
+        options = {"--steps": self.steps, "--seed": self.seed, "--data": self.data, "--weights": self.weights}
+        words = [*(f"{name} {value}" for name, value in options.items() if value is not None),
+                 *(["--whole"] if self.whole else [])]
         if level < 3 and words:
             raise RequestError(f"{' '.join(words)} with --level {level}", "level 3, which recomputes steps",
                                "--level 3")
-        if self.steps is not None and self.confidence is not None:
-            raise RequestError(" ".join(words), "a number of steps, or a confidence that decides how many",
-                               "leave --steps out")
-        if self.splice is not None and self.confidence is None:
-            raise RequestError(" ".join(words), "--confidence as well", "--confidence 0.95")
-        # Typer's bounds include both ends, but 0 and 1 are not allowed.
-        if not 0 < (0.5 if self.confidence is None else self.confidence) < 1:
-            raise RequestError(" ".join(words), "a confidence above 0 and below 1", "--confidence 0.95")
-        if self.splice == 0:
-            raise RequestError(" ".join(words), "a share above 0", "--splice 0.1")
+        if self.steps is not None and self.whole:
+            raise RequestError(" ".join(words), "a number of steps, or the whole run", "leave --steps out")
 
 
 def _replayer(level: int, draw: _Draw) -> "Replay | None":
@@ -238,20 +224,11 @@ def _replayer(level: int, draw: _Draw) -> "Replay | None":
     from workings.runs.replay.reopen_run import ReplayInputs
     from workings.runs.replay.replay import ReplayRequest, replay_run
 
-    request = ReplayRequest(drawn=True, confidence=draw.confidence, seed=draw.seed,
+    request = ReplayRequest(drawn=True, whole=draw.whole, seed=draw.seed,
                             inputs=ReplayInputs(data=draw.data, weights=draw.weights))
     if draw.steps is not None:
         request = replace(request, steps=draw.steps)
-    if draw.splice is not None:
-        request = replace(request, tampered_share=draw.splice)
     return lambda run, samples: replay_run(run, replace(request, samples=samples), say).facts
-
-
-def _report_again(page: bytes, pack: Path, unit_paths: Sequence[str], compared: Sequence[str]) -> bool:
-    """`is_drawn_again`, imported only if there is a page to render: it needs templates and figures."""
-    from workings.publish.regenerated_report import is_drawn_again
-
-    return is_drawn_again(page, pack, unit_paths, compared)
 
 
 def _rounds_again(folder: Path) -> list[str]:

@@ -1,43 +1,23 @@
 """`pack`: gather, judge, show, write, verify. Nothing is written that would not verify."""
 
-import contextlib
-import json
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from workings.errors import RecordError, RequestError
-from workings.evaluation.comparison.compare import Comparison, compare
-from workings.evaluation.unit import find_pair
-from workings.evidence.model_card import model_card
-from workings.evidence.pack.form import BY_DIGEST, COMPARISON, INSIDE, LICENCES, PACK, REPORT, pack_json
+from workings.evidence.pack.form import BY_DIGEST, INSIDE, PACK, pack_json
 from workings.evidence.pack.gather import Contents, gather
-from workings.evidence.pack.licences import data_manifests, licences, sample_data
-from workings.evidence.pack.limits import check_bytes, check_words
 from workings.evidence.pack.page import verify_page
-from workings.evidence.pack.readme import PackedRun, badge, readme
+from workings.evidence.pack.readme import PackedRun, readme
+from workings.evidence.pack.sources import data_manifests, sample_data
 from workings.evidence.pack.write import seal_documents, write_zip
 from workings.evidence.verify import verify
-from workings.evidence.writeup import WRITEUP, published, unsourced, words_in
 from workings.record import atomic
 from workings.record.canonical import line, loads
-from workings.record.layout import (
-    EVALUATION_CONFIG,
-    EVALUATION_SUMMARY,
-    OVERRIDES,
-    README,
-    RECIPE,
-    SAMPLED,
-    SEAL,
-)
+from workings.record.layout import OVERRIDES, README, SEAL
 from workings.record.reader import RunRecord
-from workings.record.redact import cleaned, find_placeholders, find_secrets
-from workings.record.seal import unit_kind
-from workings.reports.html import MAX_RUNS, write_report
-from workings.runs.improve_result import RESULT, contradictions, pack_parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +31,6 @@ class Packed:
     """Every file with its bytes."""
     by_digest: tuple[tuple[str, int], ...]
     """Files that are named by digest, with their bytes."""
-    unsourced: int
-    """Numbers of the write-up that name no source."""
-    words: int
-    """Words of the write-up; 0 without one."""
     bytes: int
     """Bytes of the zip; 0 with ``dry_run``."""
 
@@ -63,76 +39,45 @@ class Packed:
         """The page next to the zip that checks it in a browser."""
         return self.out.with_suffix(".verify.html")
 
-    @property
-    def badge(self) -> Path:
-        """A picture next to the zip, with its root digest."""
-        return self.out.with_suffix(".badge.svg")
 
-
-def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, writeup: Path | None = None,
-         notebook: Path | None = None, limit: str = "", max_bytes: int = 0, dry_run: bool = False,
+def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, max_bytes: int = 0, dry_run: bool = False,
          show: Callable[[Packed], None] = lambda packed: None,
          progress: Callable[[int], None] | None = None) -> Packed:
     """Pack sealed runs for others to verify.
 
     Args:
-        paths: sealed runs, and evaluations that are next to runs. Of two with evaluations, A and B, the comparison
-            is packed too. The folder of an improvement represents its runs, samples and rounds.
+        paths: sealed runs, and evaluations that are next to runs.
         out: the zip to make; it must not exist.
         weights: `inside`, or `digest`: checkpoints' tensors are named by their digests only.
-        writeup: Markdown; numbers in it may name their sources (see `workings.evidence.writeup`).
-        notebook: the notebook that made the runs.
-        limit: a place of publication, see `workings.evidence.pack.limits`.
         max_bytes: largest zip; 0: no limit.
         dry_run: find out and show everything, write nothing.
         show: called with what is about to be written, before it is.
         progress: called with bytes hashed.
 
     Raises:
-        RequestError: placeholders, a number that is not its source's, a limit exceeded, ``out`` exists, a failed run.
+        RequestError: placeholders, a zip that is too large, ``out`` exists, a failed run.
         RecordError: a run does not verify.
     """
     if out.exists() or out.suffix != ".zip":
         raise RequestError(f"--out {out}", "a .zip file that does not exist yet", "--out submission.zip")
     if weights not in (INSIDE, BY_DIGEST):
         raise RequestError(f"--weights {weights}", f"{INSIDE} or {BY_DIGEST}", f"--weights {BY_DIGEST}")
-    paths, rounds = _unfolded(paths)
     contents = gather(paths, weights)
-    contents.documents |= rounds
     # Verified before anything is made of them, and once more as a zip at the end.
     _refuse_failing([*(run.path for run in contents.runs.values()), *contents.evaluations.values()], progress)
-    documents = _documents(contents, weights, writeup, notebook)
-    text = documents[WRITEUP].decode() if WRITEUP in documents else ""
-    if limit:
-        check_words(limit, words_in(text) if text else None)
+    documents = _documents(contents, weights)
     # Sealed last: the pack's sums cover the texts above, and its root is over all of it.
     documents = seal_documents(documents)
     planned = Packed(
-        out=out, root=loads(documents[SEAL])["root"], words=words_in(text), bytes=0,
+        out=out, root=loads(documents[SEAL])["root"], bytes=0,
         entries=tuple(sorted([(name, len(data)) for name, data in documents.items()]
                              + [(name, file.size) for name, file in contents.files.items()])),
-        by_digest=tuple((f"{row.run_path}/{row.file}", row.bytes) for row in contents.by_digest),
-        unsourced=len(unsourced(text)))
+        by_digest=tuple((f"{row.run_path}/{row.file}", row.bytes) for row in contents.by_digest))
     show(planned)
-    return planned if dry_run else _write(planned, documents, contents, limit, max_bytes, progress)
+    return planned if dry_run else _write(planned, documents, contents, max_bytes, progress)
 
 
-def _unfolded(paths: Sequence[Path]) -> tuple[list[Path], dict[str, bytes]]:
-    """The paths with improvements replaced by their runs and samples, and the files of the improvement among them."""
-    unit_paths, rounds = list[Path](), dict[str, bytes]()
-    for path in paths:
-        if not (path / RESULT).is_file():
-            unit_paths.append(path)
-            continue
-        if rounds:
-            raise RequestError(f"{path}, a second improvement", "one improvement in a pack: rounds have the same names",
-                               "a pack for each")
-        parts, rounds = pack_parts(path)
-        unit_paths += parts
-    return unit_paths, rounds
-
-
-def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, limit: str, max_bytes: int,
+def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, max_bytes: int,
            progress: Callable[[int], None] | None) -> Packed:
     out = planned.out
     # Under another name until it has been verified: a file called as asked is one that passed.
@@ -140,14 +85,11 @@ def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, lim
     try:
         write_zip(unverified, documents, contents.files)
         size = unverified.stat().st_size
-        if limit:
-            check_bytes(limit, size)
         if max_bytes and size > max_bytes:
             raise RequestError(f"a pack of {size:,} bytes", f"at most {max_bytes:,}", "--weights digest")
         _refuse_failing([unverified], progress)
         # The zip last: where it is, what belongs next to it does.
         atomic.write_bytes(planned.page, verify_page())
-        atomic.write_bytes(planned.badge, badge(planned.root))
         unverified.rename(out)
     # After the rename there is nothing left to remove; after an error the rejected zip goes.
     finally:
@@ -157,35 +99,21 @@ def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, lim
 
 def _refuse_failing(paths: Sequence[Path], progress: Callable[[int], None] | None) -> None:
     for path in paths:
-        result = verify(path, progress=progress, rounds=contradictions)
+        result = verify(path, progress=progress)
         if failed := [f"{check.id}: {check.text}" for check in result.checks if check.verdict == "failed"]:
             raise RecordError(f"{path} does not verify, so it is not packed: {'; '.join(failed[:3])}")
 
 
-def _documents(contents: Contents, weights: str, writeup: Path | None,
-               notebook: Path | None) -> dict[str, bytes]:
+def _documents(contents: Contents, weights: str) -> dict[str, bytes]:
     """The pack's own files."""
     documents = dict(contents.documents)
-    for unit_path, run in contents.runs.items():
-        name = unit_path.rpartition("/")[2]
-        evaluations = {unit.name: {"summary": unit.summary,
-                                   "config": loads((unit.path / EVALUATION_CONFIG).read_bytes())}
-                       for unit in run.evaluations()}
-        documents[f"model_cards/{name}.md"] = model_card(unit_path, run.manifest, run.root, evaluations).encode("utf-8")
-        documents[f"recipes/{name}.yaml"] = (run.path / RECIPE).read_bytes()
+    for run in contents.runs.values():
         documents |= data_manifests(run) | sample_data(run)
-    comparison = _pages(contents, documents)
-    documents |= _software_licences() | {LICENCES: line(licences(contents.runs.values()))}
-    if writeup is not None:
-        text = published(_read(writeup, "--writeup"), lambda file, row: _value(contents, documents, file, row))
-        documents[WRITEUP] = _clean(writeup, text)
-    if notebook is not None:
-        documents[f"notebook/{notebook.name}"] = _clean(notebook, _notebook(notebook))
     # After everything that it names, and before the pack's own list.
-    runs = {unit_path: PackedRun(root=run.root, manifest=run.manifest, asked=_asked(run))
+    runs = {unit_path: PackedRun(manifest=run.manifest, asked=_asked(run))
             for unit_path, run in contents.runs.items()}
-    documents[README] = readme(version("workings"), runs, compared=comparison, by_digest=bool(contents.by_digest),
-                               has_report=REPORT in documents, has_writeup=writeup is not None).encode("utf-8")
+    documents[README] = readme(
+        version("workings"), contents.units, runs, by_digest=bool(contents.by_digest)).encode("utf-8")
     documents[PACK] = line(pack_json(version("workings"), weights, contents.units, contents.by_digest))
     return documents
 
@@ -194,102 +122,3 @@ def _asked(run: RunRecord) -> dict[str, Any]:
     """The words that the run was asked for with; empty where a recorder alone wrote it."""
     overrides: dict[str, Any] = loads((run.path / OVERRIDES).read_bytes()) if (run.path / OVERRIDES).is_file() else {}
     return overrides
-
-
-def _pages(contents: Contents, documents: dict[str, bytes]) -> list[str]:
-    """Add the report and, of two sides with evaluations, the comparison; returns these sides."""
-    path_of = {**{unit_path: run.path for unit_path, run in contents.runs.items()}, **contents.evaluations}
-    unit_paths = {unit_path: path_of[unit_path] for unit_path in contents.order}
-    # Samples are not results; they connect two runs that have results.
-    sides = [unit_path for unit_path, path in unit_paths.items()
-             if any(unit_kind(summary.parent) != SAMPLED for summary in path.glob(f"**/{EVALUATION_SUMMARY}"))]
-    # Links give the runs the places that they have in the pack, and relative paths then are the pack's own: no path of
-    # this machine reaches the pages. The working folder belongs to the whole process, so no other thread may run.
-    with tempfile.TemporaryDirectory(prefix="workings-pack-") as folder:
-        Path(folder, "runs").mkdir()
-        for unit_path, path in unit_paths.items():
-            Path(folder, unit_path).symlink_to(path.resolve())
-        # As in the pack that is unpacked: the page names them, and verification draws it again there.
-        for name in [name for name in documents if name.startswith("recipes/")]:
-            Path(folder, name).parent.mkdir(exist_ok=True)
-            Path(folder, name).write_bytes(documents[name])
-        with contextlib.chdir(folder):
-            compared = _compared(sides)
-            if compared:
-                documents[COMPARISON] = line(compared.to_json())
-            if len(unit_paths) > MAX_RUNS:  # more curves cannot be told apart: no page, and the README names none
-                return sides if compared else []
-            ordered = [*(sides if compared else []), *(unit_path for unit_path in unit_paths if not compared
-                                                       or unit_path not in sides)]
-            write_report(Path(REPORT), [Path(unit_path) for unit_path in ordered], compared, recorded_only=True)
-            page = Path(REPORT).read_bytes()
-    documents[REPORT] = page
-    return sides if compared else []
-
-
-def _compared(sides: list[str]) -> Comparison | None:
-    """The comparison of exactly two sides that answered the same items."""
-    # With more than two there is no A and B.
-    if len(sides) != 2:
-        return None
-    a, b = find_pair(*map(Path, sides))
-    comparison = compare(a.path, b.path)
-    return comparison if comparison.difference is not None else None
-
-
-def _value(contents: Contents, documents: dict[str, bytes], file: str, row: int) -> Any:
-    if file in documents:
-        data = documents[file]
-    elif file in contents.files:
-        data = contents.files[file].path.read_bytes()
-    else:
-        raise RecordError("no such file in the pack")
-    if not row:
-        return loads(data)
-    rows = data.splitlines()
-    if row > len(rows):
-        raise RecordError(f"{len(rows)} lines")
-    return loads(rows[row - 1])
-
-
-def _software_licences() -> dict[str, bytes]:
-    """LICENSE and NOTICE as they were installed."""
-    try:
-        files = distribution("workings").files or []
-    except PackageNotFoundError:  # run from a folder on the path, not installed
-        return {}
-    return {path.name: Path(str(path.locate())).read_bytes() for path in files if path.name in ("LICENSE", "NOTICE")}
-
-
-def _read(path: Path, option: str) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RequestError(f"{option} {path}: {error}", "a text file in UTF-8", "") from None
-
-
-def _notebook(path: Path) -> str:
-    text = _read(path, "--notebook")
-    try:
-        cells = json.loads(text)["cells"]
-    except (ValueError, KeyError, TypeError):
-        raise RequestError(f"--notebook {path}", "a Jupyter notebook (.ipynb)", "") from None
-    if path.suffix != ".ipynb" or not isinstance(cells, list):
-        raise RequestError(f"--notebook {path}", "a Jupyter notebook (.ipynb)", "")
-    return text
-
-
-def _clean(path: Path, text: str) -> bytes:
-    """Refuse placeholders, tokens and the user's home folder."""
-    if matches := list(find_placeholders(text)):
-        raise RequestError(f"{path}: {matches[0][:60]!r}", "a text without placeholders", "fill it in or take it out")
-    if matches := find_secrets(text):
-        raise RequestError(f"{path}: {matches[0]}, a token or a key", "a text that anybody may read",
-                           "take it out, and make a new token")
-    # Cleaning finds more than the list of known tokens: named passwords and this person's home folder.
-    if cleaned(text) != text:
-        raise RequestError(f"{path}: a key, a password or your home folder", "a text that anybody may read",
-                           "take it out")
-    return text.encode("utf-8")
-
-

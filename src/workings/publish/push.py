@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from workings.errors import RequestError, first_line
-from workings.evidence.model_card import model_card
 from workings.evidence.pack.form import BY_DIGEST
-from workings.evidence.pack.licences import data_files, model_facts
+from workings.evidence.pack.sources import data_files, model_facts
 from workings.hints import pip_install
 from workings.inputs.object_store import STORED
 from workings.models.families.gemma import LICENCE as GEMMA_TERMS
 from workings.models.hub import is_local
 from workings.models.json_file import read_object
 from workings.publish.export import GGUF, ORIGIN_FILE, export_run
+from workings.publish.model_card import model_card
 from workings.publish.pack import Packed, pack
 from workings.record.canonical import loads
 from workings.record.digest import file_digest

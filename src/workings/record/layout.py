@@ -14,7 +14,6 @@ SEAL = "SEAL.json"
 METRICS = "train/metrics.jsonl"
 EVENTS = "train/events.jsonl"
 LOG = "train/training_log.txt"
-MACHINE = "train/machine.jsonl"
 """Load of the machine, a line every ten seconds; a shorter run has none."""
 CHECKPOINTS = "checkpoints"
 CONFIG = "config/resolved.json"
@@ -87,8 +86,6 @@ EVALUATION_UNITS = ("eval", SAMPLED)
 """Kinds of units that hold predictions."""
 UNIT_PARENTS = ("eval", "notes")
 """Folders of a run whose sub-folders are separate units."""
-UNIT_FOLDERS = ("report",)
-"""Folders of a run that are separate units."""
 ATTEST = "attest"
 OUTSIDE_EVERY_SUM = (ATTEST,)
 """Folders of a run that no unit's sums cover: signatures over root digests."""
@@ -168,7 +165,7 @@ def refuse_unit_name(out: Path) -> None:
 def unit_of(relative: PurePosixPath) -> str:
     """Unit of a run that a path belongs to: `""` for the run itself, else the unit's folder such as `eval/test`."""
     parts = relative.parts
-    if parts[0] in UNIT_FOLDERS + OUTSIDE_EVERY_SUM:
+    if parts[0] in OUTSIDE_EVERY_SUM:
         return parts[0]
     if parts[0] in UNIT_PARENTS and len(parts) > 1:
         return f"{parts[0]}/{parts[1]}"

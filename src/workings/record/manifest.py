@@ -34,8 +34,6 @@ Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
 Time = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")]
 """A moment in UTC, ISO 8601 with a Z."""
 
-MANIFEST_READS = (CONFIG, DATA_DIGESTS, DEVICE_CHECKS, ENVIRONMENT, EVENTS, METRICS, MODEL_SHAPE)
-"""Files of a run that its manifest reads facts from."""
 DRAWN_FROM = "drawn_from"
 """Key in the metadata of a trace or pair that was sampled from a model: the digest of that model
 (`workings.samples.candidates`). In the manifest of a run that was trained on samples: how many are of which model."""

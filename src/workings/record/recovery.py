@@ -15,7 +15,6 @@ from workings.record.layout import (
     CHECKPOINTS,
     EVENTS,
     LOG,
-    MACHINE,
     MANIFEST,
     METRICS,
     ROLLOUTS,
@@ -61,7 +60,7 @@ def repair(partial: Path) -> list[dict[str, Any]]:
     """Cut torn last lines and remove temporary files; one event (its `kind` and facts) for each thing done."""
     events: list[dict[str, Any]] = []
     with storage(partial, "repair"):
-        for name in (METRICS, EVENTS, LOG, MACHINE):
+        for name in (METRICS, EVENTS, LOG):
             torn = jsonl.cut_torn_line(partial / name)
             if torn is not None:
                 events.append({"kind": "torn_line", "file": name, "bytes": len(torn.encode("utf-8"))})

@@ -16,7 +16,6 @@ from workings.record.layout import (
     CHECKPOINTS,
     EVENTS,
     LOG,
-    MACHINE,
     MANIFEST,
     METRICS,
     README,
@@ -64,7 +63,6 @@ class RunWriter:
         self._metrics = jsonl.Appender(self.directory / METRICS)
         self._events = jsonl.Appender(self.directory / EVENTS)
         self._log = jsonl.Appender(self.directory / LOG)
-        self._machine: jsonl.Appender | None = None
         # A resumed run counts from its last line.
         rows = self.metrics()
         self._last_step = int(rows[-1]["step"]) if rows else 0
@@ -208,12 +206,6 @@ class RunWriter:
         """Add cleaned text and a newline to the training log."""
         self._log.append_bytes((cleaned(text) + "\n").encode("utf-8"))
 
-    def machine(self, values: dict[str, Any]) -> None:
-        """Add a line about the load of the machine, with the current time."""
-        if self._machine is None:  # a short run has no such line, and then no empty file
-            self._machine = jsonl.Appender(self.directory / MACHINE)
-        self._machine.append({"time": now(), **values})
-
     def sync(self) -> None:
         """Wait until all lines are on the disk."""
         # Do not wait for the log; a resume needs metrics and events.
@@ -280,6 +272,4 @@ class RunWriter:
         self._metrics.close()
         self._events.close()
         self._log.close()
-        if self._machine is not None:
-            self._machine.close()
         self._lock.release()

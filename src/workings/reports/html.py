@@ -4,7 +4,6 @@ import base64
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
@@ -48,15 +47,13 @@ SAMPLES = ("Items on which the two runs differ, and the first item with a wrong 
            "wrong equation is underlined, with the correct value next to it.")
 
 
-def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None = None, *,
-                 recorded_only: bool = False) -> Path:
+def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None = None) -> Path:
     """Write one page about up to four runs and, if given, the comparison of two of them.
 
     Args:
         out: the HTML file; replaced if it exists.
         runs: run directories, or evaluations without a run; those that were compared keep their order A, B.
         comparison: result of `workings.evaluation.comparison.compare.compare`.
-        recorded_only: show only recorded numbers, because a pack names the source of each.
 
     Raises:
         RequestError: no run, or more than four.
@@ -66,12 +63,11 @@ def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None 
     if not 1 <= len(runs) <= MAX_RUNS:
         raise RequestError(f"{len(runs)} runs", f"1 to {MAX_RUNS} runs on one page")
     out.parent.mkdir(parents=True, exist_ok=True)
-    atomic.write_text(out, render_report(report_views(runs, comparison), comparison,
-                                         recorded_only=recorded_only))
+    atomic.write_text(out, render_report(report_views(runs, comparison), comparison))
     return out
 
 
-def render_report(views: Sequence[RunView], comparison: Comparison | None, *, recorded_only: bool = False) -> str:
+def render_report(views: Sequence[RunView], comparison: Comparison | None) -> str:
     """The page's HTML; arguments as in `write_report`."""
     configured = [view for view in views if view.manifest is not None]
     same, different = configuration_rows(configured)
@@ -89,18 +85,16 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None, *, re
         breaks=_breaks(views), breaks_caption=CAPTION, rollouts=reward_samples(views), samples=samples,
         samples_text=SAMPLES, names=[comparison.name_a, comparison.name_b] if comparison else [],
         run_rows=run_rows(views), scored=[view for view in views if view.evaluation],
-        behaviour=behaviour_rows(views, counts=not recorded_only),
+        behaviour=behaviour_rows(views),
         configured=configured, same=same, different=different, equal=_equal(comparison),
         notes=[*_unverified(views), *(comparison.notes if comparison else [])], commands=commands(list(views)),
         method=METHOD)
 
 
 def _breaks(views: Sequence[RunView]) -> Drawn | None:
-    """The figure of first wrong equations, without a table, because a pack needs a recorded value for each number."""
-    figure = first_wrong_steps_figure([(view.name, view.color, count_first_wrong_steps(view.evaluation))
-                                      for view in views
-                           if view.evaluation is not None])
-    return replace(figure, table=None) if figure else None
+    """The figure of first wrong equations."""
+    return first_wrong_steps_figure([(view.name, view.color, count_first_wrong_steps(view.evaluation))
+                                     for view in views if view.evaluation is not None])
 
 
 def render_page(template: str, **values: Any) -> str:

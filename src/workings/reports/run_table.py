@@ -36,13 +36,8 @@ def run_rows(views: Sequence[RunView]) -> list[TableRow]:
     return [*rows, TableRow(name="Root digest", cells=[view.root for view in views], digest=True)]
 
 
-def behaviour_rows(views: Sequence[RunView], *, counts: bool = True) -> list[TableRow]:
-    """Rows about the answers of evaluated runs: form, truncation, arithmetic, length, with intervals if possible.
-
-    Args:
-        views: the runs or evaluations.
-        counts: include rows counted from the completions, which are not recorded.
-    """
+def behaviour_rows(views: Sequence[RunView]) -> list[TableRow]:
+    """Rows about the answers of evaluated runs: form, truncation, arithmetic, length, with intervals if possible."""
     evaluations = [view.evaluation for view in views if view.evaluation]
     scored = [evaluation.summary for evaluation in evaluations]
     rows = [TableRow(name=words, cells=[_measure(summary["behaviour"].get(name, {"absent": "not measured"}), share)
@@ -51,7 +46,7 @@ def behaviour_rows(views: Sequence[RunView], *, counts: bool = True) -> list[Tab
             if name != "step_validity" or not steps_versions(evaluation.config for evaluation in evaluations)]
     # The rules show whether a model keeps to its trained form.
     rules = [", ".join(f"{rule} {count(number)}" for rule, number in summary["rules"].items()) for summary in scored]
-    rows += _counted_rows(evaluations) if counts else []
+    rows += _counted_rows(evaluations)
     judges = [judge_text(evaluation.config) for evaluation in evaluations]
     rows += [TableRow(name="Judge", cells=[judge or "rules" for judge in judges])] if any(judges) else []
     return [*rows, TableRow(name="Answers found by rule", cells=rules)] if scored else []

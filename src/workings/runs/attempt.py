@@ -48,7 +48,6 @@ from workings.runs.run_metadata import build_manifest, data_digests, write_reque
 from workings.runs.train_result import TrainResult
 from workings.scoring.items import items_digest
 from workings.scoring.worker_pool import ScoringProcess
-from workings.training.background_writers import MachineLog
 from workings.training.display import Display
 from workings.training.held_out_items import HeldOutItems
 from workings.training.loop import Outcome, Progress, TrainingLoop
@@ -176,8 +175,7 @@ class Attempt:
             hooks.keep_best()
             # The first two may start a process that scores; neither outlives the training.
             with (setup.training_data.experience(setup.engine, writer) as experience,
-                  self._held_out_items() as held_out_items,
-                  MachineLog(writer.machine, lambda: hooks.progress.step, display.say)):
+                  self._held_out_items() as held_out_items):
                 loop = TrainingLoop(engine=setup.engine, experience=experience, schedule=setup.schedule,
                                     observer=self._observer(held_out_items, hooks.log_sample), hooks=hooks,
                                     progress=start.progress)

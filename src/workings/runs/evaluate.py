@@ -29,7 +29,7 @@ from workings.models.turns import Turn
 from workings.record import jsonl
 from workings.record.layout import PROMPTS, ROWS
 from workings.record.progress import slow_operation
-from workings.runs.open_model import AS_RECORDED, WeightsRequest, open_run, open_untrained, open_weights
+from workings.runs.open_model import AS_RECORDED, WeightsRequest, open_model, open_run, open_untrained
 from workings.runs.python_api.python_rows import Rows, items_file
 from workings.scoring.items import Item
 
@@ -155,36 +155,38 @@ def free_unit(run: Path, name: str) -> Path:
 
 
 def evaluate_run(run: str | Path, items: Rows, out: str | Path, *, settings: EvaluationSettings | None = None,
-                 device: str = AS_RECORDED, progress: Callable[[int, int], None] | None = None,
+                 device: str = AS_RECORDED, weights: WeightsRequest | None = None,
+                 progress: Callable[[int, int], None] | None = None,
                  on_trained_items: Callable[[list[str]], None] | None = None) -> Scorecard:
-    """Evaluates a run's last checkpoint on items and seals the evaluation at ``out``.
+    """Evaluates a run's last checkpoint, or other weights, on items and seals the evaluation at ``out``.
 
     Args:
-        run: a sealed run directory.
+        run: a sealed run directory; with ``weights`` a folder with ``config.json``, safetensors and tokenizer, or an id
+            such as ``google/gemma-2b``.
         items: JSON lines with id, prompt and expected_answer; or traces, whose answers are then expected; or rows.
         out: directory to make for the evaluation.
         settings: decoding, extraction and scoring; greedy and with the built-in scorer by default.
         device: where to generate; by default the device of the run's recipe.
+        weights: chat template, engine, device and number format of weights, which have no recipe; None for a run.
         progress: called with the number of finished items and of all items.
         on_trained_items: called, before the model is opened, with the ids of items whose question the run was trained
             on, if there are any.
 
     Raises:
-        RequestError: no sealed run, invalid items, ``out`` exists, or the device is absent.
+        RequestError: no sealed run or weights, invalid items, ``out`` exists, or the device is absent.
         RecordError: the run has no intact checkpoint.
     """
     # First, because a bad line is found at once and opening a model may take minutes.
     with items_file(items) as file:
         questions = read_questions(file)
     # Before the model is opened, because it may refuse.
-    trained = find_trained_items(Path(run), questions, Path(out))
+    trained = find_trained_items(Path(run), questions, Path(out)) if weights is None else []
     if trained and on_trained_items is not None:
         on_trained_items(trained)
     with slow_operation("opening the model"):
-        opened = open_run(Path(run), device)
+        opened = open_model(run, weights, device)
     return evaluate(opened.session, questions, Path(out), settings=settings or EvaluationSettings(),
-                    made_from=opened.root, progress=progress,
-                    facts={"run": opened.run.path.resolve().name, "step": opened.checkpoint.step})
+                    made_from=opened.root, progress=progress, facts=opened.facts)
 
 
 def open_task(name: str, request: TaskRequest) -> Task:
@@ -225,36 +227,29 @@ def evaluate_task(model: str, request: TaskRequest, out: Path, *, weights: Weigh
     """Has a model answer the task of another program, which scores it, and seals the evaluation at ``out``.
 
     Args:
-        model: a sealed run, or weights as of `evaluate_weights`.
+        model: a sealed run, or weights as of `evaluate_run`.
         request: the task.
         out: directory to make for the evaluation.
-        weights: how weights are opened; None for a run.
+        weights: as of `evaluate_run`.
         device: where a run generates; by default the device of its recipe.
         on_trained_items: called with the ids of items that hold a question which the run was trained on.
 
     Raises:
-        RequestError: as `open_task`, `evaluate_run` and `evaluate_weights`, or the task needs what the engine does not
-            do.
+        RequestError: as `open_task` and `evaluate_run`, or the task needs what the engine does not do.
     """
     refuse_existing(out)
     task = open_task(request.name, request)
     if weights is None and on_trained_items and (trained := _learned_texts(Path(model), task.texts())):
         on_trained_items(trained)
     with slow_operation("opening the model"):
-        if weights is None:
-            run = open_run(Path(model), device)
-            session, root = run.session, run.root
-            facts: dict[str, Any] = {"run": run.run.path.resolve().name, "step": run.checkpoint.step}
-        else:
-            opened = open_weights(model, weights)
-            session, root, facts = opened.session, None, opened.facts
-    found = task.answer(session)
+        opened = open_model(model, weights, device)
+    found = task.answer(opened.session)
     items = list({answer.item.id: answer.item for answer in found.answers}.values())
-    if root is not None:
+    if weights is None:
         find_trained_items(Path(model), items, out)
-    config = harness_config(items, scorer=found.scorer, source=found.source, made_from=root,
-                            facts={"decoding": found.decoding, **session_facts(session, facts)})
-    return seal_answers(found.answers, len(found.answers), out, config, rule=found.rule, made_from=root)
+    config = harness_config(items, scorer=found.scorer, source=found.source, made_from=opened.root,
+                            facts={"decoding": found.decoding, **session_facts(opened.session, opened.facts)})
+    return seal_answers(found.answers, len(found.answers), out, config, rule=found.rule, made_from=opened.root)
 
 
 def _learned_texts(run: Path, texts: Mapping[str, Sequence[str]]) -> list[str]:
@@ -285,24 +280,3 @@ def find_trained_items(run: Path, questions: Sequence[Item], out: Path) -> list[
                            "questions that it has not seen",
                            "other --items, or --out DIR outside the run to measure memorization")
     return trained
-
-
-def evaluate_weights(model: str, items: Path, out: Path, *, request: WeightsRequest,
-                     settings: EvaluationSettings | None = None) -> Scorecard:
-    """Evaluates weights in Hugging Face's format (a folder, or a Hub id) and seals the evaluation at ``out``.
-
-    Args:
-        model: a folder with ``config.json``, safetensors and tokenizer, or an id such as ``google/gemma-2b``.
-        items: as in `evaluate_run`.
-        out: directory to make for the evaluation.
-        request: chat template, engine, device and number format: there is no recipe to take them from.
-        settings: as in `evaluate_run`.
-
-    Raises:
-        RequestError: as `workings.runs.open_model.open_weights`, or as `evaluate_run`.
-    """
-    # Before opening the model, because a wrong line is found at once.
-    questions = read_questions(items)
-    opened = open_weights(model, request)
-    return evaluate(opened.session, questions, out, settings=settings or EvaluationSettings(), made_from=None,
-                    facts=opened.facts)

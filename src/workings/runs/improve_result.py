@@ -3,29 +3,25 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from workings.config.explain import short_repr
-from workings.errors import RecordError, RequestError
+from workings.errors import RequestError
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.comparison.paired import difference_text
 from workings.evaluation.scorecard import recorded_interval
 from workings.evaluation.unit import read_scorecard
-from workings.evidence.pack.form import RUNS, SAMPLES_SUFFIX
 from workings.record import atomic
-from workings.record.canonical import line, loads, read_json_object
+from workings.record.canonical import loads, read_json_object
 from workings.record.digest import file_digest
 from workings.record.layout import EVALUATION_CONFIG, SELECTION
 from workings.record.manifest import DRAWN_FROM
 from workings.record.number_text import percent
 from workings.record.reader import RunRecord
-from workings.record.redact import cleaned
-from workings.record.untrusted_files import read_plain
-from workings.reports.rounds_page import RoundRow, RoundsPage, rounds_page, write_rounds_page
+from workings.reports.rounds import RoundRow
 
-RESULT, PAGE = "rounds.json", "rounds.html"
+RESULT = "rounds.json"
 REQUEST = "improve.json"
 """File of the request: a command only continues the same request, or one with more rounds."""
 
@@ -96,8 +92,7 @@ class ImproveResult:
             **{key: compared[key] for key in ("delta", "delta_ci_low", "delta_ci_high", "p_value", "items")
                if key in compared},
             "seconds": round(self.seconds, 1), "runs": [str(round_.run) for round_ in self.rounds],
-            "rounds": [round_.to_json() for round_ in self.rounds], "stopped": self.stopped, "sentence": self.sentence,
-            "page": str(self.out / PAGE)}
+            "rounds": [round_.to_json() for round_ in self.rounds], "stopped": self.stopped, "sentence": self.sentence}
         if self.control is not None and self.against_control is not None:
             values |= {"control": str(self.control),
                        "control_accuracy": read_scorecard(self.control)["overall"]["mean"],
@@ -127,12 +122,12 @@ class ImproveResult:
         heads = ("round", "learned", "never", "sometimes", "always", "right", "change, 95 % interval")
         rows = [heads, *((str(row.name), *(f"{count:,}" if count >= 0 else "" for count in (
             row.learned, row.never, row.sometimes, row.always)), percent(row.accuracy), row.change)
-            for row in self.page.rows)]
+            for row in self.rows)]
         widths = [max(len(row[at]) for row in rows) for at in range(len(heads))]
         table = ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
         return "\n".join(["", self.sentence, "", *table, "",
                           "never, sometimes, always: questions by how many of their samples were correct",
-                          f"page: {self.out / PAGE}", "", "Try next:",
+                          f"page: {program} ui {self.out}", "", "Try next:",
                           f"  {program} verify {self.out}",
                           *([f"  {program} compare {self.rounds[0].run} {self.rounds[-1].run}"]
                             if len(self.rounds) > 1 else []),
@@ -149,14 +144,13 @@ class ImproveResult:
         return ["  a better start (more training.steps, other questions), with another --out"]
 
     @property
-    def page(self) -> RoundsPage:
-        """Contents of the page."""
+    def rows(self) -> list[RoundRow]:
+        """A row for each round, and for the control."""
         rows = [_row(str(round_.number) if round_.number else "start", round_.overall, round_.counts,
                      round_.against_before) for round_ in self.rounds]
         if self.control is not None:
             rows.append(_row("control", dict(read_scorecard(self.control)["overall"]), {}, None))
-        return RoundsPage(title=RunRecord.open(self.rounds[0].run).manifest.recipe, sentence=self.sentence,
-                          verdict=self.comparison.verdict, rows=tuple(rows))
+        return rows
 
 
 def _row(name: str, overall: Mapping[str, Any], counts: Mapping[str, Any], comparison: Comparison | None) -> RoundRow:
@@ -179,7 +173,7 @@ def change_text(comparison: Comparison) -> str:
 
 
 def contradictions(folder: Path) -> list[str]:
-    """Contradictions between an improvement's result, page and request and its runs and samples; empty if none.
+    """Contradictions between an improvement's result and request and its runs and samples; empty if none.
 
     Raises `RecordError` for runs or samples that cannot be read.
     """
@@ -193,40 +187,7 @@ def contradictions(folder: Path) -> list[str]:
         problems += _request_problems(folder, request, result)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RequestError) as error:
         return [f"not what `workings improve` writes ({type(error).__name__}: {str(error)[:120]})"]
-    page = folder / PAGE
-    # Only if the numbers agree, and only for this version: the page of an earlier version may differ.
-    is_our_version = RunRecord.open(result.rounds[-1].run).manifest.workings_version == version("workings")
-    recorded_page = read_plain(page).decode("utf-8", "replace") if page.is_file() and is_our_version else ""
-    if recorded_page and not problems and recorded_page != rounds_page(result.page):
-        problems.append(f"{PAGE} differs from the page that this version makes of these rounds")
     return problems
-
-
-def pack_parts(folder: Path) -> tuple[list[Path], dict[str, bytes]]:
-    """Runs and samples of a finished improvement, and its own files with the paths that those have in a pack.
-
-    Raises `RequestError` for result or request that `workings improve` did not write.
-    """
-    try:
-        recorded, request = (read_json_object(folder / name) for name in (RESULT, REQUEST))
-        result = _made_again(folder, recorded)
-        rows = [row | {"run": _packed(row["run"])} | ({"unit": _packed(row["unit"]) + SAMPLES_SUFFIX} if "unit" in row
-                                                      else {}) for row in recorded["rounds"]]
-        moved = recorded | {"rounds": rows, "runs": [row["run"] for row in rows], "page": PAGE} | (
-            {"control": _packed(recorded["control"])} if "control" in recorded else {})
-        # Paths of this machine are replaced by those in the pack.
-        files = {RESULT: line(moved), REQUEST: line(request | {"prompts": Path(request["prompts"]).name}),
-                 PAGE: read_plain(folder / PAGE)}
-    except (ArithmeticError, AttributeError, LookupError, OSError, RecordError, TypeError, ValueError) as error:
-        raise RequestError(f"{folder}: not what `workings improve` writes ({type(error).__name__}: {str(error)[:120]})",
-                           "the folder of a finished improvement", f"workings verify {folder}") from None
-    runs = [round_.run for round_ in result.rounds] + ([result.control] if result.control else [])
-    samples = [round_.samples for round_ in result.rounds if round_.samples is not None]
-    return [*runs, *samples], {name: cleaned(data.decode("utf-8")).encode("utf-8") for name, data in files.items()}
-
-
-def _packed(path: str) -> str:
-    return f"{RUNS}/{Path(path).name}"
 
 
 def _made_again(folder: Path, recorded: Mapping[str, Any]) -> ImproveResult:
@@ -235,7 +196,7 @@ def _made_again(folder: Path, recorded: Mapping[str, Any]) -> ImproveResult:
     # Only the number comes from the record; everything else from the runs.
     for number in range(len(recorded["rounds"])):
         run = folder / "runs" / f"round_{number}"
-        samples = _samples(folder, number) if number else None
+        samples = folder / "samples" / f"for_round_{number}" if number else None
         rounds.append(Round(number=number, run=run, samples=samples,
                             against_before=compare(rounds[-1].run, run) if number else None))
     stopped, last = str(recorded["stopped"]), rounds[-1]
@@ -244,13 +205,6 @@ def _made_again(folder: Path, recorded: Mapping[str, Any]) -> ImproveResult:
     control = folder / "runs" / Path(str(recorded["control"])).name if "control" in recorded else None
     return ImproveResult(out=folder, rounds=tuple(rounds), stopped=stopped, seconds=float(recorded["seconds"]),
                          control=control)
-
-
-def _samples(folder: Path, number: int) -> Path:
-    """The samples for a round; in a pack they are among the runs."""
-    name = f"for_round_{number}"
-    packed = folder / RUNS / f"{name}{SAMPLES_SUFFIX}"
-    return packed if packed.is_dir() else folder / "samples" / name
 
 
 def _request_problems(folder: Path, request: Mapping[str, Any], result: ImproveResult) -> list[str]:
@@ -287,7 +241,7 @@ def _request_problems(folder: Path, request: Mapping[str, Any], result: ImproveR
 def _without_folders(value: Any) -> Any:
     """A value with paths reduced to names, because a folder may have been moved."""
     if isinstance(value, Mapping):
-        return {key: Path(inner).name if key in ("run", "unit", "control", "page") and isinstance(inner, str)
+        return {key: Path(inner).name if key in ("run", "unit", "control") and isinstance(inner, str)
                 else _without_folders(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_without_folders(inner) for inner in value]
@@ -295,6 +249,5 @@ def _without_folders(value: Any) -> Any:
 
 
 def write_result(result: ImproveResult) -> None:
-    """Writes `rounds.json` and the page, replacing earlier ones."""
+    """Writes `rounds.json`, replacing an earlier one."""
     atomic.write_json(result.out / RESULT, result.to_json())
-    write_rounds_page(result.out / PAGE, result.page)

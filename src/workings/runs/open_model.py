@@ -59,6 +59,12 @@ class TrainedModel:
         """Root digest of the sealed run."""
         return self.run.root
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Name of the run and step of the checkpoint."""
+        # Only the name, because a path would reveal this machine's folders.
+        return {"run": self.run.path.resolve().name, "step": self.checkpoint.step}
+
 
 @dataclass(frozen=True, kw_only=True)
 class WeightsRequest:
@@ -87,6 +93,8 @@ class OpenedWeights:
     """Identity of the model: name, revision, digest of every file of weights."""
     request: EngineRequest
     """The request by which the engine was opened."""
+    root: None = None
+    """These weights come from no sealed run; the facts have the digests of their files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,6 +179,12 @@ class SealedRun:
                 raise RequestError(f"{directory / name} is not the file that training started from",
                                    f"SHA-256 {recorded[name]}", try_next)
         return Weights(directory=directory, id=manifest.model_id, revision=str(manifest.model_revision))
+
+
+def open_model(model: str | Path, weights: WeightsRequest | None, device: str = AS_RECORDED
+               ) -> TrainedModel | OpenedWeights:
+    """Opens a sealed run (see `open_run`), or with ``weights`` a folder or Hub id of weights (see `open_weights`)."""
+    return open_run(Path(model), device) if weights is None else open_weights(str(model), weights)
 
 
 def open_run(path: Path, device: str = AS_RECORDED) -> TrainedModel:

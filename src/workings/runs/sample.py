@@ -12,7 +12,7 @@ from workings.planning.planned_run import MAX_PROMPTS
 from workings.planning.verdict import memory_verdict
 from workings.record.canonical import loads
 from workings.record.layout import EVALUATION_CONFIG, partial_unit_path
-from workings.runs.open_model import AS_RECORDED, OpenedWeights, TrainedModel, WeightsRequest, open_run, open_weights
+from workings.runs.open_model import AS_RECORDED, OpenedWeights, TrainedModel, WeightsRequest, open_model
 from workings.samples.draw import SampleRequest, sample
 from workings.samples.unit import SampleUnit
 from workings.scoring.items import Item
@@ -51,57 +51,32 @@ def completions_at_a_time(request: EngineRequest, device: DeviceFacts, *, longes
         rows //= 2
 
 
-def sample_run(run: Path, prompts: Sequence[Item], out: Path, *, request: SampleRequest, device: str = AS_RECORDED,
+def sample_run(run: str | Path, prompts: Sequence[Item], out: Path, *, request: SampleRequest,
+               device: str = AS_RECORDED, weights: WeightsRequest | None = None,
                by_plan: Say | None = None) -> SampleUnit:
-    """Samples completions with a run's last checkpoint and seals them at ``out``.
+    """Samples completions with a run's last checkpoint, or with other weights, and seals them at ``out``.
 
     Args:
-        run: a sealed run directory.
+        run: a sealed run directory; with ``weights`` a folder with ``config.json``, safetensors and tokenizer, or an id
+            such as ``google/gemma-2b``.
         prompts: questions with their expected answers; see `workings.inputs.datasets.read_prompts`.
         out: directory to make for the unit.
-        request: settings of sampling and selection.
+        request: settings of sampling and selection; of weights also the form of their answers.
         device: where to sample; by default the device of the run's recipe.
+        weights: chat template, engine, device and number format of weights, which have no recipe; None for a run.
         by_plan: if given, the batch size is as large as fits the device, and this is called with a sentence that says
             how large, and why. None: the batch size of the request.
 
     Raises:
-        RequestError: no sealed run, no prompts, ``out`` exists, or the device is absent.
+        RequestError: no sealed run or weights, no prompts, ``out`` exists, or the device is absent.
         RecordError: the run has no intact checkpoint.
     """
-    _check(prompts, out, request)
-    opened = open_run(run, device)
-    # Only the name, because a path would reveal this machine's folders.
-    facts = {"run": opened.run.path.resolve().name, "step": opened.checkpoint.step}
-    return sample(opened.session, prompts, out, request=_sized(opened, prompts, out, request, by_plan),
-                  made_from=opened.root, facts=facts)
-
-
-def sample_weights(model: str, prompts: Sequence[Item], out: Path, *, request: SampleRequest, weights: WeightsRequest,
-                   by_plan: Say | None = None) -> SampleUnit:
-    """Samples completions with weights in Hugging Face's format (a folder, or a Hub id) and seals them at ``out``.
-
-    Args:
-        model: a folder with ``config.json``, safetensors and tokenizer, or an id such as ``google/gemma-2b``.
-        prompts: as in `sample_run`.
-        out: directory to make for the unit.
-        request: as in `sample_run`; its settings name the form of the model's answers, because there is no recipe.
-        weights: chat template, engine, device and number format.
-        by_plan: as in `sample_run`.
-
-    Raises:
-        RequestError: as `workings.runs.open_model.open_weights`, or as `sample_run`.
-    """
-    _check(prompts, out, request)
-    opened = open_weights(model, weights)
-    # These weights come from no sealed run; the facts have the digests of their files.
-    return sample(opened.session, prompts, out, request=_sized(opened, prompts, out, request, by_plan), made_from=None,
-                  facts=opened.facts)
-
-
-def _check(prompts: Sequence[Item], out: Path, request: SampleRequest) -> None:
-    """Raises `RequestError` for a wrong request before a model is opened, which may take minutes."""
+    # A wrong request is refused before a model is opened, which may take minutes.
     refuse_existing(out)
     request.selection.check(prompts, request.settings.form)
+    opened = open_model(run, weights, device)
+    return sample(opened.session, prompts, out, request=_sized(opened, prompts, out, request, by_plan),
+                  made_from=opened.root, facts=opened.facts)
 
 
 def _sized(opened: TrainedModel | OpenedWeights, items: Sequence[Item], out: Path, request: SampleRequest,

@@ -10,7 +10,7 @@ from workings.evidence.attest.statement import statement
 from workings.evidence.verify import verify
 from workings.record import atomic
 from workings.record.canonical import line
-from workings.record.layout import ATTEST, SEAL, UNIT_FOLDERS, UNIT_PARENTS
+from workings.record.layout import ATTEST, SEAL, UNIT_PARENTS
 from workings.record.lock import DirectoryLock
 from workings.record.reader import RunRecord
 from workings.record.seal import root_digest
@@ -64,9 +64,8 @@ def sign_run(run: Path, key: Path, passphrase: str = "") -> Signature:
 
 def unit_roots(run: Path) -> dict[str, str]:
     """Root digests of a run and of the units in it, by path. Raises `RecordError` for one that is not sealed."""
-    paths = [name for name in UNIT_FOLDERS if (run / name).is_dir()]
-    paths += [f"{parent}/{inner.name}" for parent in UNIT_PARENTS if (run / parent).is_dir()
-               for inner in sorted((run / parent).iterdir())]
+    paths = [f"{parent}/{inner.name}" for parent in UNIT_PARENTS if (run / parent).is_dir()
+             for inner in sorted((run / parent).iterdir())]
     if unsealed := [path for path in paths if not (run / path / SEAL).is_file()]:
         raise RecordError(f"{run / unsealed[0]} is not sealed")
     return {"": root_digest(run)} | {path: root_digest(run / path) for path in paths}

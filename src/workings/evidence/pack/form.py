@@ -13,9 +13,6 @@ RUNS = "runs"
 """Folder whose sub-folders are the packed runs."""
 SAMPLES_SUFFIX = "-samples"
 """End of the names of packed samples, which are often called like the run that drew them."""
-COMPARISON = "compare.json"
-REPORT = "report.html"
-LICENCES = "licences.json"
 INSIDE, BY_DIGEST = "inside", "digest"
 
 _TENSORS = re.compile(r"checkpoints/step_\d{6,12}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}\.safetensors")

@@ -24,8 +24,6 @@ class Contents:
     """Runs by path in the pack, `runs/<name>`."""
     evaluations: dict[str, Path] = field(default_factory=dict)
     """Evaluations and samples (of an untrained model, of texts from elsewhere) next to the runs, by path in it."""
-    order: list[str] = field(default_factory=list)
-    """Paths of runs and evaluations in the given order: of two, the first is A."""
     files: dict[str, FileOnDisk] = field(default_factory=dict)
     """Sealed files by path in the pack."""
     documents: dict[str, bytes] = field(default_factory=dict)
@@ -44,15 +42,12 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
     """
     runs: dict[str, RunRecord] = {}
     evaluations: dict[str, Path] = {}
-    order: list[str] = []
     for path in paths:
         # The seal names the kind of a folder; its name could be anything.
         kind = parse_seal((path / SEAL).read_bytes())["unit"] if (path / SEAL).is_file() else ""
         pack_path = f"{RUNS}/{path.resolve().name}" + (SAMPLES_SUFFIX if kind == SAMPLED else "")
         if pack_path in runs or pack_path in evaluations:
             raise RequestError(f"two runs named {path.resolve().name}", "runs with different names", "")
-        # Evaluations too: a compared one may be next to the runs.
-        order.append(pack_path)
         if kind in EVALUATION_UNITS:
             evaluations[pack_path] = path
             continue
@@ -64,7 +59,7 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
         runs[pack_path] = run
     if not runs:
         raise RequestError("no run", "one sealed run or more", "workings pack RUN --out submission.zip")
-    contents = Contents(runs=runs, evaluations=evaluations, order=order)
+    contents = Contents(runs=runs, evaluations=evaluations)
     for pack_path, run in runs.items():
         _add_run(contents, pack_path, run, weights)
     for pack_path, path in evaluations.items():

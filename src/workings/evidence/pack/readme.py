@@ -1,13 +1,13 @@
-"""README of a pack: its contents, the exact commands to check it and to train its runs again, and its badge."""
+"""README of a pack: its contents, the exact commands to check it and to train its runs again."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
-from xml.sax.saxutils import escape
 
 from workings.evidence.run_readme import moved_files, smoke_words, with_files
+from workings.record.layout import RECIPE
 from workings.record.manifest import RunManifest
 
 
@@ -15,42 +15,32 @@ from workings.record.manifest import RunManifest
 class PackedRun:
     """Inputs of the lines about a run."""
 
-    root: str
-    """Root digest."""
     manifest: RunManifest
     asked: Mapping[str, Any]
     """Contents of `config/overrides.json`; empty if the run has none."""
 
 
-def readme(version: str, runs: Mapping[str, PackedRun], *, compared: Sequence[str], by_digest: bool,
-           has_report: bool, has_writeup: bool) -> str:
+def readme(version: str, units: Mapping[str, str], runs: Mapping[str, PackedRun], *, by_digest: bool) -> str:
     """Markdown of the README: a view of the records, which verification renders again.
 
     Args:
         version: version of this package.
+        units: roots of the runs, and of the evaluations and notes in them, by path in the pack.
         runs: runs by path in the pack, in the order of the paths.
-        compared: paths of the two sides of the comparison, A before B; empty if there is none.
         by_digest: whether the pack names files by digest.
-        has_report: whether there is a report page.
-        has_writeup: whether there is a write-up.
     """
-    more = ["| `report.html` | figures and tables, one page, no network |"] if has_report else []
-    more += ["| `WRITEUP.md` | the write-up; its numbers name their sources in comments |"] if has_writeup else []
-    more += ["| `compare.json` | the comparison of two runs |"] if compared else []
     lines = [
         "# What was trained, and how to check it", "",
-        "| | |", "|---|---|", *more,
+        "| | |", "|---|---|",
         "| `runs/` | the sealed records, and `attempts.jsonl`: every run that was started |",
-        "| `model_cards/` | a page for each run, in the Hugging Face Hub's form |",
-        "| `recipes/`, `data/` | what was asked for, and what is known of the data |",
-        "| `licences.json`, `LICENSE`, `NOTICE` | whose terms hold |",
+        "| `data/` | what is known of the data |",
         "| `pack.json`, `SHA256SUMS`, `SEAL.json` | every unit with its root digest, every file with its sum |", "",
         "## Check it", "", f"Offline, with workings {version}, without any ML library. Give the zip as it is, or "
         "type in the folder that it was unpacked into:", "",
         *_indented("workings verify ."), "",
-        # Indented by four spaces: Markdown code, without markup.
-        "Single runs have these root digests:", "",
-        *(f"    {run.root}  {path}" for path, run in sorted(runs.items())), ""]
+        # Indented by four spaces: Markdown code, without markup. All units: none is left out unseen.
+        "Runs, and the evaluations and notes in them, have these root digests:", "",
+        *(f"    {root}  {path}" for path, root in sorted(units.items())), ""]
     # Said here, because a run that is copied out of the pack would fail for its missing tensors.
     if by_digest:
         lines += ["Checkpoints' tensors are not here; `pack.json` names each by its digest, which is the one in the "
@@ -59,8 +49,6 @@ def readme(version: str, runs: Mapping[str, PackedRun], *, compared: Sequence[st
     lines += ["## Make it again", "", "Unpack it, and type in its folder:", ""]
     for path, run in sorted(runs.items()):
         lines += _indented(train_command(path, run))
-    if compared:
-        lines += _indented(f"workings compare {' '.join(map(shlex.quote, compared))}")
     # The pack has digests of the data, not the data, which may not be redistributable.
     lines += ["", "Private data are not in the pack: put each file that a command or a recipe names "
               "at its place. `data/digests.json` of each run says which bytes they were.", ""]
@@ -72,8 +60,8 @@ def train_command(path: str, run: PackedRun) -> str:
     origin = str(run.asked.get("origin", ""))
     # The last part of `runs/<name>`.
     name = path.rpartition("/")[2]
-    # A shipped recipe is asked for by its name; any other one is in the pack.
-    recipe = origin.removeprefix("shipped:") if origin.startswith("shipped:") else f"recipes/{name}.yaml"
+    # A shipped recipe is asked for by its name; any other one is in the run.
+    recipe = origin.removeprefix("shipped:") if origin.startswith("shipped:") else f"{path}/{RECIPE}"
     files = moved_files(run.asked.get("files", {}), lambda file: f"data/{name}/{PurePath(file).name}")
     overrides = with_files([str(override) for override in run.asked.get("overrides", [])], files, recipe_stays=False)
     return shlex.join(["workings", "train", recipe, "--out", f"again/{name}", *overrides, *smoke_words(run.manifest)])
@@ -82,29 +70,3 @@ def train_command(path: str, run: PackedRun) -> str:
 def _indented(*lines: str) -> list[str]:
     # Four spaces make a line code in Markdown.
     return [f"    {line}" for line in lines]
-
-
-SHOWN_DIGITS = 12
-"""Digits of the root on the badge, for recognition only; its title has all digits."""
-_LABEL, _LEFT, _RIGHT, _HEIGHT = "sealed by workings", 122, 128, 20
-
-
-def badge(root: str) -> bytes:
-    """SVG. It names the root and claims nothing: its reader verifies the pack with it.
-
-    Args:
-        root: the pack's root digest.
-    """
-    # Widths are fixed and texts are stretched to them, because SVG cannot measure fonts before it is shown.
-    width = _LEFT + _RIGHT
-    title = escape(f"{_LABEL}, root digest {root}")
-    texts = "".join(
-        f'<text x="{left + width / 2:g}" y="14" textLength="{width - 14}" fill="#fff">{escape(words)}</text>'
-        for left, width, words in ((0, _LEFT, _LABEL), (_LEFT, _RIGHT, f"root {root[:SHOWN_DIGITS]}")))
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{_HEIGHT}" role="img" '
-            f'aria-label="{title}"><title>{title}</title>'
-            f'<rect width="{width}" height="{_HEIGHT}" rx="4" fill="#3d3a36"/>'
-            f'<path d="M{_LEFT} 0h{_RIGHT - 4}a4 4 0 0 1 4 4v{_HEIGHT - 8}a4 4 0 0 1-4 4h-{_RIGHT - 4}z" '
-            f'fill="#0b5fae"/>'
-            f'<g font-family="ui-monospace,Menlo,Consolas,monospace" font-size="11" text-anchor="middle">{texts}</g>'
-            "</svg>\n").encode()

@@ -75,7 +75,7 @@ def replay_sentence(facts: Facts) -> str:
     verdict, reasons = compare_replay(facts)
     lines = facts["lines"]
     span = f"Steps {lines[0]['step']} to {lines[-1]['step']}" if lines else "No step"
-    if (ranges := facts.get("coverage", {}).get("steps", {}).get("drawn", 1)) > 1:
+    if (ranges := facts.get("coverage", {}).get("steps", {}).get("ranges", 1)) > 1:
         span = f"{len(lines)} steps in {ranges} stretches"
     differing = facts["conditions"]["differing"]
     if facts["mode"] == "bitwise":

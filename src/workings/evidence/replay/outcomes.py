@@ -14,7 +14,6 @@ from workings.evaluation.generate import generate_batch
 from workings.evaluation.predictions import item_of
 from workings.evaluation.run import ITEMS_AT_A_TIME, items_at_a_time
 from workings.evaluation.settings import EvaluationSettings
-from workings.evidence.replay.answer_selection import AnswerPopulation
 from workings.evidence.replay.comparison import MAX_DIFFERENCE, Facts
 from workings.record.digest import bytes_digest, file_digest
 from workings.scoring.items import Item
@@ -22,6 +21,31 @@ from workings.scoring.items import Item
 OPTIMIZER = "optimizer"
 """Prefix of the files with the optimizer's state. They are compared to the bit only, without a tolerance, because a
 moment near zero has no meaningful relative difference."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerPopulation:
+    """Size of an evaluation with answers that can be regenerated."""
+
+    unit: str
+    items: int
+    batch: int
+    """Items that are generated together; 1 if each can be generated alone."""
+
+    @property
+    def batches(self) -> int:
+        """Batches, or items, that are selected from."""
+        return -(-self.items // self.batch)
+
+    def items_in(self, batches: int) -> int:
+        """Maximum number of items in this number of batches."""
+        return min(self.items, batches * self.batch)
+
+    def batches_for(self, items: int) -> int:
+        """Number of batches that hold at least this number of items in any selection; at most all."""
+        # The last batch may be short, and be among those that are selected.
+        smallest = self.items - (self.batches - 1) * self.batch
+        return min(self.batches, 1 + max(0, -(-(items - smallest) // self.batch)))
 
 
 def compare_weights(step: int, recorded: Path, replayed: Path) -> Facts:
@@ -74,8 +98,8 @@ class RecordedEvaluation:
     def answers(self, *, by_batch: bool) -> AnswerPopulation:
         """Its answers, in batches as they were generated or as single items. Raises `RecordError`."""
         settings = _settings(self)
-        return AnswerPopulation(unit=self.unit, items=len({row["id"] for row in self.rows}), samples=settings.samples,
-                         batch=_items_per_batch(self, settings) if by_batch else 1)
+        return AnswerPopulation(unit=self.unit, items=len({row["id"] for row in self.rows}),
+                                batch=_items_per_batch(self, settings) if by_batch else 1)
 
 
 def generate_again(session: ModelSession, evaluation: RecordedEvaluation, numbers: Sequence[int], *,

@@ -1,6 +1,6 @@
 """The record under verification: its files, its units, and the parsed contents of their files."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -233,9 +233,6 @@ class Unit:
         return self.tree.cache.get_or_make((self.path, form, name), make, self.tree_path(file or name))
 
 
-PageRegenerator = Callable[[bytes, Path, Sequence[str], Sequence[str]], bool]
-"""Whether a report page equals the one that is generated from a pack's records. Arguments: the page, the pack's folder,
-paths of its records, and paths of the two records that were compared."""
 RoundsComparison = Callable[[Path], list[str]]
 """Differences between the result of an improvement and the runs and samples in its folder; empty if they agree."""
 
@@ -250,11 +247,9 @@ class VerifierInputs:
     """Trusted public keys in PEM."""
     progress: Callable[[int], None] | None = None
     """Called with the bytes hashed so far."""
-    # Verification imports no engine, page or rounds: callers pass functions.
+    # Verification imports no engine or rounds: callers pass functions.
     replay: Replay | None = None
     """Recomputes steps for level 3; None: no engine was given."""
-    report: PageRegenerator | None = None
-    """Compares the report page of an unpacked pack with a new one; None: not given."""
     rounds: RoundsComparison | None = None
     """Compares the rounds of an improvement again; None: not given."""
 

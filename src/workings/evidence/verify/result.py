@@ -69,8 +69,7 @@ class Verification:
     unchecked_fields: "tuple[UncheckedField, ...]" = ()
     """Fields that no check covers, or whose check was not made; key `said` of `verify --json`."""
     coverage: Mapping[str, Any] = field(default_factory=dict)
-    """For level 3, by the run's path: which steps and answers were recomputed, and which tampering that would have
-    found (`workings.evidence.replay.coverage`)."""
+    """For level 3, by the run's path: which steps and answers were recomputed, and which were not."""
 
     def __repr__(self) -> str:
         """One line; ``checks`` has every check with its text."""

@@ -8,7 +8,7 @@ from pkgutil import iter_modules
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import checks
 from workings.evidence.verify.load import load
-from workings.evidence.verify.record import PageRegenerator, Record, Replay, RoundsComparison, VerifierInputs
+from workings.evidence.verify.record import Record, Replay, RoundsComparison, VerifierInputs
 from workings.evidence.verify.record_sentences import record_sentences
 from workings.evidence.verify.registry import CHECKS, RecordCheck, RegisteredCheck, passed, record_check
 from workings.evidence.verify.result import Check, CheckFinding, CheckVerdict, Verification
@@ -36,7 +36,6 @@ def _readable(record: Record) -> Iterator[CheckFinding]:
 def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
            progress: Callable[[int], None] | None = None, trusted: tuple[bytes, ...] = (),
            replay: Replay | None = None,
-           report: PageRegenerator | None = None,
            rounds: RoundsComparison | None = None) -> Verification:
     """Verify a run directory, a folder of runs, one unit, or a zip of any of them, without running its code.
 
@@ -47,7 +46,6 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
         progress: called with the bytes hashed so far.
         trusted: public keys in PEM; if any is given, every unit has to be signed by one of them.
         replay: recomputes steps and samples of a run; needed for level 3, and the only part that reaches an engine.
-        report: regenerates the report page of an unpacked pack; without it that page is not checked.
         rounds: compares the rounds of an improvement again; without it its result and page are not checked.
 
     Raises:
@@ -60,7 +58,7 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
                            "workings runs, which lists the runs of a folder")
     try:
         record = load(open_tree(Path(path)), VerifierInputs(
-            expect_root=expect_root, progress=progress, trusted=trusted, replay=replay, report=report, rounds=rounds))
+            expect_root=expect_root, progress=progress, trusted=trusted, replay=replay, rounds=rounds))
     # Every requested check is listed all the same: an answer that left them out would look complete.
     except RecordError as error:
         readable, *others = _checks_up_to(level)

@@ -22,8 +22,8 @@ from workings.record.layout import (
 )
 from workings.record.values import is_absent
 
-ROUNDS_FILES = ("rounds.json", "rounds.html")
-"""Files that `recompute.rounds` compares as a whole."""
+ROUNDS = "rounds.json"
+"""File that `recompute.rounds` compares as a whole."""
 EVALUATIONS = "eval/"
 """Folder of the evaluations in a run."""
 MISSING = "it is not there, and this version always writes it"
@@ -101,7 +101,7 @@ def _unowned_files(record: Record, verdicts: Verdicts) -> Iterator[str]:
     """Files next to the runs that no check compares: they belong to no unit, and `integrity.files` names them too."""
     rounds = verdicts.get("recompute.rounds", {})
     # Only where every improvement was compared and agreed.
-    compared = ROUNDS_FILES if rounds and set(rounds.values()) == {CheckVerdict.PASSED} else ()
+    compared = (ROUNDS,) if rounds and set(rounds.values()) == {CheckVerdict.PASSED} else ()
     for entry in record.unowned_entries:
         checked = entry.name.rpartition("/")[2] in ("attempts.jsonl", *compared) or "/attest/" in f"/{entry.name}"
         if entry.kind == "file" and not checked:

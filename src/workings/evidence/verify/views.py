@@ -1,4 +1,4 @@
-"""Texts generated from a record: READMEs, model cards, samples. They are views, not evidence.
+"""Texts generated from a record: READMEs and samples. They are views, not evidence.
 
 `verify` renders each again and compares the bytes, and `workings verify --render` prints what the record gives.
 """
@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.errors import RequestError
-from workings.evidence.model_card import model_card
-from workings.evidence.pack.form import COMPARISON, PACK, REPORT
+from workings.evidence.pack.form import PACK
 from workings.evidence.pack.readme import PackedRun, readme
 from workings.evidence.run_readme import run_readme
 from workings.evidence.verify.checks.evaluations import summary_again
@@ -18,18 +17,14 @@ from workings.evidence.verify.load import load
 from workings.evidence.verify.record import PACK_KIND, Unit
 from workings.evidence.verify.registry import section_of
 from workings.evidence.verify.tree import open_tree
-from workings.evidence.writeup import WRITEUP
 from workings.record.layout import (
     EVALUATION_CONFIG,
-    EVALUATION_SUMMARY,
     EVALUATION_UNITS,
     OVERRIDES,
     README,
     SAMPLES,
 )
 
-CARDS = "model_cards"
-"""Folder of the model cards of a pack."""
 View = Callable[[], str]
 """Renders a text. Raises `RecordError`."""
 
@@ -40,11 +35,7 @@ def views_of(unit: Unit) -> dict[str, View]:
         return {README: lambda: run_readme(unit.manifest, unit)} if unit.written_by_train else {}
     if unit.kind in EVALUATION_UNITS:
         return {SAMPLES: lambda: summary_again(unit, lambda summary: summary.samples_text())}
-    if unit.kind != PACK_KIND:
-        return {}
-    cards = {f"{CARDS}/{path.rpartition('/')[2]}.md": lambda path=path, run=run: _card(path, run)
-             for path, run in runs_in(unit).items()}
-    return {README: lambda: _pack_readme(unit), **cards}
+    return {README: lambda: _pack_readme(unit)} if unit.kind == PACK_KIND else {}
 
 
 def writer_of(unit: Unit) -> str:
@@ -70,31 +61,15 @@ def render(path: Path, name: str) -> str:
     return views[name]()
 
 
-def runs_in(pack: Unit) -> dict[str, Unit]:
-    """Runs of a pack by their path in it."""
-    return {path_in(pack, run): run for run in pack.record.runs if run.path.startswith(pack.tree_path(""))}
-
-
-def path_in(pack: Unit, unit: Unit) -> str:
-    """Path of a unit in a pack."""
-    return unit.path[len(pack.path):].lstrip("/")
-
-
-def _card(path: str, run: Unit) -> str:
-    evaluations = {unit.path.rpartition("/")[2]: {"summary": unit.json(EVALUATION_SUMMARY),
-                                                  "config": unit.json(EVALUATION_CONFIG)}
-                   for unit in run.record.evaluations if unit.parent is run}
-    return model_card(path, run.manifest, run.root, evaluations)
+def units_in(pack: Unit) -> dict[str, Unit]:
+    """The units of a pack by their path in it."""
+    return {unit.path[len(pack.path):].lstrip("/"): unit for unit in pack.record.units
+            if unit is not pack and unit.path.startswith(pack.tree_path(""))}
 
 
 def _pack_readme(pack: Unit) -> str:
     contents: Mapping[str, Any] = pack.json_object(PACK)
-    compared: Any = pack.json(COMPARISON) if pack.has(COMPARISON) else {}
-    # The README names the run: `runs/a` for `runs/a/eval/items`.
-    sides = ["/".join(str(compared[side]["path"]).split("/")[:2]) for side in ("a", "b") if side in compared]
-    return readme(
-        str(contents["workings_version"]), {path: PackedRun(
-            root=run.root, manifest=run.manifest, asked=run.json(OVERRIDES) if run.has(OVERRIDES) else {})
-            for path, run in runs_in(pack).items()},
-        compared=sides, by_digest=bool(contents["by_digest"]), has_report=pack.has(REPORT),
-        has_writeup=pack.has(WRITEUP))
+    units = units_in(pack)
+    return readme(str(contents["workings_version"]), {path: unit.root for path, unit in units.items()}, {
+        path: PackedRun(manifest=unit.manifest, asked=unit.json(OVERRIDES) if unit.has(OVERRIDES) else {})
+        for path, unit in units.items() if unit.is_run}, by_digest=bool(contents["by_digest"]))

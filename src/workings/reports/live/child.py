@@ -1,19 +1,15 @@
 """``python -m workings.reports.live.child NAME``: passes lines from standard input to a tracker's library.
 
 The first line has ``project``, ``name`` and ``config``; then each has ``step`` and ``metrics``; the last has ``end``.
-It also reports the machine's load every ten seconds (`workings.hardware.machine_use`).
 """
 
 import json
 import os
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from workings.hardware.machine_use import SECONDS_BETWEEN, MachineUse
 
 if TYPE_CHECKING:
     from workings.reports.mlflow import MlflowRun
@@ -53,21 +49,8 @@ class TensorBoardFiles:
         self._writer.close()
 
 
-def follow(library: "WandbLike | TensorBoardFiles | MlflowRun", lines: Iterator[str], pause: float = SECONDS_BETWEEN,
-           look: Callable[[], Mapping[str, float]] | None = None) -> None:
+def follow(library: "WandbLike | TensorBoardFiles | MlflowRun", lines: Iterator[str]) -> None:
     """Pass everything to a library until the lines end."""
-    step, telling, over = 0, threading.Lock(), threading.Event()
-    look = look or MachineUse().look
-
-    def watch_machine() -> None:
-        while not over.wait(pause):
-            # Before taking the lock, because asking a card may take a second.
-            facts = {f"system/{name}": value for name, value in look().items()}
-            with telling:
-                library.log(facts, step)
-
-    machine = threading.Thread(target=watch_machine, daemon=True)
-    machine.start()
     # The status if the lines stop without an end: the run was killed.
     status = "killed"
     for line in lines:
@@ -75,12 +58,8 @@ def follow(library: "WandbLike | TensorBoardFiles | MlflowRun", lines: Iterator[
         if "end" in value:
             status = value["end"]
             break
-        with telling:
-            step = value["step"]
-            library.log(value["metrics"], step)
-    over.set()
-    with telling:
-        library.end(status)
+        library.log(value["metrics"], value["step"])
+    library.end(status)
 
 
 def main(name: str) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 from workings.data.batches import Position
 from workings.engines.registry import find_engine
 from workings.errors import RequestError
-from workings.evidence.replay.answer_selection import AnswerSelection
 from workings.evidence.replay.comparison import Facts, compare_replay, replay_sentence
 from workings.evidence.replay.conditions import (
     code_text,
@@ -22,9 +21,8 @@ from workings.evidence.replay.conditions import (
     on_cpu,
     platform,
 )
-from workings.evidence.replay.coverage import DEFAULT_TAMPERED_SHARE, share_of
-from workings.evidence.replay.outcomes import RecordedEvaluation, compare_weights
-from workings.evidence.replay.step_selection import StepRange, StepSelection
+from workings.evidence.replay.outcomes import compare_weights
+from workings.evidence.replay.step_selection import StepRange, all_steps, chosen_steps, step_coverage
 from workings.evidence.replay.steps import InitialState, ReplayPlan, replay_steps, run_controls
 from workings.evidence.replay.tolerance import BITWISE, MEASURED_STEPS, Tolerance, number_format, tolerance_for
 from workings.record import environment
@@ -59,10 +57,8 @@ class ReplayRequest:
     """Items of each of the run's own evaluations, and of ``samples``, to answer again, chosen by the seed; 0: none."""
     drawn: bool = False
     """Whether the seed chooses the start as well."""
-    confidence: float | None = None
-    """Repeat enough steps and answers to detect tampering with this probability; None: ``steps``, ``predictions``."""
-    tampered_share: float = DEFAULT_TAMPERED_SHARE
-    """Smallest tampered share of the steps, and of the answers of each evaluation, to detect."""
+    whole: bool = False
+    """Whether to repeat every step and every answer, not ``steps`` and ``predictions``."""
     seed: int | None = None
     """Seed of the selection; None: a random one, which the result names."""
     samples: tuple[Path, ...] = ()
@@ -115,31 +111,37 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     # Before any step: without a tolerance there is no verdict.
     criteria = _criteria(opened, collected)
     exact = criteria.mode == "bitwise"
-    selection = _select_steps(opened, request, len(metrics), criteria, seed)
+    selected = _select_steps(opened, request, len(metrics), exact, seed)
     # One for all ranges, because it may read the reference's log probabilities of all pairs.
     source = way_of(opened.recipe).replay(opened, opened.recipe.seed, exact=exact)
-    plans = [_plan(opened, source, step_range, metrics[step_range.start:step_range.end])
-             for step_range in selection.selected]
-    say(f"steps to replay: {selection.replayed}, in parts of the run: {len(plans)}; criteria: {criteria.mode}")
+    plans = [_plan(opened, source, step_range, metrics[step_range.start:step_range.end]) for step_range in selected]
+    coverage: Facts = {"seed": seed, "whole": request.whole, "steps": step_coverage(selected, len(metrics))}
+    say(f"steps to replay: {coverage['steps']['replayed']}, in parts of the run: {len(plans)}; criteria: "
+        f"{criteria.mode}")
     # The controls reuse the engine and its compiled step.
     taken = [_replay(opened, plan) for plan in plans]
     # Only for the first range, because each control costs as many steps as a replay.
-    controls = _controls(opened, _control_plan(plans[0], selection, metrics, request),
-                         selection.selected[0].start, criteria, say)
+    # Past the end of a short range, because one step may not show a difference.
+    start, end = selected[0].start, selected[0].end
+    control_plan = replace(plans[0], lines=[*metrics[start:max(end, start + STEPS)]]) if request.whole else plans[0]
+    controls = _controls(opened, control_plan, start, criteria, say)
     units = answered_units(opened, request.samples) if request.predictions else []
-    answers = _select_answers(units, request, criteria)
+    sizes = [unit.answers(by_batch=exact) for unit in units]
+    answers = [(size, size.batches if request.whole else size.batches_for(request.predictions)) for size in sizes]
+    coverage["answers"] = [{"unit": size.unit, "items": size.items, "asked": size.items_in(count)}
+                           for size, count in answers]
     predictions = ask_again(opened, units, answers, seed, by_batch=exact, say=say)
     # Several are reported by their number; the result lists the parts that were not repeated.
-    start = plans[0].start.words if len(plans) == 1 else f"{len(plans)} kept states"
     facts: Facts = {
-        "run": opened.run.manifest.name, "from_step": selection.selected[0].start, "start": start,
+        "run": opened.run.manifest.name, "from_step": start,
+        "start": plans[0].start.words if len(plans) == 1 else f"{len(plans)} kept states",
         "conditions": {"recorded": criteria.recorded_conditions, "here": criteria.current_conditions,
                        "differing": differing_conditions(criteria.recorded_conditions, criteria.current_conditions)},
         "mode": criteria.mode, "tolerance": criteria.tolerance.to_json(), "seed": seed,
         "lines": [line for lines, _ in taken for line in lines], "weights": _worst([weights for _, weights in taken]),
         "controls": controls, "predictions": counted(predictions, request.predictions)}
-    if request.drawn or request.confidence is not None:
-        facts["coverage"] = _coverage(selection, answers, request, seed)
+    if request.drawn or request.whole:
+        facts["coverage"] = coverage
     if way_of(opened.recipe).teacher_keys is not None:
         facts["teacher"] = opened.teacher.model_dump() if isinstance(opened.teacher, Absent) else opened.teacher.facts
         say("the teacher is queried again" if isinstance(opened.teacher, Teacher) else
@@ -163,37 +165,16 @@ def _start(opened: ReopenedRun, done: int, requested: int | None) -> int:
                        "leave --from out")
 
 
-def _select_steps(opened: ReopenedRun, request: ReplayRequest, done: int, criteria: _ReplayCriteria,
-                  seed: int) -> StepSelection:
+def _select_steps(opened: ReopenedRun, request: ReplayRequest, done: int, exact: bool,
+                  seed: int) -> tuple[StepRange, ...]:
     """The steps to recompute."""
     states = [0, *(step for step in opened.checkpoints_by_step if step < done)]
-    if request.confidence is not None:
-        return StepSelection.for_confidence(
-            states, done, longest=None if criteria.mode == "bitwise" else MEASURED_STEPS,
-            tampered_steps=share_of(done, request.tampered_share), confidence=request.confidence, seed=seed)
+    if request.whole:
+        return all_steps(states, done, None if exact else MEASURED_STEPS)
     if request.drawn:
-        return StepSelection.for_step_count(states, done, request.steps, seed)
+        return chosen_steps(states, done, request.steps, seed)
     start = _start(opened, done, request.start)
-    step_range = StepRange(start=start, end=min(done, start + request.steps))
-    return StepSelection(ranges=(step_range,), selected=(step_range,), required=None, ends_at_states=False,
-                         step_count=done)
-
-
-def _select_answers(units: Sequence[RecordedEvaluation], request: ReplayRequest,
-                    criteria: _ReplayCriteria) -> AnswerSelection:
-    """The number of answers to generate again."""
-    evaluations = [unit.answers(by_batch=criteria.mode == "bitwise") for unit in units]
-    same = criteria.tolerance.completions
-    if request.confidence is not None:
-        return AnswerSelection.for_confidence(evaluations, same, request.tampered_share, request.confidence)
-    return AnswerSelection.for_item_count(evaluations, same, request.predictions)
-
-
-def _coverage(selection: StepSelection, answers: AnswerSelection, request: ReplayRequest, seed: int) -> Facts:
-    """The selection, and the tampering that it detects; absent confidences are left out."""
-    facts = {"seed": seed, "steps": selection.to_json(share_of(selection.step_count, request.tampered_share)),
-             "answers": answers.to_json(request.tampered_share)}
-    return facts if request.confidence is None else {**facts, "confidence": request.confidence}
+    return (StepRange(start=start, end=min(done, start + request.steps)),)
 
 
 def _plan(opened: ReopenedRun, source: BatchSource, step_range: StepRange,
@@ -203,13 +184,6 @@ def _plan(opened: ReopenedRun, source: BatchSource, step_range: StepRange,
         engine=opened.engine, source=source,
         schedule=Schedule.from_config(opened.recipe.training), start=_initial_state(opened, checkpoint),
         position=Position.from_json(checkpoint.facts["position"]) if checkpoint else Position(), lines=[*lines])
-
-
-def _control_plan(plan: ReplayPlan, selection: StepSelection, metrics: Sequence[Mapping[str, Any]],
-                  request: ReplayRequest) -> ReplayPlan:
-    """The steps of controls; they pass the end of a short range, because one step may not show a difference."""
-    start, end = selection.selected[0].start, selection.selected[0].end
-    return plan if request.confidence is None else replace(plan, lines=[*metrics[start:max(end, start + STEPS)]])
 
 
 def _worst(weights: Sequence[Facts]) -> Facts:

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from workings.errors import RequestError
-from workings.evidence.replay.answer_selection import AnswerSelection
 from workings.evidence.replay.comparison import Facts
-from workings.evidence.replay.coverage import choose_numbers
-from workings.evidence.replay.outcomes import RecordedEvaluation, generate_again
+from workings.evidence.replay.outcomes import AnswerPopulation, RecordedEvaluation, generate_again
+from workings.evidence.replay.step_selection import choose_numbers
 from workings.record import jsonl
 from workings.record.canonical import loads
 from workings.record.layout import EVALUATION_CONFIG, PREDICTIONS, SAMPLED
@@ -29,17 +28,21 @@ def answered_units(opened: ReopenedRun, samples: Sequence[Path]) -> list[Recorde
     return [*_own_evaluations(opened.run), *_samples_of(opened.run, samples)]
 
 
-def ask_again(opened: ReopenedRun, units: Sequence[RecordedEvaluation], selection: AnswerSelection, seed: int, *,
+def ask_again(opened: ReopenedRun, units: Sequence[RecordedEvaluation],
+              selection: Sequence[tuple[AnswerPopulation, int]], seed: int, *,
               by_batch: bool, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Generates completions of the items that a seed selects of each unit; each with the recorded one."""
+    """Generates completions of the items that a seed selects of each unit; each with the recorded one.
+
+    ``selection``: the size of each unit, and how many of its batches are generated.
+    """
     if not units:
         return []
     say("answers to repeat: " + ", ".join(
         f"{population.items_in(count)} of {population.items} items of {population.unit}"
-        for population, count in zip(selection.evaluations, selection.batch_counts, strict=True)))
+        for population, count in selection))
     session = opened.session(
         opened.engine, opened.engine.restore(opened.checkpoint(opened.run.manifest.completed_steps).path))
-    return [line for unit, population, count in zip(units, selection.evaluations, selection.batch_counts, strict=True)
+    return [line for unit, (population, count) in zip(units, selection, strict=True)
             for line in generate_again(session, unit, choose_numbers(seed, population.unit, population.batches, count),
                                        by_batch=by_batch)]
 

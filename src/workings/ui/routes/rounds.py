@@ -13,7 +13,7 @@ from workings.evaluation.scorecard import recorded_interval
 from workings.evaluation.unit import read_scorecard
 from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, SEAL, SELECTION
 from workings.record.manifest import DRAWN_FROM
-from workings.reports.rounds_page import METHOD, RoundRow, RoundsPage, accuracy_by_round
+from workings.reports.rounds import METHOD, RoundRow, accuracy_by_round
 from workings.ui.comparisons import compared
 from workings.ui.folder import Folder
 from workings.ui.site import Site
@@ -46,12 +46,6 @@ class Rounds(BaseModel):
         """The run of the last round; empty while there is only the start."""
         rounds = [row.run for row in self.rounds if row.values.name != CONTROL]
         return rounds[-1] if len(rounds) > 1 else ""
-
-    @property
-    def page(self) -> RoundsPage:
-        """The values of the exported page."""
-        return RoundsPage(title=self.name, sentence=self.sentence, verdict=self.verdict,
-                          rows=tuple(row.values for row in self.rounds))
 
 
 class Improvement(BaseModel):
@@ -143,7 +137,7 @@ def _round(site: Site, name: str, run: Path, before: Path | None) -> RoundShown:
 
 def shown(rounds: Rounds | None) -> dict[str, Any]:
     """Values of the templates for an improvement; None without one."""
-    figure = accuracy_by_round(rounds.page) if rounds is not None and rounds.rounds else None
+    figure = accuracy_by_round([row.values for row in rounds.rounds]) if rounds is not None and rounds.rounds else None
     return {"rounds": rounds, "figure": figure, "method": METHOD}
 
 

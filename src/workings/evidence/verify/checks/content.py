@@ -19,10 +19,6 @@ from workings.record.redact import find_secrets
 from workings.record.untrusted_files import TooLarge
 
 TEXT_SUFFIXES = frozenset({"json", "jsonl", "txt", "md", "yaml", "yml", "csv", "jinja"})
-EXTRA_SUFFIXES = {"report": frozenset({"html", "svg"}), PACK_KIND: frozenset({"html", "ipynb"})}
-"""Only in units of these kinds. A notebook is JSON here; nothing of it is run."""
-PLAIN_NAMES = frozenset({"LICENSE", "NOTICE", SUMS})
-"""Files without a suffix."""
 
 # First bytes of files that a system or a library would run or unpack.
 _RUNS = {b"#!": "a script", b"\x7fELF": "a program", b"PK\x03\x04": "an archive", b"\x1f\x8b": "an archive",
@@ -46,7 +42,7 @@ def plain(unit: Unit) -> Iterator[CheckFinding]:
                 _check_kind(unit, entry.name)
             except RecordError as error:
                 problems.append(str(error))
-    yield finding_from(problems, "text, JSON, tensors and pictures only", unit)
+    yield finding_from(problems, "text, JSON and tensors only", unit)
 
 
 @record_check("content.private")
@@ -81,9 +77,7 @@ def _check_kind(unit: Unit, name: str) -> None:
     suffix = last.rpartition(".")[2].lower() if "." in last else ""
     if suffix == "safetensors":
         read_header(unit, name)
-    elif suffix == "png" and unit.kind == "report":
-        _check_png(unit, name)
-    elif suffix in TEXT_SUFFIXES or last in PLAIN_NAMES or suffix in EXTRA_SUFFIXES.get(unit.kind, ()) \
+    elif suffix in TEXT_SUFFIXES or last == SUMS \
             or (suffix == "py" and name.rpartition("/")[0] == RECIPE.rpartition("/")[0] and unit.has(REWARDS)) \
             or (unit.kind == PACK_KIND and (PUBLIC_NAME.fullmatch(last) and f"/{ATTEST}/" in name)):
         _check_text(unit, name)
@@ -111,12 +105,6 @@ def _check_text(unit: Unit, name: str) -> None:
             first = False
 
 
-def _check_png(unit: Unit, name: str) -> None:
-    with unit.tree.open(unit.tree_path(name)) as stream, trees.reading(unit.tree_path(name)):
-        if stream.read(8) != b"\x89PNG\r\n\x1a\n":
-            raise RecordError(f"{shown(name)}: not a PNG picture")
-
-
 def _own_texts(unit: Unit) -> Iterator[tuple[str, str]]:
     """Pieces of the texts of this project, overlapping so that nothing is lost on a border."""
     for entry in unit.entries:
@@ -136,5 +124,5 @@ def _own_texts(unit: Unit) -> Iterator[tuple[str, str]]:
 def _is_own_text(entry: Entry) -> bool:
     last = entry.name.rpartition("/")[2]
     # A tokenizer's vocabulary may hold any text, such as `/home/user`.
-    return entry.kind == "file" and last not in THIRD_PARTY_FILES \
-        and last.rpartition(".")[2].lower() in TEXT_SUFFIXES | {"html", "ipynb"}
+    return (entry.kind == "file" and last not in THIRD_PARTY_FILES
+            and last.rpartition(".")[2].lower() in TEXT_SUFFIXES)

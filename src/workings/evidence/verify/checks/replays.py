@@ -5,7 +5,7 @@ from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.replay.comparison import compare_replay, replay_sentence
-from workings.evidence.replay.coverage import is_enough, sentences
+from workings.evidence.replay.step_selection import misses_nothing, sentences
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import (
     check,
@@ -92,17 +92,16 @@ def predictions(record: Record) -> Iterator[CheckFinding]:
 
 @check(COVERAGE, precondition=only_if_replayed)
 def coverage(unit: Unit) -> Iterator[CheckFinding]:
-    """Number of recomputed steps and answers, against the number that the requested confidence needs."""
+    """Number of recomputed steps and answers, against all of them if the whole run was requested."""
     facts = _replay_of(unit)
     selection = facts.get("coverage")
     if selection is None:
         yield not_checked("the recomputed parts were not chosen by a seed", unit, blocking=False)
         return
     text = "; ".join(sentences(selection))
-    confidence = selection.get("confidence")
-    # Where no confidence was asked for, nothing is missing; it is still not said to be enough.
-    if confidence is None or not is_enough(selection, confidence):
-        yield not_checked(text, unit, blocking=confidence is not None)
+    # Where a part was asked for, nothing is missing; it is still not said to be enough.
+    if not selection["whole"] or not misses_nothing(selection):
+        yield not_checked(text, unit, blocking=selection["whole"])
     else:
         yield passed(text, unit)
 

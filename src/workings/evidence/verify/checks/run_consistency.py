@@ -29,7 +29,7 @@ from workings.record.layout import (
 from workings.record.values import CLOCK_SLACK, is_absent, moment
 
 # Kinds of units that are made from a finished run; each names the root that it was made from.
-UNITS_OF_A_RUN = (*EVALUATION_UNITS, "report", "notes")
+UNITS_OF_A_RUN = (*EVALUATION_UNITS, "notes")
 FIRST_RECORDS = datetime(2026, 11, 1, tzinfo=UTC)
 """No record of this form is older."""
 CLOCK_DIFFERENCE = timedelta(days=1)

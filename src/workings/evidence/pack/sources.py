@@ -1,8 +1,5 @@
-"""Licences of the contents of a pack: software, base model, data."""
+"""The base model's licence, and the data of runs: their files, manifests and samples."""
 
-import json
-from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +13,7 @@ from workings.record.manifest import CONVERTED_FROM, DRAWN_FROM
 from workings.record.reader import RunRecord
 from workings.record.values import Absent
 
-SCHEMA = "licences/1"
 _DATA_KEYS = (("data", "traces"), ("evaluation", "traces"), ("evaluation", "items"))
-
-
-def licences(runs: Iterable[RunRecord]) -> dict[str, Any]:
-    """The contents of `licences.json`."""
-    return {"schema": SCHEMA,
-            "software": {"name": "workings", "licence": "Apache-2.0", "files": ["LICENSE", "NOTICE"]},
-            "runs": {run.path.resolve().name: {"model": model_facts(run), "data": _data(run)} for run in runs}}
 
 
 def data_manifests(run: RunRecord) -> dict[str, bytes]:
@@ -83,14 +72,3 @@ def model_facts(run: RunRecord) -> dict[str, Any]:
     known = find_family(family).licence if family in known_families() else ""
     return {"id": manifest.model_id,
             "licence": known or {"absent": "not known here: see the page that the weights came from"}}
-
-
-def _data(run: RunRecord) -> dict[str, Any]:
-    """Counts of the licences in the traces or items of each file, by its digest."""
-    by_digest: dict[str, Any] = {}
-    for path in data_files(run):
-        # Files of other formats are listed without counts.
-        rows = [json.loads(row) for row in path.read_bytes().splitlines()] if path.suffix == ".jsonl" else []
-        counts = Counter(str(row.get("licence") or "not named") for row in rows if isinstance(row, dict))
-        by_digest[file_digest(path)] = dict(sorted(counts.items()))
-    return by_digest or {"absent": "the data are not at the recipe's path; their digests are in the manifest"}

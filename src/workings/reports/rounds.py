@@ -1,13 +1,11 @@
-"""All rounds of an improvement as one HTML file: accuracy by round, samples, each change."""
+"""Rounds of an improvement: one row each, and accuracy by round as a figure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from workings.evaluation.statistics.intervals import Interval
-from workings.record import atomic
-from workings.record.number_text import percent, small_p
+from workings.record.number_text import percent
 from workings.reports.figures import Drawn, Table, bounds, interval_figure, interval_mark
-from workings.reports.html import render_page
 from workings.reports.interval_chart import IntervalRow
 
 METHOD = (
@@ -37,36 +35,10 @@ class RoundRow:
     always: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class RoundsPage:
-    """Values of the page."""
-
-    title: str
-    sentence: str
-    verdict: str
-    """Verdict on the last round compared with the start."""
-    rows: tuple[RoundRow, ...]
-
-
-def write_rounds_page(out: Path, page: RoundsPage) -> Path:
-    """Write the page, in place of an earlier one."""
-    atomic.write_text(out, rounds_page(page))
-    return out
-
-
-def rounds_page(page: RoundsPage) -> str:
-    """The page as HTML."""
-    return render_page("rounds.html.jinja", title=f"{page.title}, round by round", kicker="workings improvement",
-                       verdict=page.verdict, verdict_text=f"the last round compared with the start: {page.verdict}",
-                       # A no-break space keeps a number and its unit on one line.
-                       sentence=small_p(page.sentence).replace(" %", "\u00a0%"), accuracy=accuracy_by_round(page),
-                       rows=page.rows, method=METHOD, percent=percent)
-
-
-def accuracy_by_round(page: RoundsPage) -> Drawn:
+def accuracy_by_round(rounds: Sequence[RoundRow]) -> Drawn:
     """Accuracy of each round and of the control with their intervals, as a chart and a table."""
     rows, table = [], []
-    for row in page.rows:
+    for row in rounds:
         interval = "no interval" if row.low is None or row.high is None else Interval(row.low, row.high, "recorded")
         name = row.name if row.name in ("start", "control") else f"round {row.name}"
         rows.append(IntervalRow(name=name, marks=[interval_mark(row.accuracy, interval, 3 * (row.name == "control"))]))

@@ -1,6 +1,6 @@
 """The model card of a run, in the form that the Hugging Face Hub reads: metadata with `model-index`, then a page.
 
-It is a view of the record: a verifier renders it again and compares. Names are in backticks or quotes.
+Names are in backticks or quotes.
 """
 
 import json
@@ -16,7 +16,7 @@ NOT_EVALUATED = "\n## Evaluation\n\nIt was not evaluated.\n"
 
 
 def model_card(run_path: str, manifest: RunManifest, root: str, evaluations: Mapping[str, Mapping[str, Any]],
-               metadata: Mapping[str, Any] | None = None) -> str:
+               metadata: Mapping[str, Any]) -> str:
     """A run's card.
 
     Args:
@@ -24,9 +24,8 @@ def model_card(run_path: str, manifest: RunManifest, root: str, evaluations: Map
         manifest: the run's manifest.
         root: the run's root digest.
         evaluations: by the unit's name, its `summary` and `config`.
-        metadata: what the Hub should read of library, base, licence and data; None: what the manifest alone says.
+        metadata: what the Hub should read of library, base, licence and data.
     """
-    # Sorted, because a verifier compares the bytes.
     cards = {name: card for name, card in sorted(evaluations.items()) if _overall(card) is not None}
     scorecards = "".join(_scorecard(name, card) for name, card in cards.items()) or NOT_EVALUATED
     return (f"{_metadata(manifest, cards, metadata)}\n# {_code(manifest.name)}\n\n{_training(manifest)}"
@@ -35,14 +34,11 @@ def model_card(run_path: str, manifest: RunManifest, root: str, evaluations: Map
             f"    workings verify {run_path} --expect-root {root}\n")
 
 
-def _metadata(manifest: RunManifest, cards: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any] | None) -> str:
+def _metadata(manifest: RunManifest, cards: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any]) -> str:
     """YAML; texts in JSON's quotes, which YAML reads too."""
-    values = {"library_name": "transformers"} if given is None else dict(given)
+    values = dict(given)
     text = (f"---\nlibrary_name: {values.pop('library_name')}\npipeline_tag: text-generation\n"
             "tags:\n- workings\n- reasoning\n")
-    # The Hub links this key to a model page; random weights have none.
-    if given is None and not _is_scratch(manifest):
-        values["base_model"] = manifest.model_id
     text += "".join(f"{key}: {json.dumps(value)}\n" for key, value in values.items())
     if cards:
         text += f"model-index:\n- name: {json.dumps(manifest.name)}\n  results:\n"
