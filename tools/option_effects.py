@@ -52,7 +52,7 @@ EFFECTS: dict[str, Tried | Named] = {
              **dict.fromkeys(("steps", "whole"), "doctor/test_verb.py::test_a_wrong_request"), online="doctor/test_checks.py::"
              "test_a_model_that_is_here_needs_no_hub_and_one_that_is_not_is_not_asked_for",
              engines="runs/test_parity.py::test_a_model_that_one_engine_lacks_is_refused"),
-    **_tried("plan", "gemma-2b-t4 --on t4 --formula", "--on rtx5090", "--write plan.yaml"),
+    **_tried("plan", "gemma-2b-t4 --on t4 --formula", "--on rtx5090", "--deadline 1m", "--write plan.yaml"),
     "plan --formula": Named("ui/test_start_form.py::test_what_the_formula_says_stands_beside_the_form"),
     **_named("plan", nearest="planning/test_plan.py::test_several_targets_at_once",
              runs="planning/test_run_time.py::test_runs_of_ones_own_take_the_place_of_the_assumption"),

@@ -1,4 +1,4 @@
-"""Seconds of a run, and what finished runs say."""
+"""Seconds of a run, deadlines, and what finished runs say."""
 
 import json
 from dataclasses import replace
@@ -9,7 +9,9 @@ import pytest
 from tests.planning.planning_helpers import planned_run, recipe, request_of, rewarded, shape
 from workings.config.load import check_recipe, load_recipe
 from workings.engines.base import MeshShape
+from workings.errors import RequestError
 from workings.hardware.catalog import targets
+from workings.inputs.resolve import find_shape
 from workings.models.batch import BatchShape
 from workings.models.shape import ModelShape
 from workings.planning import history
@@ -20,12 +22,26 @@ from workings.planning.run_time import (
     Throughput,
     estimate_run_time,
     flop_text,
+    parse_duration,
     step_operations,
     step_seconds,
 )
 from workings.record.number_text import duration
 from workings.record.reader import RunRecord
-from workings.runs.plan_time import count_items
+from workings.runs import plan_time
+from workings.runs.plan_time import count_items, with_deadline, with_time
+
+
+@pytest.mark.parametrize(("text", "seconds"), [
+    ("9h", 32400), ("90m", 5400), ("1h30m", 5400), ("45s", 45), ("0.5d", 43200)])
+def test_times_as_people_write_them(text, seconds):
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "9", "h", "9 hours", "-3h", "0s"])
+def test_what_is_no_time(text):
+    with pytest.raises(RequestError, match="9h"):
+        parse_duration(text)
 
 
 def test_times_for_people():
@@ -46,6 +62,8 @@ def test_a_whole_run_by_hand():
     assert spent.checkpoint_every_seconds == 20
     assert spent.seconds == pytest.approx(
         50 + 3 * spent.checkpoint_bytes / DISK_BYTES_A_SECOND + spent.evaluation_seconds)
+    assert spent.share_done_by(spent.seconds / 2) == pytest.approx(0.5)
+    assert spent.share_done_by(1e9) == 1
     by_time = asked.model_copy(update={"checkpoint": asked.checkpoint.model_copy(update={"every_minutes": 0.25})})
     often = estimate_run_time(planned_run(by_time, "l4", request=request), 0.5, items=100, held_out=0)
     # 15 seconds are 30 of these steps, which come before 40.
@@ -135,6 +153,37 @@ def test_a_straight_line_through_two_depths():
     assert shallow_depths(18, 0) == (5, 8)
     assert shallow_depths(26, 6) == (6, 12)
     assert shallow_depths(6, 0) == (5, 6)
+
+
+def test_a_deadline_that_is_missed_comes_with_a_plan_that_finishes(planned):
+    plan, loaded, model = planned
+    missed = with_deadline(plan, loaded, model, targets()["rtx5090"], plan.time.seconds / 2)
+    assert any("50 % of its steps" in reason for reason in missed.reasons)
+    assert missed.deadline_overrides == (f"training.steps={loaded.recipe.training.steps // 2}",)
+    assert missed.to_json()["finishing"]
+    met = with_deadline(plan, loaded, model, targets()["rtx5090"], plan.time.seconds * 2)
+    assert met.deadline_overrides == ()
+    assert any(reason.startswith("finishes in") for reason in met.reasons)
+
+
+@pytest.fixture
+def planned(monkeypatch, tmp_path):
+    """A plan by formula, with its time."""
+    from workings.engines.jax import planning as jax_planning
+    from workings.planning import plan as planning
+
+    monkeypatch.setattr(jax_planning, "compile_for", _absent)
+    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path))
+    monkeypatch.setattr(plan_time, "make_plan", planning.make_plan)
+    loaded = load_recipe("gemma-2b-rtx5090", ["memory.remat=none"])
+    model = find_shape(loaded)
+    found = planning.make_plan(loaded.recipe, model, targets()["rtx5090"])
+    return with_time(found, loaded, model, targets()["rtx5090"]), loaded, model
+
+
+def _absent(*_, **__):
+    from workings.engines.jax.target import CompilerAbsent
+    raise CompilerAbsent("no compiler", "a compiler", "install it")
 
 
 def test_items_are_counted_where_they_are_known(tmp_path):
