@@ -2,7 +2,7 @@
 
 The record is a run of a small engine with its evaluation, that of its untrained model, a note and the list of attempts.
 Fakes are told in memory and everything is sealed again with all sums right. Those that agree with everything else
-(splices, another seed told everywhere) are told on disk, and steps and answers are taken again. One counts as missed if
+(splices, another seed told everywhere) are told on disk, and steps and answers are replayed. One counts as missed if
 it is not found as its table says (`tests/evidence/fakes_about_runs.py`).
 
 Others follow from the record itself, about every file and every field: files left out or another unit's, unknown keys,
@@ -35,7 +35,7 @@ from workings.runs.replay.replay import ReplayRequest, replay_run
 
 RESULT = Path(__file__).parent / "fakes.json"
 EACH = 6
-"""Splices of each kind, with as much taken again as finds all of them."""
+"""Splices of each kind, with as much replayed as finds all of them."""
 SURE = 0.999
 MARKED, MISSED = "said, not checked", "missed"
 
@@ -119,7 +119,7 @@ def counted(found: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
 
 
 def replayed(folder: Path) -> dict[str, Any]:
-    """Splices, and a fake that is told everywhere: levels 0 to 2 pass, and steps taken again find each."""
+    """Splices, and a fake that is told everywhere: levels 0 to 2 pass, and steps replayed find each."""
     found: dict[str, dict[str, str]] = {"splices": {}, "told everywhere": {}}
     with pytest.MonkeyPatch.context() as patch:
         records.score_here(patch)
