@@ -100,7 +100,7 @@ def _terms(formula: str) -> list[str]:
 
 
 def without_unit(text: str) -> tuple[str, MeasureUnit]:
-    r"""A formula and the measure behind it: "36π cm^2", "\pi/4 radians"; "units" say nothing."""
+    r"""A formula and the measure after it: "36π cm^2", "\pi/4 radians"; "units" say nothing."""
     parts = _FORMULA_WITH_UNIT.fullmatch(re.sub(r"(?<!\\)\$", "", signs(text)).strip())
     if parts is None:
         return text, NO_UNIT

@@ -58,7 +58,7 @@ class MachineLog:
         Args:
             write: writes a line of the record.
             step: the number of the last step that was taken.
-            say: prints a line for the person.
+            say: prints a line for the user.
             pause: seconds between two measurements, and before the first: a run that is over by then has no line.
             look: measures the load; by default of this machine.
         """
