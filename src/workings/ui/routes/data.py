@@ -98,7 +98,6 @@ def router(site: Site) -> APIRouter:
     @routes.post("/data/upload", include_in_schema=False)
     def upload(file: UploadFile, recipe: Annotated[str, Form()]) -> RedirectResponse:
         place = free_file(site.folder, file.filename or "")
-        place.parent.mkdir(exist_ok=True)
         with place.open("xb") as out:
             shutil.copyfileobj(file.file, out)
         return _preview(site, recipe, place)
@@ -114,8 +113,8 @@ def router(site: Site) -> APIRouter:
     @routes.get("/data", include_in_schema=False)
     def data_page(recipe: str = FIRST_RECIPE, row: str = "", check: bool = False, overrides: str = "") -> HTMLResponse:
         look, problem = None, None
-        file = next((line.removeprefix("data.traces=") for line in overrides.split() if line.startswith("data.traces=")),
-                    "")
+        file = next((value for key, _, value in (line.strip().partition("=") for line in overrides.splitlines())
+                     if key == "data.traces"), "")
         try:
             look = looked_at(site, recipe, row, check, override_words(overrides))
         # Shown next to the form, which keeps what was typed.
