@@ -83,10 +83,11 @@ oldest: $(ALL) ## the quick tests on the lower bounds of pyproject.toml, in buil
 newest: $(ALL) ## the quick tests on the newest releases, in build/newest (8 GB)
 	TESTS_QUICK=1 $(BIN)/python -m tools.version_lane newest -n $(JOBS) --dist worksteal
 
-check: $(ALL) ## lint, types, import contract
+check: $(ALL) ## lint, types, import contract, plain English
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tools.idioms --at-most 2
 
 docs: $(ALL) ## writes the generated pages and builds the site into site/
 	$(BIN)/python -m tools.recipe_reference

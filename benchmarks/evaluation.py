@@ -27,7 +27,7 @@ STEPS = "we add the digits one by one and carry. " * 8
 
 
 def write_input(folder: Path, share: float, name: str) -> None:
-    """Items once, and one file of predictions of which about ``share`` are right."""
+    """Items once, and one file of predictions, about ``share`` of them right."""
     draw = random.Random(name)  # noqa: S311 - the same predictions every time
     with (folder / "items.jsonl").open("w") as items, (folder / f"{name}.jsonl").open("w") as predictions:
         for index in range(ITEMS):

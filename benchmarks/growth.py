@@ -66,7 +66,7 @@ def tokenised(counts: tuple[int, ...]) -> tuple[dict[str, Any], list[Row]]:
 
 
 def batched(count: int, piece: list[Row]) -> dict[str, float]:
-    """Planning an epoch of so many rows, and making batches of it."""
+    """Planning an epoch of this many rows, and making batches of it."""
     rows = tuple(Row(f"r{i}", piece[i % len(piece)].tokens, piece[i % len(piece)].loss_mask, "") for i in range(count))
     gc.collect()
     gc.freeze()  # a million small objects that the collector would walk through again and again
@@ -88,7 +88,7 @@ def batched(count: int, piece: list[Row]) -> dict[str, float]:
 
 
 def first_step(folder: Path, count: int) -> dict[str, float]:
-    """Seconds from `train` to its first step on a file of so many traces.
+    """Seconds from `train` to its first step on a file of this many traces.
 
     With nothing kept by an earlier run, with its rows kept, and with rows and compiled programs.
     """
@@ -123,7 +123,7 @@ def first_step(folder: Path, count: int) -> dict[str, float]:
 
 
 def hashed(folder: Path) -> dict[str, float]:
-    """Bytes a second of the digest that `verify` takes of every file."""
+    """Bytes per second of the digest that `verify` takes of every file."""
     found = {}
     for size in HASHED_MIB:
         path = folder / f"{size}.bin"
@@ -160,7 +160,7 @@ def main(arguments: list[str]) -> int:
         **{name: round(planned[large][f"{key}_microseconds_a_token"] / planned[small][f"{key}_microseconds_a_token"], 3)
            for name, key in (("batches", "batch"), ("plan", "plan"))},
         "verify": round(a_byte[1] / a_byte[0], 3)}
-    write_result(RESULT, what="Seconds a token and a byte as data grows.", load_before=first,
+    write_result(RESULT, what="Seconds per token and a byte as data grows.", load_before=first,
                  command="python -m benchmarks.growth", packages=["numpy", "tokenizers"],
                  values={"quotable": not load.passed_over, "cores_used_by_others": round(others, 2), "rows": asked.rows,
                          "reading": read, "planning": planned, "verify": digests, "growth": growth, "slack": SLACK,

@@ -1,9 +1,9 @@
-"""Supervised tokens a second of short traces: packed, grouped by length, padded to the batch's longest, padded to 128.
+"""Supervised tokens per second of short traces: packed, grouped by length, padded to the longest or to 128.
 
     python -m benchmarks.packing [--engine jax torch] [--only short-32 …] [--rounds N] [--allow-load]
 
 Two kinds of traces on the quickstart's model, half with their steps and half with the answer alone: sums of two
-numbers, and problems of six kinds, those of at most 60 tokens; 32 and 128 rows an update. A child process for each
+numbers, and problems of six kinds, those of at most 60 tokens; 32 and 128 rows per update. A child process for each
 engine steps through an epoch of the same rows in all ways, taking turns; every shape is compiled before. (Of fewer
 steps some ways would hold more long rows, and with them more supervised tokens, than others.) Exits with 3 without a
 result when others use more than half a core (``--allow-load`` marks the result as not to be quoted), with 1 where
@@ -121,7 +121,7 @@ def main(arguments: list[str]) -> int:
         return 0
     load, first = Load(allow=asked.allow_load), load_average()
     cases = {case: measured_case(case, asked, load) for case in asked.only}
-    write_result(RESULT, what="Supervised tokens a second of short traces, packed and padded.", load_before=first,
+    write_result(RESULT, what="Supervised tokens per second of short traces, packed and padded.", load_before=first,
                  command=" ".join(["python -m benchmarks.packing", *arguments]),
                  packages=["jax", "torch", "transformers"],
                  values={"quotable": not load.passed_over, "goals": GOALS, "cases": cases})

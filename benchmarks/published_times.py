@@ -36,7 +36,7 @@ ENOUGH = 0.9
 
 @dataclass(frozen=True)
 class Published:
-    """One row of a table: a model on slices of so many chips."""
+    """One row of a table: a model on slices of this many chips."""
 
     kind: str
     billions: int
@@ -69,7 +69,7 @@ TABLES = (
     Published("v5p", 1024, 1024, 2, True, 16, of_slices(254, 237)),
     Published("v5p", 1024, 2048, 2, True, 16, of_slices(297, 279)))
 MACHINES = {"v5e": ("v5e-256", 3.125), "v5p": ("v5p-8", 6.25)}
-"""Kind -> a target of its chips, and the data center network's share of a chip in 10**9 bytes a second (Google Cloud
+"""Kind -> a target of its chips, and the data center network's share of a chip in 10**9 bytes per second (Google Cloud
 documentation: v5e 6.4 Tbit/s a pod of 256, v5p 50 Gbit/s a chip)."""
 
 

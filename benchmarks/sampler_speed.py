@@ -4,7 +4,7 @@
 
 SmolLM2-135M on a CPU, through the product's own two samplers, in one process after the other. No seeds are shared, so
 lengths differ; tokens per second and per processor second are compared. The log probabilities that vLLM reports are
-held against the engine's for the same tokens. Writes `benchmarks/results/sampler_speed.json`.
+compared with the engine's for the same tokens. Writes `benchmarks/results/sampler_speed.json`.
 """
 
 import argparse

@@ -1,13 +1,13 @@
 """What fits where: fine-tuning by model, method, row length and machine, by compilers, by traces and by formula.
 
     python -m benchmarks.what_fits                                    # every row that no compiler said, by formula
-    python -m benchmarks.what_fits --compile 1 [--on TARGET ...]      # so many rows more by the compiler
-    python -m benchmarks.what_fits --trace 1 [--on TARGET ...]        # so many rows more by a trace of PyTorch
+    python -m benchmarks.what_fits --compile 1 [--on TARGET ...]      # this many rows more by the compiler
+    python -m benchmarks.what_fits --trace 1 [--on TARGET ...]        # this many rows more by a trace of PyTorch
 
 Every row is planned with one sequence a device, bfloat16 weights, recomputed layers and a chunked loss. Each row holds
 what the formula says of it; a compiled one also what the compiler says, so that the formula's error is measured. A row
 takes from ten seconds to minutes to compile, and the file is written after each: a call that is cut short loses one,
-and the next goes on. Models whose layers are all alike come first, for they compile soonest, in an order that mixes
+and the next continues. Models whose layers are all alike come first, for they compile soonest, in an order that mixes
 machines, methods and lengths. Compiled rows of earlier calls stay. Models that only PyTorch trains have no rows by
 formula, for the formula was fitted to JAX: of them the rows of `TRACED` alone are there, each by a trace. Writes
 `benchmarks/results/what_fits.json`.
@@ -108,7 +108,7 @@ def error_of(rows: list[dict[str, Any]], source: str) -> dict[str, Any]:
 def in_order(keys: list[Key]) -> list[Key]:
     """The rows in the order in which they are compiled: models of layers that are all alike first, then mixed."""
     def place(key: Key) -> tuple[bool, str]:
-        # A digest mixes them, and whatever number of rows is compiled is a sample of all machines and methods.
+        # A digest mixes them, and any number of compiled rows is a sample of all machines and methods.
         return key[0].startswith("gemma-4"), hashlib.sha256(repr(key).encode()).hexdigest()
     return sorted(keys, key=place)
 

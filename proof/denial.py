@@ -4,7 +4,7 @@ Each record is read in its own child: `verify` by the command itself; the page b
 for the list, the run in each tab, every JSON twin and the exported report. Seconds are of processor time, of the whole
 command and of the slowest answer of the page; the memory is the largest of any process of the child. A good run
 is first for comparison, and one of many plain completions says how long scoring those again takes. What was read is
-kept in `build/denial.json`: the same command goes on behind it, as long as no line of the product and of the records
+kept in `build/denial.json`: the same command resumes after it, as long as no line of the product and of the records
 has changed.
 """
 

@@ -35,7 +35,7 @@ from workings.runs.replay.replay import ReplayRequest, replay_run
 
 RESULT = Path(__file__).parent / "fakes.json"
 EACH = 6
-"""Splices of each kind, with as much taken again as finds all of them."""
+"""Splices of each kind, with as much replayed as finds all of them."""
 MARKED, MISSED = "said, not checked", "missed"
 
 

@@ -8,7 +8,7 @@ written from four prompts, and logits are compared with transformers on the conv
 inputs of quantized matrices to eight bits, so it writes the tokens twice: from the file itself, and from a copy that
 holds the numbers of the converted folder in fp32. Needs the package `xllamacpp` (llama.cpp's own server in a Python
 module). Writes `proof/gguf_in.json`. Exits with 1 where a line or a token of the copy differs or where logits differ,
-and with 3 without these packages. Tokens of the file itself are reported and not judged.
+and with 3 without these packages. Tokens of the file itself are reported and not scored.
 """
 
 import json

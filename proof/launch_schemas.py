@@ -1,10 +1,10 @@
-"""What `workings launch` writes, held against the schemas that Kubeflow Trainer, JobSet and SkyPilot publish.
+"""What `workings launch` writes, compared with the schemas that Kubeflow Trainer, JobSet and SkyPilot publish.
 
     python -m proof.launch_schemas TRAINJOB_CRD JOBSET_CRD PYTHON_WITH_SKYPILOT
 
 The two definitions (`trainer.kubeflow.org_trainjobs.yaml`, `jobset.x-k8s.io_jobsets.yaml`) are in the repositories of
 kubeflow/trainer and kubernetes-sigs/jobset; together they have over a megabyte, and are not kept here. A cluster drops
-unknown keys in silence, so they are refused here: every object of the schema is closed. With each object goes a spoiled
+unknown keys silently, so they are refused here: every object of the schema is closed. With each object goes a spoiled
 one that must be refused. SkyPilot's own reader is asked in a process of the interpreter named, which has it installed.
 Exits with 3 where one of the three is not there. Writes `proof/launch_schemas.json`.
 """

@@ -111,7 +111,7 @@ class Theirs:
         return losses
 
     def take_moments(self, file: Path, step: int) -> None:
-        """Go on with the moments of a checkpoint."""
+        """Continue with the moments of a checkpoint."""
         read = TensorFile(file)
         for name, x in self.trained.items():
             self.optimizer.state[x] = {"step": torch.tensor(float(step)), **{

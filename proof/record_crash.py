@@ -1,7 +1,7 @@
 """A run that is killed at any moment loses no finished step, and nothing half-done ever looks complete.
 
 A child process writes a run (six steps, three checkpoints, sealing) and kills itself with SIGKILL right before one of
-the calls that change the disk; at an append, half of the line goes out first. What it leaves is judged, the run is
+the calls that change the disk; at an append, half of the line goes out first. What it leaves is scored, the run is
 resumed (in every second trial the resuming process is killed, too), and the end must be that of a run that was never
 killed: same metrics in every field, same weights, sealed, verified. The kill points are spread evenly over all calls.
 """

@@ -3,8 +3,8 @@
     python -m proof.replay
 
 Ten steps of the committed example run, and of small runs that are trained here on each engine in each number format,
-are taken again with one thread, with an older processor's instructions, and (JAX) over eight simulated devices. Nothing
-is judged while it is measured. A tolerance of `workings.evidence.replay.tolerance` is the largest difference of a right
+are replayed with one thread, with an older processor's instructions, and (JAX) over eight simulated devices. Nothing
+is scored while it is measured. A tolerance of `workings.evidence.replay.tolerance` is the largest difference of a right
 replay in its number format times a factor, rounded up; with it, every wrong replay has to be outside. The proof fails
 (exit code 1) where one is inside, or where a tolerance is not the one that follows from these numbers. Writes
 `proof/replay.json`.

@@ -69,7 +69,7 @@ def run_arms(out: Path, seed: int, *, short: bool) -> dict[str, Any]:
     arms = {START: _arm(out, START, imitating(START, f"training.steps={START_STEPS}"))}
     export_run(out / "runs" / START, out / "start-model")
     arms[REWARDS] = _arm(out, REWARDS, learning)
-    # As many seconds, by the start's seconds a step; this optimizer's steps take longer, so it gets rather more.
+    # As many seconds, by the start's seconds per step; this optimizer's steps take longer, so it gets rather more.
     steps = max(training.warmup_steps + 1, round(
         arms[REWARDS]["training_seconds"] * START_STEPS / arms[START]["training_seconds"]))
     rate = {"steps": steps, "learning_rate": training.learning_rate, "schedule": "constant",

@@ -3,7 +3,7 @@
 A pair is two evaluations of the same items. Under the null hypothesis both models are equally good and disagree on a
 share of the items; a method raises a false alarm when its interval leaves out zero (or its p value is below 5 %).
 Candidates that were not chosen are next to those that were. The stream of random numbers is NumPy's; another build may
-draw others, and the shares then differ in the second digit behind the point.
+draw others, and the shares then differ in the second digit after the point.
 """
 
 import argparse

@@ -156,7 +156,7 @@ def changed(whole: Path, work: Path, change: Any) -> list[str]:
 
 
 def replays_changed(folder: Path) -> dict[str, Any]:
-    """A run, and inventions that only steps taken again find."""
+    """A run, and inventions that only steps replayed find."""
     sys.path.insert(0, str(OTHER_PACKAGE))
     pin_code_version(pytest.MonkeyPatch())
     records.small_run(folder, "a", "evaluation.base=false")

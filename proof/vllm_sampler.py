@@ -24,7 +24,7 @@ from workings.ways.parts import training_data
 RESULT = ROOT / "proof" / "vllm_sampler.json"
 RECIPE = "calculator-cpu"
 MOST = 1e-3
-"""Nats a token by which sampler and trainer may differ: a hundred times what rounding in float32 gives."""
+"""Nats per token by which sampler and trainer may differ: a hundred times what rounding in float32 gives."""
 WORDS = ("batch.micro_batch=8", "batch.accumulation=1", "training.warmup_steps=1", "checkpoint.every_steps=1",
          "checkpoint.keep_last=8", "environment.tasks=100", f"algorithm.max_mismatch={MOST}")
 
@@ -67,7 +67,7 @@ def main() -> int:
         caught = {"status": stale.status, "completed_steps": stale.steps, "reason": stale.reason}
     holds = (honest["level"], honest["failed_checks"]) == (2, 0) and max(honest["mismatch"]) < MOST and (
         stale.status == "failed" and "sampler and the trained model disagree" in stale.reason)
-    write_result(RESULT, what="GRPO of SmolLM2-135M with completions drawn by vLLM on a CPU; adapters kept too long",
+    write_result(RESULT, what="GRPO of SmolLM2-135M with completions sampled by vLLM on a CPU; adapters kept too long",
                  command="python -m proof.vllm_sampler --vllm VLLM", packages=["workings", "torch"], load_before=load,
                  values={"honest": honest, "stale": caught, "most_mismatch": MOST, "words": [*WORDS]})
     return 0 if holds else 1

@@ -1,4 +1,4 @@
-"""Which way of learning to use: six ways to go on from one model, each with the same seconds.
+"""Which way of learning to use: six ways to continue from one model, each with the same seconds.
 
 The quickstart's model is shown 200 sums with their steps and is then right on about half of the held-out ones. From
 this one checkpoint six arms go on, each for as many seconds of drawing and training:
@@ -225,7 +225,7 @@ def main() -> int:
     command = f"python -m proof.ways_of_learning --seconds {asked.seconds:g}"
     if tuple(asked.seeds) != SEEDS or tuple(asked.arms) != ARMS:
         command += f" --seeds {' '.join(map(str, asked.seeds))} --arms {' '.join(asked.arms)}"
-    write_result(RESULT, what="Six ways to go on from one checkpoint, each with the same seconds, on held-out sums.",
+    write_result(RESULT, what="Six ways to continue from one checkpoint, each with the same seconds, on held-out sums.",
                  command=command, packages=["jax", "jaxlib", "numpy"], load_before=before,
                  values={"seconds_each": asked.seconds, "seeds": list(asked.seeds), "items": 600,
                          "traces": TRACES, "prompts": PROMPTS, "teacher_accuracy": teacher, "arms": found})

@@ -14,7 +14,7 @@ SmolLM2-135M-Instruct answers 200 held-out questions about units (`workings quic
 - `teacher`: distillation on its own samples, from a model that imitated the steps of all 340 questions.
 
 All runs and evaluations stay in FOLDER, and a second call makes only what is missing. The result file keeps the seeds
-and arms of earlier calls with the same settings, each with its day and commit. With `--at-once 12` so many arms
+and arms of earlier calls with the same settings, each with its day and commit. With `--at-once 12` this many arms
 run at the same time, each in its own process; on an accelerator that has the memory. Words like `device=gpu` override
 every recipe. Writes `proof.ways_on_smollm2.json` whenever an arm is complete.
 """
@@ -89,7 +89,7 @@ class Seed:
         return self.train("answers", ["data.reasoning=answer_only", "data.max_length=96"])
 
     def steps(self) -> Path:
-        """Imitation of steps; also exported, for the ways that go on from its weights."""
+        """Imitation of steps; also exported, for the ways that resume from its weights."""
         run = self.train("steps", [])
         if not (self.folder / "steps-model").exists():
             export_run(run, self.folder / "steps-model")
@@ -138,7 +138,7 @@ class Seed:
 ARMS: dict[str, Callable[[Seed], Path]] = {
     name: getattr(Seed, name) for name in ("prompt", "answers", "steps", "iteration", "dpo", "grpo", "teacher")}
 FIRST = {"prompt", "answers", "steps"}
-"""Arms that need no other; the others go on from `steps`."""
+"""Arms that need no other; the others resume from `steps`."""
 SMALL = replace(FULL_SIZE, traces=16, prompts=16, items=16)
 
 

@@ -20,7 +20,7 @@ PATIENCE = 600_000
 
 @contextmanager
 def chromium() -> Iterator[NewPage]:
-    """Chromium, closed at the end; skips the test where none exists."""
+    """Chromium, closed at the end; skips the test without one."""
     playwright = pytest.importorskip("playwright.sync_api")
     if not BROWSER:
         pytest.skip("needs chromium")

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 FOREIGN = ("WORKINGS_", "HF_", "HUGGING_FACE_", "HUGGINGFACE_", "TRANSFORMERS_", "KAGGLE_", "JAX_", "XLA_", "TPU_",
            "LIBTPU_", "TF_", "CUDA_", "NVIDIA_", "TORCH_", "PYTORCH_", "OMP_", "MKL_", "WANDB_", "MLFLOW_")
-"""A person's own settings with these prefixes must not change what a test sees."""
+"""The user's own settings with these prefixes must not change what a test sees."""
 
 OURS = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "120",
         # Threads of OpenMP that wait for work would hold a core that another worker could use.

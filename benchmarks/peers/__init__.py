@@ -1,1 +1,1 @@
-"""Supervised tokens a second and peak memory of both engines next to TRL's `SFTTrainer` and Tunix's `PeftTrainer`."""
+"""Supervised tokens per second and peak memory of both engines next to TRL's `SFTTrainer` and Tunix's `PeftTrainer`."""

@@ -3,9 +3,9 @@
     python -m benchmarks.peers [--only smollm2-lora smollm2-full gemma3-lora] [--gsm8k FILE] [--peers PYTHON]
         [--rounds N] [--contenders NAME…] [--without NAME…] [--limit SECONDS] [--allow-load]
 
-SmolLM2-135M-Instruct and Gemma 3 270M from their packages learn GSM8K's rows with their steps, 8 rows an update.
+SmolLM2-135M-Instruct and Gemma 3 270M from their packages learn GSM8K's rows with their steps, 8 rows per update.
 TRL lives in its own environment (`benchmarks/peers/requirements.txt` says how it is made; `--peers` names its
-Python). Every contender trains the same weights on the same rows with the same rows an update, in fresh processes
+Python). Every contender trains the same weights on the same rows with the same rows per update, in fresh processes
 that take turns (A B A B), with two threads; the median of a contender's turns counts. A contender whose turn is not
 over after ``--limit`` seconds is stopped, has no further turn and is told as unfinished: bfloat16 takes hours on a
 processor without instructions for it. ``--without`` leaves contenders out from the start, and the table says so; what
@@ -39,7 +39,7 @@ ONCE = ("trl packed", "tunix defaults")
 FP32 = {"bf16": False, "gradient_checkpointing": False}
 GROUPED = {"train_sampling_strategy": "sequential"}
 """Rows that come sorted by length are grouped without any padding to speak of; TRL's own `group_by_length` would begin
-with the longest rows, and so with more supervised tokens a step than the others are given."""
+with the longest rows, and so with more supervised tokens per step than the others are given."""
 
 
 def contenders(case: str, peers: str, facts: dict[str, Any]) -> dict[str, tuple[list[str], dict[str, Any]]]:
@@ -164,7 +164,7 @@ def main(arguments: list[str]) -> int:
                                          "measured": measured()}
         print(case, json.dumps(values["cases"][case]["ratios"]))
         if not asked.contenders:
-            write_result(RESULT, what="Supervised tokens a second and peak memory next to TRL and Tunix on a CPU.",
+            write_result(RESULT, what="Supervised tokens per second and peak memory next to TRL and Tunix on a CPU.",
                          command="python -m benchmarks.peers", packages=["torch", "jax", "google-tunix"],
                          load_before=first, values=values)
     print(f"wrote {RESULT.relative_to(ROOT)}")

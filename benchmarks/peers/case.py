@@ -88,7 +88,7 @@ def make_case(folder: Path, size: str, data: str, gsm8k: Path, warm: int, steps:
 
     The rows of the measured steps are one epoch, the same for everybody, and are written twice: in random order for
     trainers that shuffle or pad, and sorted by length, so that a trainer that reads them in order groups them as well
-    as it can be done. Before them stand the rows of the warm-up. ``rows_per_update``: 0 for those of `DATA`.
+    as it can be done. The rows of the warm-up come before them. ``rows_per_update``: 0 for those of `DATA`.
     """
     from workings.engines.torch.engine import TorchEngine
 
@@ -145,7 +145,7 @@ def sample(rows: list[Row], size: int, warm: int, steps: int) -> tuple[list[Row]
 
 
 def quantiles(lengths: np.ndarray, rows: int, most: int) -> list[int]:
-    """At most so many row lengths for `data.buckets`, cut so that each holds whole batches."""
+    """At most this many row lengths for `data.buckets`, cut so that each holds whole batches."""
     batches = len(lengths) // rows
     ends = sorted({batches * part // most for part in range(1, most + 1)} - {0})
     return sorted({int(lengths[end * rows - 1]) for end in ends} | {int(lengths[-1])})

@@ -1,4 +1,4 @@
-"""What every contender reports, whatever its Python: all of it in files, so that a peer needs nothing of ours.
+"""What every contender reports in any version of Python: all of it in files, so that a peer needs nothing of ours.
 
 Standard library only: `trl_sft` runs in an environment without this project.
 """

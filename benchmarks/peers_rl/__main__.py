@@ -93,7 +93,7 @@ def summary(turns: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def after_equal_time(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Mean reward of the last updates that each has done when the fastest has done all of its own.
+    """Mean reward of the last updates that each has done when the fastest has finished.
 
     A warm-up update counts as any other: what it takes to compile is a matter of the run's length.
     """

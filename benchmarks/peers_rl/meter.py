@@ -1,4 +1,4 @@
-"""What every contender reports, whatever its Python: updates as lines of numbers, and the reward that all are given.
+"""What every contender reports in any version of Python: updates as lines of numbers, and their reward.
 
 Standard library only: `trl_grpo` runs in an environment without this project.
 """

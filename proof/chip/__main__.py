@@ -6,9 +6,9 @@
 
 Parts: doctor, parity with the CPU, predicted against measured memory, speed next to TRL, sampling, kill and resume,
 ways of learning, quickstart. Every row is measured in its own process, and kept in DIR/PART.json as soon as it is
-there. A part ends after ``--minutes``; called again, it goes on with the rows that are not finished. `table.md` shows
+there. A part ends after ``--minutes``; called again, it continues with the rows that are not finished. `table.md` shows
 all of them, and what went wrong on the way. It needs no network and installs nothing: packages may be on PYTHONPATH.
-With ``--at-once`` so many rows run at once for ``--minutes`` together; rows that need the chip alone come later.
+With ``--at-once`` this many rows run at once for ``--minutes`` together; rows that need the chip alone come later.
 
 Exits with 0 (every row is finished and holds), 1 (one failed, or does not hold) or 3 (no accelerator, or rows left).
 """
@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="PART")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "gpu", "tpu"))
     parser.add_argument("--out", type=Path, help="folder of evidence; by default results/DEVICE next to this script")
-    parser.add_argument("--minutes", type=float, default=9.0, help="a part ends after so many")
+    parser.add_argument("--minutes", type=float, default=9.0, help="a part ends after this many")
     parser.add_argument("--tiny", action="store_true", help="small models: tries every line, measures nothing")
     parser.add_argument("--engines", nargs="*", default=[], choices=("jax", "torch"))
     parser.add_argument("--rows", default="", help="only rows with this text in their names")

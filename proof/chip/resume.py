@@ -76,7 +76,7 @@ def kill(words: list[str], out: Path) -> str:
 
 
 def replayed(run: Path, start: int) -> dict[str, Any]:
-    """Ten steps taken again on the same chip: the verdict, and the largest differences of each measure."""
+    """Ten steps replayed on the same chip: the verdict, and the largest differences of each measure."""
     values = ask_for_values("replay", str(run), "--from", str(start), "--steps", "10", "--predictions", "0",
                             codes=(0, 1, 3))
     lines = [line_differences(line) for line in values["lines"]]

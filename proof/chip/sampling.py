@@ -1,4 +1,4 @@
-"""How many tokens a second each engine writes, greedily and drawn, in how much memory; whether a graph changes them."""
+"""Tokens per second that each engine writes, greedily and drawn, in how much memory; whether a graph changes them."""
 
 import time
 from functools import partial
@@ -42,7 +42,7 @@ def run(row: str, chip: Chip, folder: Path) -> dict[str, Any]:
 
 
 def compare_graphs(chip: Chip) -> dict[str, Any]:
-    """Small models of every family, in two number formats, drawn by a graph and by operations launched one by one.
+    """Small models of every family, in two number formats, sampled by a graph and by operations launched one by one.
 
     Once more with adapters, on weights as they are and in four bits.
     """
@@ -129,6 +129,6 @@ def measure_speed(row: str, chip: Chip) -> dict[str, Any]:
             "seconds_again": seconds[1], "peak_bytes": opened.memory().peak_bytes}
 
 
-PART = Part(name="sampling", shows="New tokens a second of each engine, on random weights of published shapes.",
+PART = Part(name="sampling", shows="New tokens per second of each engine, on random weights of published shapes.",
             needs=(), alone=lambda row: GRAPH not in row and MEMORY not in row, rows=rows, run=run,
             told=("tokens_per_second", "first_seconds", "measured_over_predicted", "different"))

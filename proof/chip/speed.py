@@ -1,4 +1,4 @@
-"""Tokens a second, share of the peak rate and time to the first step: both engines next to TRL, taking turns.
+"""Tokens per second, share of the peak rate and time to the first step: both engines next to TRL, taking turns.
 
 The contenders are those of `benchmarks.peers`, in fresh processes, here on the chip: rows of random tokens that all
 have one length, AdamW on fp32 weights with bf16 products, clipping at 1. TRL runs in this interpreter where it is
@@ -136,6 +136,6 @@ def make(place: Path, asked: Configuration, chip: Chip, warm: int, steps: int) -
             json.dumps({"input_ids": row.tolist(), "completion_mask": mask}) + "\n" for row in tokens))
 
 
-PART = Part(name="speed", shows="Tokens a second, share of the peak rate and seconds to the first step, in turns.",
+PART = Part(name="speed", shows="Tokens per second, share of the peak rate and seconds to the first step, in turns.",
             needs=(), alone=lambda row: True, rows=rows, run=run, told=("tokens_per_second", "share_of_peak",
             "seconds_to_first_step", "device_peak_bytes"))

@@ -60,14 +60,14 @@ def opened(engine: str, family: str = "llama", **changes: Any) -> Any:
 
 
 def learned(*counts: int, prompt: int = 3, seed: int = 0) -> list[Row]:
-    """Rows of random tokens with so many learned."""
+    """Rows of random tokens with this many learned."""
     draw = np.random.default_rng(seed)
     return [row(f"r{number}", draw.integers(1, 60, prompt + count).tolist(), prompt)
             for number, count in enumerate(counts)]
 
 
 def batch(rows: Sequence[Row | Sequence[Row]], micro: int = 1, length: int = 0) -> Batch:
-    """Rows as one update of so many micro batches; a list of rows is packed into one sequence."""
+    """Rows as one update of this many micro batches; a list of rows is packed into one sequence."""
     sequences = [[one] if isinstance(one, Row) else [*one] for one in rows]
     longest = length or max(sum(len(one.tokens) for one in sequence) for sequence in sequences)
     return make_batch(sequences, (micro, len(sequences) // micro), longest, 0)

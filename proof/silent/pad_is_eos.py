@@ -7,7 +7,7 @@ from proof.silent._harness import TEMPLATES, Found, Trace, batch, right_if, rows
 
 
 def check() -> Found:
-    """With pad = EOS the one behind the answer counts and those behind it do not."""
+    """With pad = EOS the one after the answer counts and those after it do not."""
     template = TEMPLATES["gpt2"][0]()
     row = rows_of(template, Trace(id="x", prompt="1+1?", steps=(), answer="2")).rows[0]
     stop, end = template.stop_ids[0], len(row.tokens)

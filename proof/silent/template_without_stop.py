@@ -1,4 +1,4 @@
-"""The template writes no token behind the answer: the model is never taught to stop.
+"""The template writes no token after the answer: the model is never taught to stop.
 
 Reported: trl PR 3091.
 """

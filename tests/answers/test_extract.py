@@ -42,7 +42,7 @@ def test_numbers(text: str, found: str, rule: str) -> None:
     # A phrase with a bracket is a phrase, and the last one counts.
     ("We get 0.4 + 0.3 = 0.7. So the answer (arabic numerals) is 0.3.", "0.3"),
     ("The answer (in dollars) is: $12", "$12"),
-    # What runs on behind an answer does not change it.
+    # What runs on after an answer does not change it.
     ("The answer is 6. In 2 days he eats 8.", "6"), ("The answer is 676 - 224, which is 452.", "452"),
     ("The answer is 9 (words: nine).", "9"), ("This answer is correct.\n" * 60 + "The answer is 7.", "7"),
     ("The answer is 7.\n" + "This answer is correct.\n" * 60, "7"),

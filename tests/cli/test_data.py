@@ -1,4 +1,4 @@
-"""`workings data`: last line, exit codes, files, and no traceback for a person's mistake."""
+"""`workings data`: last line, exit codes, files, and no traceback for a user's mistake."""
 
 import json
 from pathlib import Path

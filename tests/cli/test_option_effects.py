@@ -45,7 +45,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def call(folder: Path, words: str) -> tuple[object, ...]:
-    """Exit code, what was printed, and the files that a command wrote, in a folder of its own."""
+    """Exit code, what was printed, and the files that a command wrote, in its own folder."""
     out, error = io.StringIO(), io.StringIO()
     folder.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(error):

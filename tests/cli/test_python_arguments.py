@@ -1,4 +1,4 @@
-"""Every option of every command, and every argument of the Python interface, is read; one that nothing reads beside
+"""Every option of every command, and every argument of the Python interface, is read; one that nothing reads next to
 the others is refused."""
 
 import ast

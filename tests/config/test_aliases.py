@@ -1,4 +1,4 @@
-"""Files of other trainers: renamed where there is a counterpart, refused with a way on where none exists."""
+"""Files of other trainers: renamed where there is a counterpart, refused with a way on without one."""
 
 import pytest
 

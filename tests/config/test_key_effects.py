@@ -48,7 +48,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def base_seen(places: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Look:
-    """What a witness sees of the words that an effect is held against: many keys share them."""
+    """What a witness sees of the words that an effect is compared with: many keys share them."""
     @cache
     def look(witness: str, base: tuple[str, ...]) -> Any:
         words, folder = filled(base, places), tmp_path_factory.mktemp("base")

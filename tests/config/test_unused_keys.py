@@ -57,7 +57,7 @@ def test_a_record_may_name_every_key(recipe, words):
     resolved = load_recipe(recipe, used).resolved()
     assert check_recipe(resolved, "a record").model_dump(mode="json") == resolved
     with pytest.raises(RequestError):
-        check_recipe(resolved, "a person's file", as_written=True)
+        check_recipe(resolved, "a user's file", as_written=True)
 
 
 @pytest.mark.parametrize("words", [

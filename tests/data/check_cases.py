@@ -61,10 +61,10 @@ CASES: dict[str, tuple[list[Any], dict[str, int]]] = {
     "answer_not_reached": ([trace("a", answer="17"), trace("b", prompt="9-4?", answer="6", steps=["9-4=5 apples."])],
                            {"answer_not_reached": 2}),
     "a box is no step": ([trace("a", answer="8", steps=["6+5=11", "11-2=9 so \\boxed{8}"])], {"answer_not_reached": 1}),
-    "a box behind a calculation": (
+    "a box after a calculation": (
         [trace("a", prompt="a?", answer="9", steps=["$3 \\cdot 3 = \\boxed{9}$"]),
          trace("b", prompt="b?", answer="\\frac{1}{2}", steps=["\\frac{2}{4} = \\frac{1}{2}"])], {}),
-    "more behind a calculation": ([trace("a", answer="4", steps=["2+3=5, so the number of squares is \\boxed{4}"])],
+    "more after a calculation": ([trace("a", answer="4", steps=["2+3=5, so the number of squares is \\boxed{4}"])],
                                   {"answer_not_in_steps": 1}),
     "a way of writing, and no mistake": (
         [trace(f"n{number}", prompt=f"{number}?", answer=str(number + 700), steps=[f"{number}+1={number + 1}"])

@@ -12,7 +12,7 @@ def turns(*pairs: tuple[str, str]) -> tuple[Turn, ...]:
 
 
 def conversation(number: int, turns: int, system: str = "") -> Trace:
-    """A trace in which the user asks for so many sums, one after the other, and the assistant answers each.
+    """A trace in which the user asks for this many sums, one after the other, and the assistant answers each.
 
     Args:
         number: decides the sums and the id.
@@ -26,7 +26,7 @@ def conversation(number: int, turns: int, system: str = "") -> Trace:
 
 
 def conversations(count: int) -> list[Trace]:
-    """So many conversations of one, two and three turns of the assistant."""
+    """This many conversations of one, two and three turns of the assistant."""
     return [conversation(number, 1 + number % 3) for number in range(count)]
 
 

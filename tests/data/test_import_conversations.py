@@ -44,8 +44,8 @@ def test_people_are_told_and_programs_too(tmp_path: Path) -> None:
 
 
 def test_reasoning_of_earlier_turns_that_is_not_kept_is_counted(tmp_path: Path) -> None:
-    beside = {**SAID, "reasoning_content": "1+1=2"}
-    result, [trace] = imported(tmp_path, "messages", {"messages": [ASKED, beside, ASKED, beside]})
+    turn = {**SAID, "reasoning_content": "1+1=2"}
+    result, [trace] = imported(tmp_path, "messages", {"messages": [ASKED, turn, ASKED, turn]})
     assert (trace.steps, trace.history) == (("1+1=2",), turns(("user", "1+1?"), ("assistant", "2")))
     assert result.learned is not None
     assert result.learned.reasoning_left_out == 1

@@ -1,6 +1,6 @@
 """Fuzzing the importers: never a traceback, never a lost row, regardless of the bytes.
 
-The format is drawn with the rest; with `full`, every format gets as many examples as all of them get otherwise.
+The format is sampled with the rest; with `full`, every format gets as many examples as all of them get otherwise.
 """
 
 import json

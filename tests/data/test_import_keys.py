@@ -1,4 +1,4 @@
-"""Keys with other names: mapped by the person, or recognized as those of another format."""
+"""Keys with other names: mapped by the user, or recognized as those of another format."""
 
 import json
 from pathlib import Path

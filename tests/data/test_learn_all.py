@@ -91,7 +91,7 @@ def test_masks_agree_with_those_of_transformers() -> None:
         length = len(row.tokens)
         assert theirs["input_ids"][:length] == row.tokens.tolist()
         assert theirs["assistant_masks"][:length] == row.loss_mask.tolist()
-        # Behind the last stop token nothing is ever generated: the rest is one line break.
+        # After the last stop token nothing is ever generated: the rest is one line break.
         assert template.tokenizer.decode(theirs["input_ids"][length:]) == "\n"
 
 
@@ -222,7 +222,7 @@ def test_only_imitation_learns_earlier_turns(words: list[str]) -> None:
 def test_rows_are_kept_with_their_turns(tmp_path: Path) -> None:
     made = rows_of(GEMMA, *TALKS)
     cached_rows(tmp_path, "k", lambda: made)
-    kept = cached_rows(tmp_path, "k", lambda: pytest.fail("made again"))
+    kept = cached_rows(tmp_path, "k", lambda: pytest.fail("rebuilt"))
     assert (kept.index, kept.digest, kept.learned_turns) == (made.index, made.digest, made.learned_turns)
     assert [json.loads(line) for line in bytes(kept.index_bytes).splitlines()] == made.index
     assert [row.earlier_prompt_digests for row in kept.rows] == [row.earlier_prompt_digests for row in made.rows]

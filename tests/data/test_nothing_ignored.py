@@ -254,7 +254,7 @@ PLAIN = QWEN.replace("{% if messages[0].role != 'system' %}{{ '<|im_start|>syste
     (PLAIN.replace("{{ message.content + '<|im_end|>' }}{% endgeneration %}",
                    "{{ message.content + message.content + '<|im_end|>' }}{% endgeneration %}"), "before the answer"),
     (PLAIN.replace("{{ message.content + '<|im_end|>' }}{% endgeneration %}",
-                   "{{ message.content + ' Bye.' + '<|im_end|>' }}{% endgeneration %}"), "behind the answer"),
+                   "{{ message.content + ' Bye.' + '<|im_end|>' }}{% endgeneration %}"), "after the answer"),
 ])
 def test_a_template_that_leaves_out_changes_or_adds_text_is_refused(changed: str, said: str) -> None:
     assert changed != PLAIN

@@ -1,4 +1,4 @@
-"""Rows that are kept between runs are the rows that would be made, or are made again."""
+"""Rows that are kept between runs are the rows that would be made, or are rebuilt."""
 
 from dataclasses import replace
 from functools import partial
@@ -32,7 +32,7 @@ def made():
 
 
 def never(*_):
-    raise AssertionError("made again")
+    raise AssertionError("rebuilt")
 
 
 def test_second_time_gives_the_same_rows_without_making_them(made, tmp_path):
@@ -67,7 +67,7 @@ def test_traces_are_not_read_where_their_rows_are_kept(made, tmp_path, monkeypat
     assert rows().digest == made[2].digest
     with (tmp_path / "traces.jsonl").open("a") as file:
         file.write("no trace")
-    with pytest.raises(AssertionError, match="made again"):
+    with pytest.raises(AssertionError, match="rebuilt"):
         rows()
 
 
@@ -89,7 +89,7 @@ def test_a_changed_byte_is_found_and_the_rows_are_made_again(made, tmp_path, nam
     content = bytearray((tmp_path / "k" / name).read_bytes())
     content[-2] ^= 1
     (tmp_path / "k" / name).write_bytes(content)
-    with pytest.raises(AssertionError, match="made again"):
+    with pytest.raises(AssertionError, match="rebuilt"):
         cached_rows(tmp_path, "k", never)
     cached_rows(tmp_path, "k", lambda: made[2])
     assert cached_rows(tmp_path, "k", never).digest == made[2].digest

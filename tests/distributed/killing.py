@@ -70,7 +70,7 @@ def steps(run: Path) -> int:
 
 
 def wait_for_steps(run: Path, count: int, alive: Callable[[], bool]) -> None:
-    """Wait until the log has so many steps, or the processes have ended."""
+    """Wait until the log has this many steps, or the processes have ended."""
     while alive() and steps(run) < count and not (run / SEAL).exists():
         time.sleep(0.01)
 

@@ -93,7 +93,7 @@ def top_tokens() -> dict:
 
 
 def adapters(method: str, folder: Path) -> dict:
-    """Curves on a mesh and on one device, and a checkpoint of the mesh that goes on with one."""
+    """Curves on a mesh and on one device, and a checkpoint of the mesh that continues with one."""
     found = {}
     for mesh, chunk in (("4x2", 5) if method == "qlora" else ("8", 8), ("1", 0)):
         shape = tiny_shape("gemma2", vocab=64, layers=3, **WIDE if method == "qlora" else {})

@@ -1,4 +1,4 @@
-"""`auto` settles for the CPU only where the machine shows no accelerator; nothing is replaced in silence."""
+"""`auto` settles for the CPU only where the machine shows no accelerator; nothing is replaced silently."""
 
 import subprocess
 from pathlib import Path

@@ -113,7 +113,7 @@ def test_packed_rows_have_the_loss_and_gradient_of_separate_rows(form: str, how:
 def test_adapters_and_merged_weights_are_the_trained_model(form: str, tmp_path: Path) -> None:
     """Below the adapters nothing moves; peft reads the adapter, transformers the merged weights.
 
-    Layers of Gemma 4 without keys of their own have no adapter for them.
+    Layers of Gemma 4 without own keys have no adapter for them.
     """
     base, out = tmp_path / "base", tmp_path / "out"
     base.mkdir()

@@ -32,9 +32,9 @@ LARGE = {"shared_kv_layers": 0, "shared_mlp_width": 0, "per_layer_width": 0, "ke
          "global_kv_heads": 1}
 """The form of the 12B and 31B models: no sharing, no per-layer embeddings, global values that are keys."""
 FEW_LAYERS = tiny_shape("gemma4", layers=4)
-"""A sliding and a global layer with keys of their own, then one of each without; no loop goes round twice."""
+"""A sliding and a global layer with own keys, then one of each without; no loop goes round twice."""
 NEIGHBORS = tiny_shape("gemma4", layers=9, sliding_pattern=3, shared_kv_layers=3)
-"""Two sliding layers and a global one, twice with keys of their own and once without."""
+"""Two sliding layers and a global one, twice with own keys and once without."""
 
 
 def opened(**changes: Any) -> JaxEngine:
@@ -147,7 +147,7 @@ def test_nothing_trains_the_per_layer_embeddings_or_the_layer_scalars() -> None:
                                    pytest.param(LARGE, marks=pytest.mark.full)],
                          ids=["per-layer embeddings, three layers", "per-layer embeddings", "without"])
 def test_adapters_leave_everything_else_as_it_was(shape: dict[str, Any], tmp_path: Path) -> None:
-    """Layers without keys of their own have no adapter for them; merged, the model gives the same logits."""
+    """Layers without own keys have no adapter for them; merged, the model gives the same logits."""
     method = LoraConfig(name="lora", rank=2, target_modules=("q_proj", "k_proj", "v_proj", "down_proj"))
     engine = opened(shape=tiny_shape("gemma4", **shape), method=method)
     state, losses = steps(engine, engine.init(0), 6)

@@ -91,7 +91,7 @@ def logits(engine: JaxEngine, state: dict, tokens: np.ndarray) -> np.ndarray:
 
 @pytest.mark.slow
 def test_drawn_tokens_follow_the_softmax_at_the_temperature(engine: JaxEngine, state: dict) -> None:
-    """10,240 first tokens against the distribution that they are drawn from; the greedy one is not all there is."""
+    """10,240 first tokens against the distribution that they are sampled from; the greedy one is not all there is."""
     prompt, temperature = [3, 1, 4, 1, 5], 0.7
     scores = logits(engine, state, np.array([prompt], np.int32))[0, -1].astype(np.float64) / temperature
     expected = np.exp(scores - scores.max())

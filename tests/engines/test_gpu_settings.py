@@ -39,7 +39,7 @@ TIMED = {"XLA_FLAGS": "--xla_gpu_autotune_level=4"}
 ])
 def test_a_child_sees_the_setting_only_where_it_applies(here, plugins, own, found, run_python) -> None:
     code = CODE.format(here=here, plugins=plugins, before="")
-    # The suite has flags of its own, which a child would inherit.
+    # The suite has its own flags, which a child would inherit.
     done = run_python("-c", code, environment={"XLA_FLAGS": ""} | own)
     assert json.loads(done.stdout) == [found, False]
 

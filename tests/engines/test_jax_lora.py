@@ -101,12 +101,12 @@ def test_the_exported_adapter_loads_in_peft_and_the_merged_weights_are_the_same_
         base: Path, trained: dict[str, Any]) -> None:
     tokens = np.random.default_rng(0).integers(0, 61, (2, 14)).astype(np.int32)
     ours = our_logits(trained["engine"], trained["state"]["params"], tokens)
-    fresh, beside, full = (their_logits(model, tokens) for model in (
+    fresh, unmerged, full = (their_logits(model, tokens) for model in (
         with_adapter(base, trained["fresh"] / "adapter"), with_adapter(base, trained["exported"] / "adapter"),
         plain(trained["exported"])))
-    scale = max(1.0, float(np.abs(beside).max()))
-    assert np.abs(fresh - beside).max() > 0.1
-    assert np.abs(ours - beside).max() < 1e-5 * scale
+    scale = max(1.0, float(np.abs(unmerged).max()))
+    assert np.abs(fresh - unmerged).max() > 0.1
+    assert np.abs(ours - unmerged).max() < 1e-5 * scale
     assert np.abs(ours - full).max() < 1e-5 * scale
 
 

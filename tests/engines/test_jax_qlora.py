@@ -105,7 +105,7 @@ def test_qlora_where_blocks_run_over_rows(tmp_path: Path) -> None:
 
 
 def test_qlora_is_lora_on_the_dequantized_weights(tmp_path: Path) -> None:
-    """The same losses and adapters to 1e-5; the four bits come back from a folder as they were drawn from the seed."""
+    """The same losses and adapters to 1e-5; the four bits read from a folder are those of the seed."""
     shape = tiny_shape(**WHOLE)
     bits, state, dense, dense_state = opened(shape, tmp_path)
     drawn = bits.init(0)["params"]["layers"]

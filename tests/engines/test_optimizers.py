@@ -67,7 +67,7 @@ def test_rounding_noise_differs_by_step_and_tensor_and_repeats() -> None:
     assert first != third
     assert drawn(1, "a") == [first]
     assert drawn(2, "a") != [first]
-    # Sealed runs were drawn by these very keys.
+    # Sealed runs were sampled by these very keys.
     assert first == np.asarray(jax.random.key_data(jax.random.fold_in(tensor_key(0, "rounding of a"), 1))).tolist()
 
 

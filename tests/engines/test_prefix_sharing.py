@@ -16,7 +16,7 @@ from workings.objectives.policy_gradient import REFERENCE
 from workings.objectives.preference import Preference
 
 LENGTH = 12
-PAIRS = (  # tokens that both rows begin with, and those that each goes on with
+PAIRS = (  # tokens that both rows begin with, and those that each continues with
     ((5, 2, 3), (6, 5, 1), (0, 3, 4)),  # the first tokens of the second pair's rows differ by one only
     ((7, 0, 5), (0, 0, 0), (4, 8, 8)))  # a row that the other one begins with; an empty pair; rows of full length
 """Of two micro batches."""
@@ -25,14 +25,14 @@ DISTINCT = [29, 32]
 
 
 def batch_of_pairs() -> Batch:
-    """Every token that a row goes on with, and the last that both begin with, is supervised where it predicts."""
+    """Every token that a row continues with, and the last that both begin with, is supervised where it predicts."""
     draw, shape = np.random.default_rng(0), (len(PAIRS), 2 * len(PAIRS[0]), LENGTH)
     tokens, mask, segments = np.zeros(shape, np.int32), np.zeros(shape, np.float32), np.zeros(shape, np.int32)
     for number, pairs in enumerate(PAIRS):
         for i, (both, *each) in enumerate(pairs):
             beginning = draw.integers(1, 20, both)
             for side, count in enumerate(each):
-                # What they go on with differs in the first token, but for the end of one that has none.
+                # What they continue with differs in the first token, but for the end of one that has none.
                 own = np.concatenate([beginning, draw.integers(20, 30, count) + 10 * side])
                 tokens[number, 2 * i + side, :len(own)] = own
                 segments[number, 2 * i + side, :len(own)] = 1

@@ -50,7 +50,7 @@ def test_a_teachers_top_tokens_are_the_same_on_a_mesh(run_forked, tmp_path: Path
 
 @pytest.mark.parametrize("case", [pytest.param("lora", marks=pytest.mark.full), "qlora", "dropout"])
 def test_adapters_train_the_same_on_every_mesh(case: str, run_forked, tmp_path: Path) -> None:
-    """Five steps with fsdp=8 (QLoRA: fsdp=4 x tp=2) and one device; a checkpoint of the former goes on with one.
+    """Five steps with fsdp=8 (QLoRA: fsdp=4 x tp=2) and one device; a checkpoint of the former continues with one.
     With dropout every mesh drops the same inputs, in a feed-forward that is else computed in chunks."""
     found = ask(run_forked, case, tmp_path)
     assert found["1"][4] < found["1"][0]  # the same batch, four steps later

@@ -1,4 +1,4 @@
-"""The PyTorch engine's devices: nothing is replaced in silence, and what cannot be used says what was found."""
+"""The PyTorch engine's devices: nothing is replaced silently, and what cannot be used says what was found."""
 
 import pytest
 import torch

@@ -106,7 +106,7 @@ def gradients(step: int, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]
 
 
 def run_ours(config: Any, steps: int, dtype: Any = torch.float32, **change: Any) -> tuple[dict, dict]:
-    """Tensors after so many updates at 3e-2, and their moments."""
+    """Tensors after this many updates at 3e-2, and their moments."""
     values = {name: torch.tensor(x).to(dtype) for name, x in start().items()}
     optimizer = make_optimizer(config, torch.float32)
     moments = {name: optimizer.init(x) for name, x in values.items()}

@@ -26,7 +26,7 @@ def tiny_shape(family: str = "gemma", *, vocab: int = 61, layers: int = 0, **cha
     config = ShapeConfig(family=family, layers=layers, width=32, mlp_width=48, heads=4,
                          kv_heads=2, head_dim=8, context=128)
     shape = shape_from_config(config, vocab)
-    if family == "gemma4":  # two turns with keys of their own, then a sliding and a global layer without
+    if family == "gemma4":  # two turns with own keys, then a sliding and a global layer without
         changes = {"sliding_window": 4, "sliding_pattern": 2, "global_head_dim": 16, "per_layer_width": 6,
                    "shared_kv_layers": 2, "shared_mlp_width": 96, "rotated_part": 0.5} | changes
     elif shape.sliding_pattern:
@@ -112,7 +112,7 @@ def rewarded_adapters(engine: Any) -> dict[str, float]:
 
 
 def with_signals(batch: Batch, log_probs: np.ndarray, seed: int = 0, divided_by: float = 0.0) -> Batch:
-    """A batch whose tokens were drawn by a policy near the one that has these log probabilities."""
+    """A batch whose tokens were sampled by a policy near the one that has these log probabilities."""
     draw = np.random.default_rng(seed)
     apart = draw.normal(size=(2, *log_probs.shape)) * 0.3
     advantage = np.broadcast_to(draw.normal(size=(*log_probs.shape[:2], 1)), log_probs.shape)

@@ -1,7 +1,7 @@
 """What each of two processes does that `torchrun` started; the first prints one JSON object.
 
 Usage: python -m torch.distributed.run --standalone --nproc-per-node 2 -m tests.engines.torch_two_processes CASE LOAD
-SAVE. Goes on from the checkpoint in LOAD for three steps, evaluates, generates, saves and exports to SAVE. Without
+SAVE. Resumes from the checkpoint in LOAD for three steps, evaluates, generates, saves and exports to SAVE. Without
 arguments: `rewarded_adapters` and `drawn`.
 """
 

@@ -1,6 +1,6 @@
 """One of two processes with one device each, over loopback.
 
-Prints one JSON object. Usage: python -m tests.engines.two_processes ADDRESS INDEX LOAD SAVE FIRST. Goes on from the
+Prints one JSON object. Usage: python -m tests.engines.two_processes ADDRESS INDEX LOAD SAVE FIRST. Resumes from the
 checkpoint in LOAD for three steps from number FIRST on, saves to SAVE, prints the losses; then `rewarded_adapters`.
 """
 

@@ -1,4 +1,4 @@
-"""A judge behind a real server: a program that grades by what the prompt tells it, and one that is talked round."""
+"""A judge on a real server: a program that grades by what the prompt tells it, and one that is talked round."""
 
 import json
 import re

@@ -14,7 +14,7 @@ from workings.evaluation.unit import EvaluationRecord
 
 
 def unit(folder: Path, right: list[int], samples: int) -> EvaluationRecord:
-    """A sealed evaluation with so many right samples of each item."""
+    """A sealed evaluation with this many right samples of each item."""
     asked = items(len(right))
     file = write_lines(folder.with_suffix(".jsonl"), [
         {"id": item.id, "sample": sample, "completion": f"#### {item.expected_answer if sample < count else '-1'}"}

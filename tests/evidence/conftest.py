@@ -40,6 +40,6 @@ def honest_records(tmp_path_factory: pytest.TempPathFactory) -> records.RecordOf
 @pytest.fixture
 def record_of(honest_records: records.RecordOf, monkeypatch: pytest.MonkeyPatch,
               ) -> records.RecordOf:
-    """The files of a record of a kind and what is said of it; it is scored in this process."""
+    """The files of a record of a kind and what `verify` reports about it; it is scored in this process."""
     records.score_here(monkeypatch)
     return honest_records

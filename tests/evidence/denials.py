@@ -63,7 +63,7 @@ def _written(name: str, data: Callable[[], bytes]) -> Denial:
 
 
 def _sixty_megabytes(data: bytes) -> bytes:
-    """Values as in ``data``, so many of them. Made when they are written: all together they take half a gigabyte."""
+    """Values as in ``data``, this many of them. Made when they are written: all together they take half a gigabyte."""
     comma = b"" if data[-3:-2] == b"," else b","
     return _filled(data[:1], data[1:-2] + comma, b"1]" if data[:1] == b"[" else b'"x":1}', 60_000_000)
 
@@ -97,7 +97,7 @@ def many_evaluations(run: Path) -> Path:
 
 
 def completion(text: str, count: int = 1) -> Denial:
-    """So many predictions with this completion."""
+    """This many predictions with this completion."""
     def change(run: Path) -> Path:
         reseal.edit_lines(run / EVALUATION / PREDICTIONS, lambda rows: [
             {**rows[0], "id": f"x{number}", "completion": text} for number in range(count)])
@@ -136,7 +136,7 @@ def packed_rollout(run: Path) -> Path:
 
 
 def packed_rollouts(tokens: int, count: int) -> Denial:
-    """So many rollouts of a few kilobytes that hold so many tokens each."""
+    """This many rollouts of a few kilobytes that hold this many tokens each."""
     def change(run: Path) -> Path:
         reseal.change_config(run, lambda value: value | {
             "data": value["data"] | {"max_length": 2 * tokens + 1000},
@@ -153,7 +153,7 @@ def packed_rollouts(tokens: int, count: int) -> Denial:
 
 
 def many_units(count: int) -> Denial:
-    """So many evaluations that hold a seal, and nothing that it seals."""
+    """This many evaluations that hold a seal, and nothing that it seals."""
     def change(run: Path) -> Path:
         for _ in _more_evaluations(run, count, ("SEAL.json", SUMS)):
             pass
@@ -162,7 +162,7 @@ def many_units(count: int) -> Denial:
 
 
 def own_settings(count: int) -> Denial:
-    """So many evaluations of one item, each scored with another limit."""
+    """This many evaluations of one item, each scored with another limit."""
     def change(run: Path) -> Path:
         for number, place in enumerate(_more_evaluations(run, count)):
             reseal.edit_lines(place / PREDICTIONS, lambda rows: rows[:1])
@@ -182,7 +182,7 @@ def many_names(run: Path) -> Path:
 
 
 def zip_of_texts(piece_bytes: int, count: int = 900) -> Denial:
-    """An archive of so many texts of nine megabytes, in which a piece of so many bytes is repeated.
+    """An archive of this many texts of nine megabytes, in which a piece of this many bytes is repeated.
 
     Deflate looks back 32 KiB: a shorter piece makes an archive of some eighty megabytes, a longer one of seven hundred.
     """

@@ -209,7 +209,7 @@ def recipe_everywhere(run: str, place: str, value: Any) -> Fake:
 
 
 def scored_again(unit: str, *, items: bool = False) -> Fake:
-    """Scorecard and samples made again from the predictions; ``items``: their count and digest as well."""
+    """Scorecard and samples rebuilt from the predictions; ``items``: their count and digest as well."""
     lines, card, config = (f"{unit}/{name}" for name in ("predictions.jsonl", "eval_summary.json", "eval_config.json"))
 
     def fake(files: Files) -> None:
@@ -268,7 +268,7 @@ class Outcome:
 
 def outcome(files: Files, honest: walk.Verification, fake: Fake, *, made_again: bool = False,
             whole_files: bool = False) -> Outcome:
-    """What is said of a record with a fake.
+    """What `verify` reports about a record with a fake.
 
     ``made_again``: what is made of other files does not count as changed. ``whole_files``: any field of a changed file
     counts as one that was changed.

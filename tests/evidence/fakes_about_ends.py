@@ -80,7 +80,7 @@ OF_A_FAILURE: Table = {
                                        FOUND),
 }
 
-# --- a run that failed, and went on from its sealed record ----------------------------------------------------------
+# --- a run that failed, and resumed from its sealed record ----------------------------------------------------------
 
 LOG, METRICS = f"{F}/train/training_log.txt", f"{F}/train/metrics.jsonl"
 EARLIER = f"{F}.interrupted-1"

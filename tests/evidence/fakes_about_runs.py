@@ -46,7 +46,7 @@ MODEL = LAST + "model.safetensors"
 
 
 def cut(count: int) -> Fake:
-    """A log of so many steps, which is said to be all that was asked for."""
+    """A log of this many steps, which is said to be all that was asked for."""
     return together(edit(METRICS, lambda found: found[:count]), recipe("a", "training.steps", count))
 
 
@@ -180,9 +180,9 @@ def _log_with_the_pace_of(log: str, lines: list[dict[str, Any]]) -> str:
 
 
 def another_seed_told_everywhere(files: Files) -> None:
-    """Another seed in every file, and batches, counts, places and digests made again as it gives them.
+    """Another seed in every file, and batches, counts, places and digests rebuilt as it gives them.
 
-    Losses and weights stay: nothing in the record says that they belong to other batches. Steps taken again do.
+    Losses and weights stay: nothing in the record says that they belong to other batches. Steps replayed do.
     """
     together(recipe("a", "seed", 6), text(RECIPE, "seed: 5", "seed: 6"),
              text(README, "seed 5", "seed 6"), put(ASKED, "decoding.seed", 6))(files)
@@ -224,7 +224,7 @@ ONLY_A_REPLAY: Table = {
     "the end": (add(MODEL, other_weights), "replay.steps"),
     "completions": (together(every(PREDICTIONS, lambda each: {"completion": "z" + each["completion"][1:]}),
                              scored_again(EVAL)), "replay.predictions")}
-"""Consistent in themselves: what finds each when steps and answers are taken again."""
+"""Consistent in themselves: what finds each when steps and answers are replayed."""
 
 # --- a kept run of JAX, without its evaluation ---------------------------------------------------------------------
 

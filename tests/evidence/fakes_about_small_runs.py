@@ -191,7 +191,7 @@ def learned(value: Rollout, first: int = 0, last: int | None = None) -> int:
 
 
 def another_token(value: Rollout) -> None:
-    """In a group that was learned from: of one that was left out it shows only when it is drawn again."""
+    """In a group that was learned from: of one that was left out it shows only when it is sampled again."""
     tokens = rollout_json.unpack_integers(value["tokens"], sum(value["lengths"])).copy()
     tokens[sum(value["lengths"][:4 * value["kept"].index(True)]) + 3] += 1
     value["tokens"] = rollout_json.pack_integers(tokens)

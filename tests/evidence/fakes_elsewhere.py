@@ -296,7 +296,7 @@ def keep_a_wrong_sample(files: Files) -> None:
 
 
 def selected(files: Files, most_per_prompt: int) -> dict[str, bytes]:
-    """What follows from the predictions, with so many kept of a prompt."""
+    """What follows from the predictions, with this many kept of a prompt."""
     by_prompt = [[*of_prompt] for _, of_prompt in itertools.groupby(values_in(files, DRAWS), lambda each: each["id"])]
     return selection_files(lambda: by_prompt, values_in(files, CONFIG), Selection(most_per_prompt=most_per_prompt),
                            PairRule(rule="right-wrong"))
@@ -310,7 +310,7 @@ def one_row_more_and_its_count(files: Files) -> None:
 
 
 def leave_out_a_bad_draw(files: Files) -> None:
-    """Everything that follows from the others is made again."""
+    """Everything that follows from the others is rebuilt."""
     edit(DRAWS, lambda found: found.remove(next(each for each in found if each["score"] == 0)))(files)
     scored_again(S)(files)
     files.update({f"{S}/{name}": data for name, data in selected(files, 1).items()})

@@ -38,7 +38,7 @@ from workings.scoring.items import read_items
 
 Files = dict[str, bytes]
 Record = tuple[Files, Verification]
-"""Files, and what is said of them."""
+"""Files, and what `verify` reports about them."""
 RecordOf = Callable[[str], Record]
 ONE_UPDATE = {"group": 4, "max_new_tokens": NEW_TOKENS, "updates": 1}
 LORA = """name: lora
@@ -150,7 +150,7 @@ def steps_of_kind(kind: str, files: Files) -> list[Step]:
 
 
 def _that_fails(folder: Path, *, resume: bool) -> Files:
-    """A run of the small engine whose eighth step fails; with ``resume`` it goes on from the sealed record."""
+    """A run of the small engine whose eighth step fails; with ``resume`` it resumes from the sealed record."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(OTHER_PACKAGE))
         pin_code_version(patch)
@@ -170,7 +170,7 @@ def failed(folder: Path) -> Files:
 
 
 def resumed(folder: Path) -> Files:
-    """A run that failed, and the one that goes on from it."""
+    """A run that failed, and the one that resumes from it."""
     return _that_fails(folder, resume=True)
 
 

@@ -1,4 +1,4 @@
-"""A sealed run that learned from rewards, consistent to the last number: drawn by the product, by an engine of texts.
+"""A sealed run that learned from rewards, consistent to the last number: sampled by the product, by an engine of texts.
 
 The engine answers by the seed of each sample: right, wrong, without an end, or right in another form. Steps change
 nothing; their lines say what the rollouts and the objective would.
@@ -73,7 +73,7 @@ class Texts:
                 f"<answer>{right}</answer>", "7+" * 60][0 if sum(prompt) % 2 else seed % 4]
 
     def log_probs(self, state: Any, batch: Batch) -> np.ndarray:
-        """What was drawn with, a rounding off."""
+        """What was sampled with, a rounding off."""
         del state
         return (batch.signals["behavior_log_prob"] * np.float32(1 + 1e-6)).astype(np.float32)
 

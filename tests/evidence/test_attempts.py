@@ -54,7 +54,7 @@ def without(number: int) -> Callable[[list[dict]], list[dict]]:
 
 
 def chained_again(rows: list[dict]) -> list[dict]:
-    """The line before taken out, and the digests of all that follow made again."""
+    """The line before taken out, and the digests of all that follow rebuilt."""
     last = attempts.line_digest(rows[0])
     for row in (rows := without(1)(rows))[1:]:
         row["after"] = last

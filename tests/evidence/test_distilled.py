@@ -52,7 +52,7 @@ def test_what_is_said_of_a_teacher_is_what_the_run_of_its_root_says(honest: Path
 
 
 def test_a_thorough_fake_about_the_teacher_is_found_by_taking_the_step_again(honest: Path) -> None:
-    """Without weights nothing contradicts it; drawn again, and the teacher asked again, another batch comes out."""
+    """Without weights nothing contradicts it; sampled again, and the teacher asked again, another batch comes out."""
     tell(honest, made_again(another_log_prob_thoroughly))
     assert failed(honest) == set()
     assert failed(honest, level=3, replay=lambda path, _: replay_run(

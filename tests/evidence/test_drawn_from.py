@@ -100,7 +100,7 @@ def test_samples_drawn_again(out):
     with pytest.raises(RequestError, match=r"were not sampled from .*round_1"):
         replay_run(out / "runs" / "round_1", ReplayRequest(steps=1, samples=(drawn,)))
 
-    # A text that no one drew, scored and kept as it should be: no file is wrong, and still it is not drawn again.
+    # A text that no one drew, scored and kept as it should be: no file is wrong, and still it is not sampled again.
     def another_text(rows: list[dict]) -> list[dict]:
         return [row | ({"completion": row["completion"].replace("Seven", "Eight")} if row["sample"] == 0 else {})
                 for row in rows]

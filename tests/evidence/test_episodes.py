@@ -1,6 +1,6 @@
 """Episodes of several turns: an honest run is played again without weights, and every fake about them is caught.
 
-The forger is patient: what follows from a fake (rewards, sums, advantages, log, batches) is made again, so that only
+The forger is patient: what follows from a fake (rewards, sums, advantages, log, batches) is rebuilt, so that only
 the environment contradicts it.
 """
 
@@ -46,7 +46,7 @@ def first_rollout(files: Files) -> Rollout:
 
 
 def following(rollout: Rollout) -> Fake:
-    """A changed rollout, and everything that follows from it made again."""
+    """A changed rollout, and everything that follows from it rebuilt."""
     asked = recipe(**EPISODES_OF)
     algorithm: Any = asked.algorithm
     groups = []
@@ -161,7 +161,7 @@ FAKES: dict[str, Change] = {
     "another guess": another_guess, "a reply with a log probability": sure_reply,
     "another end": lambda sample: replace(sample, done=not sample.done)}
 PLACES = 3
-"""Of each fake so many are generated, each about another episode."""
+"""Of each fake this many are generated, each about another episode."""
 
 
 @pytest.mark.parametrize("place", range(PLACES))

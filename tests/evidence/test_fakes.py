@@ -133,7 +133,7 @@ def test_every_row_names_a_check_that_there_is() -> None:
 
 
 def said_of(record: Record, *changes: Fake) -> walk.Verification:
-    """What is said of the record with these changes."""
+    """What `verify` reports about the record with these changes."""
     changed = dict(record[0])
     together(*changes)(changed)
     return walk.verified(walk.resealed(changed))

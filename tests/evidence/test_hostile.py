@@ -53,7 +53,7 @@ def test_more_text_than_is_looked_through(run: Path, monkeypatch) -> None:
 
 
 def test_scoring_that_takes_too_long(run: Path, monkeypatch) -> None:
-    """What was scored until then is judged, and the rest is not checked."""
+    """What was scored until then is scored, and the rest is not checked."""
     monkeypatch.setenv(limits.SECONDS_VARIABLE, "0")
     verdict, text = said(run)["recompute.scores"]
     assert (verdict, verify(run).level) == ("not_checked", 1)

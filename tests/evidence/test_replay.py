@@ -1,4 +1,4 @@
-"""Steps taken again: what is the same, what is not, what must not be, and what a verifier makes of it."""
+"""Steps replayed: what is the same, what is not, what must not be, and what a verifier makes of it."""
 
 import json
 import shutil

@@ -68,7 +68,7 @@ def test_a_reward_from_a_file_is_not_run(tmp_path: Path) -> None:
     found = verify(run)
     told = texts(found)
     assert found.failed == 0, told
-    assert "own.py:short" in told["recompute.rewards"], "said, not passed in silence"
+    assert "own.py:short" in told["recompute.rewards"], "said, not passed silently"
 
 
 def test_a_function_that_the_run_keeps_is_the_recorded_one(tmp_path: Path) -> None:

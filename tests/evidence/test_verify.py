@@ -1,4 +1,4 @@
-"""What `verify` says about records that are as they should be, and about those that cannot be judged."""
+"""What `verify` says about records that are as they should be, and about those that cannot be scored."""
 
 import json
 import shutil

@@ -65,7 +65,7 @@ def verified(files: dict[str, bytes], level: int = 2, **options: Any) -> Verific
 
 
 def resealed(files: dict[str, bytes]) -> dict[str, bytes]:
-    """Commits, sums and seals made again; units inside a run are told its new root, and a pack those of its runs."""
+    """Commits, sums and seals rebuilt; units inside a run are told its new root, and a pack those of its runs."""
     files = dict(files)
     for name in [name for name in files if name.endswith("/COMMIT.json")]:
         folder = name.rpartition("/")[0] + "/"

@@ -1,4 +1,4 @@
-"""Writes excerpts of the published definitions that what `workings launch` writes is held against in tests.
+"""Writes excerpts of the published definitions that what `workings launch` writes is compared with in tests.
 
     python -m tests.launching.write_published TRAINJOB_CRD JOBSET_CRD PYTHON_WITH_SKYPILOT
 

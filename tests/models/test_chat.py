@@ -89,7 +89,7 @@ def test_thoughts_of_qwen_3_5_are_learned_behind_the_tag_that_ends_its_prompt(so
                      DataConfig(traces="x", max_length=200, reasoning="think")).rows[0]
     masked, learned = (template.tokenizer.decode(row.tokens[row.loss_mask == value].tolist()) for value in (0, 1))
     assert (masked, learned) == (asked + "<think>\n", "1+1=2\n</think>\n\n2<|im_end|>")
-    # What is not thought is answered behind an empty block, which the small models' prompts end with.
+    # What is not thought is answered after an empty block, which the small models' prompts end with.
     other = qwen(source, "answer_only")
     prompt, answer = other.prompt_text("What is 1+1?"), other.completion_text("What is 1+1?", "2")
     assert prompt + answer == asked + "<think>\n\n</think>\n\n2<|im_end|>"

@@ -126,5 +126,5 @@ def test_token_by_token_what_the_published_template_gives(name: str, system: str
         assert row.tokens[row.loss_mask == 0].tolist() == asked
         last = answer if options else {"role": "assistant", "content": trace.answer}
         whole = theirs.apply_chat_template([*said, last], return_dict=False, **options)
-        # Their text goes on with the line break behind the stop token, which is never generated.
+        # Their text continues with the line break after the stop token, which is never generated.
         assert [*row.tokens.tolist(), *tokens.encode("\n")] == whole

@@ -24,11 +24,11 @@ LARGE = replace(shape(), layers=3, width=32, mlp_width=64)
 STUDENT = recipe(algorithm={"name": "distill", "teacher": "somewhere", "teacher_precision": "bf16", "group": 1,
                             "max_new_tokens": 16})
 
-BESIDE = TeacherModel(shape=LARGE)
+WITH_TEACHER = TeacherModel(shape=LARGE)
 ONE_DEVICE = MeshShape(1, 1)
 
 
-def asked(precision="bf16", teacher=BESIDE):
+def asked(precision="bf16", teacher=WITH_TEACHER):
     return teacher_request(EngineRequest.of(STUDENT, shape()), teacher, precision)
 
 
@@ -93,7 +93,7 @@ def test_a_plan_names_the_teacher_and_its_parts_add_up():
 def test_on_traces_a_teacher_is_next_to_no_step():
     on_traces = recipe(algorithm={"name": "distill_traces", "teacher": "somewhere", "top_k": 4})
     target = find_target("rtx5090")
-    found, alone = make_plan(on_traces, shape(), target, teacher=BESIDE), make_plan(on_traces, shape(), target)
+    found, alone = make_plan(on_traces, shape(), target, teacher=WITH_TEACHER), make_plan(on_traces, shape(), target)
     assert set(found.peaks) == {"step", TEACHER}
     assert found.peaks["step"] == alone.peaks["step"]
     assert found.peaks[TEACHER] > model_weight_bytes(asked(), ONE_DEVICE)
@@ -146,6 +146,6 @@ def test_about_traces_a_teacher_is_asked_once_a_row(tmp_path):
                        "compute": "bf16"}, data={"traces": str(tmp_path / "traces.jsonl"), "max_length": 64})
         return plan(asked.model_dump(mode="json", exclude_unset=True), "rtx5090", nearest=False).time.teacher_seconds
 
-    # Four rows a step: ten steps meet each of the forty once.
+    # Four rows per step: ten steps meet each of the forty once.
     assert seconds(20) == pytest.approx(seconds(10))
     assert seconds(5) == pytest.approx(seconds(10) / 2)

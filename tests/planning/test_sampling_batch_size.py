@@ -21,7 +21,7 @@ def device(limit: int) -> DeviceFacts:
 
 
 def held(rows: int, *, moments: bool) -> int:
-    """Bytes for so many prompts of 128 tokens and 200 new tokens."""
+    """Bytes for this many prompts of 128 tokens and 200 new tokens."""
     parts = forward_program_parts(REQUEST, "drawing", GenerationShape(rows, 128, 200), 1, 1, "gpu")
     return sum(size for name, size in parts.items() if moments or name != "moments")
 

@@ -137,12 +137,12 @@ def test_activations_are_those_of_the_widest_layer() -> None:
     # Of 512 tokens: 35 kept inputs, two layers at work with global heads and twice the feed-forward, and next to them
     # per-layer embeddings, two layers' keys and values that others use, and the gradients of both.
     widest = 512 * (4 * 1536 + 2 * 8 * 512 + 3 * 12288)
-    beside = 2 * 512 * (35 * 256 + 2 * 256 + 2 * 512)
+    extra = 2 * 512 * (35 * 256 + 2 * 256 + 2 * 512)
     lora = asked(method={"name": "lora"}, precision={"parameters": "bf16", "compute": "bf16"}, memory={
         "remat": "layer", "loss_chunk": 8})
     found = largest_phase_parts(lora, (1, 1, 512), 1, 1, "tpu")
     assert found["activations kept for backward"] == 2 * 35 * 512 * 1536
-    assert found["activations of the layer at hand"] == 2 * (2 * widest + beside)
+    assert found["activations of the layer at hand"] == 2 * (2 * widest + extra)
 
 
 def test_seconds_count_what_a_token_meets() -> None:

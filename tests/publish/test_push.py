@@ -103,7 +103,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tuned(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that went on from the exported one, as from any folder of Gemma's family."""
+    """A run that resumed from the exported one, as from any folder of Gemma's family."""
     folder = tmp_path_factory.mktemp("tuned")
     export_run(run, folder / "base")
     recipe = write_recipe(folder)

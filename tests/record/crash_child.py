@@ -1,4 +1,4 @@
-"""A child process that writes a run, or goes on with one, and may kill itself before any call to the system.
+"""A child process that writes a run, or continues with one, and may kill itself before any call to the system.
 
     python -m tests.record.crash_child OUT KILL_AT INPUT
 
@@ -69,7 +69,7 @@ def tell(text: str) -> None:
 
 
 def write_run(out: Path, given: dict[str, Any]) -> None:
-    """Begin or go on, take all steps, seal."""
+    """Begin or resume, take all steps, seal."""
     if out.exists():
         return
     try:

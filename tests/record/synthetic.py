@@ -81,7 +81,7 @@ def row_set() -> RowSet:
 
 @cache
 def batches() -> Batches:
-    """Real batches: 4 rows a step, so that six steps reach the third epoch."""
+    """Real batches: 4 rows per step, so that six steps reach the third epoch."""
     return Batches(row_set(), seed=7, rows_per_micro_batch=2, accumulation=2,
                    data_config=DataConfig.model_validate(DATA))
 

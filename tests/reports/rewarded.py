@@ -37,7 +37,7 @@ def prompts(asked: Sequence[Item] = ITEMS) -> list[Prompt]:
 
 
 def rollout(step: int, texts: Sequence[str] = (), asked: Sequence[Item] = ITEMS) -> Rollout:
-    """What was drawn before an update; completions say ``texts`` in turn, and the last one is cut off."""
+    """What was sampled before an update; completions say ``texts`` in turn, and the last one is cut off."""
     groups = []
     for number, prompt in enumerate(prompts(asked)):
         samples = []

@@ -66,7 +66,7 @@ def write_recipe(folder: Path) -> Path:
 
 
 def write_rewarded(folder: Path) -> Path:
-    """The same, learning from rewards: one of a person's own and one of ours."""
+    """The same, learning from rewards: one of the user's own and one of ours."""
     (folder / "own.py").write_text(REWARD)
     path = write_recipe(folder).rename(folder / "rewarded.yaml")
     path.write_text(RECIPE + """algorithm: {name: dr_grpo, group: 4, max_new_tokens: 12}
@@ -109,7 +109,7 @@ def compiled_in(cache: Path) -> dict[str, str]:
 
 
 def train(recipe: Path, out: Path, settings: Sequence[str], start: Start, kill_at: str = "0") -> Child:
-    """Begin a run in a child, or go on with it; killed at a call (see `killed_child`), or not at all."""
+    """Begin a run in a child, or continue with it; killed at a call (see `killed_child`), or not at all."""
     there = out.exists() or out.with_name(f"{out.name}.partial").exists()
     return start(out, kill_at, [str(recipe), *settings, *(["--resume"] if there else [])])
 

@@ -58,7 +58,7 @@ class Killer:
         Path.open = opened  # type: ignore[method-assign,assignment]
 
     def install_drawing(self) -> None:
-        """Count what draws: before the completions of some prompts, and behind them, before they are rewarded."""
+        """Count what draws: before the completions of some prompts, and after them, before they are rewarded."""
         from workings.ways.parts.rollout_experience import RolloutSampler
 
         rollout, drawn = RolloutSampler.rollout, RolloutSampler.sample_groups

@@ -21,7 +21,7 @@ def multiple_choice(folder: Path, count: int = 6) -> Path:
 
 
 def questions(folder: Path, docs: Sequence[dict[str, Any]], tokens: int) -> Path:
-    """A task file with GSM8K's two filters: the model writes up to so many tokens."""
+    """A task file with GSM8K's two filters: the model writes up to this many tokens."""
     return _write(folder, "sums_written", docs, {
         "output_type": "generate_until", "doc_to_text": "{{question}}", "doc_to_target": "{{answer}}",
         "generation_kwargs": {"until": ["Question:"], "do_sample": False, "max_gen_toks": tokens},

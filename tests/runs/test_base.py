@@ -23,7 +23,7 @@ def test_runs_from_one_start_share_their_base(recipe, tmp_path):
     second = train_and_evaluate(str(recipe), tmp_path / "runs" / "b", ["training.learning_rate=0.1"])
     assert first.base.path == second.base.path == next((tmp_path / "runs").glob("base-*"))
     assert first.base.path.parent == first.training.run.parent
-    # it is asked after training, and it is the untrained model all the same: made again from the seed
+    # it is asked after training, and it is the untrained model all the same: rebuilt from the seed
     config = json.loads((first.base.path / "eval_config.json").read_text())
     assert config["model"]["step"] == 0
     assert config["model"]["seed"] == 5

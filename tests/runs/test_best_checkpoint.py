@@ -27,7 +27,7 @@ BEST = ("checkpoint={every_steps: 2, keep_last: 1, keep: best, measure: loss, pa
 
 
 def write(folder):
-    """The recipe, its traces, and held-out traces and items beside it."""
+    """The recipe, its traces, and held-out traces and items next to it."""
     recipe = killed.write_recipe(folder)
     traces, items = addition.make(30, 8, seed=3)
     write_traces(folder / "held_out.jsonl", traces[15:])

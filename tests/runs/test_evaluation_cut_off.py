@@ -107,7 +107,7 @@ def test_resume_asks_the_untrained_model_that_was_not(tmp_path, monkeypatch):
     assert (verify(run.parent).failed, verify(run.parent).level) == (0, 2)
     with pytest.raises(RequestError, match="is complete: there is nothing to resume"):
         train_and_evaluate(str(recipe), run, words, resume=True)
-    # A run that was judged otherwise has another one.
+    # A run that was scored otherwise has another one.
     assert has_base(RunRecord.open(run))
     own = run / RECIPE_EVALUATION / EVALUATION_CONFIG
     config = read_json(own)

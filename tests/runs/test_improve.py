@@ -1,4 +1,4 @@
-"""Expert iteration: what is refused, whole rounds on both engines, going on where it was killed."""
+"""Expert iteration: what is refused, whole rounds on both engines, resuming where it was killed."""
 
 import json
 import shutil

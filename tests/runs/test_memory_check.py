@@ -47,7 +47,7 @@ def device(**changes):
 
 
 def limited(out, *words, kib=4_400_000):
-    """`train` in a child with an address space of so many KiB: JAX itself takes about two GiB of it."""
+    """`train` in a child with an address space of this many KiB: JAX itself takes about two GiB of it."""
     recipe = out.with_name("wide.yaml")
     recipe.write_text(WIDE)
     command = [sys.executable, "-m", "workings", "train", str(recipe), "--out", str(out), "--json", *words]

@@ -1,4 +1,4 @@
-"""What `quickstart` says, and how it goes on where it was cut short, from records that need no training."""
+"""What `quickstart` says, and how it resumes where it was cut short, from records that need no training."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,7 +74,7 @@ def test_stopped_while_it_answers_it_says_how_to_go_on(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(tiny, "tiny_quickstart", stopped)
     out = tmp_path / "out"
-    with pytest.raises(KeyboardInterrupt):  # nothing to go on with
+    with pytest.raises(KeyboardInterrupt):  # nothing to continue with
         quickstart_command(out=out, tiny=True)
     (out / "recipes").mkdir(parents=True)
     with pytest.raises(Interrupted, match=f"to resume: the same command with --out {out}"):

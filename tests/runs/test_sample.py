@@ -114,7 +114,7 @@ def test_killed_while_it_draws_it_ends_the_same(made: Path, tmp_path: Path, work
     killed = run_forked("-c", DIES_WITHIN_THE_SECOND_BATCH, *asked, "--batch-size", "16", check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert not (tmp_path / "killed").exists()
-    # The number is not given again: memory may be judged otherwise now, and what was begun goes on as it was.
+    # The number is not given again: memory may be scored otherwise now, and what was begun goes on as it was.
     done = workings(*asked)
     assert "16 completions at a time, as before the interruption" in done.stderr
     for file in sorted(path.name for path in (tmp_path / "whole").iterdir()):

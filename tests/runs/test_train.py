@@ -62,7 +62,7 @@ def wait_for_steps(out, count):
 
 
 def kill_after(child, recipe, out, steps, seconds="0.05"):
-    """A run in a child, killed with SIGKILL once so many steps are written down."""
+    """A run in a child, killed with SIGKILL once this many steps are written down."""
     process = child(recipe, out, UNIGRAM_SECONDS=seconds)
     wait_for_steps(out, steps)
     process.send_signal(signal.SIGKILL)
@@ -148,7 +148,7 @@ def test_not_a_number_stops_at_the_last_good_checkpoint(straight, recipe, tmp_pa
     assert "step 8: loss nan" in run.manifest.status_reason
     assert [path.name for path in run.checkpoints.folders()] == ["step_000003", "step_000006"]
     assert verify(result.run).failed == 0
-    # once the cause is gone the run goes on from step 6 and ends as if nothing had happened
+    # once the cause is gone the run resumes from step 6 and ends as if nothing had happened
     monkeypatch.delenv("UNIGRAM_NAN_AT")
     again = train(str(recipe), tmp_path / "run", resume=True)
     assert again.status == "complete"

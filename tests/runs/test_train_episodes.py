@@ -35,7 +35,7 @@ TORCH = ("engine=torch",)
 
 
 def write(folder: Path, environment: str, own: str = OWN) -> Path:
-    """The recipe with an environment, beside the file of a person's own."""
+    """The recipe with an environment, next to the user's own file."""
     (folder / "own.py").write_text(own)
     path = folder / "episodes.yaml"
     path.write_text(RECIPE + f"environment: {environment}\n")

@@ -58,7 +58,7 @@ def test_it_records_every_turn_and_is_computed_again(run):
     # Twelve steps of eight rows are four epochs.
     assert RunRecord.open(run).manifest.supervised_tokens == 4 * sum(row["supervised_tokens"] for row in rows)
     assert verify(run).failed == 0
-    assert "supervised tokens an epoch in 48 turns of the assistant" in (
+    assert "supervised tokens per epoch in 48 turns of the assistant" in (
         run / "train" / "training_log.txt").read_text()
     assert verdict(run, "consistency.rows")[0] == "passed"
     facts = replay_run(run, ReplayRequest()).facts

@@ -94,7 +94,7 @@ def test_it_learns_answers_and_comes_back_as_transformers_reads_it(model_type: s
     engine.export(state, tmp_path / "out")
     after = torch.from_numpy(engine.logits(state, unpadded))
     torch.testing.assert_close(logits_of(tmp_path / "out", tokens), after, rtol=1e-4, atol=1e-5)
-    # prompts of two lengths: a state that saw padding would go on from the wrong place
+    # prompts of two lengths: a state that saw padding would resume from the wrong place
     prompts = [[3, 1, 4, 1, 5], [9, 2, 6]]
     answers = engine.generate(state, prompts, max_new_tokens=5, stop_ids=[])
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")

@@ -1,4 +1,4 @@
-"""Answers as models write them, labelled by hand: every one is judged as a careful reader does."""
+"""Answers as models write them, labelled by hand: every one is scored as a careful reader does."""
 
 import json
 import re

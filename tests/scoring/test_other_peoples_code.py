@@ -23,7 +23,7 @@ def everywhere(data):
         except OSError:
             pass
 """
-"""Writes where nothing of a person's belongs: into every descriptor that is open."""
+"""Writes where nothing of a user's belongs: into every descriptor that is open."""
 
 
 def own(folder: Path, code: str) -> str:

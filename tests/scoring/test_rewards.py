@@ -1,4 +1,4 @@
-"""Rewards: values by hand, in a process that survives whatever a person's function does."""
+"""Rewards: values by hand, in a process that survives whatever a user's function does."""
 
 import hashlib
 from concurrent.futures import CancelledError
@@ -47,7 +47,7 @@ def value(reward, one) -> float:
     ("answer", RIGHT, 1), ("exact", RIGHT, 0), ("exact", "<answer>12</answer>", 1), ("answer", "13", 0),
     ("answer", "", 0), ("form", RIGHT, 1), ("form", "12", 0), ("form", "", 0), ("steps", RIGHT, 0.5),
     ("steps", "<reasoning>7+5=12</reasoning><answer>3</answer>", 1), ("steps", "no equation", 0), ("steps", "", 0),
-    # An equation in the answer is judged by its result alone.
+    # An equation in the answer is scored by its result alone.
     ("steps", "<reasoning>seven</reasoning><answer>7+5=12</answer>", 0),
 ])
 def test_what_a_text_is_worth(reward, text, expected):

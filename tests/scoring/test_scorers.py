@@ -66,4 +66,4 @@ def test_a_list_is_compared_in_its_order_where_the_question_asks_for_one_and_by_
     text, settings = "Sorted: **0.5, 0.45, 1/3**", ScoringSettings()
     assert get_scorer("answer").score("1/3, 0.45, 0.5", asked) == 1
     assert judge(asked, text, get_scorer("answer").score, settings).score == 0
-    assert judge(asked, text, lambda given, item: 1.0, settings).score == 1, "a person's own function decides itself"
+    assert judge(asked, text, lambda given, item: 1.0, settings).score == 1, "the user's own function decides itself"

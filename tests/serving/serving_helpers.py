@@ -1,4 +1,4 @@
-"""A model behind the server of `workings serve`, in a thread. For the tests."""
+"""A model on the server of `workings serve`, in a thread. For the tests."""
 
 import threading
 import time

@@ -25,7 +25,7 @@ SUM = "<reasoning>1+7=8</reasoning><answer>8</answer>"
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """A model that adds, behind the server."""
+    """A model that adds, on the server."""
     with served(adding_model(), "adder") as address:
         yield address
 

@@ -18,7 +18,7 @@ def test_the_pace_leaves_the_first_step_out_and_looks_at_the_last_ones():
     assert pace(lines[:2], 10) is None
     found = pace(lines, 10)
     assert (found.tokens_per_second, found.seconds_left) == (50.0, 14.0)
-    # An attempt that goes on at step 3 compiles there.
+    # An attempt that resumes at step 3 compiles there.
     assert pace(lines, 10, first=3) is None
     steady = [line(step, 1.0 if step >= 10 else 100.0) for step in range(1, 40)]
     assert pace(steady, 49).seconds_left == 10.0

@@ -80,7 +80,7 @@ def write(path: Path, lines: list[dict]) -> None:
 
 
 def improvement(out: Path, right: tuple[int, ...] = (30, 54), asked: int = 2) -> ImproveFolder:
-    """Runs as `workings improve` leaves them: of 60 held-out items so many are right; each round has its samples."""
+    """Runs as `workings improve` leaves them: of 60 held-out items this many are right; each round has its samples."""
     folder = ImproveFolder(out)
     for number, count in enumerate(right):
         run = folder.run(number)

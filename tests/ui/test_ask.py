@@ -36,7 +36,7 @@ def test_answers_come_one_after_the_other(tmp_path: Path, monkeypatch: pytest.Mo
         pass
     (folder / "exit.json").unlink()
     (folder / "pid.json").unlink(missing_ok=True)
-    # Behind it the other model's pieces, more than the page shows of any other command.
+    # After it the other model's pieces, more than the page shows of any other command.
     pieces = "".join(json.dumps({"model": "untrained", "piece": f"{n} "}) + "\n" for n in range(3_000))
     (folder / "stdout.txt").write_text(json.dumps(WRONG) + "\n" + pieces)
     found = page.get("/api/ask/runs/steps").json()["questions"][0]

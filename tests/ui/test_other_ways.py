@@ -16,7 +16,7 @@ from workings.rollouts.rollout_json import to_json
 
 
 def taught_run(final: Path) -> Path:
-    """A run whose tokens were judged by a teacher, which found each a quarter of a nat likelier or less likely."""
+    """A run whose tokens were scored by a teacher, which found each a quarter of a nat likelier or less likely."""
     run = rewarded.rewarded_run(final)
     for step in range(1, rewarded.STEPS + 1):
         drawn = rewarded.rollout(step)
@@ -44,7 +44,7 @@ def test_a_loss_of_pairs_is_not_called_one_of_tokens(tmp_path: Path, monkeypatch
     assert {"accuracy", "chosen_log_prob", "rejected_log_prob"} <= found.keys()
     shown = Page(page.get("/run/run").text).text
     assert "Margin of pairs 3 0 in the first step" in shown
-    assert "nats a token" not in shown
+    assert "nats per token" not in shown
     assert "learned from 3 preference pairs (dpo)" in shown
     assert [row["learned_from"] for row in page.get("/api/runs?q=preference").json()["rows"]] == [
         "3 preference pairs (dpo)"]

@@ -70,6 +70,20 @@ def test_an_uploaded_file_is_kept_and_shown_as_rows(tmp_path: Path, monkeypatch:
     assert {path.name for path in (tmp_path / "data").iterdir()} == {"my-rows-2.jsonl", "my-rows.jsonl", "ssh-keys"}
 
 
+def test_keys_of_an_uploaded_file_are_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = client(tmp_path, monkeypatch)
+    uploaded = page.post("/data/upload", data={"recipe": "smoke-tiny"}, files={
+        "file": ("odd.jsonl", b'{"frage": "1+1?", "weg": ["1+1=2"], "antwort": "2"}\n')})
+    assert uploaded.status_code == 422
+    assert 'action="/data/map"' in uploaded.text
+    form = {"recipe": "smoke-tiny", "file": "data/odd.jsonl"}
+    assert page.post("/data/map", data=form | {"keys": "prompt=question"}).status_code == 422
+    mapped = page.post("/data/map", data=form | {"keys": "prompt=frage, steps=weg, answer=antwort"})
+    assert mapped.status_code == 200
+    assert "data.traces=data/odd.traces.jsonl" in mapped.text
+    assert json.loads((tmp_path / "data/odd.traces.jsonl").read_text())["prompt"] == "1+1?"
+
+
 def test_rows_that_cannot_be_read_are_said_next_to_the_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = client(tmp_path, monkeypatch)
     answer = page.get("/data?recipe=nowhere&overrides=seed%3D3")

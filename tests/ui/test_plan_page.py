@@ -1,4 +1,4 @@
-"""Planning on the page: what fits where at once, and figures that can be held against each other."""
+"""Planning on the page: what fits where at once, and figures that can be compared with each other."""
 
 import re
 from pathlib import Path
@@ -33,9 +33,9 @@ def test_a_part_has_one_colour_everywhere() -> None:
 
 
 def test_figures_beside_each_other_have_one_scale() -> None:
-    alone, beside = (stacked_bars([("a", [("parameters", 10)])], 10, longest) for longest in (0, 20))
+    alone, paired = (stacked_bars([("a", [("parameters", 10)])], 10, longest) for longest in (0, 20))
     wide = [float(re.findall(r'<rect class="part p0" x="4.0" y="18" width="([0-9.]+)"', figure)[0])
-            for figure in (alone, beside)]
+            for figure in (alone, paired)]
     assert wide[0] == pytest.approx(2 * wide[1], rel=0.01)
 
 

@@ -21,10 +21,10 @@ def sample(step: int, text: str, prompt: str = "What is 8+9+1?") -> str:
 
 def test_answers_are_found_as_they_were_written(tmp_path: Path) -> None:
     log(tmp_path, [*(sample(step, text) for step, text in ANSWERS.items()), sample(10, "once", "Another?"),
-                   "sample after step 40: __import__('os') -> 'x' (stop)", sample(30, "taken again")])
+                   "sample after step 40: __import__('os') -> 'x' (stop)", sample(30, "replayed")])
     line, = time_lines(tmp_path)
     assert line.prompt == "What is 8+9+1?"
-    assert {answer.step: answer.text for answer in line.answers} == ANSWERS | {30: "taken again"}
+    assert {answer.step: answer.text for answer in line.answers} == ANSWERS | {30: "replayed"}
     assert time_lines(tmp_path / "none") == []
 
 

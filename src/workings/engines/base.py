@@ -207,7 +207,7 @@ class Completion:
     @classmethod
     def of(cls, written: Sequence[int], stop_ids: Sequence[int], log_probs: Sequence[float] = ()) -> "Completion":
         """The completion from generated tokens, which ends at the first stop token."""
-        # Behind the first stop token an engine may have written anything: a batch goes on until its last row ends.
+        # After the first stop token an engine may have written anything: a batch goes on until its last row ends.
         for count, token in enumerate(written):
             if token in stop_ids:
                 # The stop token has a log probability, too, because a policy also learns when to stop.
@@ -355,7 +355,7 @@ class MicroBatchEngine(Protocol):
     def report_micro_batches_to(self, tell: Callable[[int, int], None]) -> None:
         """Call ``tell`` in each further step with the number of micro-batches that are computed, and of all.
 
-        An engine whose step is one program, or whose device computes behind the host, has nothing to tell.
+        An engine whose step is one program, or whose device runs behind its host, has nothing to tell.
         """
         ...
 

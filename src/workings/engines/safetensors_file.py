@@ -110,7 +110,7 @@ class TensorFile:
             raise RecordError(f"{self.path.name} is cut short: {name} ends at byte {self._start + end} of {size}")
 
     def _check_places(self, size: int) -> None:
-        """Raise `RecordError` unless every byte behind the header belongs to one tensor, as the format requires."""
+        """Raise `RecordError` unless every byte after the header belongs to one tensor, as the format requires."""
         end = 0
         for start, stop, name in sorted((*entry["data_offsets"], name) for name, entry in self._entries.items()):
             if start != end:

@@ -35,7 +35,7 @@ def _add(digest: "hashlib._Hash", folder: Traversable, *, below: bool = True) ->
             content = entry.read_bytes()
             if entry.name.endswith(".py"):
                 content = " ".join(syntax_words(ast.parse(content))).encode()
-            # The zero byte keeps a name apart from the content behind it.
+            # The zero byte keeps a name apart from the content after it.
             digest.update(entry.name.encode() + b"\0" + content)
 
 

@@ -30,7 +30,7 @@ class Target:
     """Memory that a compiler allows a program to use, in units of 2**30 bytes."""
     usable_source: str = ""
     bandwidth_gb_s: float = 0.0
-    """Memory bandwidth, in units of 10**9 bytes a second."""
+    """Memory bandwidth, in units of 10**9 bytes per second."""
     rates_tflops: Mapping[str, float] = field(default_factory=dict)
     """Dense peak rates by number format, in 10**12 operations a second."""
     no_matrix_units: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class GpuConfig:
     shared_memory_per_block_optin: int
     l2_cache_size: int
     memory_bandwidth: int
-    """Bytes a second."""
+    """Bytes per second."""
     clock_rate_ghz: float
     device_memory_size: int
     """Bytes."""

@@ -89,7 +89,7 @@ def cgroup_cpu_quota(root: Path) -> int:
 
 
 def cache_directory() -> Path:
-    """Directory of caches: ``WORKINGS_CACHE``, or ``workings`` in the person's cache directory."""
+    """Directory of caches: ``WORKINGS_CACHE``, or ``workings`` in the user's cache directory."""
     # The folder of the XDG specification comes second: `~/.cache` if its variable is not set.
     own = os.environ.get("WORKINGS_CACHE")
     return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "workings"

@@ -127,7 +127,7 @@ def _address_space(root: Path) -> list[tuple[int, int, str]]:
     virtual = _statm(root)[0]
     if soft == resource.RLIM_INFINITY or not virtual:
         return []
-    # This limit counts addresses, whether or not there is memory behind them.
+    # This limit counts addresses, with or without memory for them.
     return [(soft, soft - virtual, "address space (ulimit -v)")]
 
 

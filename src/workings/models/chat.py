@@ -305,7 +305,7 @@ class ChatTemplate:
         """`learned_text` of a completion without a channel."""
         before, completion = self._render(asked, (), True), said.text
         rest, opened = self._rest(before, self._render(asked, (said,), False))
-        # The prompt ends with the opening tag already, so generation begins behind it.
+        # The prompt ends with the opening tag already, so generation begins after it.
         if before.endswith(THINK) and completion.startswith(THINK):
             completion = completion.removeprefix(THINK)
             if opened:
@@ -314,7 +314,7 @@ class ChatTemplate:
         start = rest.find(completion)
         if opened or start < 0:
             raise self._wrong("it opens or rewrites the answer, so the reasoning would not be trained as written")
-        # Behind the answer, whose own text may hold the stop token; such a row is refused later, when it is proved.
+        # After the answer, whose own text may hold the stop token; such a row is refused later, when it is proved.
         end = self._after_calls(rest, start + len(completion), said)
         stop = rest.find(self.stop_text, end)
         if stop < 0:
@@ -324,7 +324,7 @@ class ChatTemplate:
             self._refuse_additions(rest[:rest.rfind(completion, 0, stop)], completion)
             end = rest.rfind(completion, 0, stop) + len(completion)
             if rest[end:stop].strip():
-                raise self._wrong(f"it adds {_excerpt(rest[end:stop])} behind the answer")
+                raise self._wrong(f"it adds {_excerpt(rest[end:stop])} after the answer")
         return rest[:stop + len(self.stop_text)]
 
     def _refuse_additions(self, added: str, completion: str) -> None:
@@ -369,7 +369,7 @@ class ChatTemplate:
     def control_counts(self, asked: Asked, said: Turn, thinks: bool = False) -> tuple[int, int]:
         """Control tokens that the template itself writes: in the prompt, and in the completion.
 
-        A row with more of them has some in a person's text, where they would forge or end a turn.
+        A row with more of them has some in a user's text, where they would forge or end a turn.
 
         Args:
             asked: all before the completion. Tools and calls are counted as they are.
@@ -409,7 +409,7 @@ class ChatTemplate:
 
     @cached_property
     def _probe(self) -> str:
-        """What the template writes behind a prompt whose answer is 2."""
+        """What the template writes after a prompt whose answer is 2."""
         asked = Asked.of("1+1?")
         return self._rest(self._render(asked, (), True), self._render(asked, (Turn("assistant", "2"),), False))[0]
 

@@ -1,7 +1,7 @@
 """Whether the values of a ``config.json`` are of the kinds and sizes that they are for any model at all.
 
 `Family.read_config` says what they mean; this comes first, so that nothing there meets a text for a number, a list for
-an object, or so many layers that their names alone fill the memory.
+an object, or a number of layers so large that their names alone fill the memory.
 """
 
 from collections.abc import Mapping

@@ -95,7 +95,7 @@ class Family:
             raise RequestError(f"head_dim: {shape.head_dim}", "an even number: rotary embeddings turn pairs")
 
     def scratch_switches(self, heads: int, head_dim: int) -> dict[str, Any]:
-        """`switches` of a model from scratch with so many query heads of this size."""
+        """`switches` of a model from scratch with this many query heads of this size."""
         del heads, head_dim
         return dict(self.switches)
 

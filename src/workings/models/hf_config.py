@@ -63,7 +63,7 @@ def _read_yarn(scaling: Mapping[str, Any]) -> tuple[float, ...]:
 
 
 def write_rotation(shape: ModelShape) -> dict[str, Any]:
-    """The scaling of rotary embeddings; nothing where none exists."""
+    """The scaling of rotary embeddings; nothing without one."""
     if shape.rope_llama3:
         factor, low, high, original = shape.rope_llama3
         return {"rope_scaling": {"rope_type": "llama3", "factor": factor, "low_freq_factor": low,

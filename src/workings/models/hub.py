@@ -17,7 +17,7 @@ PATTERNS = ("*.safetensors", "*.safetensors.index.json", *SMALL)
 LOCAL = "local directory"
 """Replaces a commit, for files that are on this machine."""
 GGUF = "GGUF file of SHA-256 "
-"""Replaces a commit, with the digest behind it, for weights that were converted from a GGUF file of this machine."""
+"""Replaces a commit, followed by the digest, for weights that were converted from a GGUF file of this machine."""
 
 
 def is_local(revision: str) -> bool:

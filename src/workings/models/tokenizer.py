@@ -87,7 +87,7 @@ class Tokenizer:
 
     @cached_property
     def control_tokens(self) -> dict[str, int]:
-        """Tokens that structure a conversation and never belong to a person's text, with their ids."""
+        """Tokens that structure a conversation and never belong to a user's text, with their ids."""
         added = self.backend.get_added_tokens_decoder()
         named = {self.special_text(name) for name in _USUAL_NAMES} | _TURN_MARKS
         return {token.content: token_id for token_id, token in added.items() if token.special or token.content in named}

@@ -107,7 +107,7 @@ def layer_prefix(names: Iterable[str], layers: int) -> str:
     for name in names:
         if match := NUMBERED.fullmatch(name):
             numbers.setdefault(match[1], set()).add(int(match[2]))
-    # Compared without a set of so many: the number may be anything that a file says.
+    # Compared without a set of that size: the number may be anything that a file says.
     complete = [prefix for prefix, there in numbers.items() if len(there) == layers == max(there) + 1]
     if not complete:
         raise RequestError(f"weights without tensors of {layers} numbered layers", "files as transformers writes them",

@@ -33,7 +33,7 @@ class Orpo:
     signals: ClassVar[tuple[str, ...]] = (IMITATION,)
     metrics: ClassVar[tuple[str, ...]] = (*PAIR_METRICS, "log_odds", "imitation_loss")
     """Log probabilities are means over a completion's tokens. ``log_odds``: of the chosen rows minus the rejected ones.
-    ``imitation_loss``: nats a token of the chosen rows."""
+    ``imitation_loss``: nats per token of the chosen rows."""
 
     beta: float = 0.1
     """Weight of the preference next to imitation; the paper's lambda."""

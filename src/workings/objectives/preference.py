@@ -36,7 +36,7 @@ class Preference:
     completions are to be."""
     loss: Literal["sigmoid", "ipo"] = "sigmoid"
     """`sigmoid`: Bradley and Terry's model of preferences (DPO). `ipo`: squared distance of the margin from
-    ``1 / (2 beta)``, in nats a token, as in the code of IPO's authors."""
+    ``1 / (2 beta)``, in nats per token, as in the code of IPO's authors."""
     label_smoothing: float = 0.0
     """Assumed probability of a wrong label (`sigmoid`)."""
     length_normalized: bool = False

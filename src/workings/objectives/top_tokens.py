@@ -2,7 +2,7 @@
 
 The teacher gives the k most likely tokens of each position with their probabilities. The rest of the vocabulary is one
 further outcome with the remaining probability, so that both distributions sum to 1 over k + 1 outcomes. The student's
-divergence from the teacher over these outcomes (forward, in nats a token) is never above that over all tokens, and is
+divergence from the teacher over these outcomes (forward, in nats per token) is never above that over all tokens, and is
 zero only if the student gives each of the k tokens the teacher's probability. The student's distribution within the
 rest is not trained.
 

@@ -30,7 +30,7 @@ REPEATS = 2
 """Measured updates of each depth; the fastest counts, because other programs only make one slower."""
 LEARNING_RATE = 1e-5
 FURTHER_LAYERS = 8
-"""Layers of the deeper model beyond those of the other; an engine loops over so many as over all."""
+"""Layers of the deeper model beyond those of the other; an engine loops over these as over all."""
 LEAST_OPERATIONS = 2e13
 """Operations of a run below which nothing is measured: about two minutes of two cores."""
 

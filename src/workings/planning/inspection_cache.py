@@ -1,7 +1,7 @@
 """Cached memory inspections of the programs of a run on a target machine.
 
 An engine's ahead-of-time compiler is asked for the memory of each program; its answers are cached by a digest of the
-request. The person's cache is searched first, then the answers that come with the package: one generated file
+request. The user's cache is searched first, then the answers that come with the package: one generated file
 (`python -m tools.ship_plans`) has inspections of the shipped recipes, each under the digest of everything that decided
 it: the request, the machine, the versions of libraries and the engine's own source. If one of these differs here, the
 digest differs too, and the program is compiled as if there were no file.
@@ -117,7 +117,7 @@ def _cached(paths: Mapping[ProgramName, Path]) -> dict[ProgramName, Inspection]:
 
 
 def cache_directory() -> Path:
-    """The cache of inspections: below ``WORKINGS_CACHE``, or below the person's cache directory."""
+    """The cache of inspections: below ``WORKINGS_CACHE``, or below the user's cache directory."""
     return machine.cache_directory() / "plans"
 
 

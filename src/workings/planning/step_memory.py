@@ -155,7 +155,7 @@ class _DeviceStep:
     def _layer_activation_bytes(self, layer: int) -> int:
         """Bytes of one layer's activations. Recomputed layers run their feed-forward in chunks of positions."""
         shape, tokens = self.request.shape, self.tokens
-        # As `engines/jax/feed_forward.py` cuts them: chunks of at least so many positions, and at most so many chunks.
+        # As `engines/jax/feed_forward.py` cuts them: a minimum of positions per chunk, a maximum of chunks.
         chunked = max(min(tokens, FEED_FORWARD_POSITIONS), tokens // FEED_FORWARD_CHUNKS)
         wide = chunked if self.request.memory.remat == "layer" else tokens
         feed_forward = self.compute_bytes * wide * feed_forward_numbers(shape, layer, self.tp)

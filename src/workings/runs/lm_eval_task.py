@@ -40,7 +40,7 @@ _NEUTRAL: dict[str, Any] = {"top_p": 1, "top_k": 0, "num_beams": 1, "repetition_
 
 
 class SessionModel(TemplateLM):
-    """Our model behind the harness's interface: texts, all three request types."""
+    """Our model with the interface of the harness: texts, all three request types."""
 
     def __init__(self, session: ModelSession, *, batch_size: int, greedy: bool = True) -> None:
         """Set up the model.

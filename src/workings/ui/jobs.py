@@ -208,7 +208,7 @@ def ask(words: list[str], cwd: Path) -> dict[str, Any]:
     """The answer of ``workings WORDS --json``, with any exit code, if it gave one.
 
     Raises:
-        RequestError: it gave no answer; the message has its output.
+        RequestError: its answer is an error, or it gave none; the message has its output.
     """
     # Only the output decides: exit code 1 may be an answer (`data check` found something). Standard input is empty, so
     # that a prompt ends at once.
@@ -228,4 +228,6 @@ def ask(words: list[str], cwd: Path) -> dict[str, Any]:
         raise RequestError(f"workings {' '.join(words)}", "an answer; its output: " + error_text[-1500:]) from None
     if not isinstance(value, dict):
         raise RequestError(f"workings {' '.join(words)}", "a JSON object as its answer")
+    if error := value.get("error"):
+        raise RequestError(error.get("given", error["message"]), error.get("expected", ""), error.get("try", ""))
     return value

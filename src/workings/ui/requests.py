@@ -68,7 +68,11 @@ def new_place(folder: Folder, name: str) -> str:
 
 
 def free_file(folder: Folder, name: str) -> Path:
-    """An unused path `data/NAME` below the folder for an uploaded file; other characters become dashes."""
+    """An unused path `data/NAME` below the folder for an uploaded file; other characters become dashes.
+
+    The folder `data` is made.
+    """
+    folder.inside("data").mkdir(exist_ok=True)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip("-.")[-100:] or "rows.jsonl"
     stem, suffix = Path(name).stem, Path(name).suffix
     names = (name if number == 1 else f"{stem}-{number}{suffix}" for number in count(1))

@@ -122,7 +122,7 @@ class VerificationCache:
             for folder, folders, names in os.walk(run):
                 folders.sort()
                 seen += len(names) + len(folders)
-                if seen > MAX_FILES:  # no record has so many files
+                if seen > MAX_FILES:  # no record has this many files
                     return ""
                 for name in sorted(names):
                     path = Path(folder, name)

@@ -1,4 +1,4 @@
-"""The token behind the answer with each registered template."""
+"""The token after the answer with each registered template."""
 from _tiny import by_template, say
 
 answers = by_template(lambda template: [("user", "1+1?"), ("assistant", "two")])

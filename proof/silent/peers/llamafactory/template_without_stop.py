@@ -1,4 +1,4 @@
-"""The tokenizer's own template, which writes no token behind the answer."""
+"""The tokenizer's own template, which writes no token after the answer."""
 from _tiny import CHATML, encoded, folder, say, texts
 
 place = folder(CHATML.replace("+ '<|im_end|>\n' }}{% endfor %}", "}}{% endfor %}"))

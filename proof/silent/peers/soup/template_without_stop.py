@@ -1,4 +1,4 @@
-"""A template that writes no token behind the answer."""
+"""A template that writes no token after the answer."""
 from _tiny import CHATML, SUM, folder, say, texts, trainer
 
 place = folder(CHATML.replace("+ '<|im_end|>\n' }}{% endfor %}", "}}{% endfor %}"))

@@ -26,7 +26,7 @@ def model():
 
 
 def rows(*counts, prompt=3):
-    """A batch of rows of 32 random tokens, so many of them learned."""
+    """A batch of rows of 32 random tokens, this many of them learned."""
     draw = np.random.default_rng(sum(counts))
     tokens, learned = np.zeros((len(counts), 32), np.int32), np.zeros((len(counts), 32), bool)
     for row, count in enumerate(counts):

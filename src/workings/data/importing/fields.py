@@ -151,7 +151,7 @@ def _more(turn: Mapping[str, Any], written: str, text_key: str) -> dict[str, Any
     more = {key: turn[key] for key in ("tool_calls", "name", "tool_call_id") if turn.get(key)}
     if _ROLES[written] != "assistant":
         more.pop("tool_calls", None)
-    if _ROLES[written] != "tool":  # templates do not write a person's name
+    if _ROLES[written] != "tool":  # templates do not write a user's name
         more.pop("name", None)
     if turn.get("function_call"):
         more["tool_calls"] = [{"function": turn["function_call"]}]

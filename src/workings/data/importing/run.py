@@ -217,7 +217,7 @@ class _Importer:
         return bool(self.reasons) and not self.written
 
     def _run(self, good: BinaryIO, rejects: BinaryIO) -> None:
-        # Sources are read as they are iterated, so nothing behind the last row is read or downloaded.
+        # Sources are read as they are iterated, so nothing after the last row is read or downloaded.
         for record in islice(self._source.records(self._progress), self._request.rows or None):
             self.read += 1
             if isinstance(record, Unreadable):

@@ -104,7 +104,7 @@ def target_config(card: Mapping[str, Any]) -> str:
     """XLA's description of a GPU (text of `GpuTargetConfigProto`), from a file of `hardware/gpu_configs`."""
     known = {key: value for key, value in card.items()
              if key not in ("name", "kind", "derived", "source", "compute_capability")}
-    # An `a` behind the number (`9.0a`) means instructions that only chips of this generation have.
+    # An `a` after the number (`9.0a`) means instructions that only chips of this generation have.
     major, minor = card["compute_capability"].rstrip("a").split(".")
     extension = "ACCELERATED_FEATURES" if card["compute_capability"].endswith("a") else "NONE"
     fields = " ".join(f"{key}: {value}" for key, value in (WARPS | known).items())
@@ -123,7 +123,7 @@ def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any],
         drawn = ask["request"]["completions_of_a_prompt"] if program == "drawing" else 0
         lowered = lower_generation(spec, state, shardings, size, drawn=drawn)
         prompts, *padded = generation_sizes(size, spec.layout.fsdp, drawn)
-        # Prompts are int32. Lengths, seeds and stop tokens are a few bytes a row and are left out.
+        # Prompts are int32. Lengths, seeds and stop tokens are a few bytes per row and are left out.
         return lowered, resident, 4 * prompts * padded[1], _sizes(
             spec, state, shardings, padded[0], padded[1], padded[1] + padded[2])
     arrays = batch_shapes(size, spec.objective.signals if program == "step" else ())

@@ -110,7 +110,7 @@ def _name_in_step(value: Value, sizes: Sizes) -> str:
                   for number in (len(stack), loop.iterations, len(stack) // loop.iterations) if number > 1}
     if sizes.cache_slots and value.dims[0] in {*iterations, shape.layers} and sizes.cache_slots in value.dims:
         return CACHE
-    # The scan over layers stores one entry an iteration for backward, with whole micro batches behind it.
+    # The scan over layers stores one entry an iteration for backward, with whole micro batches after it.
     if value.dims[0] in iterations and elements % (value.dims[0] * tokens) == 0:
         return KEPT
     if dims in sizes.single:

@@ -28,7 +28,7 @@ Shardings = dict[str, Any]
 
 
 def unstacked(name: str, layers: int) -> list[str]:
-    """Hugging Face's names (peft's, for an adapter) of a flat tensor: one, or one per layer of a stack of so many."""
+    """Hugging Face's names (peft's, for an adapter) of a flat tensor: one, or one per layer of a stack of this many."""
     if not name.startswith("layers."):
         return [name]
     prefix = PEFT_PREFIX if is_adapter(name) else ""

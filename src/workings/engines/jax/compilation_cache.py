@@ -26,7 +26,7 @@ MAX_BYTES = 256 << 20
 def keep_programs() -> None:
     """Let JAX keep what it compiles below the cache directory, where that can be written to.
 
-    A folder that the person gave JAX (``JAX_COMPILATION_CACHE_DIR``) stays theirs, and so does their wish to keep
+    A folder that the user gave JAX (``JAX_COMPILATION_CACHE_DIR``) stays theirs, and so does their wish to keep
     nothing (``JAX_ENABLE_COMPILATION_CACHE=0``).
 
     Raises:

@@ -1,4 +1,4 @@
-"""Which devices a request gets. Nothing is ever replaced by something else in silence."""
+"""Which devices a request gets. Nothing is ever replaced silently."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -56,7 +56,7 @@ def find_devices(asked: str, present: Mapping[str, str] | None = None) -> Device
                 raise DeviceError(
                     f"device: auto on a machine with {present[platform]}, which JAX cannot use ({first_line(error)})",
                     f"a JAX that drives this {platform.upper()}",
-                    f"{PLUGINS[platform]}, or ask for the CPU in so many words: device=cpu") from error
+                    f"{PLUGINS[platform]}, or ask for the CPU explicitly: device=cpu") from error
     return Devices(platform="cpu", devices=_open("cpu"), reason="auto: this machine shows no accelerator")
 
 

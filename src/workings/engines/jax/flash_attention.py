@@ -59,7 +59,7 @@ def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool =
                   slides: bool | jax.Array, scale: float, softcap: float) -> jax.Array:
         del window  # the kernels know it
         row_length = q.shape[1]
-        # Behind a row's end there is room for padding up to a length that the kernel takes; causality hides it.
+        # After a row's end there is room for padding up to a length that the kernel takes; causality hides it.
         room = ((0, 0), (0, -row_length % LANES))
         q, k, v = (jnp.pad(x, (*room, (0, 0), (0, 0))) for x in (q, k, v))
         segment_ids = jnp.pad(segment_ids, room)

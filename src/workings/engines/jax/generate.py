@@ -242,7 +242,7 @@ class PromptBatch:
     """Prompts of the same padded length: the arguments of one call of the compiled program."""
 
     indices: list[int]
-    """Indices of the prompts that its rows continue; rows behind them are padding."""
+    """Indices of the prompts that its rows continue; rows after them are padding."""
     tokens: np.ndarray
     """``[G, P]``: a prompt once for all rows that continue it."""
     lengths: np.ndarray
@@ -266,7 +266,7 @@ def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1,
         prompts: tokens of each.
         rows_multiple: the number of prompts of a batch is a multiple of it (devices that share the rows).
         max_rows: of a batch.
-        copies: so many equal prompts are next to each other, and stay together.
+        copies: this many equal prompts are next to each other, and stay together.
     """
     by_length: dict[int, list[int]] = {}
     # The sort is stable, so equal prompts stay neighbors and share one reading.
@@ -278,7 +278,7 @@ def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1,
 
 
 def max_prompts(copies: int, multiple: int, max_rows: int) -> int:
-    """The most prompts of a batch, each with so many copies; every device gets equally many, and at least one."""
+    """The most prompts of a batch, each with this many copies; every device gets equally many, and at least one."""
     return max_rows if copies == 1 else max(1, max_rows // copies // multiple) * multiple
 
 
@@ -328,7 +328,7 @@ class Generator:
         def run(rows: PromptBatch) -> list[Completion]:
             generated = program(params, rows.tokens, rows.lengths, np.int32(max_new_tokens), stops, rows.real,
                               np.float32(temperature), rows.pad_seeds(seeds or [0] * len(prompts)))
-            # Reading waits for the device; the room behind the limit was never filled.
+            # Reading waits for the device; the room after the limit was never filled.
             by_row = zip(*(np.asarray(x)[:, :max_new_tokens].tolist() for x in generated), strict=True)
             return [Completion.of(row[0], stop_ids, *row[1:]) for row in by_row]
 

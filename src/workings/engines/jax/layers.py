@@ -71,7 +71,7 @@ def _yarn(plain: np.ndarray, shape: ModelShape) -> np.ndarray:
     size = 2 * len(plain)
 
     def index(turns: float) -> float:
-        """Index of the frequency that turns so many times within the original context."""
+        """Index of the frequency that turns this many times within the original context."""
         return float(size * np.log(original / (turns * 2 * np.pi)) / (2 * np.log(shape.rope_theta)))
 
     # Between these two indices kept and slowed waves are mixed; as in transformers, both are rounded outward.

@@ -21,7 +21,7 @@ from workings.engines.jax.sharding import FSDP, TP, Layout, P
 from workings.models.shape import ModelShape
 
 MAX_DEVICES_WITH_WHOLE_CHUNKS = 8
-"""Up to so many devices contribute a whole chunk to what is gathered; more devices contribute smaller chunks."""
+"""Up to this many devices contribute a whole chunk to what is gathered; more devices contribute smaller chunks."""
 Gradient = Literal["none", "hidden", "both"]
 """Gradients that are computed with the loss: none, that of the hidden states, or those of hidden states and head."""
 

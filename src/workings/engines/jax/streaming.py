@@ -47,7 +47,7 @@ class Streamer:
         stops, written = stop_array(stop_ids), list[int]()
         state = first(params, rows.tokens, rows.lengths, rows.real)
         for limit in range(1, max_new_tokens + 1):
-            # Already picked, so it is passed on before the token behind it is computed.
+            # Already picked, so it is passed on before the token after it is computed.
             written.append(int(np.asarray(state.next_tokens[0])[0]))
             # The stop token itself is no text, so it is not passed on.
             if written[-1] in stop_ids:

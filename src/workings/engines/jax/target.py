@@ -62,7 +62,7 @@ def compile_for(request: EngineRequest, size: ProgramShape, target: CompileTarge
         request: as for `JaxEngine.open`; ``mesh.fsdp: auto`` takes all devices (on a CPU: one).
         size: of the program.
         target: the devices.
-        devices: use only the first so many; 0: all.
+        devices: use only the first this many; 0: all.
         program: the step, or one without an update: the loss or the log probabilities of a batch, or completions with
             a key/value cache, greedy or drawn. Those run while the optimizer's state is in memory, which counts.
 

@@ -133,7 +133,7 @@ FUNCTIONS: dict[str, Attention] = {"plain": plain_attention, "chunked": chunked_
 def choose(asked: str, platform: str, softcap: float) -> str:
     """The function that `memory.attention` represents; ``auto``: fused, or for capped scores what the device bears."""
     if asked == "flash" or (asked == "auto" and not softcap):
-        return "fused"  # transformers looks for a kernel on the Hub behind a name with "flash" in it
+        return "fused"  # transformers looks for a kernel on the Hub if a name contains "flash"
     if asked != "auto":
         return asked
     return "plain" if platform == "cpu" else "chunked"

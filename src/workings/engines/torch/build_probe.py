@@ -29,7 +29,7 @@ def kernel(dtype: str) -> dict[str, Any]:
     expected = left.double() @ right.double()
     names, worst = [], 0.0
     for index in range(torch.cuda.device_count()):
-        # Kernels run behind the host's back; copying the result waits for it, and raises what went wrong.
+        # Kernels run asynchronously; copying the result waits for it, and raises what went wrong.
         got = (left.to(f"cuda:{index}") @ right.to(f"cuda:{index}")).cpu().double()
         worst = max(worst, float((got - expected).abs().max() / expected.abs().max()))
         names.append(torch.cuda.get_device_name(index))

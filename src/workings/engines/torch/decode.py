@@ -26,7 +26,7 @@ ROOM = {"cpu": 64, "cuda": 512}
 """New tokens that a cache first has room for, by device; the room doubles when it is full. On a CPU attention over
 empty slots costs more than making room, and a card records its graph anew."""
 SHRINK = {"cpu": 2, "cuda": 4}
-"""Rows that have ended are removed once only one row in so many is left: that copies the cache of the others, and a
+"""Rows that have ended are removed once only one row in this many is left: that copies the cache of the others, and a
 card records its graph anew."""
 
 
@@ -58,7 +58,7 @@ class FixedCache(DynamicCache):  # type: ignore[misc]  # transformers is not typ
             device=spec.device) for _ in range(2))) for layer in range(shape.layers) if not shape.shares_keys(layer)]
 
     def make_room(self, slots: int) -> None:
-        """Let every layer have so many slots; at most one tensor exists twice."""
+        """Let every layer have this many slots; at most one tensor exists twice."""
         self.slots = slots
         for layer in self.layers:
             layer.keys = with_room(layer.keys, slots)
@@ -171,7 +171,7 @@ class Decoder:
         self.choose(hidden[:, -1])
 
     def make_room(self, slots: int) -> None:
-        """Let the cache have so many slots."""
+        """Let the cache have this many slots."""
         # The tensors are new, and a graph knows the old ones by their addresses.
         self.graph = None
         self.slot_positions, self.seen = (with_room(x[:, None], slots)[:, 0] for x in (self.slot_positions, self.seen))

@@ -1,4 +1,4 @@
-"""Which device a request gets. Nothing is ever replaced by something else in silence."""
+"""Which device a request gets. Nothing is ever replaced silently."""
 
 import os
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from workings.hardware.device import without_alias
 from workings.hardware.machine import cpu_model
 from workings.hints import SETUP_CUDA
 
-ASK_FOR_CPU = "ask for the CPU in so many words: device=cpu"
+ASK_FOR_CPU = "ask for the CPU explicitly: device=cpu"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -193,7 +193,7 @@ class TorchEngine(TorchPlanning):
         return state, result if state.loss_scale is None else _rescaled(state, state.loss_scale, result)
 
     def report_micro_batches_to(self, tell: MicroBatchDone) -> None:
-        """Call ``tell`` in each step; a card computes behind the host, which then knows nothing of it."""
+        """Call ``tell`` in each step; a card runs behind its host, which then knows nothing of it."""
         if self.device.platform == "cpu":
             self._tell = tell
 

@@ -1,6 +1,6 @@
 """Generation in batches with a key/value cache, greedy or sampled at a temperature.
 
-Prompts are padded on the right, and all rows write a new token to the same cache slot, behind the padding. Positions
+Prompts are padded on the right, and all rows write a new token to the same cache slot, after the padding. Positions
 decide which slots a row may attend to and how far apart two tokens are, as in the JAX engine.
 
 Shape suffixes: B rows, P padded prompt length, V vocabulary.
@@ -70,8 +70,8 @@ def batch_indices(prompts: Sequence[Sequence[int]], copies: int = 1, processes: 
 
     Args:
         prompts: tokens of each.
-        copies: so many equal prompts are next to each other, and stay together.
-        processes: so many equal parts a batch has, each of whole prompts; for that the last prompt may be repeated.
+        copies: this many equal prompts are next to each other, and stay together.
+        processes: this many equal parts a batch has, each of whole prompts; for that the last prompt may be repeated.
         same_length: a batch has prompts of one length only, for models with a state, which a mask cannot keep from
             padding.
     """
@@ -121,7 +121,7 @@ def prefill_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, len
         tokens: ``[B, P]``, padded on the right.
         lengths: ``[B]`` of the prompts.
         room: slots of the cache for tokens to come, where it does not grow by itself.
-        copies: so many equal prompts are next to each other.
+        copies: this many equal prompts are next to each other.
     """
     tokens, lengths = tokens[::copies], lengths[::copies]
     most = prompts_at_a_time(spec.shape, tokens.shape[1], spec.compute_dtype.itemsize)

@@ -128,7 +128,7 @@ def _unit(x: Tensor) -> Tensor:
 
 
 def _chunks(x: Tensor) -> Tensor:
-    """``[B, H, N, C, ...]`` float32 of ``[B, S, H, ...]``; places behind the last token are zero, and write nothing."""
+    """``[B, H, N, C, ...]`` float32 of ``[B, S, H, ...]``; places after the last token are zero, and write nothing."""
     # `F.pad` counts axes from the last one.
     padding = (0, 0) * (x.ndim - 3) + (0, -x.shape[1] % CHUNK)
     return F.pad(x.transpose(1, 2).float(), padding).unflatten(2, (-1, CHUNK))

@@ -38,7 +38,7 @@ from workings.models.weights import tensor_shapes
 POSITIONS = 12
 """Positions of each half of the computed row."""
 PADDING = 3
-"""Positions behind a prompt, as shorter prompts of a batch have them."""
+"""Positions after a prompt, as shorter prompts of a batch have them."""
 NO_ATTENTION = ("linear_attention", "mamba", "conv", "moe", "mlp", "recurrent")
 """Kinds of layers without keys and values."""
 TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 5e-2}
@@ -181,7 +181,7 @@ def _check(spec: TorchSpec, model: PreTrainedModel) -> MaskCheck:
     positions = torch.arange(2 * half, device=spec.device)[None]
 
     hidden = hidden_states(model, one, positions, AttentionMask())
-    # Other tokens behind the first half, which must not change it.
+    # Other tokens after the first half, which must not change it.
     changed = hidden_states(model, torch.cat([one[:, :half], other[:, half:]], 1), positions, AttentionMask())
     segments, restarted = positions // half + 1, positions % half
     # Other tokens in the segment before; its neighbour starts at position 0 and must not notice.
@@ -205,7 +205,7 @@ def difference(computed: Tensor, expected: Tensor) -> float:
 
 
 def _with_cache(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, positions: Tensor) -> Tensor:
-    """``[B, D]`` hidden state of the token after the first half, which is in a cache, with padding behind it."""
+    """``[B, D]`` hidden state of the token after the first half, which is in a cache, with padding after it."""
     was_training = model.training
     model.eval()  # gradient checkpointing, where it is on, would drop the cache
     try:

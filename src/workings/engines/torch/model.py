@@ -39,7 +39,7 @@ def hf_config(shape: ModelShape, attention_name: str) -> Any:
     values = to_hf_config(shape) | {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
     config = (AutoConfig.for_model(values.pop("model_type"), **values) if shape.verified
               else unverified_config(shape, values))
-    # A step has to be the same when it is taken again; only adapters may have dropout.
+    # A step has to be the same when it is replayed; only adapters may have dropout.
     for name, value in config.to_dict().items():
         if "drop" in name and isinstance(value, int | float) and not isinstance(value, bool) and value:
             setattr(config, name, 0.0)

@@ -1,7 +1,7 @@
 """Prefix sharing: equal prefixes of rows are computed once (preference pairs, completions of one prompt).
 
 A decoder's output at a position depends on the tokens up to it alone, so it is equal in two rows that are equal so far.
-Distinct positions are laid out one behind the other without padding: norms and matrices run over these, and only
+Distinct positions are laid out one after the other without padding: norms and matrices run over these, and only
 attention sees rows. For preference pairs: arXiv 2410.20305.
 
 Shape suffixes: B rows, S positions of a row, P distinct positions, W numbers of a position, N supervised positions.

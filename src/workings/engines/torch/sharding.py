@@ -57,7 +57,7 @@ class ProcessMesh:
         return int(self.sum(torch.tensor(count, device=device))) if self.fsdp > 1 else count
 
     def joined(self, x: Tensor) -> Tensor:
-        """Tensors of one size ``[N, ...]``, one of each process, one behind the other: ``[fsdp x N, ...]``."""
+        """Tensors of one size ``[N, ...]``, one of each process, one after the other: ``[fsdp x N, ...]``."""
         if self.fsdp == 1:
             return x
         parts = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(self.fsdp)]

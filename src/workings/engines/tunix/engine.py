@@ -1,4 +1,4 @@
-"""`engine: tunix`: Tunix's own model, loss, train step and sampler behind the seam.
+"""`engine: tunix`: Tunix's own model, loss, train step and sampler as an engine.
 
 Devices, random weights and files are the JAX engine's, so a run starts from the same weights, and its checkpoints can
 be read by either engine.

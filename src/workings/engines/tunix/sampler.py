@@ -43,7 +43,7 @@ class IdsForText:
 
 
 def make_sampler(model: nnx.Module, shape: ModelShape, slots: int) -> Any:
-    """A `Sampler` whose cache has so many slots (prompt and new tokens together)."""
+    """A `Sampler` whose cache has this many slots (prompt and new tokens together)."""
     return Sampler(model, IdsForText(), CacheConfig(cache_size=slots, num_layers=shape.layers,
                                                     num_kv_heads=shape.kv_heads, head_dim=shape.head_dim))
 

@@ -1,6 +1,6 @@
 """Signed statement: an in-toto statement with SLSA provenance over the root digests of a run and its units.
 
-The statement follows from the record, so that a verifier can rebuild and compare it. Only the person who
+The statement follows from the record, so that a verifier can rebuild and compare it. Only the user who
 trained vouches for it: the builder is named as self-hosted, with any machine.
 """
 

@@ -51,7 +51,7 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 SIZES = {"layers": "block_count", "context": "context_length", "width": "embedding_length",
          "mlp_width": "feed_forward_length", "heads": "attention.head_count"}
-"""Field of `ModelShape` -> key behind the architecture's name. Every file has these keys."""
+"""Field of `ModelShape` -> key after the architecture's name. Every file has these keys."""
 
 
 def find_architecture(name: str) -> Architecture:

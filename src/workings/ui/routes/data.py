@@ -80,6 +80,12 @@ def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[st
     return DataAnswer(recipe=recipe, commands=commands, preview=preview, check=checked)
 
 
+def _preview(site: Site, recipe: str, file: Path) -> RedirectResponse:
+    """To the page of a file's rows."""
+    words = f"data.traces={file.relative_to(site.folder.root.resolve()).as_posix()}"
+    return RedirectResponse("/data?" + urlencode({"recipe": recipe, "overrides": words}), 303)
+
+
 def router(site: Site) -> APIRouter:
     """Routes of the data page."""
     routes = APIRouter()
@@ -92,22 +98,30 @@ def router(site: Site) -> APIRouter:
     @routes.post("/data/upload", include_in_schema=False)
     def upload(file: UploadFile, recipe: Annotated[str, Form()]) -> RedirectResponse:
         place = free_file(site.folder, file.filename or "")
-        place.parent.mkdir(exist_ok=True)
         with place.open("xb") as out:
             shutil.copyfileobj(file.file, out)
-        return RedirectResponse("/data?" + urlencode({
-            "recipe": recipe, "overrides": f"data.traces={place.relative_to(site.folder.root).as_posix()}"}), 303)
+        return _preview(site, recipe, place)
+
+    @routes.post("/data/map", include_in_schema=False)
+    def map_keys(recipe: Annotated[str, Form()], file: Annotated[str, Form()],
+                 keys: Annotated[str, Form()]) -> RedirectResponse:
+        source = site.folder.inside(file)
+        place = free_file(site.folder, f"{source.stem}.traces.jsonl")
+        ask(["data", "import", str(source), f"--map={keys.replace(' ', '')}", "--out", str(place)], site.folder.root)
+        return _preview(site, recipe, place)
 
     @routes.get("/data", include_in_schema=False)
     def data_page(recipe: str = FIRST_RECIPE, row: str = "", check: bool = False, overrides: str = "") -> HTMLResponse:
         look, problem = None, None
+        file = next((value for key, _, value in (line.strip().partition("=") for line in overrides.splitlines())
+                     if key == "data.traces"), "")
         try:
             look = looked_at(site, recipe, row, check, override_words(overrides))
         # Shown next to the form, which keeps what was typed.
         except RequestError as error:
             problem = error
         return site.html("data.html.jinja", 422 if problem else 200, page="data", found=look, recipe=recipe, row=row,
-                         check=check, problem=problem, overrides=overrides,
+                         check=check, problem=problem, overrides=overrides, file=file,
                          shipped=list(shipped_recipes()), written=recipe_files(site.folder),
                          histogram=histogram(look.preview["histogram"], "Rows by length in tokens") if look else "")
 

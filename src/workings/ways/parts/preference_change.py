@@ -34,7 +34,7 @@ class PreferenceChange:
     @property
     def sentence(self) -> str:
         """The change in words."""
-        nats = "nats a token" if self.per_token else "nats"
+        nats = "nats per token" if self.per_token else "nats"
         text = (f"accuracy {percent(self.accuracy)}, margin {self.margin:.3g} over the last steps; log probability of "
                 f"chosen completions {self.chosen_nats:+.3g} {nats} since the first steps, of rejected ones "
                 f"{self.rejected_nats:+.3g}")

@@ -89,7 +89,7 @@ class TraceData:
         """Rows, dropped ones, supervised tokens and, where a row learns several, turns of the assistant; padding."""
         turns, texts = self.rows.learned_turns, self.rows.whole
         return (f"{len(self.rows.rows):,} rows, {len(self.rows.dropped):,} dropped, "
-                f"{self.rows.supervised_tokens:,} supervised tokens an epoch"
+                f"{self.rows.supervised_tokens:,} supervised tokens per epoch"
                 f"{f' in {turns:,} turns of the assistant' if turns > len(self.rows.rows) else ''}, "
                 f"{f'every token of {texts:,} rows learned, ' if texts else ''}"
                 f"{percent(self.batches.padding_share())} padding in epoch 0")

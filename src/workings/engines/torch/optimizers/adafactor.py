@@ -66,7 +66,7 @@ class Adafactor(Optimizer):
         # A row is in one process, so its mean is complete; a column needs the other processes' rows.
         row = slots["exp_avg_sq_row"].float() * decay + row * (1 - decay)
         col = slots["exp_avg_sq_col"].float() * decay + context.reduce(col) / global_rows * (1 - decay)
-        # Stored moments are rounded; this update goes on with the float32 ones.
+        # Stored moments are rounded; this update continues with the float32 ones.
         slots["exp_avg_sq_row"].copy_(row)
         slots["exp_avg_sq_col"].copy_(col)
         # Rows times columns over the mean of the rows (section 3 of the paper): two vectors approximate a matrix of

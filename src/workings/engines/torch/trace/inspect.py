@@ -68,7 +68,7 @@ def inspect_program(request: EngineRequest, program: ProgramName, size: ProgramS
         platform: ``cpu``: live bytes; ``gpu``: what the caching allocator reserves, and what CUDA takes in addition.
         card: of a GPU.
 
-    Where ``request.mesh.fsdp`` is a number above 1, it is the trace of one process of so many, each with its share of
+    Where ``request.mesh.fsdp`` is a number above 1, it is the trace of one process of this many, each with its share of
     the rows.
 
     Raises:

@@ -60,7 +60,7 @@ def norm(x, weight, y, inverse, rows, epsilon, SIZE: tl.constexpr, OFFSET: tl.co
     at, there = row[:, None] * SIZE + column[None, :], (row < rows)[:, None] & (column < SIZE)[None, :]
     wide = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
     w = tl.load(weight + column, mask=column < SIZE, other=0.0).to(tl.float32) + OFFSET
-    # Places behind the row's end were read as zeros, so the sum is that of the row.
+    # Places after the row's end were read as zeros, so the sum is that of the row.
     r = 1 / tl.sqrt(tl.sum(wide * wide, 1) / SIZE + epsilon)
     tl.store(y + at, (wide * r[:, None] * w[None, :]).to(y.dtype.element_ty), mask=there)
     tl.store(inverse + row, r, mask=row < rows)

@@ -38,7 +38,7 @@ def _fill(x: Tensor, kernel: Callable[[Any], None], plain: Callable[[], None]) -
 def _dense(x: Tensor) -> Tensor:
     """``x`` if its elements fill one piece of memory, its last axis innermost; or a copy.
 
-    Heads may be before positions in ``x`` and behind them in memory: such results keep that order (`empty_like`).
+    Heads may be before positions in ``x`` and after them in memory: such results keep that order (`empty_like`).
     """
     heads_behind = x.dim() == 4 and x.transpose(1, 2).is_contiguous()
     return x if heads_behind or x.is_contiguous() else x.contiguous()
