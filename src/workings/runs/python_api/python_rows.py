@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from workings.data.importing.formats import PAIR_FORMATS, VERDICT_FORMATS
-from workings.data.importing.hints import by_a_key, looks_like
+from workings.data.importing.hints import by_its_keys, looks_like
 from workings.data.importing.records import Records, SourceRecord
 from workings.data.importing.run import ImportRequest, import_records
 from workings.data.importing.sources import Progress, RecordSource
@@ -79,7 +79,7 @@ def write_given_traces(data: Any, out: Path, *, split_completions: bool) -> str:
     """
     # First, because digests, rows and training use the cleaned text.
     rows = cleaned(rows_of(data, "data"))
-    form = looks_like(rows[0]) or by_a_key(rows[0])
+    form = looks_like(rows[0]) or by_its_keys(rows[0])
     if not form:
         raise RequestError(f"data: the first row, which has {', '.join(rows[0])}", FORMS, "rename the keys")
     # In the form of the first row, steps of another form would be lost.
