@@ -63,11 +63,11 @@ def refuse_unread(unread: Mapping[str, Any], read: Mapping[str, Any]) -> None:
     for key, value in unread.items():
         if (key in MARKS and not learned_mark(unread, "the record")) or forbids_learning(key, value):
             what = "a list; each turn needs its own mark, 0 or 1" if isinstance(value, list) else (
-                "so nothing of it is to be learned; leave it out")
-            raise ValueError(f"the record is marked `{key}: {str(value)[:40]}`, {what}, or --ignore {key}")
+                "so nothing of it is to be learned")
+            raise ValueError(f"the record is marked `{key}: {str(value)[:40]}`, {what}; try --ignore {key}")
         if key in _VERDICTS and value is False and "chosen" not in read:
-            raise ValueError(f"the record is marked `{key}: {value}`, so its completion is no good one; --format kto "
-                             f"learns from verdicts, and --ignore {key} learns it nevertheless")
+            raise ValueError(f"the record is marked `{key}: {value}`, so its completion is no good one; try "
+                             f"--format kto, which learns from verdicts, or --ignore {key}")
         if (unseen := unseen_column(key, value, read, unread)) or (
                 _is_reasoning(key, value) and not _shown(value, read)):
             what, way_on = ("what the answer depends on", "a format that reads it, --map") if unseen else (
