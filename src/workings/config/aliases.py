@@ -23,9 +23,9 @@ def table() -> dict[str, dict[str, Any]]:
 def counterpart(word: str) -> str:
     """What to write here for another trainer's key, or for the method of a switch (`dora` of `use_dora`); else ""."""
     row = table().get(word) or table().get(f"use_{word}")
-    if row is None:
-        return ""
-    return f"`{row['alias']}` ({', '.join(row['from'])}) is `{row['key']}` here" if "key" in row else str(row["instead"])
+    if row is None or "instead" in row:
+        return row["instead"] if row else ""
+    return f"`{row['alias']}` ({', '.join(row['from'])}) is `{row['key']}` here"
 
 
 @dataclass(frozen=True, kw_only=True)
