@@ -46,7 +46,7 @@ model, tokenizer = FastLanguageModel.from_pretrained("Qwen/Qwen3-0.6B", max_seq_
 model = FastLanguageModel.get_peft_model(model, r=16, lora_alpha=32)
 ```
 
-axolotl, with `axolotl train FILE`. For GRPO come `rl: grpo`, `trl: {num_generations: 8, max_completion_length: 64,
+axolotl, with `axolotl train FILE`. For GRPO add `rl: grpo`, `trl: {num_generations: 8, max_completion_length: 64,
 reward_funcs: [rewards.right]}` and a module `rewards`:
 
 ```yaml
@@ -64,8 +64,8 @@ learning_rate: 2e-4
 optimizer: adamw_torch
 ```
 
-Here, in TRL's words (axolotl's work too, but for `datasets` and `optimizer`). A test types these lines, and `--smoke` trains a tiny model with two steps
-in place of the real one: leave it out.
+Here, with TRL's keys (axolotl's work too, except `datasets` and `optimizer`). A test runs these lines. `--smoke` trains a
+tiny model for two steps instead of the real one: leave it out.
 
 ```bash
 for n in 1 2 3 4 5 6 7 8; do
@@ -105,9 +105,9 @@ workings train moved-grpo.yaml --out runs/moved-grpo
 workings push runs/moved-grpo OWNER/NAME --license apache-2.0    # --yes uploads
 ```
 
-What differs: only answers are learned, where TRL learns all of `messages` unless `assistant_only_loss` is set. The
-expected answers are those of the chats, and [`scorer: answer`](../learning-from-rewards.md) would compare them without a
-function. Memory is judged before the first step, and every run is sealed.
+What differs: only answers are learned here; TRL learns all of `messages` unless `assistant_only_loss` is set. GRPO takes
+the expected answers from the chats; the built-in [`scorer: answer`](../learning-from-rewards.md) compares them without a
+function of yours. Memory is checked before the first step, and every run is sealed.
 
 ## In Python
 
@@ -134,7 +134,7 @@ print(run.ask("What is 38+14?"))
 | `axolotl merge-lora`, `model.save_pretrained_merged(…)` | `workings export RUN --out DIR` |
 | `trainer.push_to_hub()`, `model.push_to_hub_merged(…)` | `workings push RUN OWNER/NAME --yes` |
 | `tune ls`, `tune cp` | `workings recipes list`, `workings recipes copy` |
-| `lm_eval --tasks …` | `workings eval RUN --items ITEMS.jsonl --out DIR` |
+| `lm_eval --tasks gsm8k` | `workings eval RUN --task gsm8k --out DIR` |
 | comparing two scores by hand | `workings compare A B` |
 | Tunix `PeftTrainer(...)` in a notebook | `workings train FILE --out DIR`, or `workings.train(FILE, DIR)` in Python |
 

@@ -52,7 +52,9 @@ def test_labels_and_inner_keys_can_be_mapped_and_may_be_missing_in_some_records(
     ("question-answer", "answer=solution,section=levl", "no record has `levl`", "first record has `problem`", ""),
     ("sharegpt", "", "`conversations` is missing", "a record of format sharegpt", "--map says what the keys"),
     ("sharegpt", "answer=solution", "`conversations` is missing", "format sharegpt", "--format question-answer"),
-    ("", "", "unknown format; the first record has `problem`", "data list", "--map KEY=KEY"),
+    ("", "", "two answers: `answer` and `solution` differ", "a record of format question-answer", "--on-error skip"),
+    ("", "section=problem,category=solution", "unknown format; the first record has `answer`", "data list",
+     "--map KEY=KEY"),
 ])
 def test_an_error_names_the_keys_that_are_there(tmp_path: Path, kind: str, keys: str, given: str, expected: str,
                                                 hint: str) -> None:

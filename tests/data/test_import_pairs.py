@@ -98,7 +98,7 @@ UNCLEAR: list[tuple[str, Any, str]] = [
     ("ultrafeedback", {**BINARIZED, "score_rejected": 8.5}, "score_chosen 8.5 is not above score_rejected 8.5"),
     ("ultrafeedback", {**BINARIZED, "score_rejected": True}, "`score_rejected` must be a number, not true or false"),
     ("ultrafeedback", {**BINARIZED, "prompt": "Another?"}, "`prompt` is not the last question"),
-    ("llamafactory", {**SHAREGPT, "chosen": GOOD}, "a turn must be an object, not a text"),
+    ("llamafactory", {**SHAREGPT, "chosen": GOOD}, "`chosen` must be an object, not a text"),
     ("llamafactory", {**SHAREGPT, "instruction": ASKED}, "it is unclear which is the question"),
     ("llamafactory", {"instruction": ASKED, "output": GOOD}, "`chosen` is missing"),
     ("preferences", {"prompt": "1?", "chosen": "2", "rejected": "3", "history": [user("0?")], "id": [1]}, "`id` must"),

@@ -160,7 +160,7 @@ def test_a_table_of_text_is_read_cell_by_cell(tmp_path: Path, name: str, text: s
     (tmp_path / name).write_text(text, newline="")
     first, second, third = open_file(tmp_path / name).records(lambda _: None)
     assert first == SourceRecord(1, {"prompt": "2+2?", "chosen": "4", "rejected": "5"})
-    assert second == SourceRecord(2, {"prompt": "a, b\nor c?", "chosen": "c"})  # an empty cell is a missing key
+    assert second == SourceRecord(2, {"prompt": "a, b\nor c?", "chosen": "c", "rejected": None})
     assert isinstance(third, Unreadable)
     assert third.reason == "2 cells under 3 columns"
 

@@ -75,7 +75,8 @@ def test_a_system_text_is_the_first_turn_in_every_format(tmp_path: Path, kind: s
 
 
 @pytest.mark.parametrize("key", ["context", "passage", "choices", "options", "documents", "Context", "article",
-                                 "input"])
+                                 "input", "ctx", "retrieved_documents", "chat_history", "option_a", "sentence1", "text",
+                                 "system_instruction"])
 def test_what_an_answer_depends_on_is_refused_unless_it_is_asked_or_ignored(tmp_path: Path, key: str) -> None:
     record = {"question": "Who wrote it?", key: ["Anna wrote it.", "Ben read it."], "answer": "Anna"}
     assert f"`{key}` looks like what the answer depends on" in reason(tmp_path, "question-answer", record)
@@ -86,6 +87,35 @@ def test_what_an_answer_depends_on_is_refused_unless_it_is_asked_or_ignored(tmp_
     assert result.kept == {}
     asked = {**record, "question": "Anna wrote it.\nBen read it. Who wrote it?"}
     assert imported(tmp_path, "question-answer", asked)[0].written == 1
+
+
+@pytest.mark.parametrize(("kind", "record", "key"), [
+    ("question-answer", {"question": "A fruit?", "A": "stone", "B": "apple", "answer": "B"}, "A"),
+    ("question-answer", {"question": "How many rows?", "table": {"rows": ["1"]}, "answer": "1"}, "table"),
+    ("question-answer", {"question": "Which is a fruit?", "choices": ["a", "i"], "answer": "2"}, "choices"),
+    ("question-answer", {"question": "And now?", "history": [["2+2?", "4"]], "answer": "5"}, "history"),
+    ("prompt-completion", {"prompt": "Answer this.", "question": "1+1?", "completion": "2"}, "question"),
+    ("prompt-chosen-rejected", {"prompt": "1+1?", "context": "Count.", "chosen": "2", "rejected": "3"}, "context"),
+])
+def test_a_text_that_is_only_in_the_answer_or_within_a_word_is_not_asked(tmp_path: Path, kind: str,
+                                                                         record: dict[str, Any], key: str) -> None:
+    assert f"`{key}` looks like what the answer depends on" in reason(tmp_path, kind, record)
+
+
+@pytest.mark.parametrize("more", [{"original_question": "One and one?"}, {"num_choices": 4}, {"tool_choice": "auto"},
+                                  {"A": "one"}, {"op": "+"}, {"unit_system": "metric"},
+                                  {"text": "Q: What is 1+1? A: 2"}, {"context_length": 9},
+                                  {"choices": {"text": ["What", "is"], "label": [1, 1]}}, {"label": True}])
+def test_harmless_columns_are_kept(tmp_path: Path, more: dict[str, Any]) -> None:
+    record = {"question": "What is 1+1?", "answer": "2", **more}
+    assert imported(tmp_path, "question-answer", record)[0].written == 1
+
+
+def test_questions_of_an_evaluation_hold_to_the_same_rule() -> None:
+    item = {"id": "a", "prompt": "Which is a fruit?", "expected_answer": "2"}
+    with pytest.raises(ValueError, match="`choices` looks like what the answer depends on"):
+        item_from_json({**item, "choices": ["stone", "apple"]})
+    item_from_json({**item, "prompt": "Which is a fruit? 1. stone 2. apple", "choices": ["stone", "apple"]})
 
 
 def test_any_other_column_is_named_once(tmp_path: Path) -> None:
@@ -182,6 +212,12 @@ def test_a_marked_turn_is_read_and_never_learned(tmp_path: Path, key: str, no: o
     ({"messages": [ASKED, {**SAID, "weight": 0, "train": True}]}, "marks that contradict each other"),
     ({"messages": [{**ASKED, "train": True}, SAID]}, "turn 1 of `messages` (user) is marked as learned"),
     ({"messages": [ASKED, SAID], "weight": 0}, "the record is marked `weight: 0`"),
+    ({"messages": [ASKED, SAID], "exclude": True}, "the record is marked `exclude: True`"),
+    ({"messages": [ASKED, SAID], "label": False}, "the record is marked `label: False`, so its completion is no good"),
+    ({"messages": [ASKED, SAID], "train_turns": [1]}, "marked `train_turns: [1]`, a list; each turn needs its own"),
+    ({"messages": [ASKED, {**SAID, "train_on_turn": False}]}, "turn 2 of `messages` is marked `train_on_turn: False`"),
+    ({"messages": [ASKED, {**SAID, "masked": True}]}, "turn 2 of `messages` is marked `masked: True`"),
+    ({"messages": [ASKED, {**SAID, "weight": "0"}]}, "every turn of the assistant is marked as not to be learned"),
     ({"messages": [ASKED, SAID], "loss_mask": [0, 1]}, "marked `loss_mask: [0, 1]`, a list; each turn needs its own"),
     ({"messages": [ASKED, {**SAID, "train_detail": [{"begin_offset": 0}]}]}, "marked `train_detail"),
 ])
@@ -213,6 +249,12 @@ def test_reasoning_that_is_given_twice_counts_once(tmp_path: Path) -> None:
     assert (trace.steps, trace.answer) == (("1+1=2",), "2")
     for other in ({**twice, "reasoning_content": "1+1=3"}, {**twice, "thinking": "hm"}):
         assert "two different reasonings in turn 2" in reason(tmp_path, "messages", {"messages": [ASKED, other]})
+    for kind, record in (("prompt-completion", {"prompt": "1+1?", "completion": "<think>1+1=2</think>2"}),
+                         ("traces", {"prompt": "1+1?", "steps": ["1+1=2"], "answer": "<think>1+1=2</think>2"})):
+        _, [trace] = imported(tmp_path, kind, {**record, "reasoning": "1+1=2"})
+        assert (trace.steps, trace.answer) == (("1+1=2",), "2")
+        other = {**record, "steps": ["no"]} if "steps" in record else {**record, "reasoning": "no"}
+        assert "two different reasonings in the record" in reason(tmp_path, kind, other)
     with pytest.raises(RequestError, match="trace a: reasoning twice: its steps, and <think> in its text"):
         rows(qwen(QWEN3, "think"), Trace(id="a", prompt="1?", steps=("x",), answer="<think>x</think>2"),
              reasoning="think")
@@ -222,10 +264,28 @@ def test_reasoning_that_is_given_twice_counts_once(tmp_path: Path) -> None:
     ({"messages": []}, "`messages` is empty"), ({"messages": None}, "`messages` is null"),
     ({"messages": [ASKED, {**SAID, "content": None}]}, "`content` is null in turn 2 of `messages`"),
     ({"messages": [{**ASKED, "role": "hummany"}, SAID]}, "an unknown role 'hummany'"),
-    ({"messages": [ASKED, CALL, ASKED, SAID]}, "the assistant calls a tool, whose answer must follow"),
+    ({"messages": [ASKED, CALL, ASKED, SAID]}, "whose answer must follow, not turn 3 of `messages` (user)"),
+    ({"messages": [{"role": "system", "content": "a"}] * 2 + [ASKED, SAID]}, "out of order is turn 2 of"),
+    ({"messages": [ASKED, None]}, "turn 2 of `messages` must be an object, not null"),
 ])
 def test_one_cause_one_sentence(tmp_path: Path, record: dict[str, Any], said: str) -> None:
     assert said in reason(tmp_path, "messages", record)
+
+
+@pytest.mark.parametrize(("record", "said"), [
+    ({"prompt": None, "completion": "2"}, "`prompt` is null"),
+    ({"question": "Even?", "answer": True}, "not true or false"),
+    ({"prompt": "1+1?", "chosen": None, "rejected": "3"}, "`chosen` is null"),
+    ({"Question": "1+1?", "Answer": "2"}, "--map question=Question,answer=Answer"),
+    ({"prompt": "1+1?", "completion": "2", "label": None}, "`label` is null")])
+def test_without_a_format_the_cause_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: dict[str, Any],
+                                             said: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    good = [{"prompt": "1+1?", "completion": "2", "label": True}] if "label" in record else []
+    Path("rows.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in [record, *good]))
+    with pytest.raises(RequestError) as caught:
+        CliRunner().invoke(app, ["data", "import", "rows.jsonl"], catch_exceptions=False)
+    assert said in f"{caught.value.given} {caught.value.try_next}"
 
 
 def test_the_command_names_format_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from workings.errors import RequestError
 from workings.reports.live import child
 from workings.reports.live.listeners import RunListeners, send_alert
 from workings.reports.live.watching import Tracker
+from workings.reports.mlflow import MlflowRun
 
 LINE = {"loss": 1.5, "learning_rate": 0.1, "memory_bytes": {"absent": "not told"}, "tokens": 8, "seconds": 0.5}
 FIRST = {"project": "workings", "name": "tiny", "config": {"training.steps": "2"}}
@@ -122,6 +123,21 @@ def test_tensorboard_reads_what_it_was_told(tmp_path: Path) -> None:
     found.Reload()
     values = [each.tensor_proto.float_val[0] for each in found.Tensors("train/loss")]
     assert [(each.step, value) for each, value in zip(found.Tensors("train/loss"), values, strict=True)] == [
+        (1, 0.5), (2, 1.0)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ends", "status"), [([json.dumps({"end": "complete"})], "FINISHED"), ([], "KILLED")])
+def test_mlflow_is_told_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: list[str],
+                                     status: str) -> None:
+    pytest.importorskip("mlflow")
+    # Its client writes to a folder what a server would write to its own; `proof/mlflow_server.py` asks a server.
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    run = MlflowRun((tmp_path / "mlruns").as_uri(), FIRST["project"], FIRST["name"], FIRST["config"])
+    child.follow(run, iter([json.dumps({"step": step, "metrics": {"train/loss": step / 2}}) for step in (1, 2)] + ends))
+    found = run.client.get_run(run.id)
+    assert (found.info.status, found.info.run_name, found.data.params) == (status, "tiny", {"training.steps": "2"})
+    assert [(each.step, each.value) for each in run.client.get_metric_history(run.id, "train/loss")] == [
         (1, 0.5), (2, 1.0)]
 
 

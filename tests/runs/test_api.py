@@ -177,10 +177,10 @@ def test_frames_and_data_sets_are_rows():
         def to_list(self):
             return [{"prompt": "a", "n": None}]
 
-    assert rows_of(Frame(), "data") == [{"prompt": "a"}, {"prompt": "b", "n": 2}]
+    assert rows_of(Frame(), "data") == [{"prompt": "a", "n": None}, {"prompt": "b", "n": 2}]
     with pytest.raises(RequestError, match="a recipe and data"):
         workings.train("smoke-tiny", data=Frame())
-    assert rows_of(Dataset(), "data") == [{"prompt": "a"}]
+    assert rows_of(Dataset(), "data") == [{"prompt": "a", "n": None}]
 
 
 @pytest.mark.parametrize(("keywords", "said"), [
@@ -189,7 +189,8 @@ def test_frames_and_data_sets_are_rows():
     ({"model": "x", "data": [], "steps": 1}, "data: no rows"),
     ({"model": "x", "data": ["text"], "steps": 1}, "a row of type str"),
     ({"model": "x", "data": [{"a": "1"}], "steps": 1}, "data: the first row, which has a"),
-    ({"model": "x", "data": [{"prompt": "1+1?", "answer": [2]}], "steps": 1}, "the first row, which has prompt, an"),
+    ({"model": "x", "data": [{"prompt": "1+1?", "answer": [2]}], "steps": 1}, "`answer` must be a text, not a list"),
+    ({"model": "x", "data": [{"prompt": "1+1?", "chosen": None, "rejected": "3"}], "steps": 1}, "`chosen` is null"),
     ({"model": "x", "data": [{"prompt": "Hi", "answer": "Hi"}, *ROWS], "steps": 1},
      "row 1 reads as question-answer, and row 2 as traces"),
     ({"model": "x", "data": 5, "steps": 1}, "data: int"),

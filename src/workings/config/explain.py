@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from workings.config.aliases import table
+from workings.config.aliases import counterpart
 from workings.config.keys import known_keys, section_at, sections
 from workings.config.rewards import FILE_REWARD
 from workings.config.section import REFUSED
@@ -168,13 +168,17 @@ def _explain_choice(error: ErrorDetails, location: tuple[str, ...], source: KeyS
                    if error["input"].keys() <= section.model_fields.keys()]
         hints.append(" or ".join(f"{dotted}={name}" for name in fitting) + f", with {', '.join(error['input'])}"
                      if error["input"] and fitting else "")
+        known = {name for section in section_at(location) for name in section.model_fields}
+        unknown = [(*location, name) for name in error["input"] if name not in known]
+        given += [f"unknown key {'.'.join(place)}, in {source(place)}" for place in unknown]
+        hints += map(_did_you_mean, unknown)
     else:
         names = _choices(context)
         given.append(f"{dotted}: {context['tag']}, in {where}")
         # Prefer a name with this beginning over a similar one.
         near = [name for name in names if name.startswith(str(context["tag"]))] or difflib.get_close_matches(
             str(context["tag"]), names, n=1)
-        hints.append(f"did you mean `{dotted}: {near[0]}`?" if near else "")
+        hints.append(counterpart(str(context["tag"])) or (f"did you mean `{dotted}: {near[0]}`?" if near else ""))
     expected.append(f"{dotted}: one of {', '.join(names)}")
 
 
@@ -211,9 +215,8 @@ def _did_you_mean(location: tuple[str, ...]) -> str:
         others = [choice for section in section_at(parents) if last in section.model_fields
                   for choice in choice_of(section) or [FILE_REWARD]]
         return f"`{'.'.join(location)}` goes with {' or '.join(f'`{other}`' for other in others)}"
-    row = table().get(last)
-    if row is not None:  # in a file another trainer's key is renamed at the top level only
-        return f"`{last}` ({', '.join(row['from'])}) is `{row['key']}` here" if "key" in row else row["instead"]
+    if there := counterpart(last):  # in a file another trainer's key is renamed at the top level only
+        return there
     if near := _near_key(location):
         return f"did you mean `{near}`?"
     # The correct key in the wrong section.

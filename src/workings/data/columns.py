@@ -1,7 +1,7 @@
 """Columns on which an answer depends, and marks that forbid learning: read, or refused, and never dropped.
 
-A column of a name in `ASKED` that no format has read must be part of the texts of its record: an answer learned without
-it would be learned from nothing. Columns that the user ignores on purpose are kept in `ignored`.
+A column of a name in `ASKED` that no format has read must be part of what is asked: an answer learned without it would
+be learned from nothing. Columns that the user ignores on purpose are kept in `ignored`.
 """
 
 import re
@@ -13,11 +13,21 @@ IGNORED = "ignored"
 OF_IMPORT = (IGNORED, "calculations", "step_types", "turns_not_learned", "of_rejected")
 """Metadata that the import itself writes."""
 ASKED = frozenset((
-    "input", "context", "passage", "choice", "option", "document", "article", "paragraph", "story", "dialogue",
-    "premise", "hypothesis", "evidence", "schema", "table", "source_text", "background", "snippet", "knowledge",
-    "system", "system_prompt", "system_message", "developer", "tool", "tool_def", "tool_description", "available_tool",
-    "tools_schema", "function", "function_definition"))
-"""Names of such columns, in lower case and without a plural's `s`."""
+    "input", "context", "ctx", "passage", "choice", "option", "op", "ending", "document", "doc", "article", "paragraph",
+    "excerpt", "chunk", "sentence", "story", "scenario", "dialogue", "dialog", "history", "transcript", "premise",
+    "hypothesis", "evidence", "fact", "schema", "table", "source_text", "background", "snippet", "knowledge",
+    "system", "system_prompt", "system_message", "system_instruction", "sys_prompt", "developer", "tool",
+    "tool_def", "tool_description", "available_tool", "tools_schema", "function", "function_definition"))
+"""Names of such columns, in lower case, without a plural's `s` and without the number or letter of one of several."""
+_QUESTIONS = ("question", "problem", "query", "instruction")
+"""Further ones, which another word in front makes harmless (`original_question`)."""
+_ALONE = frozenset(("system", "tool", "function", "developer", "op"))
+"""Names that are harmless at the end of others (`operating_system`)."""
+_HARMLESS = ("num", "number", "n", "has", "is", "tool")
+"""First words of names that say something about such a column (`num_choices`, `tool_choice`)."""
+_NOT_ASKED = frozenset(("id", "answer", "steps", "chosen", "rejected", "completion", "tool_calls", "section",
+                        "category", "difficulty", "source", "licence"))
+"""Keys of a trace, a pair or a verdict that no model is shown before it answers."""
 NOT_WITH_TEXT = ("prompt", "question", "instruction", "problem", "query", "answer", "solution", "response", "output",
                "completion", "steps", "messages", "conversations", "history", "chosen", "rejected")
 """Columns that a raw text must not have, because the text would lose its context."""
@@ -36,9 +46,13 @@ REASONING = re.compile(r"(^|_)(co_?t|chain_?of_?thoughts?|thinking|thoughts?|rea
 MARKS = ("learned", "weight", "train", "training", "trainable", "is_trainable", "loss", "loss_mask", "loss_weight",
          "loss_scale", "mask", "train_detail", "training_detail")
 """Keys of a turn or a record that say whether it is learned."""
+_FORBID = frozenset(("ignore", "ignored", "skip", "skipped", "exclude", "excluded", "mask", "masked"))
+_ALLOW = frozenset(("train", "trained", "training", "trainable", "learn", "learned", "learnable", "loss", "weight",
+                    "supervise", "supervised"))
+_VERDICTS = ("label", "kto_tag")
 
 
-def refuse_unread(unread: Mapping[str, Any], read: object) -> None:
+def refuse_unread(unread: Mapping[str, Any], read: Mapping[str, Any]) -> None:
     """Raise `ValueError` for an unread column that the answer depends on, or that forbids learning.
 
     Args:
@@ -47,16 +61,53 @@ def refuse_unread(unread: Mapping[str, Any], read: object) -> None:
     """
     # Nearly every column has a harmless name: then skip the texts.
     for key, value in unread.items():
-        name = _plain(key)
-        if key in MARKS and not learned_mark(unread, "the record"):
-            raise ValueError(f"the record is marked `{key}: {value}`, so nothing of it is to be learned")
-        if value in (None, "", [], {}) or not (name in ASKED or _is_reasoning(key, value)):
-            continue
-        shown = " ".join(" ".join(_texts(read)).split())
-        if any(" ".join(text.split()) not in shown for text in _texts(value)):
-            what = "the reasoning" if name not in ASKED else "what the answer depends on"
-            raise ValueError(f"`{key}` looks like {what}, but the model would not see it; try a format that reads it, "
-                             f"--map, or --ignore {key}")
+        if (key in MARKS and not learned_mark(unread, "the record")) or forbids_learning(key, value):
+            what = "a list; each turn needs its own mark, 0 or 1" if isinstance(value, list) else (
+                "so nothing of it is to be learned")
+            raise ValueError(f"the record is marked `{key}: {str(value)[:40]}`, {what}; try --ignore {key}")
+        if key in _VERDICTS and value is False and "chosen" not in read:
+            raise ValueError(f"the record is marked `{key}: {value}`, so its completion is no good one; try "
+                             f"--format kto, which learns from verdicts, or --ignore {key}")
+        if (unseen := unseen_column(key, value, read, unread)) or (
+                _is_reasoning(key, value) and not _shown(value, read)):
+            what, way_on = ("what the answer depends on", "a format that reads it, --map") if unseen else (
+                "the reasoning", f"--map reasoning={key}")
+            named = key if key in ASKED else key.removeprefix("original_")  # as the import renames an unread `history`
+            raise ValueError(f"`{named}` looks like {what}, but the model would not see it; try {way_on}, or --ignore "
+                             f"{named}")
+
+
+def unseen_column(key: str, value: object, read: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    """Whether a column has a name on which an answer depends, and a text that what is asked does not have.
+
+    Args:
+        key: of the column.
+        value: of the column.
+        read: everything that is shown or learned.
+        others: all columns that are not read.
+    """
+    # `A` alone may be anything; with `B` next to it they are choices. A `text` may be the whole record, written out.
+    if not (_is_asked(key) or ("A" <= key <= "H" and len(key) == 1 and {"A", "B"} <= others.keys())
+            or (key == "text" and str(read.get("prompt", "")) not in str(value))):
+        return False
+    return not _shown(value, {name: text for name, text in read.items() if name not in _NOT_ASKED})
+
+
+def _shown(value: object, read: Mapping[str, Any]) -> bool:
+    """Whether all texts of a value are in others, each as whole words."""
+    shown = " ".join(" ".join(_texts(read)).split())
+    # `a` is not in `apple`; scripts without spaces have no such ends.
+    return all(re.search(rf"(?<![A-Za-z0-9])(?=[A-Za-z0-9]){re.escape(text)}(?![A-Za-z0-9])|(?=[^A-Za-z0-9])"
+                         rf"{re.escape(text)}", shown)
+               for text in (" ".join(text.split()) for text in _texts(value)) if text)
+
+
+def forbids_learning(key: str, value: object) -> bool:
+    """Whether a key that is none of `MARKS` looks like a mark that forbids learning (`skip: true`)."""
+    words = set() if key in MARKS else set(_words(key).split("_"))
+    flags = isinstance(value, list) and bool(value) and all(isinstance(each, bool | int) for each in value)
+    return bool((value in (True, "true") and words & _FORBID) or (value in (False, "false") and words & _ALLOW)
+                or (flags and words & (_FORBID | _ALLOW)))
 
 
 def refuse_media(record: Mapping[str, Any], where: str, kind: object = "") -> None:
@@ -90,7 +141,8 @@ def kept_columns(counts: Mapping[str, int]) -> Iterator[str]:
     """
     names = sorted(counts.keys() - set(OF_IMPORT), key=lambda name: -counts[name])
     for name in names[:_SHOWN]:
-        yield f"`{name}` of {counts[name]:,} records is kept and not shown to the model"
+        records = f"{counts[name]:,} record{'s' if counts[name] != 1 else ''}"
+        yield f"`{name}` of {records} is kept and not shown to the model"
     if more := names[_SHOWN:]:
         yield f"so are {len(more):,} other columns, such as `{more[0]}`"
 
@@ -111,7 +163,7 @@ def learned_mark(record: Mapping[str, Any], where: str) -> bool:
             raise ValueError(f"{where} is marked `{key}: {str(value)[:40]}`, a list; each turn needs its own mark, "
                              "0 or 1")
         # 1 and 1.0 equal True, and 0 equals False; some tools write the words.
-        learned = {"true": True, "false": False}.get(str(value).lower(), value)
+        learned = {"true": True, "false": False, "1": True, "0": False}.get(str(value).lower(), value)
         if learned not in (True, False) or isinstance(learned, str) or key in ("mask", "train_detail",
                                                                                "training_detail"):
             raise ValueError(f"{where} is marked `{key}: {str(value)[:40]}`; only 0 and 1 (or false and true) of "
@@ -122,10 +174,20 @@ def learned_mark(record: Mapping[str, Any], where: str) -> bool:
     return False not in found
 
 
-def _plain(key: str) -> str:
-    """A name in lower case, with underscores between its words and without a plural's end."""
-    name = re.sub(r"(?<=[a-z])(?=[A-Z])|[^A-Za-z0-9]+", "_", key).strip("_").lower()
-    return name if name in ASKED else name.removesuffix("s")
+def _words(key: str) -> str:
+    """A name in lower case, with underscores between its words."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|[^A-Za-z0-9]+", "_", key).strip("_").lower()
+
+
+def _is_asked(key: str) -> bool:
+    """Whether an answer usually depends on a column of this name, whatever words precede it."""
+    name = _words(key)
+    for one in (name, re.sub(r"_?([a-h]|\d+)$", "", name)):
+        first, last = one.partition("_")[0], one.rpartition("_")[2]
+        if {one, one.removesuffix("s")} & {*ASKED, *_QUESTIONS} or (
+                first not in _HARMLESS and {last, last.removesuffix("s")} & (ASKED - _ALONE)):
+            return True
+    return False
 
 
 def _is_reasoning(key: str, value: object) -> bool:

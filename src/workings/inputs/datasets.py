@@ -13,7 +13,7 @@ from workings.config.recipe import MADE_BY_ENVIRONMENT
 from workings.data.generators import addition
 from workings.data.generators.base import ItemRecord, items_bytes
 from workings.data.importing.formats import PAIR_FORMATS, RAW_TEXT, VERDICT_FORMATS
-from workings.data.importing.hints import looks_like
+from workings.data.importing.hints import by_its_keys, looks_like
 from workings.data.importing.run import ImportRequest, import_records
 from workings.data.importing.sources import TEXT, open_file
 from workings.data.lazy_sequence import TraceFile
@@ -23,6 +23,7 @@ from workings.data.open import open_traces, shipped_items
 from workings.data.preferences import PreferencePair, read_pairs
 from workings.data.preview import unread_columns
 from workings.data.row_cache import MIN_CACHED_ROWS
+from workings.data.row_fields import import_command
 from workings.data.traces import Trace, read_traces, traces_bytes
 from workings.data.verdicts import Verdict, read_verdicts
 from workings.environments.process import EnvironmentProcess
@@ -246,7 +247,7 @@ def _traces(loaded: LoadedRecipe, name: str, generated: list[Trace], label: str,
         way_on = "algorithm.name=dpo, if the recipe is to learn from these pairs" if label == "traces" else (
             "evaluation.traces=none, or a file of traces: the evaluation loss is cross entropy on traces")
         raise RequestError(f"{path}, a file of preference pairs, in place of traces", "a file of traces", way_on)
-    form = RAW_TEXT if path.suffix.lower() == TEXT and not first else looks_like(first, "traces")
+    form = RAW_TEXT if path.suffix.lower() == TEXT and not first else looks_like(first, "traces") or by_its_keys(first)
     # Texts in JSON lines are read like traces.
     if path.is_file() and not {"prompt", "answer"} <= set(first) and form and not (form == RAW_TEXT and first):
         if form in VERDICT_FORMATS:
@@ -268,7 +269,12 @@ def _imported(path: Path, form: str, read: Callable[[Path], list[Entry]]) -> lis
     """
     with slow_operation(f"importing {path.name}, read as format {form}"), TemporaryDirectory() as folder:
         out = Path(folder, "imported.jsonl")
-        import_records(open_file(path), out, ImportRequest(format=form, labels={"source": path.name}))
+        try:
+            import_records(open_file(path), out, ImportRequest(format=form, labels={"source": path.name}))
+        except RequestError as wrong:
+            # Other proposals of an import are options of `workings data import`, which was not called.
+            raise RequestError(wrong.given, wrong.expected,
+                               f"{import_command(path, 'imported.jsonl')} --on-error skip") from None
         return read(out)
 
 

@@ -265,7 +265,9 @@ class ChatTemplate:
             start = text.find(name, at)
             ends = [_end_of(value, text, start) for value in _leaves(call["function"].get("arguments", {}))]
             if start < 0 or -1 in ends:
-                raise self._wrong(f"it leaves out or changes a call of the tool {name}")
+                raise self._wrong(f"it leaves out or changes a call of the tool {name}",
+                                  "a template that writes calls of tools",
+                                  "the template of a model that calls tools")
             at = max([start + len(name), *ends])
         return at
 
@@ -458,12 +460,13 @@ class ChatTemplate:
             return self._template.render(messages=messages, add_generation_prompt=add_generation_prompt, **names)
         # A template is a program of someone else, and these are the ways in which it can fail on plain texts.
         except (jinja2.TemplateError, TypeError, ValueError, OverflowError, MemoryError) as error:
-            raise self._wrong(f"it fails: {error}") from None
+            raise self._wrong(f"it fails: {error}", "a template that takes these turns",
+                              "another data.template, or data without such turns") from None
 
-    def _wrong(self, reason: str) -> RequestError:
-        return RequestError(f"chat template `{self.name}`: {reason}",
-                            "a template whose answer follows its prompt and ends with a control token",
-                            "data.template=plain, or a tokenizer whose chat template does so")
+    def _wrong(self, reason: str, expected: str = "a template whose answer follows its prompt and ends with a control "
+               "token", try_next: str = "data.template=plain, or a tokenizer whose chat template does so"
+               ) -> RequestError:
+        return RequestError(f"chat template `{self.name}`: {reason}", expected, try_next)
 
 
 class _GenerationMarks(Extension):

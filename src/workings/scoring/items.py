@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from workings.data.columns import SYSTEM, TOOLS
+from workings.data.columns import SYSTEM, TOOLS, unseen_column
 from workings.data.row_fields import history_of
 from workings.errors import RequestError
 from workings.models.turns import Turn
@@ -144,6 +144,10 @@ def item_from_json(record: Mapping[str, Any], *, fallback_id: str = "") -> Item:
         raise ValueError(f"`{unread}` would not be shown to the model; a system text goes into `history`, and items "
                          "have no tools")
     history_of(record.get("history", []))  # raise now, not when the question is asked
+    if unseen := next((key for key, value in record.items() if key not in _KNOWN and key != "history" and unseen_column(
+            key, value, {name: record[name] for name in ("prompt", "history") if name in record}, record)), ""):
+        raise ValueError(f"`{unseen}` looks like what the answer depends on, but would not be shown to the model; its "
+                         "text belongs into the prompt, and anything else under another name")
     return Item(expected_answer=str(answer), aliases=_aliases(record), tolerance=_tolerance(record),
                 extra={key: value for key, value in record.items() if key not in _KNOWN}, **texts)
 

@@ -143,11 +143,11 @@ class TrainingLoop:
                 # Before the clock of the first step starts: this is no part of it.
                 self.experience.prepare(state, self.progress.step)
                 while self.progress.step < self.schedule.steps:
+                    if reason := self.hooks.early_end():
+                        return self._outcome("complete", state, reason)
                     if self.hooks.stop_requested():
                         self._save(state, lines)
                         return self._outcome("interrupted", state, REASONS["interrupted"])
-                    if reason := self.hooks.early_end():
-                        return self._outcome("complete", state, reason)
                     # The old state is consumed: from here on nothing but the new one may be used.
                     state, taken = self._take_step(state, thread)
                     if not taken.is_finite:

@@ -5,13 +5,12 @@ Every function raises `ValueError` with a reason to follow `file:line:`.
 
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from workings.answers.thinking import OTHER_THINKING
-from workings.data.columns import MARKS, SYSTEM, TOOLS, learned_mark, refuse_media
+from workings.data.columns import MARKS, SYSTEM, TOOLS, forbids_learning, learned_mark, refuse_media
 from workings.data.importing.completion import lines_of, split_any
 from workings.data.row_fields import calls_text, kind_of, tools_text
 from workings.models.turns import Turn
@@ -19,9 +18,9 @@ from workings.models.turns import Turn
 _ROLES = {"system": "system", "user": "user", "human": "user", "assistant": "assistant", "gpt": "assistant",
           "model": "assistant", "bot": "assistant", "chatgpt": "assistant", "tool": "tool", "function": "tool",
           "observation": "tool", "ipython": "tool", "function_call": "assistant"}
-_LETTERS = {"user": "u", "assistant": "a", "tool": "t"}
-_ORDER = re.compile(r"(?:u(?:[ac]t+)*a)*u(?:[ac]t+)*[ac]")
-"""Turns that a conversation may have, a letter each; `c` is an assistant that calls tools."""
+_LETTERS = {"system": "s", "user": "u", "assistant": "a", "tool": "t"}
+_MAY_FOLLOW = {"": "su", "s": "u", "u": "ac", "a": "ut", "c": "t", "t": "tac"}
+"""Turns that may follow a turn, a letter each; `c` is an assistant that calls tools."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +30,13 @@ class Said:
     turn: Turn
     reasoning: tuple[str, ...] = ()
     """Reasoning in another field than the text, as lines."""
+    where: str = ""
+    """Place in the record, for messages; empty for a column's text."""
 
     @property
     def letter(self) -> str:
-        """The turn's letter in `_ORDER`."""
-        return "c" if self.turn.has_calls else _LETTERS.get(self.turn.role, "s")
+        """The turn's letter in `_MAY_FOLLOW`."""
+        return "c" if self.turn.has_calls else _LETTERS[self.turn.role]
 
 
 def said(role: str, turn_text: str, reasoning: tuple[str, ...] = ()) -> Said:
@@ -122,7 +123,7 @@ def turn_of(turn: object, names: tuple[str, str], where: str) -> Said:
     """One turn; ``where`` it is, for messages."""
     role_key, text_key = names
     if not isinstance(turn, dict):
-        raise ValueError(f"a turn must be an object, not {kind_of(turn)}")
+        raise ValueError(f"{where} must be an object, not {kind_of(turn)}")
     refuse_media(turn, where)
     try:
         written = text(turn, role_key)
@@ -136,14 +137,16 @@ def turn_of(turn: object, names: tuple[str, str], where: str) -> Said:
         content_text, thought = _parts(content, where) if isinstance(content, list) else (
             content if content == "" else text({text_key: content, **turn} if text_key in turn else turn, text_key), "")
         learned = learned_mark(turn, where)
+        if mark := next((key for key, value in turn.items() if forbids_learning(key, value)), ""):
+            raise ValueError(f"{where} is marked `{mark}: {turn[mark]}`; marks that are read are `train` and `weight`")
     except ValueError as error:
         raise ValueError(str(error) if where in str(error) else f"{error} in {where}") from None
     # Of others nothing is ever learned.
     if role != "assistant" and any(turn.get(key) in (1, "true") for key in MARKS):
         raise ValueError(f"{where} ({role}) is marked as learned; only turns of the assistant are learned")
-    content_text, reasoning = _one_reasoning(turn, content_text, thought, where) if role == "assistant" else (
+    content_text, reasoning = one_reasoning(turn, content_text, where, thought) if role == "assistant" else (
         content_text, ())
-    return Said(Turn(role, content_text, learned or role != "assistant", calls_text(more)), reasoning)
+    return Said(Turn(role, content_text, learned or role != "assistant", calls_text(more)), reasoning, where)
 
 
 def _more(turn: Mapping[str, Any], written: str, text_key: str) -> dict[str, Any]:
@@ -164,9 +167,16 @@ def _more(turn: Mapping[str, Any], written: str, text_key: str) -> dict[str, Any
     return more
 
 
-def _one_reasoning(turn: Mapping[str, Any], content: str, thought: str, where: str) -> tuple[str, tuple[str, ...]]:
-    """A turn's text and its reasoning, which may be given several times and is then the same each time."""
-    found = {key: lines_of(reasoning) for key in REASONING_KEYS if (reasoning := optional(turn, key)).strip()}
+def one_reasoning(given: Mapping[str, Any], content: str, where: str, thought: str = "") -> tuple[str, tuple[str, ...]]:
+    """A text and its reasoning, which may be given several times and is then the same each time.
+
+    Args:
+        given: fields next to the text, some of `REASONING_KEYS`.
+        content: the text.
+        where: its place, for messages.
+        thought: reasoning in other parts of the text.
+    """
+    found = {key: lines_of(reasoning) for key in REASONING_KEYS if (reasoning := optional(given, key)).strip()}
     if thought.strip():
         found["a part of its content"] = lines_of(thought)
     if not found:
@@ -279,14 +289,14 @@ class Exchange:
 def exchange(conversation: Sequence[Said]) -> Exchange:
     """The end of a conversation that alternates and ends with the assistant, at its last turn that may be learned."""
     letters = "".join(said.letter for said in conversation)
-    start = letters.startswith("s")
     if not conversation or letters[-1] not in "ac":
         raise ValueError("the last turn is not the assistant's, so there is nothing to learn")
     # Most chat templates refuse any other order, long after the import; here the record can still be named.
-    if _ORDER.fullmatch(letters, int(start)) is None:
-        calls = " (the assistant calls a tool, whose answer must follow)" if "c" in letters[:-1] else ""
-        roles = ", ".join(said.turn.role for said in conversation[start:][:12])
-        raise ValueError(f"turns must alternate user, assistant; they are {roles}{calls}")
+    for before, letter, said in zip(("", *letters), letters, conversation, strict=False):
+        if letter not in _MAY_FOLLOW[before]:
+            raise ValueError("turns must alternate user, assistant, after one system turn at most; " + (
+                "the assistant calls a tool, whose answer must follow, not " if before == "c" else "out of order is ")
+                + f"{said.where} ({said.turn.role})")
     may_learn = [place for place, said in enumerate(conversation) if said.letter in "ac" and said.turn.learned]
     if not may_learn:
         raise ValueError("every turn of the assistant is marked as not to be learned")

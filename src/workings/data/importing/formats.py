@@ -14,9 +14,9 @@ from workings.data.importing.completion import split_any, split_tagged
 from workings.data.importing.fields import OPENAI, SHAREGPT
 from workings.data.importing.parts import Parts, Record
 
-_QUESTIONS = ("prompt", "question", "instruction", "problem", "query")
+QUESTIONS = ("prompt", "question", "instruction", "problem", "query")
 _TAGGED = ("completion", "response", "output", "answer", "text")
-_ANSWERS = ("answer", "solution", "response", "output", "completion")
+ANSWERS = ("answer", "solution", "response", "output", "completion")
 
 
 RAW_TEXT = "text"
@@ -57,11 +57,11 @@ FORMATS: dict[str, Format] = {
     "gsm8k": Format("traces", "question, answer that ends with a line #### RESULT",
                     partial(single.text, ("question",), ("answer",), single.gsm8k_answer)),
     "tagged": Format("traces", "a question, and a text with <think> or <reasoning> and <answer>",
-                     partial(single.text, _QUESTIONS, _TAGGED, split_tagged)),
+                     partial(single.text, QUESTIONS, _TAGGED, split_tagged)),
     "alpaca": Format("traces", "instruction, input, output", single.alpaca),
     "prompt-completion": Format("traces", "prompt, completion: texts or lists of turns", single.prompt_completion),
     "question-answer": Format("traces", "a question and an answer under any of their usual names",
-                              partial(single.text, _QUESTIONS, _ANSWERS, split_any)),
+                              partial(single.text, QUESTIONS, ANSWERS, split_any)),
     RAW_TEXT: Format("texts", "text: a raw text, with every token learned", single.raw_text),
 }
 """The values of `--format`."""

@@ -1,12 +1,13 @@
 """Guesses a record's format, for requests with another format or without one."""
 
 from collections.abc import Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from workings.data.columns import refuse_media
-from workings.data.importing.fields import keys_of
-from workings.data.importing.formats import FORMATS
+from workings.data.importing.convert import converted, metadata_of
+from workings.data.importing.fields import keys_of, tools_of
+from workings.data.importing.formats import ANSWERS, FORMATS, QUESTIONS
 from workings.data.importing.key_map import KeyMap
 from workings.data.importing.records import SourceRecord, Unreadable
 from workings.data.importing.sources import RecordSource
@@ -29,6 +30,23 @@ def _reads(name: str, record: Mapping[str, Any]) -> bool:
     return True
 
 
+def other_format(record: Mapping[str, Any], requested_format: str) -> str:
+    """The first format that would import this record where the requested one does not; empty if none would."""
+    if _imports(requested_format, record):
+        return ""
+    return next((name for name in FORMATS if _imports(name, record)), "")
+
+
+def _imports(name: str, record: Mapping[str, Any]) -> bool:
+    """Whether a format reads a record, and leaves nothing unread that an answer depends on."""
+    try:
+        parts = FORMATS[name].read(record)
+        converted(parts, metadata_of(record, parts, {}), "record", {}, tools=tools_of(record))
+    except ValueError:
+        return False
+    return True
+
+
 def advice(record: Mapping[str, Any], keys: KeyMap, requested_format: str) -> str:
     """The option to type instead, if the first record of a file is not of the requested format."""
     try:
@@ -38,10 +56,10 @@ def advice(record: Mapping[str, Any], keys: KeyMap, requested_format: str) -> st
     if mended := keys.mended(record):
         return mended
     renamed = keys.renamed(record)
-    if hint := looks_like(renamed, requested_format):
+    if hint := other_format(renamed, requested_format):
         return f"these keys look like format {hint}: --format {hint}"
     # The keys fit, so something else is wrong with the record.
-    if by_a_key(renamed) == requested_format or _reads(requested_format, renamed):
+    if by_its_keys(renamed) == requested_format or _reads(requested_format, renamed):
         return SKIP
     return f"--map says what the keys are called here, as in --map prompt=KEY; the record has {keys_of(record)}"
 
@@ -56,17 +74,33 @@ def format_of(source: RecordSource, keys: KeyMap) -> str:
     first = [*islice(source.records(lambda _: None), _MAX_RECORDS)]
     values = [keys.renamed(record.value) for record in first
               if isinstance(record, SourceRecord) and isinstance(record.value, dict)]
-    form = next((form for look in (looks_like, by_a_key) for value in values if (form := look(value))), "")
+    forms = [form for look in (looks_like, by_its_keys) for value in values if (form := look(value))]
+    # A row without its rejected completion or its verdict may come first.
+    form = next((form for form in forms if form in FORMATS and FORMATS[form].gives in ("pairs", "verdicts")),
+                next(iter(forms), ""))
     if not form:
         if first and not values and isinstance(first[0], Unreadable):
             raise RequestError(f"{source.name}:{first[0].number}: {first[0].reason}", "a record that can be read")
         has = f"; the first record has {keys_of(values[0])}" if values else ""
+        known = {*QUESTIONS, *ANSWERS, *chain.from_iterable(_KEYS.values())}
+        if spelt := [f"{key.lower()}={key}" for key in (values[0] if values else ()) if key.lower() in known - {key}]:
+            raise RequestError(f"unknown format{has}", "keys in lower case", f"--map {','.join(spelt)}")
         raise RequestError(f"unknown format{has}", "--format with a name that `workings data list` prints",
                            "workings data list; --map KEY=KEY for keys with other names, or "
                            "--columns NAME,NAME for a table without a header")
     return form
 
 
-def by_a_key(record: Mapping[str, Any]) -> str:
-    """The format of conversations whose key a record has, even if its turns are wrong; else empty."""
-    return next((form for key, form in (("messages", "messages"), ("conversations", "sharegpt")) if key in record), "")
+_KEYS = {"llamafactory": ("conversations", "chosen", "rejected"), "chosen-rejected": ("chosen", "rejected"),
+         "messages": ("messages",), "sharegpt": ("conversations",), "prompt-completion": ("prompt", "completion"),
+         "alpaca": ("instruction", "output")}
+"""Keys that only one format has."""
+
+
+def by_its_keys(record: Mapping[str, Any]) -> str:
+    """The format whose keys a record has, even if their values are wrong; empty if there is none."""
+    form = next((form for form, keys in _KEYS.items() if {*keys} <= record.keys()), "")
+    if form == "chosen-rejected" and "prompt" in record:
+        return "prompt-chosen-rejected"
+    asks, answers = ({*names} & record.keys() for names in (QUESTIONS, ANSWERS))
+    return form or ("question-answer" if asks and answers else "")

@@ -167,10 +167,10 @@ def llamafactory(record: Record) -> Parts:
 
 def kto(record: Record) -> Parts:
     """A verdict: a completion in any of the forms of TRL and LLaMA-Factory, and whether it is correct."""
-    tags = [tag for tag in _VERDICTS if record.get(tag) is not None]
+    tags = [tag for tag in _VERDICTS if record.get(tag) is not None] or [tag for tag in _VERDICTS if tag in record]
     if len(tags) != 1:
         raise ValueError(f"one of `label` and `kto_tag` was expected; the record has {fields.keys_of(record)}")
-    right = record[tags[0]]
+    right = fields.there(record, tags[0])
     if not isinstance(right, bool):
         raise ValueError(f"`{tags[0]}` must be true or false, not {right!r}")
     shapes = [key for key in _KTO_SHAPES if record.get(key) is not None]

@@ -15,7 +15,7 @@ from workings.data.columns import OF_IMPORT, kept_columns, refuse_media
 from workings.data.importing.convert import converted, metadata_of
 from workings.data.importing.fields import tools_of, unread_turn_keys
 from workings.data.importing.formats import FORMATS
-from workings.data.importing.hints import SKIP, advice, format_of, looks_like
+from workings.data.importing.hints import SKIP, advice, format_of, other_format
 from workings.data.importing.hold_out import HeldOut, item_path, left_out_path, split
 from workings.data.importing.key_map import KeyMap
 from workings.data.importing.learned_counts import LearnedCounts
@@ -271,7 +271,7 @@ class _Importer:
             raise RequestError(f"{location}: {bad.reason}", f"a record of format {self._request.format}",
                                advice(strange, self._keys, self._request.format) if strange else SKIP)
         if strange:
-            self.looks_like = looks_like(self._keys.renamed(strange), self._request.format)
+            self.looks_like = other_format(self._keys.renamed(strange), self._request.format)
         reason = bad.reason[:_REASON_LENGTH]
         self.reasons[reason if reason in self.reasons or len(self.reasons) < MAX_REASONS else "other reasons"] += 1
         line = {"file": self._source.name, "line": bad.number, "reason": bad.reason, "bytes": bad.size, "raw": bad.raw}

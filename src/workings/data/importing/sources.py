@@ -206,7 +206,7 @@ def _array(path: Path, progress: Progress) -> Records:
 
 
 def _table(path: Path, progress: Progress, columns: Sequence[str] = ()) -> Records:
-    """CSV with a line of column names, unless they are given; an empty cell is a missing key. Records count from 1."""
+    """CSV with a line of column names, unless they are given; an empty cell is null. Records count from 1."""
     csv.field_size_limit(MAX_RECORD_BYTES)
     with path.open("rb") as binary:
         text = (_told(line, progress).decode("utf-8-sig" if number == 0 else "utf-8")
@@ -224,7 +224,7 @@ def _table(path: Path, progress: Progress, columns: Sequence[str] = ()) -> Recor
                 if len(row) != len(names):
                     yield Unreadable(number, f"{len(row)} cells under {len(names)} columns", ",".join(row), 0)
                 else:
-                    yield SourceRecord(number, {name: cell for name, cell in zip(names, row, strict=True) if cell})
+                    yield SourceRecord(number, {name: cell or None for name, cell in zip(names, row, strict=True)})
         except (csv.Error, UnicodeDecodeError) as error:
             # A line that is not UTF-8 was not counted.
             number = (0 if rows is None else rows.line_num) + isinstance(error, UnicodeDecodeError)

@@ -53,8 +53,9 @@ def _asked_and_told(record: Record, asked: list[Said], used: Keys, answer_key: s
     # Of a record, unlike of a turn, such a key may say anything (a flag, a level), and is metadata then.
     key = next((key for key in fields.REASONING_KEYS if any_form and isinstance(record.get(key), str)
                 and record[key].strip()), "")
-    reasoning = lines_of(record[key]) if key else ()
-    return [*asked, said("assistant", fields.text(record, answer_key), reasoning)], {*used, answer_key, key}
+    told, reasoning = fields.one_reasoning({key: record[key]} if key else {}, fields.text(record, answer_key),
+                                           "the record")
+    return [*asked, said("assistant", told, reasoning)], {*used, answer_key, key}
 
 
 def prompt_completion(record: Record, split: Split = split_any) -> Parts:
@@ -96,7 +97,8 @@ def traces(record: Record) -> Parts:
     metadata = record.get("metadata") or {}
     if not isinstance(metadata, dict):
         raise ValueError(f"`metadata` must be an object, not {kind_of(metadata)}")
-    values = {"prompt": fields.text(record, question_key), "steps": steps, "answer": fields.text(record, answer_key)}
+    answer, _ = fields.one_reasoning({"reasoning": "\n".join(steps)}, fields.text(record, answer_key), "the record")
+    values = {"prompt": fields.text(record, question_key), "steps": steps, "answer": answer}
     parts = in_own_form(record, values, {question_key, answer_key, "steps", "metadata"})
     # If both spellings of the answer exist, they are equal, and neither is metadata.
     used = parts.used | {key for key in ("answer", "final_answer") if key in record}

@@ -49,12 +49,13 @@ class KeptCheckpoint:
 
     def facts(self) -> dict[str, Any]:
         """The manifest's facts."""
-        best, interval = self.best, self.difference.interval if self.difference is not None else None
+        best = self.best
+        interval = (self.difference.interval if self.difference is not None else
+                    "The best checkpoint is the last one" if best.step == best.last_step else _NO_INTERVAL)
         return {"step": best.step, "measure": best.measure, "value": best.value, "measured": best.measured,
                 "last_step": best.last_step, "last_value": best.last_value, "sentence": self.sentence,
                 "interval": {"low": interval.low, "high": interval.high} if isinstance(interval, Interval)
-                else absent(_NO_INTERVAL if best.measure == "loss" else "one checkpoint, or too few items").model_dump()
-                }
+                else absent(interval).model_dump()}
 
 
 _NO_INTERVAL = "A loss is recorded as one number, without the rows needed for an interval"

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, get_args
 
-from workings.config.aliases import table
+from workings.config.aliases import counterpart, table
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.overrides import Overrides, moved_override, override_words
 from workings.config.recipe import Recipe
@@ -214,7 +214,8 @@ def _check_model_and_method(keywords: Keywords) -> None:
     if keywords.method not in get_args(Method):
         near = get_close_matches(str(keywords.method).lower(), get_args(Method), n=1)
         raise RequestError(f"method: {keywords.method!r}", f"one of {', '.join(get_args(Method))}",
-                           f'method="{near[0]}"' if near else f'overrides={{"algorithm.name": "{keywords.method}"}}')
+                           counterpart(str(keywords.method)) or
+                           (f'method="{near[0]}"' if near else f'overrides={{"algorithm.name": "{keywords.method}"}}'))
 
 
 def _check_length(keywords: Keywords) -> None:

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from workings.data.importing.formats import PAIR_FORMATS, VERDICT_FORMATS
-from workings.data.importing.hints import by_a_key, looks_like
+from workings.data.importing.hints import by_its_keys, looks_like
 from workings.data.importing.records import Records, SourceRecord
 from workings.data.importing.run import ImportRequest, import_records
 from workings.data.importing.sources import Progress, RecordSource
@@ -25,7 +25,7 @@ FORMS = "rows with prompt, steps and answer; or messages, question and answer, p
 
 
 def rows_of(data: Any, name: str) -> list[dict[str, Any]]:
-    """Rows as dicts, without missing values of a data frame.
+    """Rows as dicts; a missing value of a data frame is None.
 
     Args:
         data: a list of dicts, a pandas frame, or a `datasets.Dataset`; none of their packages is imported.
@@ -48,7 +48,7 @@ def rows_of(data: Any, name: str) -> list[dict[str, Any]]:
     if not rows or not all(isinstance(row, Mapping) for row in rows):
         what = "no rows" if not rows else f"a row of type {next(type(r).__name__ for r in rows if not _is_row(r))}"
         raise RequestError(f"{name}: {what}", f"a file, or {FORMS}", f'{name}=[{{"prompt": "1+1?", "answer": "2"}}]')
-    return [{str(key): _plain(value) for key, value in row.items() if not _is_missing(value)} for row in rows]
+    return [{str(key): None if _is_missing(value) else _plain(value) for key, value in row.items()} for row in rows]
 
 
 def _is_row(row: object) -> bool:
@@ -79,7 +79,7 @@ def write_given_traces(data: Any, out: Path, *, split_completions: bool) -> str:
     """
     # First, because digests, rows and training use the cleaned text.
     rows = cleaned(rows_of(data, "data"))
-    form = looks_like(rows[0]) or by_a_key(rows[0])
+    form = looks_like(rows[0]) or by_its_keys(rows[0])
     if not form:
         raise RequestError(f"data: the first row, which has {', '.join(rows[0])}", FORMS, "rename the keys")
     # In the form of the first row, steps of another form would be lost.
@@ -98,7 +98,8 @@ def write_given_traces(data: Any, out: Path, *, split_completions: bool) -> str:
             format=form, labels={}, completions="keep" if keep else "split"))
     except RequestError as wrong:
         # Other proposals of an import are options of `workings data import`, which was not called.
-        raise RequestError(wrong.given, wrong.expected, "correct that row, or leave it out") from None
+        raise RequestError(wrong.given.partition("; try ")[0], wrong.expected,
+                           "correct that row, leave it out, or remove the key from all rows") from None
     return form
 
 
@@ -126,7 +127,8 @@ def write_given_items(data: Any, out: Path) -> None:
     for number, row in enumerate(cleaned(rows_of(data, "items")), start=1):
         # With an `expected_answer`, `answer` may be anything, such as a worked solution.
         names = {"question": "prompt", "answer": "expected_answer"} if "expected_answer" not in row else {}
-        item = {"id": f"item-{number:05d}"} | {names.get(key, key): value for key, value in row.items()}
+        item = {"id": f"item-{number:05d}"} | {names.get(key, key): value for key, value in row.items()
+                                               if value is not None}
         if missing := {"prompt", "expected_answer"} - item.keys():
             raise RequestError(f"items: row {number}, which has {', '.join(row)}",
                                "rows with prompt (or question) and expected_answer (or answer)",

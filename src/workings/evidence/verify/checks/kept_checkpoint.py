@@ -27,4 +27,5 @@ def kept(unit: Unit) -> Iterator[CheckFinding]:
     earlier = best_checkpoint(section, [line for line in unit.metrics if line["step"] < best.last_step], steps)
     if earlier is not None and earlier.ends_the_run:
         problems.append(f"the run continued after step {earlier.last_step}: {earlier.reason}")
-    yield finding_from(problems, f"step {best.step}", unit)
+    yield finding_from(problems, f"step {best.step} was kept: its {best.measure} {best.value:.4g} is the best of "
+                                 f"{best.measured}", unit)
