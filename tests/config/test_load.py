@@ -145,6 +145,11 @@ def test_shipped_recipes_are_valid_and_explain_themselves(name):
     ("training: {steps: 3, learning_rate: 1e-3}", ["optimizer.name=adamw8"],
      "did you mean `optimizer.name: adamw8bit`?"),
     ("training: {steps: 3, learning_rate: 1e-3}", ["evaluation=none"], "a section with base, batch_size"),
+    *(("training: {steps: 3, learning_rate: 1e-3}", [words], "DoRA also trains the length")
+      for words in ("method.dora=true", "method.name=dora", "use_dora=true")),
+    ("training: {steps: 3, learning_rate: 1e-3}", ["method.dora=true"],
+     "unknown key method.dora, in the override method.dora=true"),
+    ("training: {steps: 3, learning_rate: 1e-3}", ["load_best_model_at_end=true"], "is `checkpoint.keep` here"),
     ("training: {steps: many, learning_rate: 1e-3}", [], "training.steps: a whole number"),
     ("training: {steps: 3, learning_rate: 1e-3, schedule: cosin}", [], "did you mean `training.schedule: cosine`?"),
 ])
