@@ -49,7 +49,7 @@ EFFECTS: dict[str, Tried | Named] = {
     **_named("doctor", out="doctor/test_checks.py::test_room_for_all_checkpoints_and_the_one_being_written",
              **dict.fromkeys(("setup", "yes"),
                              "doctor/test_verb.py::test_setting_up_cuda_without_a_card_is_refused_and_nothing_is_written"),
-             **dict.fromkeys(("steps", "whole"), "doctor/test_verb.py::test_a_wrong_request"), online="doctor/test_checks.py::"
+             **dict.fromkeys(("steps", "whole"), "runs/test_parity.py::test_steps_and_the_own_model_count"), online="doctor/test_checks.py::"
              "test_a_model_that_is_here_needs_no_hub_and_one_that_is_not_is_not_asked_for",
              engines="runs/test_parity.py::test_a_model_that_one_engine_lacks_is_refused"),
     **_tried("plan", "gemma-2b-t4 --on t4 --formula", "--on rtx5090", "--deadline 1m", "--write plan.yaml"),
