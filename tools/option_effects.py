@@ -49,7 +49,7 @@ EFFECTS: dict[str, Tried | Named] = {
     **_named("doctor", out="doctor/test_checks.py::test_room_for_all_checkpoints_and_the_one_being_written",
              **dict.fromkeys(("setup", "yes"),
                              "doctor/test_verb.py::test_setting_up_cuda_without_a_card_is_refused_and_nothing_is_written"),
-             **dict.fromkeys(("steps", "whole"), "doctor/test_verb.py::test_a_wrong_request"), online="doctor/test_checks.py::"
+             **dict.fromkeys(("steps", "whole"), "runs/test_parity.py::test_steps_and_the_own_model_count"), online="doctor/test_checks.py::"
              "test_a_model_that_is_here_needs_no_hub_and_one_that_is_not_is_not_asked_for",
              engines="runs/test_parity.py::test_a_model_that_one_engine_lacks_is_refused"),
     **_tried("plan", "gemma-2b-t4 --on t4 --formula", "--on rtx5090", "--deadline 1m", "--write plan.yaml"),
@@ -156,3 +156,50 @@ EFFECTS: dict[str, Tried | Named] = {
                                            "reports/test_wandb.py::test_an_offline_run_holds_what_the_record_says"),
              weights="reports/test_trackers.py::test_artifacts_are_the_records_files_without_tensors"),
 }
+
+_API = "runs/test_api.py::{}"
+_WHOLE, _VERBS = (_API.format(name) for name in ("test_rows_and_a_model_are_a_run_that_keeps_them_and_draws_itself",
+                                                 "test_the_verbs_as_functions"))
+_PLAN, _EVIDENCE = "planning/test_plan.py::{}", "evidence/test_{}"
+
+
+def _shown(function: str, **tests: str) -> dict[str, str]:
+    return {f"{function} {name}": test for name, test in tests.items()}
+
+
+ARGUMENTS: dict[str, str] = {
+    **_shown("train", **dict.fromkeys(("recipe", "out", "overrides"), _VERBS),
+             **dict.fromkeys(("model", "data", "items", "method", "steps", "callbacks"), _WHOLE),
+             epochs="runs/test_epochs.py::test_a_model_and_rows_in_python_take_epochs",
+             learning_rate=_API.format("test_a_learning_rate_that_is_given_counts"),
+             rewards=_API.format("test_a_function_given_in_python_is_a_reward"),
+             resume=_API.format("test_errors_name_the_arguments"),
+             smoke="cli/test_python_arguments.py::test_a_smoke_run_has_the_steps_that_were_asked_for",
+             force="runs/test_memory_check.py::"
+             "test_a_program_that_the_compiler_refuses_is_a_verdict_that_no_force_can_change",
+             **dict.fromkeys(("track", "notify"),
+                             _API.format("test_the_end_is_told_and_a_tracker_that_is_none_is_refused_first")),
+             unknown=_API.format("test_words_of_other_trainers_are_refused_with_what_they_are_here")),
+    **_shown("evaluate", **dict.fromkeys(("run", "items", "out", "settings", "device", "progress", "on_trained_items"),
+                                         _VERBS)),
+    **_shown("plan", recipe=_PLAN.format("test_too_large_a_plan_comes_with_one_that_fits"),
+             **dict.fromkeys(("on", "nearest"), _PLAN.format("test_several_targets_at_once")),
+             overrides=_PLAN.format("test_the_worst_program_decides"),
+             runs="planning/test_run_time.py::test_runs_of_ones_own_take_the_place_of_the_assumption",
+             deadline="planning/test_run_time.py::test_a_deadline_that_is_missed_comes_with_a_plan_that_finishes"),
+    **_shown("compare", **dict.fromkeys(("a", "b"), _VERBS),
+             equivalent_within="evaluation/test_equivalence.py::test_compare_says_what_is_ruled_out"),
+    **_shown("verify", path=_VERBS, expect_root="publish/test_push.py::"
+             "test_the_hub_gets_the_very_bytes_and_the_record_verifies_after_a_download",
+             **dict.fromkeys(("level", "progress"), _EVIDENCE.format("verify.py::test_progress_counts_every_byte")),
+             trusted=_EVIDENCE.format("sign.py::test_a_key_that_did_not_sign_is_not_trusted"),
+             report=_EVIDENCE.format("pack.py::test_the_report_is_drawn_again"),
+             replay="runs/test_train_pairs.py::test_steps_are_taken_again_and_wrong_ones_differ",
+             rounds=_EVIDENCE.format("packed_rounds.py::test_rounds_are_compared_in_the_zip_and_unpacked")),
+    **_shown("Run.ask", question=_WHOLE, max_new_tokens=_WHOLE),
+    **_shown("Run.evaluate", items=_WHOLE, name=_WHOLE, out=_API.format(
+        "test_items_are_rows_for_an_evaluation_outside_of_the_run_too")),
+    **_shown("Run.compare", other=_WHOLE), **_shown("Run.open", path=_WHOLE),
+    **_shown("Run.verify", level=_VERBS),
+}
+"""Arguments of the Python interface: the test that shows each, as FILE::TEST below `tests/`."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import workings
 from tools.generated import deliver
+from tools.option_effects import ARGUMENTS
 
 PAGE = Path("docs/reference/python.md")
 PROPERTIES = (property, cached_property, classmethod)
@@ -21,6 +22,12 @@ HEAD = """# Python
 `import workings` loads no framework; what is used first is imported then. `help(workings.train)` says the same as this
 page. [Getting started](../getting-started.md#from-python) has an example that runs.
 """
+MATTERS = """## What each argument changes
+
+A test shows for each argument that another value changes the result, or is refused for a reason.
+
+| argument | test |
+|---|---|"""
 
 
 def render() -> str:
@@ -28,7 +35,8 @@ def render() -> str:
     parts = [HEAD]
     for name in workings.__all__:
         parts += _entry(f"workings.{name}", getattr(workings, name), level=2)
-    return "\n".join(parts)
+    rows = [f"| `{argument.replace(' ', '(')})` | `tests/{test}` |" for argument, test in ARGUMENTS.items()]
+    return "\n".join([*parts, MATTERS, *rows, ""])
 
 
 def _entry(title: str, thing: Any, *, level: int) -> list[str]:

@@ -18,8 +18,13 @@ NAMES = {"trl": "TRL", "llamafactory": "LLaMA-Factory", "axolotl": "axolotl", "u
          "soup": "Soup"}
 LIMITS = {
     "llamafactory": "Without torchvision and torchaudio, which do not load with PyTorch's CPU wheel.",
-    "axolotl": "0.21.0 asks for Python 3.12; 0.19.0 is the newest for 3.11. Without what needs a GPU.",
-    "unsloth": "Templates and masks only, with `UNSLOTH_ALLOW_CPU=1`: its training needs a GPU."}
+    "axolotl": "0.21.0 asks for Python 3.12; 0.19.0 is the newest for 3.11. Without what needs a GPU. Its "
+               "documentation (`docs/batch_vs_grad.qmd`) promises of accumulation the update of one larger batch, and "
+               "says nothing about keys that it does not know.",
+    "unsloth": "Templates and masks only, with `UNSLOTH_ALLOW_CPU=1`: its training needs a GPU.",
+    "soup": "Tried is `soup train`; another command, `soup data doctor`, is documented to find a missing stop token "
+            "(`docs/data.md`). Without generation marks a turn's header is documented to be learned as well; the next "
+            "question is not."}
 """What could not be tried of a peer, or how it was installed."""
 HEAD = """# Silent wrongness
 

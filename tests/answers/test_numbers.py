@@ -35,6 +35,7 @@ def test_what_is_no_number(text: str) -> None:
 @pytest.mark.parametrize(("given_text", "expected", "equal"), [
     ("50%", "50", True), ("50%", "0.5", True), ("50", "50%", True), ("0.5", "50%", True), ("50%", "5", False),
     ("5 km", "5", True), ("5 km", "5 kilometers", True), ("5 km", "5 miles", False), ("$5", "5 dollars", True),
+    ("2千", "2", False), ("2千", "2000", True), ("3千万", "30000000", True),
     ("$5", "€5", False), ("5 apples", "5 apple", True), ("0.3", "3/10", True), ("1/3", "0.3333", False),
 ])
 def test_equality(given_text: str, expected: str, equal: bool) -> None:

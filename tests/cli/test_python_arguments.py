@@ -14,8 +14,11 @@ import pytest
 from typer.testing import CliRunner
 
 import workings
+from tools.option_effects import ARGUMENTS
 from workings.cli.main import app
 from workings.errors import RequestError
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def names_read(function: Callable[..., Any]) -> set[str]:
@@ -41,6 +44,15 @@ def members() -> Iterator[Any]:
 def test_a_function_of_the_interface_reads_every_argument(function: Callable[..., Any]) -> None:
     read = names_read(function)
     assert [name for name in inspect.signature(function).parameters if name not in {*read, "self", "cls"}] == []
+
+
+def test_every_argument_of_the_interface_is_in_the_table_with_its_test() -> None:
+    names = [f"{each.id} {name}" for each in members() for name in inspect.signature(each.values[0]).parameters
+             if name != "self"]
+    assert sorted({*names, "Run.open path"}) == sorted(ARGUMENTS)
+    for named in ARGUMENTS.values():
+        file, _, test = named.partition("::")
+        assert f"def {test}(" in (ROOT / "tests" / file).read_text(encoding="utf-8"), named
 
 
 # --- refused where nothing reads it -------------------------------------------------------------------------------

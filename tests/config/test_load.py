@@ -78,6 +78,17 @@ def test_wrong_values_are_named_with_what_was_expected(changes, said):
     assert said in str(caught.value)
 
 
+@pytest.mark.parametrize(("word", "example"), [
+    ("training.learning_rate=abc", "training.learning_rate=0.0002, for example"),
+    ("optimizer.beta1=x", "optimizer.beta1=0.9, for example"),
+    ("algorithm={name: grpo, group: 1, max_new_tokens: 8}", "algorithm.group=")])
+def test_a_wrong_number_gets_an_example(word, example):
+    with pytest.raises(RequestError) as caught:
+        load_recipe("smoke-tiny", [word])
+    assert example in caught.value.try_next
+    assert "1 is enough" not in caught.value.expected, "the key of another algorithm"
+
+
 def test_every_mistake_is_reported_at_once():
     with pytest.raises(RequestError) as caught:
         check_recipe(values(batch={"micro_batch": 0}, seed=-1), "recipe.yaml")

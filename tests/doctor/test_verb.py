@@ -40,6 +40,7 @@ def test_setting_up_cuda_without_a_card_is_refused_and_nothing_is_written(workin
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("words", [["--yes"], ["no-such-recipe"], ["--setup", "rocm"]])
+@pytest.mark.parametrize("words", [["--yes"], ["no-such-recipe"], ["--setup", "rocm"], ["--whole"],
+                                   ["--engines", "--online"], ["--setup", "cuda", "--engines"]])
 def test_a_wrong_request(words):
     assert words[-1] in refused("doctor", *words)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from proof.silent import _harness
-from proof.silent.__main__ import cases, ours
+from proof.silent.__main__ import ROOT, cases, ours
 from workings.data import rows
 from workings.data.batches import make_batch
 from workings.data.rows import Row
@@ -21,6 +21,7 @@ from workings.scoring.rewards import RewardProcess
 from workings.ways import rewards
 from workings.ways.rewards import Grpo, Gspo
 
+REPORTS = ROOT / "proof" / "reports.md"
 FAST = ("batch_statistics", "cut_answers", "double_bos", "dropped_context", "dropped_reasoning", "dropped_system_turn",
         "dropped_tools", "equal_pair", "equal_rewards", "foreign_teacher", "fragment_of_number", "group_statistics",
         "ignored_turn_weight", "incomplete_checkpoint", "lost_end_of_turn", "mask_starts_early", "masked_denominator",
@@ -33,6 +34,17 @@ FAST = ("batch_statistics", "cut_answers", "double_bos", "dropped_context", "dro
 def test_a_case_of_the_data_is_not_wrong(name: str) -> None:
     found = ours(name)["torch"]
     assert found["verdict"] != "wrong", found["evidence"]
+
+
+def test_what_repeats_a_report_is_there() -> None:
+    rows = [line.rsplit("|", 2)[1].strip() for line in REPORTS.read_text(encoding="utf-8").splitlines()[10:]]
+    assert len(rows) == 60
+    for named in {*rows} - {"by hand"}:
+        file, _, test = named.strip("`").partition("::")
+        if file.startswith("tests/"):
+            assert f"def {test}" in (ROOT / file).read_text(encoding="utf-8"), named
+        else:
+            assert file in cases(), named
 
 
 @pytest.mark.full

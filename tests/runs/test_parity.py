@@ -28,6 +28,15 @@ def test_a_model_that_one_engine_lacks_is_refused(workings):
     assert [*json.loads(done.stdout)] == ["error"]
 
 
+@pytest.mark.slow
+def test_steps_and_the_own_model_count(workings):
+    words = ("doctor", "smoke-tiny", "model.shape.layers=1", "--engines", "--json")
+    small = json.loads(workings(*words, "--steps", "6").stdout)
+    own = json.loads(workings(*words, "--steps", "7", "--whole").stdout)
+    assert (small["steps"], own["steps"]) == (6, 7)
+    assert small["max_logit_difference"] != own["max_logit_difference"]
+
+
 def made(**values):
     return Parity(model="m", steps=1, worst_gradient="a", **(dict.fromkeys(TOLERANCES, 0.0) | values))
 

@@ -14,7 +14,7 @@ FEW = ("model.shape.layers=1", "training.steps=20", "training.warmup_steps=4", "
 def test_quickstart_leaves_two_equal_runs_and_a_page(workings, tmp_path):
     """Few steps, one layer, short answers; XLA's options as a run has them, not those of the other tests."""
     out = tmp_path / "quickstart"
-    done = workings("quickstart", "--tiny", *FEW, "--out", out, "--json", environment={"XLA_FLAGS": ""})
+    done = workings("quickstart", "--tiny", *FEW, "--out", out, "--seed", "5", "--json", environment={"XLA_FLAGS": ""})
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["items"] >= 500
     assert found["verdict"] in ("better", "worse", "inconclusive")
@@ -35,7 +35,7 @@ def test_quickstart_leaves_two_equal_runs_and_a_page(workings, tmp_path):
                 for path in (out / "data" / "traces.jsonl", out / "data" / "items.jsonl")]
     assert not operands[0] & operands[1]
     assert (out / "report.html").stat().st_size > 10_000
-    assert (out / "data" / "manifest.json").is_file()
+    assert json.loads((out / "data" / "manifest.json").read_text())["made_by"]["seed"] == with_steps.seed == 5
 
 
 def test_an_override_that_is_wrong_leaves_nothing(tmp_path):

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from workings.cli.main import app
 from workings.training.learned_nothing import all_cut_off, learned_nothing
 
-STILL = {"share_of_weights_changed": 0.0}
-CHANGED = {"share_of_weights_changed": 0.5}
+STILL = {"share_of_weights_changed": 0.0, "learning_rate": 1e-3}
+CHANGED = {**STILL, "share_of_weights_changed": 0.5}
 
 
 def rollout(**more: float) -> dict[str, float]:
@@ -24,6 +24,7 @@ CUT, EQUAL = {"truncated": 1.0}, {"reward_deviation": 0.0, "groups_without_sprea
 
 
 @pytest.mark.parametrize(("lines", "said"), [
+    ([{**CHANGED, "learning_rate": 1e-12}] * 3, "all learning rates add up to 3e-12"),
     ([STILL, STILL], "no update changed a weight; the learning rate is too small"),
     ([rollout(**CUT, **EQUAL, **STILL)] * 5, "no update changed a weight: all 40 completions were cut off at 2 tokens "
      "(algorithm.max_new_tokens) and all rewards were 0.5"),

@@ -5,6 +5,7 @@ Values are fractions, so ``0.1 + 0.2`` and ``0.3`` are equal and nothing overflo
 none, and no part of it is one either.
 """
 
+import math
 import re
 from dataclasses import dataclass
 from fractions import Fraction
@@ -23,8 +24,8 @@ FLOAT_DIGITS = 9
 FLOAT_ERROR = Fraction(1, 10**9)
 """Relative difference of a float and the number that it represents."""
 
-_SCALES = {"hundred": 10**2, "lakh": 10**5, "lakhs": 10**5, "lac": 10**5, "crore": 10**7, "crores": 10**7, "万": 10**4,
-           "萬": 10**4, "億": 10**8, "亿": 10**8, "dozen": 12, **SCALES}
+_SCALES = {"hundred": 10**2, "lakh": 10**5, "lakhs": 10**5, "lac": 10**5, "crore": 10**7, "crores": 10**7, "dozen": 12,
+           "百": 10**2, "千": 10**3, "万": 10**4, "萬": 10**4, "億": 10**8, "亿": 10**8, **SCALES}
 _LETTER_SCALES = {"k": 10**3, "m": 10**6, "mn": 10**6, "b": 10**9, "bn": 10**9, "cr": 10**7}
 _TEXT_COMMAND = re.compile(r"\\(?:text|mathrm|mbox|textbf)\s*\{([^{}]*)\}")
 
@@ -53,7 +54,7 @@ _NAMED = re.compile(rf"\s*{_NAME}\.?(?:\s+{_NAME}\.?){{0,9}}\s*(?:_\{{?\w{{1,5}}
 _ARITHMETIC = re.compile(r"(?:[\d\s.,+\-*/×·÷()%$€£¥₹^°{}√!_π]|\\(?:cdot|times|div|circ|pi)"
                          r"|\\?(?:[dt]?frac|binom|sqrt|log|ln|exp|sin|cos|tan|gcd|lcm|max|min|[cl]?dots)(?![a-z]))+")
 _UNKNOWN = re.compile(r"(?<![^\W\d_])[a-zA-Z](?![^\W\d_])")
-_RUN = re.compile(r"\.?\d(?:[\d.,'’_/:^]*\d)?")
+_RUN = re.compile(r"\.?\d(?:[\d.,'’_٬/:^]*\d)?")
 _MORE_OF_RUN = re.compile(r"\s\d+/\d+(?!\d)|(?: \d{3})+(?!\d|[.,]\d)(?:\.\d+)?|\s?[x×*]\s?10\s?\^\s?\{?-?\d{1,3}\}?"
                           r"|[eE][+-]?\d{1,3}(?!\w)")
 _BEHIND = re.compile(r"\s?%|\s?°[CF]?|[-\s]?(?:[^\W\d_]|[²³/](?=[^\W\d_]))+(?:\^?[23])?")
@@ -285,8 +286,10 @@ def _with_unit(value: Fraction, rest: str, currency: str, *, is_float: bool) -> 
     if match:
         percent, rest = True, rest[match.end():]
     # After the percent sign and before the unit, as in "3 million people".
-    scale = re.match(r"\s*-?([A-Za-z]+\b|[万萬億亿])\s*", rest)
-    factor = scale and (_SCALES.get(scale[1].lower()) or (_LETTER_SCALES.get(scale[1].lower()) if currency else None))
+    scale = re.match(r"\s*-?([A-Za-z]+\b|[百千万萬億亿]+)\s*", rest)
+    # 千万 is ten million.
+    factor = scale and (_SCALES.get(scale[1].lower()) or (_LETTER_SCALES.get(scale[1].lower()) if currency else None)
+                        or math.prod(_SCALES.get(letter, 0) for letter in scale[1]))
     if scale and factor:
         value, rest = value * factor, rest[scale.end():]
     # A hyphen as in "a 5-mile walk", not a minus.

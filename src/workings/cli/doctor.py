@@ -8,26 +8,29 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from workings.cli.options import OverridesArgument
+from workings.cli.options import OverridesArgument, refuse_unread
 from workings.cli.output import JsonFlag, Meaning, answer, painted, say
 from workings.errors import RequestError
 
 if TYPE_CHECKING:
     from workings.runs.parity import Parity
 
+RUNS, COMPARED_STEPS = Path("runs"), 20
+
 
 def doctor_command(
     recipe: Annotated[str | None, typer.Argument(help="A recipe file, or the name of a shipped recipe.")] = None,
     overrides: OverridesArgument = None,
     out: Annotated[Path, typer.Option(
-        "--out", help="Directory for runs: check the space on its disk.")] = Path("runs"),
+        "--out", help="Directory for runs: check the space on its disk.")] = RUNS,
     online: Annotated[bool, typer.Option(
         "--online", help="Ask the Hub whether your token and the licence allow the download.")] = False,
     setup: Annotated[Literal["cuda"] | None, typer.Option(
         "--setup", help="Print how to install the PyTorch that suits this machine's card and driver.")] = None,
     engines: Annotated[bool, typer.Option(
         "--engines", help="Compare the engines on the recipe instead: same weights, same batches, float32.")] = False,
-    steps: Annotated[int, typer.Option("--steps", min=6, help="With --engines: training steps to compare.")] = 20,
+    steps: Annotated[int, typer.Option("--steps", min=6, help="With --engines: training steps to compare.")
+                     ] = COMPARED_STEPS,
     own_model: Annotated[bool, typer.Option(
         "--whole", help="With --engines: the recipe's own model instead of a small one of its architecture.")] = False,
     yes: Annotated[bool, typer.Option(
@@ -37,6 +40,14 @@ def doctor_command(
     """Examine this machine: real kernels, drivers, wheels, versions, space, licences."""
     if setup is None and yes:
         raise RequestError("--yes without --setup", "--setup cuda --yes", "workings doctor --setup cuda --yes")
+    compared = {"steps": steps != COMPARED_STEPS, "whole": own_model}
+    examined = {"online": online, "out": out != RUNS}
+    if not engines:
+        refuse_unread("without --engines", "these with --engines", **compared)
+    if setup is not None:
+        refuse_unread("with --setup", "--setup alone, or with --yes", engines=engines, **examined)
+    if engines:
+        refuse_unread("with --engines", "--engines with --steps and --whole", **examined)
     # First, because the libraries may not work yet on a machine that needs setup.
     if setup is not None:
         _set_up(yes, as_json)

@@ -67,7 +67,7 @@ def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
         elif error["type"] != "missing":
             problems.append(f"{dotted}: {short_repr(error['input'])}, in {where}")
             expected.append(f"{dotted}: {_expected(error, location)}" + _described(location))
-            hints.append(_near_choice(error, dotted) or _empty_section(error, location) or
+            hints.append(_near_choice(error, dotted) or _empty_section(error, location) or _example(location) or
                          f"correct `{dotted}`; `workings recipes show smoke-tiny` prints a whole recipe")
     if missing:
         words = " ".join(missing)
@@ -240,8 +240,18 @@ def choice_of(section: type[BaseModel]) -> list[str]:
             if typing.get_origin(field.annotation) is typing.Literal and field.is_required()]
 
 
-def _described(location: Sequence[str]) -> str:
+def _example(location: Sequence[str]) -> str:
+    """A right value of a key: an example of its field, or the default; empty without one."""
     for section in section_at(location[:-1]):
-        if location and location[-1] in section.model_fields:
-            return f" ({section.model_fields[location[-1]].description})"
+        field = section.model_fields.get(location[-1]) if location else None
+        value = next(iter(field.examples or [field.default])) if field else None
+        if isinstance(value, bool | int | float | str) and value != "":
+            return f"{'.'.join(location)}={str(value).lower() if isinstance(value, bool) else value}, for example"
     return ""
+
+
+def _described(location: Sequence[str]) -> str:
+    """What a key means; empty where it means different things, as in sections of which a recipe has one."""
+    meanings = {section.model_fields[location[-1]].description for section in section_at(location[:-1])
+                if location and location[-1] in section.model_fields}
+    return f" ({meanings.pop()})" if len(meanings) == 1 else ""

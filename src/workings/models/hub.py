@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from workings.errors import RequestError
+from workings.errors import RequestError, first_line
 from workings.hints import pip_install
 
 TOKENIZER_FORMS = ("tokenizer.model", "added_tokens.json", "vocab.json", "merges.txt")
@@ -72,6 +72,7 @@ def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tupl
         raise RequestError(absent, "a local directory or the id of a repository that your token can see",
                            "check the spelling; for a private or gated one set HF_TOKEN") from None
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
-        raise RequestError(absent, f"a reachable Hub or an earlier download ({type(error).__name__})",
+        why = "the Hub cannot be reached" if isinstance(error, LocalEntryNotFoundError) else first_line(error)
+        raise RequestError(f"{absent} and was not downloaded earlier; {why}", "a reachable Hub or an earlier download",
                            "give a local directory, as `save_pretrained` writes it") from None
     return directory, directory.name  # the Hub's cache names a snapshot by its commit, whatever was asked for

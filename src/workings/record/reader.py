@@ -48,7 +48,8 @@ class RunRecord:
             RecordError: manifest or seal cannot be read.
         """
         if not (path / SEAL).is_file() or not (path / MANIFEST).is_file():
-            raise RequestError(f"{path} is not a sealed run" if path.exists() else f"there is no run {path}",
+            weights = "is a folder of weights, and " if (path / "config.json").is_file() else "is "
+            raise RequestError(f"{path} {weights}not a sealed run" if path.exists() else f"there is no run {path}",
                                f"a sealed run directory (with {MANIFEST} and {SEAL})", _advice(path))
         # Small files only; tensors, logs and predictions are read when they are asked for.
         status = parse_seal(read_plain(path / SEAL))["status"]
@@ -101,6 +102,8 @@ class RunRecord:
 
 def _advice(path: Path) -> str:
     """A proposal in place of a path that is no sealed run."""
+    if (path / "config.json").is_file():
+        return f"workings sample {path} --prompts FILE --out samples, whose answers are those of weights"
     # Users often leave out the default folder of runs, or name a folder of several runs.
     near = Path("runs") / path
     if (near / SEAL).is_file():

@@ -1,8 +1,12 @@
 """Sentences about a finished run: that nothing could be learned, however short it was, or that no answer ended."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+LEAST = 1e-9
+"""Sum of learning rates below which no answer changes, though a weight that was 0 does: every optimizer here moves a
+weight by about the rate at most."""
 Lines = Sequence[Mapping[str, Any]]
 
 
@@ -21,9 +25,13 @@ def learned_nothing(lines: Lines) -> str:
     elif rollouts and all(line["groups_without_spread"] == 1 for line in rollouts):
         causes.append("in every group all completions had the same reward")
     changed = any(line["share_of_weights_changed"] for line in lines)
-    if changed and not causes:
+    rates = math.fsum(line["learning_rate"] for line in lines)
+    tiny = rates < LEAST
+    if changed and not causes and not tiny:
         return ""
     causes = [*filter(None, [all_cut_off(lines)]), *causes]
+    if changed and tiny:
+        causes.append(f"all learning rates add up to {rates:.2g}")
     if changed:
         return f"nothing was learned: {' and '.join(causes)}"
     reason = f": {' and '.join(causes)}" if causes else (

@@ -5,6 +5,7 @@ Everything streams: memory holds one record, or one batch of parquet rows, for a
 
 import codecs
 import csv
+import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -113,7 +114,8 @@ def open_hub(name: str, *, revision: str, subset: str, split: str) -> RecordSour
             for number, row in enumerate(rows, start=1):
                 yield SourceRecord(number, row)
         except (OSError, ValueError, RuntimeError) as error:  # the library's own errors derive from these
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            # It ends with the name of another library's exception.
+            reason = re.sub(r" \(\w+\)$", "", str(error).splitlines()[0]) if str(error) else type(error).__name__
             raise RequestError(f"data set: {name}, revision {revision}, split {split}: {reason}",
                                "a data set that can be reached, with this revision and split") from error
     return RecordSource(f"{name}@{revision}" if revision else name, name.rstrip("/").rsplit("/", 1)[-1], 0, records)

@@ -101,9 +101,11 @@ def _plugins_that_fail() -> Iterator[list[str]]:
 
 
 def _absent(asked: str, present: Mapping[str, str], error: Exception) -> DeviceError:
-    seen = f"{present[asked]} is there, but JAX cannot use it" if asked in present else "this machine shows none"
+    # Without a device JAX's reason is that its plugin found none.
+    seen = (f"{present[asked]} is there, but JAX cannot use it ({first_line(error)})" if asked in present else
+            "this machine shows none")
     others = [name for name in present if name != asked]
-    return DeviceError(f"device: {asked}; {seen} ({first_line(error)})",
+    return DeviceError(f"device: {asked}; {seen}",
                        f"a machine with a {asked.upper()} that JAX can use",
                        PLUGINS[asked] if asked in present else f"device={others[0] if others else 'cpu'}")
 
