@@ -36,7 +36,8 @@ def test_a_busy_machine_changes_no_judgement(tmp_path: Path) -> None:
     (tmp_path / "waits.py").write_text("import time\ndef score(answer, item):\n    time.sleep(10 ** 6)\n")
     processors = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(processors)})
-    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3)]
+    # Each has its own session: the kernel may share a processor by session.
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True) for _ in range(3)]
     try:
         with ScoringProcess(ScoringSettings(scorer=f"{tmp_path / 'slow.py'}:score", item_seconds=1)) as scoring:
             begun = time.monotonic()

@@ -1,7 +1,6 @@
 """One attempt at a run: from an open run directory through the training loop to the seal."""
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,8 +14,8 @@ from workings.engines.base import MicroBatchEngine, State
 from workings.evaluation.comparison.held_out_change import BEFORE, HeldOutChange, held_out_change
 from workings.evaluation.comparison.kept_checkpoint import KeptCheckpoint
 from workings.evidence.run_readme import run_readme
-from workings.hardware.glibc_malloc import less_memory
-from workings.hardware.memory import byte_text
+from workings.hardware.glibc_malloc import KEPT_SHARE, keeps_freed_blocks, map_large_blocks
+from workings.hardware.memory import byte_text, host_memory
 from workings.models.weights import parameter_count
 from workings.planning.preflight import ModelFacts, preflight_lines, untuned_turns_lines
 from workings.record import attempts, jsonl
@@ -165,7 +164,7 @@ class Attempt:
         with Display(setup.recipe.name, setup.schedule.steps, start.progress, writer.log, memory) as display:
             if isinstance(setup.engine, MicroBatchEngine):
                 setup.engine.report_micro_batches_to(display.micro_batch_done)
-            for line in self._preamble():
+            for line in (*self._preamble(), *self._spare_memory()):
                 display.say(line)
             hooks = _RunRecorder(attempt=self, display=display, listener=listener, stop=stop,
                                  processes=processes,
@@ -207,8 +206,8 @@ class Attempt:
             outcome = replace(outcome, reason=f"{outcome.reason}: {sentence}; {outcome.out_of_memory}")
         writer.write_json(MEASURED, measured)
         if exceeded := excess_sentence(plan, measured):
-            hint = less_memory(os.environ) if setup.device.platform == "cpu" else ""
-            self._say_last("; ".join(filter(None, (f"over plan  {exceeded}", hint))))
+            kept = setup.device.platform == "cpu" and keeps_freed_blocks()
+            self._say_last(f"over plan  {exceeded}" + "; malloc kept freed blocks, because memory was free" * kept)
         # Read back from the file: the first lines of a resumed run were written by another process.
         metrics = jsonl.read(writer.path(METRICS))[0]
         if (closing := self._closing()) is not None and closing.event:
@@ -226,6 +225,13 @@ class Attempt:
             metrics, status=outcome.status, reason=outcome.reason, steps=outcome.progress.step,
             supervised_tokens=outcome.progress.supervised_tokens, run=run, setup=setup, state=outcome.state,
             reward_failed=outcome.reward_failed)
+
+    def _spare_memory(self) -> Iterator[str]:
+        """Has freed memory returned at once, and says so, where a run on a CPU may not fit otherwise."""
+        if (self.setup.device.platform == "cpu" and keeps_freed_blocks()
+                and KEPT_SHARE * self.setup.verdict.peak_bytes > host_memory().available_bytes):
+            map_large_blocks()
+            yield "memory     freed memory is returned at once, because little is free: slower, and within the plan"
 
     def _preamble(self) -> Iterator[str]:
         """Lines about the training that is about to start, and about its problems."""
