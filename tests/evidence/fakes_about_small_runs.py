@@ -95,7 +95,7 @@ OF_A_SMALL_RUN: Table = {
     "no rule": (without(PREDICTIONS, "rule", 0),
                 "recompute.scorecard: cannot be summarized"),
     "evaluation where a report should be": (moved(f"{EVAL}/", f"{RUN}/report/"),
-                                            "integrity.sealed: its place and files say 'report'"),
+                                            "integrity.files: is in no sums"),
     # --- steps and times
     "a step left out": (edit(METRICS, lambda found: found[:2] + found[3:]), "consistency.steps"),
     "order of steps": (edit(METRICS, lambda found: found[::-1]), "consistency.steps: is step 6"),

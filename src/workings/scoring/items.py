@@ -91,6 +91,7 @@ def read_items(path: Path) -> list[Item]:
             if isinstance(record, str):
                 raise ValueError(record)
             items.append(item_from_json(record, fallback_id=f"{path.stem}-{number:05d}"))
+            refuse_unseen_column(record)
         except ValueError as error:
             problems.append(f"line {number}: {error}")
     # Scores are joined by id, run against run, so an id must name one question.
@@ -144,12 +145,20 @@ def item_from_json(record: Mapping[str, Any], *, fallback_id: str = "") -> Item:
         raise ValueError(f"`{unread}` would not be shown to the model; a system text goes into `history`, and items "
                          "have no tools")
     history_of(record.get("history", []))  # raise now, not when the question is asked
-    if unseen := next((key for key, value in record.items() if key not in _KNOWN and key != "history" and unseen_column(
-            key, value, {name: record[name] for name in ("prompt", "history") if name in record}, record)), ""):
-        raise ValueError(f"`{unseen}` looks like what the answer depends on, but would not be shown to the model; its "
-                         "text belongs into the prompt, and anything else under another name")
     return Item(expected_answer=str(answer), aliases=_aliases(record), tolerance=_tolerance(record),
                 extra={key: value for key, value in record.items() if key not in _KNOWN}, **texts)
+
+
+def refuse_unseen_column(record: Mapping[str, Any]) -> None:
+    """Raise ``ValueError`` for a row of a user's file with a column that the answer needs and the model is not shown.
+
+    Records of other programs, such as a harness, may name such columns: their prompts are whole.
+    """
+    shown = {name: record[name] for name in ("question", "prompt", "history") if name in record}
+    if unseen := next((key for key, value in record.items() if key not in _KNOWN and key not in shown and unseen_column(
+            key, value, shown, record)), ""):
+        raise ValueError(f"`{unseen}` looks like what the answer depends on, but would not be shown to the model; its "
+                         "text belongs into the prompt, and anything else under another name")
 
 
 def _from_question(record: Mapping[str, Any], asked: str, fallback_id: str) -> dict[str, Any]:
