@@ -25,7 +25,7 @@ from workings.data.traces import Trace, completion_text, trace_from_json
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
 from workings.models.turns import Asked, Turn
-from workings.scoring.items import item_from_json
+from workings.scoring.items import refuse_unseen_column
 
 ASKED, SAID = {"role": "user", "content": "What is 1+1?"}, {"role": "assistant", "content": "2"}
 WEATHER = {"type": "function", "function": {"name": "weather", "description": "Weather of a city", "parameters": {
@@ -114,8 +114,8 @@ def test_harmless_columns_are_kept(tmp_path: Path, more: dict[str, Any]) -> None
 def test_questions_of_an_evaluation_hold_to_the_same_rule() -> None:
     item = {"id": "a", "prompt": "Which is a fruit?", "expected_answer": "2"}
     with pytest.raises(ValueError, match="`choices` looks like what the answer depends on"):
-        item_from_json({**item, "choices": ["stone", "apple"]})
-    item_from_json({**item, "prompt": "Which is a fruit? 1. stone 2. apple", "choices": ["stone", "apple"]})
+        refuse_unseen_column({**item, "choices": ["stone", "apple"]})
+    refuse_unseen_column({**item, "prompt": "Which is a fruit? 1. stone 2. apple", "choices": ["stone", "apple"]})
 
 
 def test_any_other_column_is_named_once(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ SLOW = {"pairs", "teacher", "top_tokens", "held_out", "small_pack", "samples"}
 ONLY_PROOF = {"adapters", "quickstart"}
 """Records of which `proof/fakes.py` tells all."""
 ELSEWHERE = {
-    "integrity.readable": "test_hostile", "integrity.names": "test_mutations", "integrity.files": "test_mutations",
+    "integrity.readable": "test_hostile", "integrity.names": "test_mutations", "integrity.sealed": "test_mutations",
     "integrity.sums": "test_mutations", "integrity.anchor": "test_fakes", "attestation.trust": "test_sign",
     "consistency.drawn_from": "test_drawn_from", "consistency.environment": "test_episodes",
     "recompute.episodes": "test_episodes", "recompute.rounds": "test_rounds",
