@@ -25,7 +25,7 @@ from workings.data.traces import Trace, completion_text, trace_from_json
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
 from workings.models.turns import Asked, Turn
-from workings.scoring.items import refuse_unseen_column
+from workings.scoring.items import item_from_json, refuse_unseen_column
 
 ASKED, SAID = {"role": "user", "content": "What is 1+1?"}, {"role": "assistant", "content": "2"}
 WEATHER = {"type": "function", "function": {"name": "weather", "description": "Weather of a city", "parameters": {
