@@ -5,6 +5,7 @@ Nothing is written, and nothing outside the given path is opened.
 
 import os
 import stat
+import weakref
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -121,6 +122,8 @@ class ZipTree:
             self._zip = zipfile.ZipFile(path)
         except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
             raise RecordError(f"not a zip archive that can be read: {str(error)[:200]}") from None
+        # In a cycle of references, the open file could be collected before the archive that closes it.
+        weakref.finalize(self, self._zip.close)
         infos = self._zip.infolist()
         # Check the entries by the table before unpacking any byte.
         if len(infos) > MAX_ENTRIES:
