@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -106,9 +107,8 @@ def test_a_conversation_carries_its_earlier_turns(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(jobs, "PROGRAM", [sys.executable, "-c", f"print({answer!r})"])
     page = client(tmp_path, monkeypatch)
     first = page.post("/api/ask/runs/steps", data={"question": "What is 47+25?"}).json()["id"]
-    for _ in range(200):
-        if page.get(f"/api/jobs/{first}").json()["state"] != "running":
-            break
+    while page.get(f"/api/jobs/{first}").json()["state"] == "running":
+        time.sleep(0.1)
     second = page.post("/api/ask/runs/steps", data={"question": "And 3 more?", "follow": first, "temperature": "0.7"})
     assert "--temperature 0.7 --seed" in second.json()["command"]
     asked = page.get("/api/ask/runs/steps").json()["questions"][0]
