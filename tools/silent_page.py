@@ -14,8 +14,8 @@ from tools.generated import ROOT, deliver
 
 PAGE = Path("docs/reference/silent.md")
 RESULT = Path("proof/silent.json")
-NAMES = {"trl": "TRL", "llamafactory": "LLaMA-Factory", "axolotl": "axolotl", "unsloth": "Unsloth", "tunix": "Tunix",
-         "soup": "Soup"}
+NAMES = {"trl": "TRL", "peft": "PEFT (Trainer)", "llamafactory": "LLaMA-Factory", "axolotl": "axolotl",
+         "unsloth": "Unsloth", "tunix": "Tunix", "soup": "Soup"}
 LIMITS = {
     "llamafactory": "Without torchvision and torchaudio, which do not load with PyTorch's CPU wheel.",
     "axolotl": "0.21.0 asks for Python 3.12; 0.19.0 is the newest for 3.11. Without what needs a GPU. Its "

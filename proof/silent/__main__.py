@@ -25,6 +25,7 @@ FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent.parent
 RESULT = FOLDER.parent / "silent.json"
 PEERS = {"trl": ("trl", "peft", "transformers", "torch"),
+         "peft": ("peft", "transformers", "accelerate", "torch"),
          "llamafactory": ("llamafactory", "trl", "peft", "transformers", "torch"),
          "axolotl": ("axolotl", "trl", "peft", "transformers", "torch"),
          "unsloth": ("unsloth", "unsloth_zoo", "trl", "transformers", "torch"),
