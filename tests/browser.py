@@ -14,7 +14,7 @@ QUIET = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-backgroun
 
 NewPage = Callable[..., Any]
 """Opens a page in a separate context, with Playwright's options of a context."""
-PATIENCE = 600_000
+PATIENCE = 240_000
 """Milliseconds, only to end a test that hangs: a busy machine must not decide what passes."""
 
 

@@ -104,8 +104,15 @@ def test_a_person_clicks_through(new_page: NewPage, link: str) -> None:
     form.get_by_role("button", name="Train").click()
     page.wait_for_url(re.compile("/run/live"))
     training = page.url
+    # It needs a while to start, and the list is read again when it does.
+    while page.goto(link.split("?")[0] + "run/live.partial").status == 404:
+        page.goto(training)
+        output = page.locator("pre").all_inner_texts()
+        assert "exit code" not in page.locator("main").inner_text(), output
+        time.sleep(0.5)
 
     page.get_by_role("link", name="Runs", exact=True).first.click()
+    page.wait_for_url(re.compile(r"/$"))
     page.get_by_label("Compare runs/answer-only").check()
     page.get_by_label("Compare runs/with-steps").check()
     page.get_by_role("button", name="Compare the selected runs").click()
@@ -125,10 +132,11 @@ def test_a_person_clicks_through(new_page: NewPage, link: str) -> None:
 
     open_tab(page, "Curves")
     page.locator("figure canvas").first.wait_for()
+    # A page is loaded before its next filter is used: its script listens then.
     page.get_by_label("Along").select_option("tokens")
-    page.get_by_label("log axis").check()
     page.wait_for_url(re.compile("x=tokens"))
-    assert "log=1" in page.url  # every state has a link
+    page.get_by_label("log axis").check()
+    page.wait_for_url(re.compile("log=1"))  # every state has a link
     page.get_by_label("from", exact=True).fill("100000")
     page.get_by_label("from", exact=True).press("Enter")
     page.wait_for_url(re.compile("low=100000"))
@@ -138,6 +146,7 @@ def test_a_person_clicks_through(new_page: NewPage, link: str) -> None:
         open_tab(page, tab)
         page.get_by_text(words).first.wait_for()
     page.get_by_role("link", name="Items", exact=True).click()
+    page.wait_for_url(re.compile("tab=items"))
     page.get_by_label("Result").select_option("wrong")
     page.wait_for_url(re.compile("result=wrong"))
     assert page.get_by_role("status").inner_text() == "4 of 600"
@@ -155,11 +164,7 @@ def test_a_person_clicks_through(new_page: NewPage, link: str) -> None:
     page.get_by_role("button", name="Show").click()
     assert page.locator(".tok.learned").count() > 10
 
-    while page.goto(link.split("?")[0] + "run/live.partial").status == 404:  # it needs a while to start
-        page.goto(training)
-        output = page.locator("pre").all_inner_texts()
-        assert "exit code" not in page.locator("main").inner_text(), output
-        time.sleep(0.5)
+    page.goto(link.split("?")[0] + "run/live.partial")
     steps = page.locator("[data-left]").first
     before = steps.inner_text()
     page.wait_for_function("before => document.querySelector('[data-left]').innerText !== before", arg=before)
@@ -212,6 +217,7 @@ def test_rollouts_are_found_by_keyboard_and_curves_of_one_figure_stand_together(
     assert [name for name in ("some right", "all wrong", "all right", "equal rewards")
             if name not in figure.locator(".u-legend").inner_text()] == []
     page.get_by_role("link", name="Rollouts", exact=True).press("Enter")
+    page.wait_for_url(re.compile("tab=rollouts"))
     page.get_by_label("Groups").select_option("lowest")
     page.wait_for_url(re.compile("order=lowest"))
     page.get_by_label("Update").fill("2")
