@@ -207,7 +207,7 @@ class Attempt:
         writer.write_json(MEASURED, measured)
         if exceeded := excess_sentence(plan, measured):
             kept = setup.device.platform == "cpu" and keeps_freed_blocks()
-            self._say_last(f"over plan  {exceeded}" + "; malloc kept freed blocks, because memory was free" * kept)
+            self._say_last(f"over plan  {exceeded}" + "; glibc keeps freed blocks while memory is free" * kept)
         # Read back from the file: the first lines of a resumed run were written by another process.
         metrics = jsonl.read(writer.path(METRICS))[0]
         if (closing := self._closing()) is not None and closing.event:
