@@ -231,7 +231,7 @@ class Attempt:
         if (self.setup.device.platform == "cpu" and keeps_freed_blocks()
                 and KEPT_SHARE * self.setup.verdict.peak_bytes > host_memory().available_bytes):
             map_large_blocks()
-            yield "memory     freed memory is returned at once, because little is free: slower, and within the plan"
+            yield "memory     freed memory is returned at once, because little is free: slower, and near the plan"
 
     def _preamble(self) -> Iterator[str]:
         """Lines about the training that is about to start, and about its problems."""
