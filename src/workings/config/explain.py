@@ -251,7 +251,7 @@ def _example(location: Sequence[str]) -> str:
 
 
 def _described(location: Sequence[str]) -> str:
-    """What a key means; empty where it means different things, as in sections of which a recipe has one."""
+    """The meaning of a key; empty if sections that exclude each other give it different ones."""
     meanings = {section.model_fields[location[-1]].description for section in section_at(location[:-1])
                 if location and location[-1] in section.model_fields}
     return f" ({meanings.pop()})" if len(meanings) == 1 else ""

@@ -103,7 +103,7 @@ def _shown(value: object, read: Mapping[str, Any]) -> bool:
 
 
 def forbids_learning(key: str, value: object) -> bool:
-    """Whether a key that is none of `MARKS` looks like a mark that forbids learning (`skip: true`)."""
+    """Whether a key outside of `MARKS` looks like a mark that forbids learning (`skip: true`)."""
     words = set() if key in MARKS else set(_words(key).split("_"))
     flags = isinstance(value, list) and bool(value) and all(isinstance(each, bool | int) for each in value)
     return bool((value in (True, "true") and words & _FORBID) or (value in (False, "false") and words & _ALLOW)
