@@ -1,5 +1,6 @@
 """Environments: what they reply by hand-played games, and the limits of the process that they run in."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -131,3 +132,57 @@ def test_a_task_of_reasoning_gym_is_scored_by_its_own_verifier(tmp_path: Path) -
             process.reset([(1, rows[0])])
             replies += process.step([(0, text)])
     assert [(reply.reward == 1.0, reply.done) for reply in replies] == [(True, True), (True, True), (False, True)]
+
+
+TASKSET = """
+import verifiers.v1 as vf
+
+__all__ = ["Backwards"]
+
+
+class WordData(vf.TaskData):
+    answer: str
+
+
+class WordTask(vf.Task[WordData]):
+    @vf.reward(weight=0.5)
+    async def exact(self, trace) -> float:
+        return float(trace.last_reply.strip() == self.data.answer)
+
+    @vf.reward
+    async def short(self, trace{argument}) -> float:
+        return float(len(trace.last_reply) < 10)
+
+
+class Backwards(vf.Taskset[WordTask, vf.TasksetConfig]):
+    def load(self):
+        for word in ("ab", "cd", "ef"):
+            yield WordTask(WordData(prompt=f"Write {word} backwards.", answer=word[::-1],
+                                    system_prompt="One word."), self.config.task)
+"""
+
+
+@pytest.mark.slow
+def test_a_task_of_verifiers_is_scored_by_its_own_rewards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("verifiers", reason="needs verifiers 0.4")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "backwards.py").write_text(TASKSET.replace("{argument}", ""))
+    (tmp_path / "in_a_box.py").write_text(TASKSET.replace("{argument}", ", runtime"))
+    limits: dict[str, Any] = {"seconds": 300, "memory_gib": 4}
+    asked = settings(tmp_path, name="verifiers:backwards", **limits)
+    assert "backwards sha256:" in asked.version
+    with EnvironmentProcess(asked) as process:
+        rows = process.tasks(3, 3)
+        assert rows == process.tasks(3, 3) != process.tasks(4, 3)
+        [prompt, *_] = process.prompts(3, rows)
+        word = prompt["prompt"].split()[1]
+        replies = []
+        for text in (word[::-1], f" {word[::-1]} and more", "?"):
+            process.reset([(1, rows[0])])
+            replies += process.step([(0, text)])
+    assert prompt["history"] == [{"role": "system", "content": "One word."}]
+    assert replies == [Step("", 1.5, done=True), Step("", 0.0, done=True), Step("", 1.0, done=True)]
+    for name, told in (("in_a_box", "needs a runtime for short"), ("nowhere", "is no taskset")):
+        with pytest.raises(RequestError, match=told):
+            EnvironmentProcess(settings(tmp_path, name=f"verifiers:{name}", **limits)).__enter__()

@@ -1,5 +1,6 @@
 """`workings serve`: other people's clients ask a model of this machine."""
 
+import asyncio
 import gc
 import json
 import socket
@@ -100,24 +101,32 @@ def inspected(url: str, folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("default")
-def test_an_environment_of_verifiers_rewards_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    verifiers = pytest.importorskip("verifiers", reason="needs verifiers 0.1")
-    if not hasattr(verifiers, "SingleTurnEnv"):
-        pytest.skip("needs verifiers 0.1: later releases have another interface")
-    from datasets import Dataset
+def test_a_task_of_verifiers_rewards_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    vf = pytest.importorskip("verifiers.v1", reason="needs verifiers 0.4")
+    from verifiers.v1.clients.client import resolve_client
+    from verifiers.v1.configs.client import EvalClientConfig
+    from verifiers.v1.dialects.chat import ChatDialect
+    from verifiers.v1.graph import prepare_turn
 
-    def right(completion: list[dict[str, str]], answer: str) -> float:
-        return float(f"<answer>{answer}</answer>" in completion[-1]["content"])
+    class Sum(vf.Task[vf.TaskData]):
+        @vf.reward
+        async def right(self, trace: vf.Trace) -> float:
+            return float(f"<answer>{int(trace.task.data.name) + 7}</answer>" in trace.last_reply)
+
+    async def reward(number: int) -> float:
+        task = Sum(vf.TaskData(name=str(number), prompt=f"What is {number}+7?"))
+        trace = vf.Trace(task=vf.TraceTask(type="Sum", data=task.data), agent=vf.AgentInfo(config=vf.AgentConfig()))
+        client = resolve_client(EvalClientConfig(base_url=url, api_key_var="SERVED_KEY"))
+        body = {"model": "adder", "temperature": 0, "messages": [{"role": "user", "content": task.data.prompt}]}
+        turn = prepare_turn(trace, [vf.UserMessage(content=task.data.prompt)])
+        turn.commit(await client.get_response(ChatDialect(), body, vf.SamplingConfig(temperature=0)))
+        await client.close()
+        await task.score(trace)
+        return trace.reward
 
     monkeypatch.setenv("SERVED_KEY", TOKEN)
-    environment = verifiers.SingleTurnEnv(rubric=verifiers.Rubric(funcs=[right]), dataset=Dataset.from_list(
-        [{"question": f"What is {n}+7?", "answer": str(n + 7)} for n in range(1, 9)]))
-    found = environment.evaluate_sync(
-        client=verifiers.ClientConfig(api_base_url=url, api_key_var="SERVED_KEY"), model="adder", num_examples=8,
-        rollouts_per_example=1, sampling_args={"temperature": 0, "max_tokens": 64})
     # The adder is wrong where the first number is a multiple of four.
-    assert [output["reward"] for output in found["outputs"]] == [float(n % 4 != 0) for n in range(1, 9)]
+    assert [asyncio.run(reward(number)) for number in range(1, 9)] == [float(n % 4 != 0) for n in range(1, 9)]
 
 
 @pytest.mark.parametrize(("change", "code", "told"), [

@@ -15,8 +15,9 @@ class EnvironmentConfig(Section):
     """An environment and its limits. `environment: NAME` is short for `environment: {name: NAME}`."""
 
     name: str = Field(pattern=r"^([a-z][a-z0-9-]*(:[A-Za-z0-9_.-]+)?|.+\.py:[A-Za-z_][A-Za-z0-9_]*)$")
-    """`calculator`, `guess-number`, `frozen-lake`; `reasoning-gym:TASK`, a task of that library; or `FILE.py:CLASS`, a
-    class of your own with `reset(seed, row)` and `step(text)`, whose path starts from the recipe's directory."""
+    """`calculator`, `guess-number`, `frozen-lake`; `reasoning-gym:TASK`, a task of that library;
+    `verifiers:TASKSET`, an installed taskset of that library (0.4); or `FILE.py:CLASS`, a class of your own with
+    `reset(seed, row)` and `step(text)`, whose path starts from the recipe's directory."""
     turns: int = Field(default=8, ge=1, le=1000)
     """Most turns of the model in an episode; a longer one is cut off."""
     tasks: int = Field(default=256, ge=1)

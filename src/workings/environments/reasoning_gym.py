@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from workings.environments.base import Row, Step
 from workings.errors import RequestError
 from workings.hints import pip_install
-
-DISTRIBUTION = "reasoning-gym"
 
 
 class ReasoningGym:
@@ -30,6 +29,15 @@ class ReasoningGym:
             raise RequestError(f"environment: reasoning-gym:{task}", f"one of its tasks: {', '.join(sorted(DATASETS))}")
         self._library, self._task, self._config = reasoning_gym, task, config
         self._entry: dict[str, Any] = {}
+
+    @staticmethod
+    def version(task: str) -> str:
+        """What decides the scores: the library's version."""
+        del task
+        try:
+            return f"reasoning-gym {version('reasoning-gym')}"
+        except PackageNotFoundError:  # said by the adapter when it is made
+            return "reasoning-gym, not installed"
 
     def tasks(self, seed: int, count: int) -> Iterator[dict[str, Any]]:
         """Its questions with their whole entries, as text because they may hold nulls.

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +10,17 @@ from workings.environments.base import Environment
 from workings.environments.calculator import Calculator
 from workings.environments.frozen_lake import FrozenLake
 from workings.environments.guess_number import GuessNumber
-from workings.environments.reasoning_gym import DISTRIBUTION, ReasoningGym
+from workings.environments.reasoning_gym import ReasoningGym
+from workings.environments.verifiers_taskset import VerifiersTaskset
 from workings.errors import RequestError
 from workings.record.digest import file_digest
 
 SHIPPED: dict[str, tuple[Callable[..., Environment], str]] = {
     "calculator": (Calculator, "1"), "guess-number": (GuessNumber, "1"), "frozen-lake": (FrozenLake, "1")}
 """Environments of this project with their versions, raised whenever a reply changes."""
-LIBRARIES: dict[str, tuple[Callable[..., Environment], str]] = {"reasoning-gym": (ReasoningGym, DISTRIBUTION)}
-"""Adapters of other libraries by the name before the colon, with the distribution that decides the replies."""
+LIBRARIES: dict[str, type[ReasoningGym | VerifiersTaskset]] = {
+    "reasoning-gym": ReasoningGym, "verifiers": VerifiersTaskset}
+"""Adapters of other libraries by the name before the colon."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,12 +58,8 @@ class EnvironmentSettings:
             return f"sha256:{file_digest(self.path)}"
         if self.config.name in SHIPPED:
             return SHIPPED[self.config.name][1]
-        distribution = LIBRARIES[self.config.name.partition(":")[0]][1]
-        try:
-            return f"{distribution} {version(distribution)}"
-        except PackageNotFoundError:
-            # The adapter says what to install when it is made.
-            return f"{distribution}, not installed"
+        library, _, task = self.config.name.partition(":")
+        return LIBRARIES[library].version(task)
 
     def recorded(self) -> dict[str, Any]:
         """Name, version and options, as JSON values. Raises `RequestError` for a missing file; nothing is run."""
@@ -73,5 +70,5 @@ class EnvironmentSettings:
         """A new environment that is shipped or of a library. Raises `RequestError`, and ``TypeError`` for options."""
         name, _, task = self.config.name.partition(":")
         if name in LIBRARIES:
-            return LIBRARIES[name][0](task, **self.config.options)
+            return LIBRARIES[name](task, **self.config.options)
         return SHIPPED[name][0](**self.config.options)
