@@ -4,7 +4,9 @@ The texts are no part of this repository. A folder has them: `FOLDER/*.jsonl`, o
 `source`, `model`, `kind` (number, mathematics, choice, yes_no, short_text, fact), `prompt`, `expected_answer`,
 `aliases`, `tolerance`, `completion` and `right` (the label); `FOLDER/sources.json`, by source a licence, whose labels
 they are, and where they are published. An `id` is the source (`zsc`: zero_shot_cot), the file or task, the model, and
-the place in that file, from 0. `proof/scoring_labels.jsonl` names the labels that are wrong, found by reading every
+the place in that file, from 0. Of MMLU-Pro it ends with the `question_id`; its rows are those with a `pred` of 250 that
+`random.Random(1).sample` takes from each file in turn, in order of names. Of TheoremQA they are those where `pred` is
+what follows "answer is". `proof/scoring_labels.jsonl` names the labels that are wrong, found by reading every
 completion outside of short facts on which scorer and label disagreed: `id`, `right` as it should be, or null where it
 cannot be said, and the reason. Both agreements are written. Labels of short facts are counted as published.
 

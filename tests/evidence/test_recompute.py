@@ -90,7 +90,7 @@ def test_mathematics_is_scored_again_where_its_library_is_the_same(
     assert (found.level, found.failed) == (2, 0)
     assert "1 of 2 items correct" in found.claims[0]
     for library, words in (("no-such-library", "scorer: math needs math-verify, which is not installed here"),
-                          ("numpy", "'2 (math-verify")):
+                          ("numpy", "'3 (math-verify")):
         monkeypatch.setattr(mathematics, "LIBRARIES", (library,))
         verdict, text = said(unit)["recompute.scores"]
         assert (verdict, words in text) == ("not_checked", True), text

@@ -20,7 +20,7 @@ from workings.answers.thinking import AfterThinking, text_after_thinking
 from workings.answers.units import read_unit
 from workings.errors import RequestError
 
-EXTRACTION_VERSION = 3
+EXTRACTION_VERSION = 4
 """Increased with every change of a rule; scorecards of different versions are not comparable."""
 
 Rule = Callable[[AfterThinking, Kind], str | None]

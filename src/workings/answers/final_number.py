@@ -37,7 +37,7 @@ _ONE_WORD = "|".join(sorted(WORDS, reverse=True))
 _IN_WORDS = re.compile(
     rf"(?<![\w-])((?:{_ONE_WORD})\b(?:(?:[ -]|,? and )(?:{_ONE_WORD})\b)*|once|twice|thrice)(?![\w-])", re.IGNORECASE)
 # "one of them", "no one": a pronoun.
-_PRONOUN = re.compile(r"\b(?:no|any|every|some|each|this|that|which|the|another|only|first|last)\s$", re.IGNORECASE)
+_PRONOUN = re.compile(r"\b(?:no|any|every|some|each|this|that|which|the|another|the only|first|last)\s$", re.IGNORECASE)
 _PRONOUN_BEHIND = re.compile(r"\s(?:of|is|has|can|must|who|that|which|another)\b")
 _LEADS_IN = re.compile(
     r"\b(?:is|are|was|were|so|that|and|have|get|gives|then|thus|hence|therefore|of|be|total)\b|[:;]|,\s", re.IGNORECASE)
@@ -116,9 +116,10 @@ def _is_open(sentence: str, found: list[NumberAt], chosen: NumberAt) -> bool:
 
 
 def _number_in_words(sentence: str) -> str:
-    """The last number in words of a sentence; "one" only without another."""
+    """The last number in words of a sentence; "one", and a quoted word, only without another."""
     found = [each for each in _IN_WORDS.finditer(sentence) if parse_words(each[1]) is not None and not (
         each[1].casefold() == "one" and (_PRONOUN.search(sentence[:each.start()][-12:])
                                          or _PRONOUN_BEHIND.match(sentence, each.end())))]
+    found = [each for each in found if sentence[:each.start()][-1:] not in ('"', "“")] or found
     larger = [each for each in found if each[1].casefold() not in ("one", "once")]
     return (larger or found)[-1][0] if found else ""

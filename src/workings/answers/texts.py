@@ -16,6 +16,8 @@ MAX_FORMULA = 300
 UNION = re.compile(r"\s*(?:∪|\\cup(?![a-z]))\s*")
 """The sign of a union, as a character or in LaTeX, with the space around it."""
 _UNITS = re.compile(r"[\s$]*(?:\\text\s*\{)?\s*(?:square |cubic )?units\}?\.?\s*$")
+# "x ∈ [1, 2]" says [1, 2].
+_MEMBER = re.compile(r"^[\s$]*[a-zA-Z]\s*(?:∈|\\in(?![a-z]))")
 _ARTICLES = "the|an|a|les?|la|el|los|las|der|die|das|il|une?|una|eine?"
 
 
@@ -55,7 +57,7 @@ def same_text(given: str, expected: str, tolerance: float = 0.0) -> bool:
 
 
 def _same_formula(given: str, expected: str, tolerance: float) -> bool:
-    formula, expected = _UNITS.sub("", value_of(given, expected)), _UNITS.sub("", expected)
+    formula, expected = (_UNITS.sub("", _MEMBER.sub("", text)) for text in (value_of(given, expected), expected))
     form, expected_form = normal_form(formula), normal_form(expected)
     if form == expected_form or _terms(form) == _terms(expected_form) != []:
         return bool(form)

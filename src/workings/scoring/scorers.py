@@ -151,6 +151,6 @@ def _in_order(given: str, item: Item) -> bool:
 
 
 SCORERS = {scorer.name: scorer for scorer in (
-    Scorer("answer", "3", answer), Scorer(CONTAINS, "1", contains), Scorer("exact", "1", exact),
-    Scorer("math", "2", math, libraries_version))}
+    Scorer("answer", "4", answer), Scorer(CONTAINS, "2", contains), Scorer("exact", "1", exact),
+    Scorer("math", "3", math, libraries_version))}
 """By name. A version is raised whenever a score changes."""
