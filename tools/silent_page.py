@@ -40,12 +40,15 @@ ABSENT = {
             "documents each column that it reads, and no marks of turns": ("dropped_context", "ignored_turn_weight"),
             "adapters and merging are PEFT's": ("qlora_merge", "tied_embeddings")},
     "peft": {"no training from rewards": _REWARDS, "no scorer": _SCORES, "no preferences": _PAIRS,
-             "no teacher": _TEACHER, "rows come tokenized": _TURNS, "no rollouts": ("drifting_base",)},
+             "no teacher": _TEACHER, "rows come tokenized": (*_TURNS, "cut_answers", "exported_stop_token"),
+             "no rollouts": ("drifting_base",), "no files of settings": ("rate_as_text",)},
     "llamafactory": {"no training from groups of rewards": _REWARDS, "no scorer of answers": _SCORES,
-                     "no teacher": _TEACHER, "no rollouts into a server": ("drifting_base",)},
+                     "no teacher": _TEACHER, "no rollouts into a server": ("drifting_base",),
+                     "documents no marks of turns, and its own templates need none": (
+                         "ignored_turn_weight", "everything_masked")},
     "axolotl": {"rewards are TRL's": _REWARDS, "no scorer of answers": _SCORES, "preferences are TRL's": _PAIRS},
     "unsloth": {"no scorer of answers": _SCORES},
-    "tunix": {"no scorer of answers": _SCORES, "one dtype of values, no quantized base": ("qlora_merge",)},
+    "tunix": {"no scorer of answers": _SCORES, "rows come tokenized": (*_TURNS, "cut_answers", "exported_stop_token")},
     "soup": {"no scorer of answers": _SCORES}}
 """Kinds that cannot occur with a peer, by the reason."""
 HEAD = """# Silent wrongness
@@ -80,7 +83,8 @@ def render() -> str:
         said = ", ".join(f"{name} {version}" for name, version in tried["versions"].items())
         parts.append("\n".join([f"\n## {NAMES[peer]}\n", f"{tried['date']}; {said}. {LIMITS.get(peer, '')}".strip(),
                                 f"{count['right']} right, {count['refused']} refused; not applicable: "
-                                + "; ".join(f"{len(kinds)} ({why})" for why, kinds in ABSENT[peer].items())
+                                + "; ".join(f"{len({*kinds} - {*values['cells_of_peers'][peer]})} ({why})"
+                                            for why, kinds in ABSENT[peer].items())
                                 + (". And:\n" if cells else "."), *cells, ""]))
     return "".join(parts)
 

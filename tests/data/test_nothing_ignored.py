@@ -221,6 +221,7 @@ def test_a_marked_turn_is_read_and_never_learned(tmp_path: Path, key: str, no: o
     ({"messages": [ASKED, SAID], "weight": 0}, "the record is marked `weight: 0`"),
     ({"messages": [ASKED, SAID], "exclude": True}, "the record is marked `exclude: True`"),
     ({"messages": [ASKED, SAID], "label": False}, "the record is marked `label: False`, so its completion is no good"),
+    ({"messages": [ASKED, SAID], "label": "false"}, "marked `label: false`, so its completion is no good"),
     ({"messages": [ASKED, SAID], "train_turns": [1]}, "marked `train_turns: [1]`, a list; each turn needs its own"),
     ({"messages": [ASKED, {**SAID, "train_on_turn": False}]}, "turn 2 of `messages` is marked `train_on_turn: False`"),
     ({"messages": [ASKED, {**SAID, "masked": True}]}, "turn 2 of `messages` is marked `masked: True`"),
