@@ -17,6 +17,7 @@ RESULT = Path("proof/silent.json")
 NAMES = {"trl": "TRL", "peft": "PEFT (Trainer)", "llamafactory": "LLaMA-Factory", "axolotl": "axolotl",
          "unsloth": "Unsloth", "tunix": "Tunix", "soup": "Soup"}
 LIMITS = {
+    "trl": "Not tried is what needs vLLM (`drifting_base`, `ratio_under_top_p`).",
     "llamafactory": "Without torchvision and torchaudio, which do not load with PyTorch's CPU wheel.",
     "axolotl": "0.21.0 asks for Python 3.12; 0.19.0 is the newest for 3.11. Without what needs a GPU. Its "
                "documentation (`docs/batch_vs_grad.qmd`) promises of accumulation the update of one larger batch, and "
