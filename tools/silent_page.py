@@ -17,6 +17,7 @@ RESULT = Path("proof/silent.json")
 NAMES = {"trl": "TRL", "peft": "PEFT (Trainer)", "llamafactory": "LLaMA-Factory", "axolotl": "axolotl",
          "unsloth": "Unsloth", "tunix": "Tunix", "soup": "Soup"}
 LIMITS = {
+    "trl": "Not tried is what needs vLLM (`drifting_base`, `ratio_under_top_p`).",
     "llamafactory": "Without torchvision and torchaudio, which do not load with PyTorch's CPU wheel.",
     "axolotl": "0.21.0 asks for Python 3.12; 0.19.0 is the newest for 3.11. Without what needs a GPU. Its "
                "documentation (`docs/batch_vs_grad.qmd`) promises of accumulation the update of one larger batch, and "
@@ -26,13 +27,39 @@ LIMITS = {
             "(`docs/data.md`). Without generation marks a turn's header is documented to be learned as well; the next "
             "question is not."}
 """What could not be tried of a peer, or how it was installed."""
+_REWARDS = ("all_cut_off", "batch_statistics", "equal_rewards", "exploding_ratio", "group_statistics",
+            "masked_denominator", "nan_reward", "ratio_under_top_p", "retokenized_completion",
+            "rollouts_without_adapter", "sequence_ratio", "shifted_rewards")
+_SCORES = ("cut_score", "fragment_of_number", "talked_into", "tiny_values", "trained_questions")
+_PAIRS = ("equal_pair", "late_reference")
+_TEACHER = ("foreign_teacher", "no_teacher_signal")
+_TURNS = ("double_bos", "dropped_context", "dropped_reasoning", "dropped_system_turn", "dropped_tools",
+          "everything_masked", "ignored_turn_weight", "lost_end_of_turn", "mask_starts_early", "packed_border",
+          "packed_documents", "reasoning_twice", "rewritten_turns", "split_conversation", "template_without_stop")
+ABSENT = {
+    "trl": {"no evaluation of answers": ("cut_score", "trained_questions"),
+            "documents each column that it reads, and no marks of turns": ("dropped_context", "ignored_turn_weight"),
+            "adapters and merging are PEFT's": ("qlora_merge", "tied_embeddings")},
+    "peft": {"no training from rewards": _REWARDS, "no scorer": _SCORES, "no preferences": _PAIRS,
+             "no teacher": _TEACHER, "rows come tokenized": (*_TURNS, "cut_answers", "exported_stop_token"),
+             "no rollouts": ("drifting_base",), "no files of settings": ("rate_as_text",)},
+    "llamafactory": {"no training from groups of rewards": _REWARDS, "no scorer of answers": _SCORES,
+                     "no teacher": _TEACHER, "no rollouts into a server": ("drifting_base",),
+                     "documents no marks of turns, and its own templates need none": (
+                         "ignored_turn_weight", "everything_masked")},
+    "axolotl": {"rewards are TRL's": _REWARDS, "no scorer of answers": _SCORES, "preferences are TRL's": _PAIRS},
+    "unsloth": {"no scorer of answers": _SCORES},
+    "tunix": {"no scorer of answers": _SCORES, "rows come tokenized": (*_TURNS, "cut_answers", "exported_stop_token")},
+    "soup": {"no scorer of answers": _SCORES}}
+"""Kinds that cannot occur with a peer, by the reason."""
 HEAD = """# Silent wrongness
 
 Mistakes of trainers that people reported and that nothing showed: no error, a loss that looks normal. Each is one file
 of `proof/silent/` with the smallest example, run through both engines. *right*: the mistake is not made. *refused*: an
-error names the cause. *warned*: it is made, and a warning names it. *wrong*: it is made without a word. *–*:
-no example, often because the trainer has no such feature. What a trainer documents is no mistake. Cells of another
-trainer are examples of at most 30 lines in `proof/silent/peers/` (`python -m proof.silent --peers NAME=PYTHON`).
+error names the cause. *warned*: it is made, and a warning names it. *wrong*: it is made without a word. A value
+of the run's log that is documented to show it counts as a warning. *n/a*: the trainer has no such feature. *–*: not
+tried. What a trainer documents is no mistake. Cells of another trainer are examples of at most 30 lines in
+`proof/silent/peers/` (`python -m proof.silent --peers NAME=PYTHON`).
 
 """
 
@@ -42,7 +69,8 @@ def render() -> str:
     found: dict[str, Any] = json.loads((ROOT / RESULT).read_text(encoding="utf-8"))
     values = found["values"]
     peers = values.get("peers", {})
-    columns = [*values["ours"].values(), *(values["cells_of_peers"][peer] for peer in peers)]
+    absent = {peer: {name: {"verdict": "n/a"} for kinds in ABSENT[peer].values() for name in kinds} for peer in peers}
+    columns = [*values["ours"].values(), *(absent[peer] | values["cells_of_peers"][peer] for peer in peers)]
     rows = [[f"`{name}`: {row['wrong']}", row["reported"],
              *(cells.get(name, {}).get("verdict", "–").replace("not tried", "–") for cells in columns)]
             for name, row in values["cases"].items()]
@@ -55,8 +83,10 @@ def render() -> str:
                  for name, cell in values["cells_of_peers"][peer].items() if cell["verdict"] in ("wrong", "warned")]
         said = ", ".join(f"{name} {version}" for name, version in tried["versions"].items())
         parts.append("\n".join([f"\n## {NAMES[peer]}\n", f"{tried['date']}; {said}. {LIMITS.get(peer, '')}".strip(),
-                                f"{count['right']} right, {count['refused']} refused"
-                                + (", and:\n" if cells else "."), *cells, ""]))
+                                f"{count['right']} right, {count['refused']} refused; not applicable: "
+                                + "; ".join(f"{len({*kinds} - {*values['cells_of_peers'][peer]})} ({why})"
+                                            for why, kinds in ABSENT[peer].items())
+                                + (". And:\n" if cells else "."), *cells, ""]))
     return "".join(parts)
 
 

@@ -56,6 +56,7 @@ def test_numbers(text: str, found: str, rule: str) -> None:
     ("Das Total ist 150'000.", "150'000"), ("The total is 150_000.", "150_000"), ("The total is 15,0000.", ""),
     ("So 6 x 4 = 24 remained.", "24"), ("Bill is on the 18th floor.", "18"), ("He has 5 on the 3rd day.", "5"),
     ("It costs 1億5000万.", ""), ("It costs 2万円.", "2 万円"), ("الإجابة ١٬٥٠٠", ""),
+    ("It costs Rs. 1.5L.", "Rs. 1.5L"), ("It holds 1.5L.", "1.5L"), ("It costs $3 tn.", "$3 tn"), ("It is 2 mil.", ""),
     ("He paid 25 lakh rupees.", "25 lakh rupees"), ("答案是 3万。", "3万"), ("It starts at 4:30.", ""),
     # Words are numbers where no digits are.
     ('The letter "e" occurs twice in the word "here".', "twice"), ("Nobody has one.", "one"),

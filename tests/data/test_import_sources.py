@@ -125,6 +125,7 @@ def test_a_broken_array_is_an_error_even_when_skipping(tmp_path: Path, content: 
 @pytest.mark.parametrize(("content", "reason"), [
     (b"", "is empty"), (b" \n\r\n ", "is empty"), ("x".encode("utf-16"), "UTF-16 or UTF-32"),
     ("x".encode("utf-32"), "UTF-16 or UTF-32"), (b"[]", "holds no record"), (b"PAR1 and no more", "whole parquet"),
+    (b"\x1f\x8b\x08and more", "is compressed"),
 ])
 def test_files_that_hold_nothing_readable(tmp_path: Path, content: bytes, reason: str) -> None:
     with pytest.raises(RequestError, match=reason):

@@ -166,6 +166,13 @@ def test_tools_reach_the_prompt_or_the_row_is_refused(tmp_path: Path, key: str, 
         rows(qwen(QWEN), trace)
 
 
+def test_calls_as_a_text_of_json_are_read(tmp_path: Path) -> None:
+    _, [as_text, as_list] = imported(tmp_path, "messages", *(
+        {"messages": [ASKED, {**CALL, "tool_calls": calls}]} for calls in (json.dumps(CALL["tool_calls"]),
+                                                                           CALL["tool_calls"])))
+    assert as_text.calls == as_list.calls != ""
+
+
 def test_calls_and_what_tools_said_are_read_and_calls_are_learned(tmp_path: Path) -> None:
     _, [trace, open_end] = imported(tmp_path, "messages", {"tools": [WEATHER], "messages": [ASKED, CALL, TOLD, SAID]},
                                     {"tools": [WEATHER], "messages": [ASKED, CALL]})
@@ -214,6 +221,7 @@ def test_a_marked_turn_is_read_and_never_learned(tmp_path: Path, key: str, no: o
     ({"messages": [ASKED, SAID], "weight": 0}, "the record is marked `weight: 0`"),
     ({"messages": [ASKED, SAID], "exclude": True}, "the record is marked `exclude: True`"),
     ({"messages": [ASKED, SAID], "label": False}, "the record is marked `label: False`, so its completion is no good"),
+    ({"messages": [ASKED, SAID], "label": "false"}, "marked `label: false`, so its completion is no good"),
     ({"messages": [ASKED, SAID], "train_turns": [1]}, "marked `train_turns: [1]`, a list; each turn needs its own"),
     ({"messages": [ASKED, {**SAID, "train_on_turn": False}]}, "turn 2 of `messages` is marked `train_on_turn: False`"),
     ({"messages": [ASKED, {**SAID, "masked": True}]}, "turn 2 of `messages` is marked `masked: True`"),
@@ -267,6 +275,13 @@ def test_reasoning_that_is_given_twice_counts_once(tmp_path: Path) -> None:
     ({"messages": [ASKED, CALL, ASKED, SAID]}, "whose answer must follow, not turn 3 of `messages` (user)"),
     ({"messages": [{"role": "system", "content": "a"}] * 2 + [ASKED, SAID]}, "out of order is turn 2 of"),
     ({"messages": [ASKED, None]}, "turn 2 of `messages` must be an object, not null"),
+    ({"messages": [ASKED, {**CALL, "tool_calls": "weather()"}]}, "`tool_calls` is a text that is not JSON in turn 2"),
+    ({"messages": [ASKED, {**CALL, "tool_calls": 3}]}, "`tool_calls` must be a list of calls, not a number"),
+    ({"messages": [{**ASKED, "functions": [WEATHER]}, SAID]}, "`functions` of turn 1 of `messages` looks like"),
+    ({"messages": [{**ASKED, "context": "Add."}, SAID]}, "`context` of turn 1 of `messages` looks like"),
+    ({"messages": [ASKED, {**SAID, "function_calls": "add(1, 1)"}]}, "is read from `tool_calls`, but the model"),
+    ({"messages": [ASKED, {**SAID, "thoughts": "one and one"}]}, "is read from `reasoning_content`, but the model"),
+    ({"messages": [ASKED, SAID, ASKED, SAID], "weights": [0.0, 1.0]}, "`weights: [0.0, 1.0]`, a list; each turn"),
 ])
 def test_one_cause_one_sentence(tmp_path: Path, record: dict[str, Any], said: str) -> None:
     assert said in reason(tmp_path, "messages", record)

@@ -24,9 +24,12 @@ FLOAT_DIGITS = 9
 FLOAT_ERROR = Fraction(1, 10**9)
 """Relative difference of a float and the number that it represents."""
 
-_SCALES = {"hundred": 10**2, "lakh": 10**5, "lakhs": 10**5, "lac": 10**5, "crore": 10**7, "crores": 10**7, "dozen": 12,
+_SCALES = {"hundred": 10**2, "lakh": 10**5, "lac": 10**5, "crore": 10**7, "dozen": 12, "mio": 10**6, "mln": 10**6,
+           "juta": 10**6, "mrd": 10**9, "mld": 10**9, "bln": 10**9, "tn": 10**12, "trn": 10**12,
            "百": 10**2, "千": 10**3, "万": 10**4, "萬": 10**4, "億": 10**8, "亿": 10**8, **SCALES}
-_LETTER_SCALES = {"k": 10**3, "m": 10**6, "mn": 10**6, "b": 10**9, "bn": 10**9, "cr": 10**7}
+_LETTER_SCALES = {"k": 10**3, "m": 10**6, "mm": 10**6, "mn": 10**6, "b": 10**9, "bn": 10**9, "t": 10**12, "cr": 10**7,
+                  "grand": 10**3}
+"""Only after a currency; `l` is a lakh of rupees and no scale of another currency."""
 _TEXT_COMMAND = re.compile(r"\\(?:text|mathrm|mbox|textbf)\s*\{([^{}]*)\}")
 
 # Groups of three, or of two before the last three as in India, with one separator.
@@ -148,7 +151,8 @@ def _number_at(sentence: str, start: int, end: int) -> NumberAt:
     sign = re.search(r"(?:^|(?<=[\s(=:*$]))[-+]\s?$|(?<=[=(:])\s?-\s?$", sentence[:start][-4:])
     if sign and not re.search(r"(?:\d[a-z]?|(?<![^\W_])[a-z]|[)}])\s[-+]\s$", sentence[:start]):
         start -= len(sign[0].lstrip())
-    if re.match(r"\s?[十百千]", sentence[end:]):
+    # A factor that is not read, or that is another number elsewhere.
+    if re.match(r"\s?(?:[十百千]|(?:mil|jt|ribu)\b)", sentence[end:]):
         return NumberAt(start, end, sentence[start:end], None)
     number, stop = parse_number(sentence[start:end]), end
     ends = [end]
@@ -280,22 +284,29 @@ def _value(match: re.Match[str]) -> Fraction | None:
     return _fraction(match["decimal"]) * Fraction(10) ** exponent
 
 
+def _scale(word: str, currency: str) -> int:
+    """The factor that a word or sign after a number is; 0 for another one."""
+    if currency and word == "l" and currency.strip(".") in ("Rs", "INR", "₹"):
+        return 10**5
+    named = _SCALES.get(word) or _SCALES.get(word.removesuffix("s")) or (_LETTER_SCALES.get(
+        word.removesuffix("s")) if currency else 0)
+    return named or math.prod(_SCALES.get(letter, 0) for letter in word)  # 千万 is ten million
+
+
 def _with_unit(value: Fraction, rest: str, currency: str, *, is_float: bool) -> WrittenNumber | None:
     percent = False
     match = re.match(r"\s*(?:%|percent\b|per cent\b|percentage points?\b|pct\b)\s*", rest, re.IGNORECASE)
     if match:
         percent, rest = True, rest[match.end():]
-    # After the percent sign and before the unit, as in "3 million people".
-    scale = re.match(r"\s*-?([A-Za-z]+\b|[百千万萬億亿]+)\s*", rest)
-    # 千万 is ten million.
-    factor = scale and (_SCALES.get(scale[1].lower()) or (_LETTER_SCALES.get(scale[1].lower()) if currency else None)
-                        or math.prod(_SCALES.get(letter, 0) for letter in scale[1]))
-    if scale and factor:
-        value, rest = value * factor, rest[scale.end():]
+    # After the percent sign and before the unit, as in "3 million people" and "5 lakh crore".
+    is_scaled = False
+    while (scale := re.match(r"\s*-?([A-Za-z]+\b|[百千万萬億亿]+)\s*", rest)) and (
+            factor := _scale(scale[1].lower(), currency)):
+        value, rest, is_scaled = value * factor, rest[scale.end():], True
     # A hyphen as in "a 5-mile walk", not a minus.
     unit = read_unit(re.sub(r"^-(?=[^\W\d_]{2})", " ", rest.strip()), currency)
     # Letters directly after a number are a product, unless they are a measure or a whole word.
-    product = re.match(r"[^\W\d_]{1,3}(?![^\W\d_])", rest) and not match and not factor
+    product = re.match(r"[^\W\d_]{1,3}(?![^\W\d_])", rest) and not match and not is_scaled
     if unit is None or (product and not unit.measure) or rest[:1] in tuple(",'’_"):
         return None
     return WrittenNumber(value, percent, unit, is_float)

@@ -40,7 +40,7 @@ def _listed(words: str) -> frozenset[str]:
 # "5 pi" and "3 or 4" are no number with its unit, and "15 is wrong" is a sentence.
 _NO_UNITS = _listed("""
     pi sqrt root log ln sin cos tan mod plus minus factorial or and not but to divided equals theta infinity half
-    halves thirds am pm is are was were would will can may""")
+    halves thirds am pm is are was were would will can may mil jt ribu""")
 # Words without information about the counted things.
 _EMPTY = _listed("""
     a an the of in on at left over remaining total altogether all more each long tall high wide old away apart per for

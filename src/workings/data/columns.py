@@ -49,6 +49,7 @@ MARKS = ("learned", "weight", "train", "training", "trainable", "is_trainable", 
 _FORBID = frozenset(("ignore", "ignored", "skip", "skipped", "exclude", "excluded", "mask", "masked"))
 _ALLOW = frozenset(("train", "trained", "training", "trainable", "learn", "learned", "learnable", "loss", "weight",
                     "supervise", "supervised"))
+_CALLS = frozenset(("tool_call", "tool_use", "tool_uses", "function_calls", "calls"))
 _VERDICTS = ("label", "kto_tag")
 
 
@@ -65,7 +66,7 @@ def refuse_unread(unread: Mapping[str, Any], read: Mapping[str, Any]) -> None:
             what = "a list; each turn needs its own mark, 0 or 1" if isinstance(value, list) else (
                 "so nothing of it is to be learned")
             raise ValueError(f"the record is marked `{key}: {str(value)[:40]}`, {what}; try --ignore {key}")
-        if key in _VERDICTS and value is False and "chosen" not in read:
+        if key in _VERDICTS and str(value).lower() == "false" and "chosen" not in read:
             raise ValueError(f"the record is marked `{key}: {value}`, so its completion is no good one; try "
                              f"--format kto, which learns from verdicts, or --ignore {key}")
         if (unseen := unseen_column(key, value, read, unread)) or (
@@ -93,6 +94,23 @@ def unseen_column(key: str, value: object, read: Mapping[str, Any], others: Mapp
     return not _shown(value, {name: text for name, text in read.items() if name not in _NOT_ASKED})
 
 
+def hides(key: str, value: object, shown: str, has_reasoning: bool) -> str:
+    """What a further key of a turn looks like that the model would not see; empty for a harmless one.
+
+    Args:
+        key: of a turn of the system, the user or the assistant.
+        value: of the key.
+        shown: the turn's text.
+        has_reasoning: whether the turn's reasoning is read from another key.
+    """
+    if _is_asked(key):
+        return "" if _shown(value, {"text": shown}) else "what the answer depends on"
+    if _words(key) in _CALLS:
+        return "a call of a tool, which is read from `tool_calls`"
+    return "" if has_reasoning or not _is_reasoning(key, value) else (
+        "the reasoning, which is read from `reasoning_content`")
+
+
 def _shown(value: object, read: Mapping[str, Any]) -> bool:
     """Whether all texts of a value are in others, each as whole words."""
     shown = " ".join(" ".join(_texts(read)).split())
@@ -104,8 +122,9 @@ def _shown(value: object, read: Mapping[str, Any]) -> bool:
 
 def forbids_learning(key: str, value: object) -> bool:
     """Whether a key outside of `MARKS` looks like a mark that forbids learning (`skip: true`)."""
-    words = set() if key in MARKS else set(_words(key).split("_"))
-    flags = isinstance(value, list) and bool(value) and all(isinstance(each, bool | int) for each in value)
+    named = [] if key in MARKS else _words(key).split("_")
+    words = {*named, *(word.removesuffix("s") for word in named)}
+    flags = isinstance(value, list) and bool(value) and all(each in (0, 1) for each in value)
     return bool((value in (True, "true") and words & _FORBID) or (value in (False, "false") and words & _ALLOW)
                 or (flags and words & (_FORBID | _ALLOW)))
 

@@ -217,9 +217,17 @@ def calls_text(more: Mapping[str, Any]) -> str:
     """What a turn says in addition to its role and text, as JSON; calls in the form that chat templates take.
 
     Raises:
-        ValueError: a call without a name, or whose arguments are no JSON object.
+        ValueError: no list of calls, a call without a name, or one whose arguments are no JSON object.
     """
-    calls = [_call(call) for call in more.get("tool_calls", ())]
+    calls = more.get("tool_calls", [])
+    if isinstance(calls, str):
+        try:
+            calls = json.loads(calls)
+        except ValueError:
+            raise ValueError("`tool_calls` is a text that is not JSON") from None
+    if not isinstance(calls, list):
+        raise ValueError(f"`tool_calls` must be a list of calls, not {kind_of(calls)}")
+    calls = [_call(call) for call in calls]
     return json.dumps({**more, **({"tool_calls": calls} if calls else {})}, ensure_ascii=False) if more else ""
 
 

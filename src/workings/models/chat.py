@@ -99,7 +99,8 @@ class ChatTemplate:
         if missing or (_TURN_MARKS[template] and tokenizer.bos_id is None):
             unknown = ", ".join(missing) or "BOS"
             raise RequestError(f"data.template: {template}, and the tokenizer does not know {unknown}",
-                               "a tokenizer of the Gemma family", "data.template=tokenizer or data.template=plain")
+                               "a tokenizer of the Gemma family",
+                               "data.template=tokenizer, or data.template=plain, which writes no turns")
         # `plain` writes no turn marks, so the end of the text is the only token that can stop the model.
         if template == "plain" and tokenizer.eos_id is None:
             raise RequestError("data.template: plain, and the tokenizer has no end-of-text token",
@@ -464,8 +465,8 @@ class ChatTemplate:
                               "another data.template, or data without such turns") from None
 
     def _wrong(self, reason: str, expected: str = "a template whose answer follows its prompt and ends with a control "
-               "token", try_next: str = "data.template=plain, or a tokenizer whose chat template does so"
-               ) -> RequestError:
+               "token", try_next: str = "a tokenizer whose chat template does so, or data.template=plain, which writes "
+               "no turns") -> RequestError:
         return RequestError(f"chat template `{self.name}`: {reason}", expected, try_next)
 
 

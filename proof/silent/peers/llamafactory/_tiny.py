@@ -96,3 +96,21 @@ def trained(*asked, **settings):
 
 def say(verdict, evidence):
     sys.stdout.write(f"\n{verdict}: {evidence}\n")
+
+
+def straight_and_resumed():
+    """Logs and folders of the same six steps: in one piece, and resumed from the third in another folder."""
+    rows, place = [{"instruction": "ab", "input": "", "output": chr(97 + n) * (n + 1)} for n in range(12)], folder()
+    asked = {"max_steps": 6, "per_device_train_batch_size": 2, "lr_scheduler_type": "cosine", "warmup_steps": 2}
+    straight = trained(rows, place, save_strategy="steps", save_steps=3, **asked)
+    return straight, trained(rows, place, resume_from_checkpoint=f"{straight[1]}/checkpoint-3", **asked)
+
+
+def logged(log, name):
+    return [round(line[name], 9) for line in log if name in line and "train_runtime" not in line]
+
+
+def weights(place):
+    from safetensors.torch import load_file
+
+    return load_file(next(Path(place).glob("*.safetensors")))

@@ -32,9 +32,28 @@ def padded(rows):
 
 
 def trainer(lengths, trained=None, **settings):
-    args = TrainingArguments(tempfile.mkdtemp(), remove_unused_columns=False, **(USUAL | settings))
-    return Trainer(trained or get_peft_model(model(), LORA), args, data_collator=padded,
-                   train_dataset=[{"learned": length} for length in lengths])
+    args = TrainingArguments(**({"output_dir": tempfile.mkdtemp(), "remove_unused_columns": False} | USUAL | settings))
+    rows = [{"learned": length} for length in lengths]
+    return Trainer(trained or get_peft_model(model(), LORA), args, data_collator=padded, train_dataset=rows,
+                   eval_dataset=rows)
+
+
+def straight_and_resumed():
+    """Trainers of the same six steps: in one piece, and stopped after three and resumed."""
+    from transformers import TrainerCallback
+
+    class Stop(TrainerCallback):
+        def on_step_end(self, args, state, control, **more):
+            control.should_training_stop = control.should_save = state.global_step == 3
+
+    asked = {"max_steps": 6, "per_device_train_batch_size": 2, "lr_scheduler_type": "cosine", "warmup_steps": 2}
+    straight, stopped, again = (trainer(range(3, 15), **asked, **more) for more in (
+        {}, {"save_strategy": "steps", "save_steps": 3}, {}))
+    straight.train()
+    stopped.add_callback(Stop())
+    stopped.train()
+    again.train(resume_from_checkpoint=f"{stopped.args.output_dir}/checkpoint-3")
+    return straight, again
 
 
 def logged(one, name):

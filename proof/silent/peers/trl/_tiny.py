@@ -41,7 +41,7 @@ def sft(rows, trained=None, tokens=None, peft=None, **settings):
     from trl import SFTConfig, SFTTrainer
 
     # For packing and for the steps of a run TRL sorts nothing: rows come in their order.
-    args = SFTConfig(tempfile.mkdtemp(), **({"max_length": 256} | USUAL | settings))
+    args = SFTConfig(**({"output_dir": tempfile.mkdtemp(), "max_length": 256} | USUAL | settings))
     return SFTTrainer(trained or model(), args, train_dataset=Dataset.from_list(rows), peft_config=peft,
                       processing_class=tokens or tokenizer())
 

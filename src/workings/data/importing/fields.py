@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workings.answers.thinking import OTHER_THINKING
-from workings.data.columns import MARKS, SYSTEM, TOOLS, forbids_learning, learned_mark, refuse_media
+from workings.data.columns import MARKS, SYSTEM, TOOLS, forbids_learning, hides, learned_mark, refuse_media
 from workings.data.importing.completion import lines_of, split_any
 from workings.data.row_fields import calls_text, kind_of, tools_text
 from workings.models.turns import Turn
@@ -129,8 +129,10 @@ def turn_of(turn: object, names: tuple[str, str], where: str) -> Said:
         written = text(turn, role_key)
         role = _ROLES.get(written)
         if role is None:
-            raise ValueError(f"an unknown role {written!r}; the roles are {', '.join(dict.fromkeys(_ROLES.values()))}")
+            raise ValueError(f"{where} has an unknown role {written!r}; the roles are "
+                             f"{', '.join(dict.fromkeys(_ROLES.values()))}")
         more = _more(turn, written, text_key)
+        calls = calls_text(more)
         content = turn.get(text_key)
         if "tool_calls" in more and (content is None or written == "function_call"):
             content = ""
@@ -139,6 +141,12 @@ def turn_of(turn: object, names: tuple[str, str], where: str) -> Said:
         learned = learned_mark(turn, where)
         if mark := next((key for key, value in turn.items() if forbids_learning(key, value)), ""):
             raise ValueError(f"{where} is marked `{mark}: {turn[mark]}`; marks that are read are `train` and `weight`")
+        for key, value in turn.items() if role != "tool" else ():
+            has_reasoning = bool(thought or any(turn.get(name) for name in REASONING_KEYS))
+            if key not in _READ_KEYS and value not in (None, "", [], {}, "[]", "{}") and (
+                    like := hides(key, value, content_text, has_reasoning)):
+                raise ValueError(f"`{key}` of {where} looks like {like}, but the model would not see it; move it or "
+                                 "remove it")
     except ValueError as error:
         raise ValueError(str(error) if where in str(error) else f"{error} in {where}") from None
     # Of others nothing is ever learned.
@@ -146,7 +154,7 @@ def turn_of(turn: object, names: tuple[str, str], where: str) -> Said:
         raise ValueError(f"{where} ({role}) is marked as learned; only turns of the assistant are learned")
     content_text, reasoning = one_reasoning(turn, content_text, where, thought) if role == "assistant" else (
         content_text, ())
-    return Said(Turn(role, content_text, learned or role != "assistant", calls_text(more)), reasoning, where)
+    return Said(Turn(role, content_text, learned or role != "assistant", calls), reasoning, where)
 
 
 def _more(turn: Mapping[str, Any], written: str, text_key: str) -> dict[str, Any]:

@@ -31,6 +31,7 @@ END_OF_TEXT = "<|endoftext|>"
 """A line that separates two raw texts."""
 _DELIMITERS = ",;\t"
 _EXCEL = b"PK\x03\x04"
+_COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh91AY", b"\xfd7zXZ")
 _AS_LINES = "python -c \"import {0}; {0}.{1}.to_json('records.jsonl', orient='records', lines=True)\""
 
 Progress = Callable[[int], object]
@@ -75,6 +76,9 @@ def open_file(path: Path, columns: Sequence[str] = ()) -> RecordSource:
     if head.startswith(_EXCEL):
         raise RequestError(f"file: {path}, a workbook or another archive", "JSON lines, a JSON array, CSV or parquet",
                            "save the sheet as CSV in UTF-8")
+    if head.startswith(_COMPRESSED):
+        raise RequestError(f"file: {path} is compressed", "JSON lines, a JSON array, CSV or parquet",
+                           "gunzip, unzstd, bunzip2 or unxz")
     # The bytes decide and not the name: files called `.json` hold JSON lines as often as an array.
     text = head.removeprefix(codecs.BOM_UTF8).lstrip()
     read = _parquet if head.startswith(_PARQUET_MAGIC) else _array if text.startswith(b"[") else _lines
