@@ -58,7 +58,7 @@ EFFECTS: dict[str, Tried | Named] = {
              runs="planning/test_run_time.py::test_runs_of_ones_own_take_the_place_of_the_assumption"),
     **_tried("train", "smoke-tiny --out HERE/runs/a", "--out HERE/runs/b", "--resume", "--auto-resume",
              "--track nowhere"),
-    **_named("train", notify="reports/test_live.py::test_what_cannot_be_told_is_refused_before_a_run", smoke="runs/test_shipped_recipes.py::test_smoke",
+    **_named("train", smoke="runs/test_shipped_recipes.py::test_smoke",
              smoke_steps="cli/test_python_arguments.py::test_a_smoke_run_has_the_steps_that_were_asked_for",
              force="runs/test_memory_check.py::"
              "test_a_program_that_the_compiler_refuses_is_a_verdict_that_no_force_can_change"),
@@ -151,10 +151,6 @@ EFFECTS: dict[str, Tried | Named] = {
              fsdp="runs/test_replay_jax.py::test_over_two_devices_it_is_the_same_within_the_tolerance"),
     **_tried("runs sign", "HERE/runs/a --key HERE/none", "--key HERE/rows.jsonl", "--new-key k"),
     **_named("runs sign", passphrase="evidence/test_sign.py::test_a_passphrase_is_asked_for"),
-    **_tried("runs track", "HERE/runs/a --to nowhere", "--to wandb", "--mlflow http://127.0.0.1:1"),
-    **_named("runs track", **dict.fromkeys(("out", "experiment"),
-                                           "reports/test_wandb.py::test_an_offline_run_holds_what_the_record_says"),
-             weights="reports/test_trackers.py::test_artifacts_are_the_records_files_without_tensors"),
 }
 
 _API = "runs/test_api.py::{}"
@@ -177,8 +173,7 @@ ARGUMENTS: dict[str, str] = {
              smoke="cli/test_python_arguments.py::test_a_smoke_run_has_the_steps_that_were_asked_for",
              force="runs/test_memory_check.py::"
              "test_a_program_that_the_compiler_refuses_is_a_verdict_that_no_force_can_change",
-             **dict.fromkeys(("track", "notify"),
-                             _API.format("test_the_end_is_told_and_a_tracker_that_is_none_is_refused_first")),
+             track=_API.format("test_a_tracker_that_is_none_is_refused_first"),
              unknown=_API.format("test_words_of_other_trainers_are_refused_with_what_they_are_here")),
     **_shown("evaluate", **dict.fromkeys(("run", "items", "out", "settings", "device", "progress", "on_trained_items"),
                                          _VERBS),

@@ -34,7 +34,7 @@ ELSEWHERE = {
     "integrity.readable": "test_hostile", "integrity.names": "test_mutations", "integrity.sealed": "test_mutations",
     "integrity.sums": "test_mutations", "integrity.anchor": "test_fakes", "attestation.trust": "test_sign",
     "consistency.drawn_from": "test_drawn_from", "consistency.environment": "test_episodes",
-    "recompute.episodes": "test_episodes", "recompute.rounds": "test_rounds",
+    "recompute.episodes": "test_episodes",
     **dict.fromkeys(("replay.steps", "replay.controls", "replay.predictions", "replay.coverage"), "test_replay")}
 """Modules with the fakes of the other checks."""
 SOME = 6

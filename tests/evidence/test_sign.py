@@ -16,7 +16,6 @@ from tests.record import synthetic
 from workings.errors import RecordError, RequestError
 from workings.evidence.attest import keys
 from workings.evidence.attest.sign import sign_run, unit_roots
-from workings.evidence.notes import write_note
 from workings.evidence.verify import verify
 from workings.record.seal import root_digest
 
@@ -134,8 +133,8 @@ def test_the_statement_is_one_that_the_reference_library_reads(run: Path, key: P
 
 def test_signing_twice_writes_nothing_and_later_units_need_another_signature(signed: Path, key: Path) -> None:
     assert sign_run(signed, key).existed
-    write_note(signed, {"kaggle_notebook_version": "7"})
-    assert found(signed)["attestation.signed"] == ("not_checked", "in no signed statement: tiny/notes/1")
+    synthetic.add_evaluation(signed, "later")
+    assert found(signed)["attestation.signed"] == ("not_checked", "in no signed statement: tiny/eval/later")
     assert "attestation.trust" in failed(signed, trusted=public(key))
     assert sign_run(signed, key).path.name == "002.dsse.json"
     assert failed(signed, trusted=public(key)) == set()

@@ -77,8 +77,6 @@ def test_a_good_run_reaches_level_two(run: Path) -> None:
     assert (value["level"], value["passed"], value["not_checked"]) == (2, 27, 6)
     assert set(value["checks"][0]) == {"id", "level", "verdict", "text"}
     json.dumps(value, allow_nan=False)
-    assert any("8 of 12 items correct" in claim for claim in found.claims)
-    assert "does not prove" in found.claims[-1]
 
 
 @pytest.mark.parametrize("level", [0, 1])
@@ -163,7 +161,6 @@ def test_a_foreign_engine_is_named_and_nothing_is_said_for_it(run: Path) -> None
 def test_runs_that_did_not_finish_verify_as_what_they_are(tmp_path: Path, status: str, done: int) -> None:
     found = verify(synthetic.sealed_run(tmp_path / "tiny", status, done))
     assert (found.failed, found.level) == (0, 1)
-    assert any(f"({status})" in claim for claim in found.claims)
     assert "recompute.scores" not in {one.id for one in found.checks}
 
 
@@ -206,7 +203,7 @@ def test_a_check_that_is_not_made_never_counts_as_passed() -> None:
     upper = Check(id="d", level=1, verdict=CheckVerdict.PASSED, text="")
 
     def level(*checks: Check) -> int:
-        return Verification(path="", checks=checks, asked_level=1, root="", claims=()).level
+        return Verification(path="", checks=checks, asked_level=1, root="").level
     assert level(passed, upper) == 1
     assert level(passed, outside, upper) == 1
     assert level(passed, skipped, upper) == -1
@@ -268,12 +265,6 @@ def test_the_net_below_the_checks(run: Path, monkeypatch: pytest.MonkeyPatch) ->
         raise KeyError("something new")
     monkeypatch.setitem(CHECKS, "form.json", replace(CHECKS["form.json"], functions=[broken]))
     assert "something new" in failures(run, level=0)["form.json"]
-
-
-def test_claims_survive_what_cannot_be_read(run: Path) -> None:
-    (run / "run_manifest.json").write_text("[]")
-    (run / "eval/test/eval_summary.json").write_text(json.dumps({"scorecard": {}}))
-    assert verify(run, level=0).claims[:2] == (".: cannot be read.", "eval/test: cannot be read.")
 
 
 # --- verify --explain: every check says what it compares and what it catches --------------------------------------

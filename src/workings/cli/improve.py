@@ -35,8 +35,6 @@ def improve_command(
         "texts.")] = 1.0,
     balance: Annotated[str, typer.Option("--balance", help="none, difficulty or solved.")] = "none",
     all_rounds: Annotated[bool, typer.Option("--all-rounds", help="Continue after a round that did not help.")] = False,
-    control: Annotated[bool, typer.Option(
-        "--control", help="Control: also train on the recipe's traces for as many steps as all rounds.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Let a model learn from its own correct answers, in rounds.
@@ -50,7 +48,6 @@ def improve_command(
 
     request = ImproveRequest(
         rounds=rounds, prompts=prompts, samples=samples, temperature=temperature, all_rounds=all_rounds,
-        control=control,
         selection=Selection(keep=keep, most_per_prompt=most, prefer=prefer, near_duplicates=near_duplicates,
                             balance=balance))
     try:

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 USUAL_LEVEL = 2
 """The default of `--level`: the highest level that needs no engine."""
+NOT_PROVED = (
+    "Verification does not prove that these steps ran on that device at that time, that no other run was left out of "
+    "the list of attempts, or that the data are what they are called. A replay shows only that the recorded steps give "
+    "the recorded numbers; an independent run of the same recipe needs no trust in this record's author.")
+"""Ends the text of `--verbose`."""
 # One width, so that the ids align.
 VERDICT_MARKS = {"passed": "passed     ", "failed": "FAILED     ", "not_checked": "not checked"}
 MEANINGS: dict[str, Meaning] = {"passed": "good", "failed": "bad", "not_checked": "warning"}
@@ -81,7 +86,7 @@ def verify_command(
     keys = _trusted(key or [])
     with slow_operation(f"checking {path}"):
         result = verify(path, level=highest, expect_root=expect_root, trusted=keys,
-                        progress=HashProgress(say, _size(path)), replay=replay, rounds=_rounds_again)
+                        progress=HashProgress(say, _size(path)), replay=replay)
     if result.is_about_files:
         verdicts.keep_same(before, result.to_json())
     answer(result.to_json(), as_json=as_json, text=verification_text(result, verbose=verbose))
@@ -118,7 +123,7 @@ def verification_text(result: "Verification", *, verbose: bool) -> str:
     coverage_lines = [line if unit_path == "." else f"{unit_path}: {line}"
                       for unit_path, facts in result.coverage.items()
                       for line in sentences(dict(facts))]
-    claims = ["", *result.claims, ""] if verbose else []
+    limits = ["", NOT_PROVED, ""] if verbose else []
     unchecked_lines = [f"self-reported: {field.text}" for field in result.unchecked_fields] if verbose else []
     if unchecked := len(result.unchecked_fields):
         fields = "field is" if unchecked == 1 else "fields are"
@@ -126,7 +131,7 @@ def verification_text(result: "Verification", *, verbose: bool) -> str:
             "" if verbose else " (-v lists them)")
     # Differs from the root in the run's SEAL.json and in a pack if evaluations are in the run.
     root = [f"root {result.root} (of everything here)"] if result.root else []
-    return "\n".join([*lines, *unchecked_lines, *claims, *coverage_lines, summary, *root])
+    return "\n".join([*lines, *unchecked_lines, *limits, *coverage_lines, summary, *root])
 
 
 def _every_check(result: "Verification") -> list[str]:
@@ -229,13 +234,6 @@ def _replayer(level: int, draw: _Draw) -> "Replay | None":
     if draw.steps is not None:
         request = replace(request, steps=draw.steps)
     return lambda run, samples: replay_run(run, replace(request, samples=samples), say).facts
-
-
-def _rounds_again(folder: Path) -> list[str]:
-    """`contradictions` of an improvement, imported only if there is one."""
-    from workings.runs.improve_result import contradictions
-
-    return contradictions(folder)
 
 
 def _size(path: Path) -> int:

@@ -75,8 +75,6 @@ KEPT = "kept.jsonl"
 """In a unit of samples: the kept samples, as traces."""
 PAIRS = "pairs.jsonl"
 """In a unit of samples, if requested: preference pairs made of them."""
-NOTE = "note.json"
-"""In a note: its facts."""
 
 RUN_FOLDERS = ("config", "env", "plan", "data", "train", CHECKPOINTS)
 """Folders that a run makes for itself at the start."""
@@ -84,7 +82,7 @@ SAMPLED = "samples"
 """Kind of a unit of completions that were sampled to learn from."""
 EVALUATION_UNITS = ("eval", SAMPLED)
 """Kinds of units that hold predictions."""
-UNIT_PARENTS = ("eval", "notes")
+UNIT_PARENTS = ("eval",)
 """Folders of a run whose sub-folders are separate units."""
 ATTEST = "attest"
 OUTSIDE_EVERY_SUM = (ATTEST,)

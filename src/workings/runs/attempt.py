@@ -34,9 +34,9 @@ from workings.record.layout import (
     RECIPE_EVALUATION,
 )
 from workings.record.memory_use import excess_sentence, memory_sentence
+from workings.record.metrics import Callback
 from workings.record.progress import slow_operation
 from workings.record.run_files import RunFolder
-from workings.record.step_listener import StepListener
 from workings.record.storage import storage
 from workings.runs.create_or_resume import Start, create_run, progress_facts, resume_run
 from workings.runs.doctor import Examination
@@ -57,11 +57,11 @@ from workings.ways.base import Closing, way_of
 
 @dataclass(kw_only=True)
 class _RunRecorder:
-    """Connects the training loop (`workings.training.loop.RunHooks`) to the record, the display and the listener."""
+    """Connects the training loop (`workings.training.loop.RunHooks`) to the record, the display and the callback."""
 
     attempt: "Attempt"
     display: Display
-    listener: StepListener
+    on_step: Callback
     stop: StopRequest
     processes: ProcessGroup
     progress: Progress
@@ -75,7 +75,7 @@ class _RunRecorder:
         self.attempt.start.writer.metric(line)
 
     def stop_requested(self) -> bool:
-        """Whether a signal, the listener or another process asks to stop."""
+        """Whether a signal, the callback or another process asks to stop."""
         return self.processes.stop_requested(self.stop.requested)
 
     def early_end(self) -> str:
@@ -108,13 +108,13 @@ class _RunRecorder:
         self.saved_at = time.monotonic()
 
     def step_done(self, line: dict[str, Any], progress: Progress) -> None:
-        """Shows a finished step and tells the listener."""
+        """Shows a finished step and calls the callback."""
         self.progress = progress
         if not line.keys().isdisjoint(FIELDS.values()):
             self.lines.append(line)
             self.keep_best()
         self.display.show(line, progress)
-        if not self.listener.step(line):
+        if self.on_step(line) is False:
             self.stop.requested = True
 
     def log_sample(self, sample: LoggedSample) -> None:
@@ -149,11 +149,11 @@ class Attempt:
                                items={"count": len(setup.data.items), "digest": items_digest(setup.data.items)})
         return cls(start=start, setup=setup, out=out, doctor=doctor)
 
-    def take_steps(self, listener: StepListener, stop: StopRequest, processes: ProcessGroup) -> Outcome:
+    def take_steps(self, on_step: Callback, stop: StopRequest, processes: ProcessGroup) -> Outcome:
         """Runs the training loop.
 
         Args:
-            listener: is called for every step.
+            on_step: is called for every step; False asks for a stop.
             stop: signals that ask for a stop.
             processes: that train together.
         """
@@ -166,7 +166,7 @@ class Attempt:
                 setup.engine.report_micro_batches_to(display.micro_batch_done)
             for line in (*self._preamble(), *self._spare_memory()):
                 display.say(line)
-            hooks = _RunRecorder(attempt=self, display=display, listener=listener, stop=stop,
+            hooks = _RunRecorder(attempt=self, display=display, on_step=on_step, stop=stop,
                                  processes=processes,
                                  progress=start.progress,
                                  lines=[line for line in writer.metrics()

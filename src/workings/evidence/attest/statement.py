@@ -24,7 +24,7 @@ def statement(manifest: RunManifest, roots: Mapping[str, str]) -> dict[str, Any]
 
     Args:
         manifest: the run's manifest.
-        roots: root digests by path in the run: `""` for the run itself, `eval/items`, `notes/1`, …
+        roots: root digests by path in the run: `""` for the run itself, `eval/items`, …
     """
     subjects = [{"name": subject_name(manifest, path), "digest": {"sha256": root}}
                 for path, root in sorted(roots.items())]
