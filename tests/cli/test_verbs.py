@@ -54,7 +54,6 @@ def test_help_lists_the_verbs_and_module_and_script_are_the_same(workings):
     (["ask", "runs/a"], "try:      workings ask runs/a 'What is 12 + 30?'"),
     (["plan", "quickstart", "--on"], "given:    --on without a value\nexpected: target, e.g."),
     (["ui", "--port", "x"], "try:      workings ui -h"),
-    (["runs", "fetch", "x", "--from", "gs://b/c", "--out", "d"], "try:      workings runs fetch -h"),
     (["verify", ".", "--level", "9"], "a level from 0 to"),
     (["verify"], "nothing to verify"),
     (["verify", "--explain", "anchor"], "integrity.anchor"),

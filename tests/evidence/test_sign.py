@@ -65,16 +65,6 @@ def test_half_a_pair_of_keys_does_not_stay(tmp_path: Path, monkeypatch: pytest.M
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_passphrase_is_asked_for(tmp_path: Path, run: Path) -> None:
-    made = keys.new_key(tmp_path / "locked", "open sesame")
-    assert made.private.read_text().startswith("-----BEGIN ENCRYPTED PRIVATE KEY-----")
-    with pytest.raises(RequestError, match="without a passphrase"):
-        keys.signer(made.private)
-    with pytest.raises(RequestError, match="if it is encrypted, its passphrase"):
-        keys.signer(made.private, "wrong")
-    assert sign_run(run, made.private, "open sesame").key_id == made.key_id
-
-
 @pytest.mark.parametrize("text", ["", "no key", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"])
 def test_a_file_that_is_no_key(tmp_path: Path, text: str) -> None:
     path = tmp_path / "key"

@@ -1,7 +1,6 @@
 """Verdicts that need no compiler: estimates, requests that do not go together, the search, the verb's answer."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -23,7 +22,6 @@ from workings.planning.recipe_changes import overrides_between, with_changes
 from workings.planning.search import candidates
 from workings.planning.step_memory import largest_phase_parts
 from workings.runs.plan import plan
-from workings.runs.plan_write import make_paths_relative, write_nearest
 
 
 @pytest.fixture
@@ -241,34 +239,3 @@ def test_a_recipe_without_data(tmp_path):
     file.write_text(text.replace("data:", "dada:"))
     with pytest.raises(RequestError, match="did you mean `data`"):
         plan(str(file), "t4")
-
-
-def test_a_plan_that_fits_is_written_as_a_recipe(no_compiler, tmp_path):
-    words = ["batch.micro_batch=8", "batch.accumulation=1", "data.max_length=1024", "memory.remat=none"]
-    loaded = load_recipe("gemma-2b-rtx5090", words)
-    found = plan(loaded, "rtx5090")
-    out = tmp_path / "fits.yaml"
-    write_nearest(found, loaded, out)
-    assert plan(str(out), "rtx5090", nearest=False).verdict.peak_bytes == found.nearest.peak_bytes
-    assert out.read_text().startswith("# ")
-    with pytest.raises(RequestError, match="exists"):
-        write_nearest(found, loaded, out)
-
-
-def test_what_a_written_recipe_names_is_still_found(no_compiler, tmp_path):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "traces.jsonl").write_text("")
-    (tmp_path / "mine" / "recipe.yaml").write_text(
-        load_recipe("gemma-2b-rtx5090").text.replace("traces: dev-reasoning", "traces: traces.jsonl"))
-    loaded = load_recipe(str(tmp_path / "mine" / "recipe.yaml"))
-    write_nearest(plan(loaded, "rtx5090"), loaded, tmp_path / "fits.yaml")
-    again = load_recipe(str(tmp_path / "fits.yaml"))
-    assert again.path(again.recipe.data.traces) == (tmp_path / "mine" / "traces.jsonl").resolve()
-
-
-def test_a_teacher_beside_the_recipe_is_found_from_where_its_plan_is_written(tmp_path):
-    (tmp_path / "mine" / "teacher").mkdir(parents=True)
-    values = {"algorithm": {"name": "distill", "teacher": "teacher"}}
-    loaded = SimpleNamespace(path=lambda name: tmp_path / "mine" / name)
-    make_paths_relative(values, loaded, tmp_path)
-    assert values["algorithm"]["teacher"] == "mine/teacher"

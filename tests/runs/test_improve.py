@@ -14,7 +14,6 @@ from workings.errors import Interrupted, RequestError
 from workings.evidence.verify import verify
 from workings.record.reader import RunRecord
 from workings.runs.improve import TIMINGS_FILE, ImproveRequest, improve
-from workings.samples.selection import Selection
 from workings.samples.unit import SampleUnit
 
 
@@ -42,7 +41,6 @@ def test_a_recipe_that_cannot_be_improved_is_refused(tmp_path, word, said):
 
 @pytest.mark.parametrize(("changed", "said"), [
     ({"temperature": 0.0}, "evaluation setting samples: 4"),
-    ({"selection": Selection(balance="difficulty")}, "balance: difficulty, and item q108 names none"),
 ])
 def test_what_could_not_be_drawn_is_refused_before_anything_is_trained(tmp_path, changed, said):
     with pytest.raises(RequestError, match=said):

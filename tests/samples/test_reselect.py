@@ -25,7 +25,7 @@ def files(unit: Path) -> dict[str, bytes]:
 
 
 def test_other_rules_give_the_unit_that_drawing_by_them_gives(tmp_path: Path) -> None:
-    rules, pairs = Selection(keep="best", most_per_prompt=1, prefer="longest"), PairRule(rule="right-wrong")
+    rules, pairs = Selection(keep="best", most_per_prompt=1), PairRule(rule="right-wrong")
     first = draw(tmp_path / "first").path
     before = files(first)
     found = reselect(first, tmp_path / "new" / "second", rules, pairs)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from workings.cli.options import OverridesArgument, RecipeArgument
-from workings.cli.output import JsonFlag, Meaning, answer, painted, program, say
+from workings.cli.output import JsonFlag, Meaning, answer, painted, program
 from workings.cli.waiting import WaitingLine
 from workings.errors import RequestError
 from workings.hardware.memory import gib
@@ -32,8 +32,6 @@ def plan_command(
     nearest: Annotated[bool, typer.Option(
         "--nearest/--no-nearest", help="If it does not fit, look for the nearest plan that does.")] = True,
     deadline: Annotated[str, typer.Option(help="Time limit of the run, e.g. 9h or 90m.")] = "",
-    write: Annotated[Path | None, typer.Option(
-        metavar="FILE", help="Write the plan that fits as a recipe (one target).")] = None,
     runs: Annotated[Path, typer.Option(
         metavar="DIR", help="Folder of your runs; finished ones on the same device correct the predicted "
         "time.")] = Path("runs"),
@@ -46,18 +44,16 @@ def plan_command(
     from workings.hardware.catalog import find_target
     from workings.planning.run_time import parse_duration
     from workings.runs.plan import estimate_memory, estimate_sentence, plan
-    from workings.runs.plan_write import write_nearest
-    from workings.runs.select_engine import with_engine
 
     # Resolve aliases, so that one machine under two names is planned once.
     names = [find_target(name).name for words in on for name in words.split(",") if name.strip()]
     loaded = load_recipe(recipe, overrides or ())
     seconds = parse_duration(deadline) if deadline else 0.0
     # Check options before planning, which may compile for minutes.
-    _check_write(write, names)
-    if formula and (write or deadline):
-        raise RequestError("--formula with --write or --deadline", "--formula alone: it estimates bytes and plans "
-                           "nothing",
+    if not names:
+        raise RequestError("--on without a name", "a target of the catalog", "--on v5e-8")
+    if formula and deadline:
+        raise RequestError("--formula with --deadline", "--formula alone: it estimates bytes and plans nothing",
                            "without --formula")
     if formula:
         estimates = [estimate_memory(loaded, name) for name in dict.fromkeys(names)]
@@ -75,24 +71,8 @@ def plan_command(
     else:
         answer({"fits": all(estimate.verdict.fits for estimate in plans), "plans": [plan.to_json() for plan in plans]},
                as_json=as_json, text=comparison(plans))
-    if write is not None:
-        write_nearest(plans[0], with_engine(loaded, find_target(names[0]).platform), write)
-        say(f"written: {write}")
     if not all(estimate.verdict.fits for estimate in plans):
         raise typer.Exit(1)
-
-
-def _check_write(write: Path | None, names: list[str]) -> None:
-    if not names:
-        raise RequestError("--on without a name", "a target of the catalog", "--on v5e-8")
-    if write is None:
-        return
-    if len(set(names)) > 1:
-        raise RequestError(f"--write {write} with {len(set(names))} targets", "one target, whose plan is written",
-                           f"--on {names[0]}")
-    # Before compiling, which can take minutes.
-    if write.exists() or not write.absolute().parent.is_dir():
-        raise RequestError(f"--write {write}", "a file that does not exist yet, in a folder that does", "another name")
 
 
 def table(plan: "Plan", recipe: str) -> str:

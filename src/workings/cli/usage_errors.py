@@ -26,9 +26,9 @@ EXAMPLES = {
 
 ASK = "ask runs/NAME 'What is 12 + 30?'"
 INSTEAD = {
-    "baseline": "gate RUN --save NAME", "chat": ASK, "fetch": "runs fetch", "generate": ASK, "info": "runs",
+    "baseline": "gate RUN --save NAME", "chat": ASK, "generate": ASK, "info": "runs",
     "judge": "reward judge", "kaggle": "launch --for kaggle", "key": "runs sign --new-key KEY.pem", "list": "runs",
-    "ls": "runs", "parity": "doctor RECIPE --engines", "replay": "runs replay",
+    "ls": "runs", "parity": "doctor RECIPE --engines", "replay": "verify RUN --level 3",
     "resume": "train RECIPE --out RUN --resume", "select": "data select", "sign": "runs sign RUN --key KEY.pem",
     "status": "runs", "track": "train RECIPE --track wandb"}
 """The right command for words that are commands of other programs, or subcommands here."""

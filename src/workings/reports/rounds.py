@@ -41,7 +41,7 @@ def accuracy_by_round(rounds: Sequence[RoundRow]) -> Drawn:
     for row in rounds:
         interval = "no interval" if row.low is None or row.high is None else Interval(row.low, row.high, "recorded")
         name = row.name if row.name == "start" else f"round {row.name}"
-        rows.append(IntervalRow(name=name, marks=[interval_mark(row.accuracy, interval)]))
+        rows.append(IntervalRow(name=name, marks=[interval_mark(row.accuracy, interval, 0)]))
         table.append([name, percent(row.accuracy), bounds(interval)])
     return interval_figure(
         "Accuracy by round", rows,

@@ -138,7 +138,7 @@ def _checked_data(loaded: LoadedRecipe, request: ImproveRequest, prompts: Sequen
                            "questions that are not used for evaluation", "another --prompts")
     # Refuse a wrong request now: the first samples come after a whole training run.
     sample_request = _sample_request(loaded, request, 1)
-    sample_request.selection.check(prompts, sample_request.settings.form)
+    sample_request.selection.check(sample_request.settings.form)
     return data
 
 

@@ -89,17 +89,3 @@ def _result_json(result: ItemResult) -> dict[str, Any]:
 def _result(entry: dict[str, Any]) -> ItemResult:
     texts = {name: str(entry.get(name, "")) for name in _FIELDS}
     return ItemResult(id=entry["id"], score=float(entry["score"]), measures=dict(entry["measures"]), **texts)
-
-
-def list_baselines(folder: Path) -> list[dict[str, Any]]:
-    """Baselines of a folder, by name."""
-    baselines = []
-    for path in sorted(folder.glob("*/*.json")):
-        value = loads(path.read_bytes())
-        # The user's folder may hold other JSON files.
-        if isinstance(value, dict) and value.get("schema") == SCHEMA:
-            scores = [float(entry["score"]) for entry in value["results"]]
-            baselines.append({"name": value["name"], "source": value["source"], "items": len(scores),
-                              "items_digest": value["config"]["items"]["digest"], "file": str(path),
-                              "accuracy": sum(scores) / len(scores)})
-    return baselines
