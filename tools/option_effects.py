@@ -47,8 +47,7 @@ EFFECTS: dict[str, Tried | Named] = {
     **_named("doctor", out="doctor/test_checks.py::test_room_for_all_checkpoints_and_the_one_being_written",
              **dict.fromkeys(("setup", "yes"),
                              "doctor/test_verb.py::test_setting_up_cuda_without_a_card_is_refused_and_nothing_is_written"),
-             **dict.fromkeys(("steps", "whole"), "runs/test_parity.py::test_steps_and_the_own_model_count"), online="doctor/test_checks.py::"
-             "test_a_model_that_is_here_needs_no_hub_and_one_that_is_not_is_not_asked_for",
+             **dict.fromkeys(("steps", "whole"), "runs/test_parity.py::test_steps_and_the_own_model_count"),
              engines="runs/test_parity.py::test_a_model_that_one_engine_lacks_is_refused"),
     **_tried("plan", "gemma-2b-t4 --on t4 --formula", "--on rtx5090", "--deadline 1m"),
     "plan --formula": Named("ui/test_start_form.py::test_what_the_formula_says_stands_beside_the_form"),
@@ -85,7 +84,7 @@ EFFECTS: dict[str, Tried | Named] = {
                                     "cli/test_verbs.py::test_train_ask_verify_and_score_again"),
              **dict.fromkeys(("base", "pieces"), "ui/test_ask.py::test_answers_come_one_after_the_other")),
     **_tried("eval", "--predictions HERE/said.jsonl --items HERE/add/items.jsonl --out out", "--items HERE/gsm.jsonl",
-             "--predictions HERE/rows.jsonl", "--out other", "--harness-log HERE/rows.jsonl", "--task nowhere", "--limit 2",
+             "--predictions HERE/rows.jsonl", "--out other", "--task nowhere", "--limit 2",
              "--few-shot 2", "--harness-filter x", "--harness-metric x", "--device cpu", *_WEIGHTS, "--revision main",
              "--max-new-tokens 5", "--batch-size 2", "--temperature 0.5", "--samples 2", "--aggregate majority", "--seed 3",
              "--scorer exact", "--rules boxed", "--form think"),

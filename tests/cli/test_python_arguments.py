@@ -70,8 +70,7 @@ CHAT = {"messages": [{"role": "user", "content": "1+1?"}, {"role": "assistant", 
     ("gate run --save main --max-drop 0.1", "--max-drop with --save"),
     ("eval --predictions p.jsonl --items i.jsonl --out x --temperature 0.5 --seed 3",
      "--temperature and --seed without a model"),
-    ("eval run --items i.jsonl --harness-filter strict", "--harness-filter without --harness-log"),
-    ("eval --harness-log log.jsonl --out x --scorer math", "--scorer with --harness-log"),
+    ("eval run --items i.jsonl --harness-filter strict", "--harness-filter without --task"),
 ])
 def test_an_option_that_decides_nothing_is_refused(words: str, said: str, tmp_path: Path,
                                                    monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ from tests.evidence.records import RecordOf, write_files
 from tests.evidence.verdicts import failed, said
 from tests.samples.making import drawing_model, samples_unit
 from workings.data.traces import trace_from_json
-from workings.evaluation.harness import import_harness_log
 from workings.evaluation.run import evaluate, evaluate_predictions
 from workings.evaluation.settings import EvaluationSettings
 from workings.evidence.verify import verify
@@ -123,16 +122,6 @@ def test_several_samples_an_item(tmp_path: Path, aggregate: str, right: int) -> 
     found = verify(tmp_path / "out")
     assert (found.failed, found.level) == (0, 2)
     assert correct(tmp_path / "out") == right
-
-
-def test_an_imported_log_keeps_its_own_scores(tmp_path: Path) -> None:
-    log = Path(__file__).parents[1] / "evaluation" / "harness" / "samples_addition_1.jsonl"
-    import_harness_log(log, tmp_path / "out", filter_name="strict-match")
-    found = verify(tmp_path / "out")
-    assert [one.text for one in found.checks if one.verdict == "failed"] == []
-    assert {one.id: str(one.verdict) for one in found.checks if one.level == 2} == {
-        "recompute.items": "passed", "recompute.scores": "not_checked", "recompute.scorecard": "passed"}
-    assert found.level == 1
 
 
 # --- samples ------------------------------------------------------------------------------------------------------

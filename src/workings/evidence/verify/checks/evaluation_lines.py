@@ -15,8 +15,8 @@ BACKENDS = {"cpu": "cpu", "cuda": "gpu", "gpu": "gpu", "rocm": "gpu", "tpu": "tp
 GENERATED = "generated"
 ANSWERED_HERE = (GENERATED, "task")
 """Kinds of source with answers of the evaluation's model."""
-ELSEWHERE = ("predictions", "lm-evaluation-harness")
-"""Kinds of source with answers of another program."""
+ELSEWHERE = "predictions"
+"""Kind of source with answers of another program."""
 _BASE = re.compile(r"/base-[A-Za-z0-9._-]{1,60}-([0-9a-f]{12})$")
 
 
@@ -31,7 +31,7 @@ def stated_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     limit = section_of(config, "limits").get("max_completion_chars")
     if type(limit) is int:
         yield from _length_problems(unit, limit)
-    if source.get("kind") not in (*ANSWERED_HERE, *ELSEWHERE):
+    if source.get("kind") not in (*ANSWERED_HERE, ELSEWHERE):
         yield f"{EVALUATION_CONFIG}: source.kind is {str(source.get('kind'))[:40]!r}, which no evaluation has"
     if source.get("kind") == GENERATED:
         # Generated answers come from nowhere else, so a file or a digest here would be a made-up source.
@@ -49,7 +49,7 @@ def stated_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     yield from _template_problems(unit, config)
     yield from judged_problems(unit, config)
     yield from _base_name_problems(unit, config)
-    if source.get("kind") == "predictions":
+    if source.get("kind") == ELSEWHERE:
         yield from elsewhere_problems(unit, config)
 
 
