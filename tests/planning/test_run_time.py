@@ -1,4 +1,4 @@
-"""Seconds of a run, deadlines, and what finished runs say."""
+"""Seconds of a run, and what finished runs say."""
 
 import json
 from dataclasses import replace
@@ -9,9 +9,7 @@ import pytest
 from tests.planning.planning_helpers import planned_run, recipe, request_of, rewarded, shape
 from workings.config.load import check_recipe, load_recipe
 from workings.engines.base import MeshShape
-from workings.errors import RequestError
 from workings.hardware.catalog import targets
-from workings.inputs.resolve import find_shape
 from workings.models.batch import BatchShape
 from workings.models.shape import ModelShape
 from workings.planning import history
@@ -22,26 +20,12 @@ from workings.planning.run_time import (
     Throughput,
     estimate_run_time,
     flop_text,
-    parse_duration,
     step_operations,
     step_seconds,
 )
 from workings.record.number_text import duration
 from workings.record.reader import RunRecord
-from workings.runs import plan_time
-from workings.runs.plan_time import count_items, with_deadline, with_time
-
-
-@pytest.mark.parametrize(("text", "seconds"), [
-    ("9h", 32400), ("90m", 5400), ("1h30m", 5400), ("45s", 45), ("0.5d", 43200)])
-def test_times_as_people_write_them(text, seconds):
-    assert parse_duration(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "9", "h", "9 hours", "-3h", "0s"])
-def test_what_is_no_time(text):
-    with pytest.raises(RequestError, match="9h"):
-        parse_duration(text)
+from workings.runs.plan_time import count_items
 
 
 def test_times_for_people():
@@ -153,37 +137,6 @@ def test_a_straight_line_through_two_depths():
     assert shallow_depths(18, 0) == (5, 8)
     assert shallow_depths(26, 6) == (6, 12)
     assert shallow_depths(6, 0) == (5, 6)
-
-
-def test_a_deadline_that_is_missed_comes_with_a_plan_that_finishes(planned):
-    plan, loaded, model = planned
-    missed = with_deadline(plan, loaded, model, targets()["rtx5090"], plan.time.seconds / 2)
-    assert any("50 % of its steps" in reason for reason in missed.reasons)
-    assert missed.deadline_overrides == (f"training.steps={loaded.recipe.training.steps // 2}",)
-    assert missed.to_json()["finishing"]
-    met = with_deadline(plan, loaded, model, targets()["rtx5090"], plan.time.seconds * 2)
-    assert met.deadline_overrides == ()
-    assert any(reason.startswith("finishes in") for reason in met.reasons)
-
-
-@pytest.fixture
-def planned(monkeypatch, tmp_path):
-    """A plan by formula, with its time."""
-    from workings.engines.jax import planning as jax_planning
-    from workings.planning import plan as planning
-
-    monkeypatch.setattr(jax_planning, "compile_for", _absent)
-    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path))
-    monkeypatch.setattr(plan_time, "make_plan", planning.make_plan)
-    loaded = load_recipe("gemma-2b-rtx5090", ["memory.remat=none"])
-    model = find_shape(loaded)
-    found = planning.make_plan(loaded.recipe, model, targets()["rtx5090"])
-    return with_time(found, loaded, model, targets()["rtx5090"]), loaded, model
-
-
-def _absent(*_, **__):
-    from workings.engines.jax.target import CompilerAbsent
-    raise CompilerAbsent("no compiler", "a compiler", "install it")
 
 
 def test_items_are_counted_where_they_are_known(tmp_path):

@@ -79,7 +79,7 @@ def test_odd_paths_are_refused(text: str) -> None:
 
 def test_units_by_place() -> None:
     places = {"train/metrics.jsonl": "", "eval/test/a.json": "eval/test", "eval": "", "replay/x": "",
-              "report/a.json": "", "notes/1/n.json": "notes/1", "attest/s.json": "attest", "evaluation/x": ""}
+              "report/a.json": "", "notes/1/n.json": "", "attest/s.json": "attest", "evaluation/x": ""}
     assert {name: unit_of(PurePosixPath(name)) for name in places} == places
 
 

@@ -31,7 +31,6 @@ def plan_command(
     )] = ...,  # type: ignore[assignment]
     nearest: Annotated[bool, typer.Option(
         "--nearest/--no-nearest", help="If it does not fit, look for the nearest plan that does.")] = True,
-    deadline: Annotated[str, typer.Option(help="Time limit of the run, e.g. 9h or 90m.")] = "",
     runs: Annotated[Path, typer.Option(
         metavar="DIR", help="Folder of your runs; finished ones on the same device correct the predicted "
         "time.")] = Path("runs"),
@@ -42,19 +41,14 @@ def plan_command(
     """Say whether a recipe's run fits a target, why, and how long it takes."""
     from workings.config.load import load_recipe
     from workings.hardware.catalog import find_target
-    from workings.planning.run_time import parse_duration
     from workings.runs.plan import estimate_memory, estimate_sentence, plan
 
     # Resolve aliases, so that one machine under two names is planned once.
     names = [find_target(name).name for words in on for name in words.split(",") if name.strip()]
     loaded = load_recipe(recipe, overrides or ())
-    seconds = parse_duration(deadline) if deadline else 0.0
     # Check options before planning, which may compile for minutes.
     if not names:
         raise RequestError("--on without a name", "a target of the catalog", "--on v5e-8")
-    if formula and deadline:
-        raise RequestError("--formula with --deadline", "--formula alone: it estimates bytes and plans nothing",
-                           "without --formula")
     if formula:
         estimates = [estimate_memory(loaded, name) for name in dict.fromkeys(names)]
         answer({"estimates": [estimate.to_json() for estimate in estimates]}, as_json=as_json,
@@ -65,7 +59,7 @@ def plan_command(
     for name in dict.fromkeys(names):
         # The formula's estimate is there at once; print it only before a compilation.
         with report_progress_to(WaitingLine(partial(estimate_sentence, loaded, name))):
-            plans.append(plan(loaded, name, nearest=nearest, deadline=seconds, runs=runs))
+            plans.append(plan(loaded, name, nearest=nearest, runs=runs))
     if len(plans) == 1:
         answer(plans[0].to_json(), as_json=as_json, text=table(plans[0], recipe))
     else:
@@ -127,14 +121,13 @@ def time_lines(plan: "Plan") -> list[str]:
 
 def comparison(plans: list["Plan"]) -> str:
     """Several targets side by side."""
-    head = ("target", "fits", "peak", "limit", "decided by", "source", "run", "deadline", "nearest plan that fits")
+    head = ("target", "fits", "peak", "limit", "decided by", "source", "run", "nearest plan that fits")
     rows = [head]
     for plan in plans:
         verdict = plan.verdict
         rows.append((plan.target, "marginal" if verdict.marginal else "yes" if verdict.fits else "no",
                      gib(verdict.peak_bytes), gib(verdict.limit_bytes), plan.program, verdict.source,
                      duration(plan.time.seconds) if plan.time else "-",
-                     " ".join(plan.deadline_overrides) or ("met" if plan.meets_deadline else "-"),
                      " ".join(plan.nearest.overrides) if plan.nearest else ""))
     # Padded by hand, so that the table looks the same in a terminal, a log and a notebook.
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]

@@ -48,9 +48,6 @@ def verify_command(
     data: DataOption = None,
     weights: FirstWeightsOption = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for every check, with its finding.")] = False,
-    explain: Annotated[str, typer.Option(
-        "--explain", metavar="CHECK", help="Verify nothing: print what this check compares and what it "
-        "detects; `all`: a line for each check.")] = "",
     render: Annotated[str, typer.Option(
         "--render", metavar="TEXT", help="Verify nothing: print a view, such as README.md, as the record "
         "gives it.")] = "",
@@ -65,9 +62,6 @@ def verify_command(
     from workings.record.progress import slow_operation
     from workings.ui.verification_cache import VerificationCache
 
-    if explain:
-        _explain(explain, as_json=as_json)
-        return
     if path is None:
         raise RequestError("nothing to verify", "a run directory, a folder of runs, or a zip of them",
                            "workings verify runs/NAME")
@@ -98,15 +92,6 @@ def verify_command(
     if level is not None and result.level < level:
         say(f"level {level} was asked for, and the record reaches level {result.level}: {_reason(result)}")
         raise typer.Exit(1)
-
-
-def _explain(check_name: str, *, as_json: bool) -> None:
-    """Describe one check, or each."""
-    from workings.evidence.verify.explain import find_checks, text_of, text_of_all, to_json
-
-    checks = find_checks(check_name)
-    answer({"checks": [to_json(check) for check in checks]}, as_json=as_json,
-           text=text_of(checks[0]) if len(checks) == 1 else text_of_all())
 
 
 def verification_text(result: "Verification", *, verbose: bool) -> str:

@@ -107,8 +107,7 @@ def session_facts(session: "ModelSession", facts: Mapping[str, Any] | None) -> d
     return {
         "template": {"name": template.name, "digest": bytes_digest(template.source.encode())},
         "tokenizer": {"digest": session.tokenizer.digest},
-        "engine": {"name": engine.name, "platform": device.platform, "device": device.kind, "devices": device.count,
-                   "versions": dict(device.versions)},
+        "engine": {"name": engine.name, "platform": device.platform, "device": device.kind, "devices": device.count},
         "model": dict(facts) if facts else {"absent": "not described by the caller"},
     }
 

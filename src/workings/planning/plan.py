@@ -70,10 +70,6 @@ class Plan:
     """Bytes of the device that a server of vLLM takes in its own process, by part."""
     time: RunTime | None = None
     nearest: "Nearest | None" = None
-    meets_deadline: bool = False
-    """Whether a deadline was given and the whole run finishes by it."""
-    deadline_overrides: tuple[str, ...] = ()
-    """Overrides with which the run meets a deadline that it would miss."""
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -98,8 +94,6 @@ class Plan:
             values["sampler_parts"] = dict(self.sampler_parts)
         if self.nearest is not None:
             values["nearest"] = self.nearest.to_json()
-        if self.deadline_overrides:
-            values["finishing"] = list(self.deadline_overrides)
         return values
 
 

@@ -18,7 +18,7 @@ from workings.planning.planned_run import engine_request, planned_mesh
 from workings.planning.run_time import step_operations
 from workings.planning.search import estimated_programs, plan_with_nearest
 from workings.runs.create_or_resume import RUNS
-from workings.runs.plan_time import with_deadline, with_steps, with_time
+from workings.runs.plan_time import with_steps, with_time
 from workings.runs.select_engine import with_engine
 from workings.ways.base import way_of
 from workings.ways.parts.find_teacher import teacher_model
@@ -70,7 +70,7 @@ def estimate_memory(loaded: LoadedRecipe, on: str) -> Estimate:
 
 
 def plan(recipe: RecipeLike, on: str, overrides: Overrides = (), *, nearest: bool = True,
-         runs: Path = RUNS, deadline: float = 0.0) -> Plan:
+         runs: Path = RUNS) -> Plan:
     """Plans a recipe's run on a target: whether it fits, and how long it takes. Downloads nothing.
 
     Args:
@@ -79,17 +79,15 @@ def plan(recipe: RecipeLike, on: str, overrides: Overrides = (), *, nearest: boo
         overrides: ``key=value`` words, or a dict of dotted keys.
         nearest: if it does not fit, search for the plan that does with the fewest changes.
         runs: folder of the user's runs; finished ones of the same engine and device correct the time.
-        deadline: time limit of the run in seconds; 0: none.
 
     Raises:
         RequestError: the request is wrong.
         WorkingsError: the compiler crashed; the message names the file with its last lines.
     """
-    return plan_target(load_recipe(recipe, overrides), find_target(on), nearest=nearest, runs=runs, deadline=deadline)
+    return plan_target(load_recipe(recipe, overrides), find_target(on), nearest=nearest, runs=runs)
 
 
-def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True, runs: Path = RUNS,
-                deadline: float = 0.0) -> Plan:
+def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True, runs: Path = RUNS) -> Plan:
     """`plan` for a machine that need not be in the catalog; raises the same errors."""
     loaded = with_engine(loaded, target.platform)
     shape = find_shape(loaded)
@@ -103,8 +101,7 @@ def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True, r
         # Without the data, assume that half of a row is learned. The longest rows give an upper bound.
         own = calibrated_throughput(engine_request(loaded.recipe, shape, target), loaded.recipe.engine, plan.batch, 0.5)
     plan = with_time(plan, loaded, shape, target, own, teacher)
-    plan = replace(plan, remarks=(*plan.remarks, *loaded.chosen))
-    return with_deadline(plan, loaded, shape, target, deadline, teacher) if deadline else plan
+    return replace(plan, remarks=(*plan.remarks, *loaded.chosen))
 
 
 def _is_long(recipe: Recipe, operations: float) -> bool:
