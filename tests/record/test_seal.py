@@ -37,7 +37,7 @@ def test_coreutils_agree(tmp_path) -> None:
 
 def test_nested_units_are_left_to_themselves(tmp_path) -> None:
     unit(tmp_path)
-    for name in ("eval/test", "notes/1", "attest"):
+    for name in ("eval/test", "eval/again", "attest"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "x.json").write_text("{}")
     seal_unit(tmp_path, "run", "complete", None)

@@ -19,7 +19,7 @@ def sign_command(
 ) -> None:
     """Sign the root digests of a run and of the units in it; --new-key makes a key.
 
-    Writes an in-toto statement with SLSA provenance in a DSSE envelope to the run's folder attest.
+    Writes an in-toto statement in a DSSE envelope to the run's folder attest.
     """
     if new_key is not None:
         _make_key(new_key, run or key, as_json=as_json)
