@@ -151,7 +151,6 @@ def test_a_program_with_an_unsplit_batch_is_no_verdict():
 
 
 def test_this_machine_compiles_the_step_itself(run_forked, tmp_path):
-    # Where no finished runs are: from those of anyone who typed the README's commands here, the time would be told.
     done = run_forked("-m", "workings", "plan", "smoke-tiny", "--on", "cpu", "--json", cwd=tmp_path)
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["fits"] is True

@@ -2,7 +2,6 @@
 
 import sys
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -31,9 +30,6 @@ def plan_command(
     )] = ...,  # type: ignore[assignment]
     nearest: Annotated[bool, typer.Option(
         "--nearest/--no-nearest", help="If it does not fit, look for the nearest plan that does.")] = True,
-    runs: Annotated[Path, typer.Option(
-        metavar="DIR", help="Folder of your runs; finished ones on the same device correct the predicted "
-        "time.")] = Path("runs"),
     formula: Annotated[bool, typer.Option(
         "--formula", help="Only estimate by formula, at once.")] = False,
     as_json: JsonFlag = False,
@@ -59,7 +55,7 @@ def plan_command(
     for name in dict.fromkeys(names):
         # The formula's estimate is there at once; print it only before a compilation.
         with report_progress_to(WaitingLine(partial(estimate_sentence, loaded, name))):
-            plans.append(plan(loaded, name, nearest=nearest, runs=runs))
+            plans.append(plan(loaded, name, nearest=nearest))
     if len(plans) == 1:
         answer(plans[0].to_json(), as_json=as_json, text=table(plans[0], recipe))
     else:

@@ -1,6 +1,6 @@
 """Estimated seconds of a run, from operations, bytes, the machine's rates and a stated efficiency.
 
-Only finished runs of the same person (`history.py`) add measurements.
+Only a CPU is measured (`calibration.py`).
 """
 
 from dataclasses import dataclass, replace
@@ -136,7 +136,7 @@ def _forward_operations(request: EngineRequest, batch: ProgramShape) -> float:
 
 def throughput_of(request: EngineRequest, target: Target, own: Throughput | None = None) -> tuple[Throughput | None,
                                                                                                   str]:
-    """Training speed of the target, by this person's runs or else by its peak rate; None and the reason if unknown."""
+    """Training speed of the target, by a measurement or else by its peak rate; None and the reason if unknown."""
     if own is not None:
         return own, own.source
     compute = request.precision.compute
@@ -159,7 +159,7 @@ def step_seconds(request: EngineRequest, batch: BatchShape, target: Target, mesh
                  own: Throughput | None = None) -> tuple[float | None, str]:
     """Seconds of one step, and how they were estimated; None and the reason if no rate is known.
 
-    Communication between devices is added to the computing; the speed of finished runs includes it already.
+    Communication between devices is added to the computing; a measured speed includes it already.
     """
     pace, how = throughput_of(request, target, own)
     if pace is None:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from workings.models.batch import BatchShape
     from workings.models.chat import ChatTemplate
     from workings.models.tokenizer import Tokenizer
-    from workings.record.reader import RunRecord
     from workings.ways.parts.replay_source import BatchSource, ReopenedRun
     from workings.ways.parts.teacher_way import TeacherWay
     from workings.ways.parts.training_data import TrainingData
@@ -143,10 +142,6 @@ class Way(Algorithm):
         """Changes to shorter completions, the least first."""
         del recipe
         yield from ()
-
-    def update_seconds(self, run: RunRecord) -> float:
-        """Seconds of all updates of a finished run, without sampling; 0 if unknown."""
-        return run.manifest.training_seconds
 
     def closing(self, metrics: Sequence[Mapping[str, Any]]) -> Closing | None:
         """What the metrics lines of a run show in addition to the loss; None if nothing."""
