@@ -89,7 +89,7 @@ EFFECTS: dict[str, Tried | Named] = {
              "--scorer exact", "--rules boxed", "--form think"),
     **_tried("compare", "HERE/runs/a HERE/runs/b", "--with-a HERE/runs/a", "--with-b HERE/runs/b", "--html page.html",
              "--equivalent-within 2"),
-    **_tried("gate", "HERE/runs/b --baseline a --dir HERE/baselines", "--baseline b", "--metric truncated",
+    **_tried("gate", "HERE/runs/b --baseline a --dir HERE/baselines", "--baseline b",
              "--max-drop 0.99", "--dir HERE/none"),
     "gate --inconclusive": Tried("gate HERE/runs/a --baseline a --dir HERE/baselines --max-drop 0",
                                  "gate HERE/runs/a --baseline a --dir HERE/baselines --inconclusive nowhere"),

@@ -96,4 +96,4 @@ def test_no_run_is_called_better_than_error_messages_without_saying_so(tmp_path:
     other = score(tmp_path, "other", asked, [True] * 39 + [False])
     assert warned in compare_seeds([bad], [good, other]).sentence
     set_baseline(tmp_path / "kept", "main", find_unit(good))
-    assert warned in gate(bad, baseline="main", folder=tmp_path / "kept", metric="accuracy", max_drop=0.1).sentence
+    assert warned in gate(bad, baseline="main", folder=tmp_path / "kept", max_drop=0.1).sentence

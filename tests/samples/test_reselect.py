@@ -76,4 +76,4 @@ def test_samples_are_neither_compared_nor_gated(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="has samples to learn from"):
         compare(unit, unit)
     with pytest.raises(RequestError, match="has samples to learn from"):
-        gate(unit, baseline="good", folder=tmp_path / "baselines", metric="accuracy", max_drop=0)
+        gate(unit, baseline="good", folder=tmp_path / "baselines", max_drop=0)
