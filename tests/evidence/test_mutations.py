@@ -32,7 +32,7 @@ def append(file: Path) -> None:
 def swap(file: Path) -> None:
     """With another file of the same unit: contents change places, nothing else does."""
     unit = next(parent for parent in file.parents if (parent / "SEAL.json").exists())
-    names = ("README.md", "run_manifest.json", "samples.md", "predictions.jsonl", "SHA256SUMS")
+    names = ("README.md", "run_manifest.json", "predictions.jsonl", "SHA256SUMS")
     other = next(unit / name for name in names if (unit / name).exists() and unit / name != file)
     mine, theirs = file.read_bytes(), other.read_bytes()
     file.write_bytes(theirs)

@@ -54,7 +54,7 @@ def test_what_is_no_unit_of_samples_or_was_changed_is_refused_and_leaves_nothing
         reselect(unit, unit, Selection())
     with pytest.raises(RequestError, match="workings sample --out"):
         reselect(tmp_path, tmp_path / "out", Selection())
-    (unit / "samples.md").write_text("other words")
+    (unit / "eval_summary.json").write_text("{}")
     with pytest.raises(RecordError, match="not the file that was sealed"):
         reselect(unit, tmp_path / "out", Selection())
     assert [path.name for path in tmp_path.iterdir()] == ["unit"]

@@ -22,7 +22,7 @@ def test_a_unit_is_an_evaluation_and_what_was_kept_of_it(tmp_path: Path) -> None
     unit = draw(tmp_path / "out", pairs=PairRule(rule="right-wrong"))
     assert sorted(path.name for path in unit.path.iterdir()) == [
         "SEAL.json", "SHA256SUMS", "eval_config.json", "eval_summary.json", "kept.jsonl", "pairs.jsonl",
-        "predictions.jsonl", "samples.md", "selection.json"]
+        "predictions.jsonl", "selection.json"]
     seal = parse_seal((unit.path / "SEAL.json").read_bytes())
     assert (seal["unit"], seal["made_from"], seal["root"]) == ("samples", DIGEST, unit.root)
     drawn = {f"i{n}": kinds(f"i{n}", 4) for n in range(8)}

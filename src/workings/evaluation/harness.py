@@ -133,7 +133,7 @@ def seal_answers(answers: Iterable[ScoredAnswer], count: int, out: Path, config:
                 unit.append(lines)
                 lines = []
         summary = EvaluationSummary(unit.predictions, "mean")
-        unit.seal(summary.to_json({}), summary.samples_text(), made_from)
+        unit.seal(summary.to_json({}), made_from)
     return summary.scorecard
 
 

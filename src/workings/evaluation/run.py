@@ -186,7 +186,7 @@ def score_and_seal(work: GenerationJob, out: Path, *, progress: Progress | None 
         # From the file and not from memory: chunks of an earlier attempt count, and it follows from what is sealed.
         summary = EvaluationSummary(unit.predictions, work.settings.aggregate)
         finish(unit.partial)
-        unit.seal(summary.to_json(work.problems()), summary.samples_text(), work.made_from, kind)
+        unit.seal(summary.to_json(work.problems()), work.made_from, kind)
     return summary.scorecard
 
 
