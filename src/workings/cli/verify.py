@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -74,7 +74,7 @@ def verify_command(
     if highest > HIGHEST_LEVEL:
         raise RequestError(f"--level {highest}", f"a level from 0 to {HIGHEST_LEVEL}", f"--level {HIGHEST_LEVEL}")
 
-    replay = _replayer(highest, _Draw(steps, whole, seed, data, weights))
+    replay = _replayer(highest, steps=steps, whole=whole, seed=seed, data=data, weights=weights)
     verdicts = VerificationCache.here()  # the page's badges
     before = verdicts.stamps(path)
     keys = _trusted(key or [])
@@ -183,41 +183,23 @@ def _trusted(files: Sequence[Path]) -> tuple[bytes, ...]:
     return tuple(file.read_bytes() for file in files)
 
 
-@dataclass(frozen=True)
-class _Draw:
-    """Options about the steps and answers to recompute."""
-
-    steps: int | None
-    whole: bool
-    seed: int | None
-    data: Path | None
-    weights: Path | None
-
-    def check(self, level: int) -> None:
-        """Raise `RequestError` for options that contradict each other."""
-        options = {"--steps": self.steps, "--seed": self.seed, "--data": self.data, "--weights": self.weights}
-        words = [*(f"{name} {value}" for name, value in options.items() if value is not None),
-                 *(["--whole"] if self.whole else [])]
-        if level < 3 and words:
+def _replayer(level: int, *, steps: int | None, whole: bool, seed: int | None, data: Path | None,
+              weights: Path | None) -> "Replay | None":
+    """The function that replays steps of a run; None below level 3, without which no engine is imported."""
+    given = {"steps": steps, "seed": seed, "data": data, "weights": weights}
+    words = [*(f"--{name} {value}" for name, value in given.items() if value is not None), *["--whole"] * whole]
+    if level < 3:
+        if words:
             raise RequestError(f"{' '.join(words)} with --level {level}", "level 3, which recomputes steps",
                                "--level 3")
-        if self.steps is not None and self.whole:
-            raise RequestError(" ".join(words), "a number of steps, or the whole run", "leave --steps out")
-
-
-def _replayer(level: int, draw: _Draw) -> "Replay | None":
-    """The function that replays steps of a run; None below level 3."""
-    draw.check(level)
-    # No engine is imported without it, so that levels 0 to 2 run anywhere.
-    if level < 3:
         return None
+    if steps is not None and whole:
+        raise RequestError(" ".join(words), "a number of steps, or the whole run", "leave --steps out")
     from workings.runs.replay.reopen_run import ReplayInputs
-    from workings.runs.replay.replay import ReplayRequest, replay_run
+    from workings.runs.replay.replay import STEPS, ReplayRequest, replay_run
 
-    request = ReplayRequest(drawn=True, whole=draw.whole, seed=draw.seed,
-                            inputs=ReplayInputs(data=draw.data, weights=draw.weights))
-    if draw.steps is not None:
-        request = replace(request, steps=draw.steps)
+    request = ReplayRequest(drawn=True, whole=whole, seed=seed, steps=steps or STEPS,
+                            inputs=ReplayInputs(data=data, weights=weights))
     return lambda run, samples: replay_run(run, replace(request, samples=samples), say).facts
 
 
