@@ -11,7 +11,6 @@ from typing import Any
 
 from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import MicroBatchEngine, State
-from workings.evaluation.comparison.held_out_change import BEFORE, HeldOutChange, held_out_change
 from workings.evaluation.comparison.kept_checkpoint import KeptCheckpoint
 from workings.evidence.run_readme import run_readme
 from workings.hardware.glibc_malloc import KEPT_SHARE, keeps_freed_blocks, map_large_blocks
@@ -26,7 +25,6 @@ from workings.record.layout import (
     ANNOUNCED,
     CONFIG,
     DATA_DIGESTS,
-    EVENTS,
     MEASURED,
     METRICS,
     PLAN,
@@ -53,6 +51,9 @@ from workings.training.loop import Outcome, Progress, TrainingLoop
 from workings.training.observer import HeldOutObserver, LoggedSample
 from workings.training.stopping import StopRequest
 from workings.ways.base import Closing, way_of
+
+BEFORE = "held_out_before"
+"""Kind of the event with the answers to the held-out items before the first step."""
 
 
 @dataclass(kw_only=True)
@@ -181,8 +182,6 @@ class Attempt:
                 # The loop makes the first state: it may run out of memory, which is recorded.
                 outcome = loop.run(lambda: self._first_state(held_out_items, display))
             # Inside the display's block, because it is part of the run's log.
-            if (held_out := self._held_out_change()) is not None:
-                display.say(f"held out   {held_out.sentence}")
             if (closing := self._closing()) is not None:
                 display.say(f"{closing.label:<10} {closing.sentence}")
             if (best := hooks.best) is not None:
@@ -326,16 +325,9 @@ class Attempt:
             template=setup.template, max_new_tokens=keys.max_new_tokens, every_steps=keys.every_steps,
             last_step=setup.schedule.steps, log_sample=log_sample, held_out_items=held_out_items)
 
-    def _held_out_change(self) -> HeldOutChange | None:
-        """The change of the held-out score, from the files: another process wrote the first lines of a resumed run."""
-        if not (items := self.setup.watched_items):
-            return None
-        return held_out_change([item.cluster for item in items], self.start.writer.metrics(),
-                               jsonl.read(self.start.writer.path(EVENTS))[0])
-
     def _kept(self, best: BestCheckpoint) -> KeptCheckpoint:
         return KeptCheckpoint.of(best, [item.cluster for item in self.setup.watched_items])
 
     def _closing(self) -> Closing | None:
-        """The way of learning's closing sentence, from the file as in `_held_out_change`."""
+        """The way's closing sentence, from the file: another process wrote the first lines of a resumed run."""
         return way_of(self.setup.recipe).closing(self.start.writer.metrics())
