@@ -31,7 +31,7 @@ IDS = [
 WHERE_THERE_IS_A_SUBJECT = [
     "attestation.trust", "integrity.pack", "consistency.top_tokens", "consistency.teacher", "consistency.drawn_from",
     "consistency.preferences", "consistency.prompts", "consistency.rollouts",
-    "recompute.rounds", "recompute.rewards", "recompute.top_tokens",
+    "recompute.rewards", "recompute.top_tokens",
     "recompute.implied_rewards", "recompute.selection", "recompute.episodes", "consistency.environment",
 ]
 """Ids that a plain run does not show: no signatures, rewards or samples, no pack."""
