@@ -50,7 +50,7 @@ from workings.training.held_out_items import HeldOutItems
 from workings.training.loop import Outcome, Progress, TrainingLoop
 from workings.training.observer import HeldOutObserver, LoggedSample
 from workings.training.stopping import StopRequest
-from workings.ways.base import Closing, way_of
+from workings.ways.base import way_of
 
 BEFORE = "held_out_before"
 """Kind of the event with the answers to the held-out items before the first step."""
@@ -182,8 +182,6 @@ class Attempt:
                 # The loop makes the first state: it may run out of memory, which is recorded.
                 outcome = loop.run(lambda: self._first_state(held_out_items, display))
             # Inside the display's block, because it is part of the run's log.
-            if (closing := self._closing()) is not None:
-                display.say(f"{closing.label:<10} {closing.sentence}")
             if (best := hooks.best) is not None:
                 display.say(f"kept       {self._kept(best).sentence}")
             return outcome
@@ -209,8 +207,6 @@ class Attempt:
             self._say_last(f"over plan  {exceeded}" + "; glibc keeps freed blocks while memory is free" * kept)
         # Read back from the file: the first lines of a resumed run were written by another process.
         metrics = jsonl.read(writer.path(METRICS))[0]
-        if (closing := self._closing()) is not None and closing.event:
-            writer.event(closing.event, **closing.event_facts)
         if (best := best_checkpoint(setup.recipe.checkpoint.model_dump(), metrics, setup.schedule.steps)) is not None:
             facts = {**facts, KEPT: self._kept(best).facts()}
         manifest = build_manifest(setup, start, outcome, dict(facts))
@@ -327,7 +323,3 @@ class Attempt:
 
     def _kept(self, best: BestCheckpoint) -> KeptCheckpoint:
         return KeptCheckpoint.of(best, [item.cluster for item in self.setup.watched_items])
-
-    def _closing(self) -> Closing | None:
-        """The way's closing sentence, from the file: another process wrote the first lines of a resumed run."""
-        return way_of(self.setup.recipe).closing(self.start.writer.metrics())
