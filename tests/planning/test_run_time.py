@@ -9,7 +9,6 @@ from workings.config.load import load_recipe
 from workings.engines.base import MeshShape
 from workings.hardware.catalog import targets
 from workings.models.batch import BatchShape
-from workings.planning.inspection_cache import extrapolate, shallow_depths
 from workings.planning.run_time import (
     DISK_BYTES_A_SECOND,
     Throughput,
@@ -66,13 +65,6 @@ def test_a_measurement_takes_the_place_of_the_assumption():
     seconds, how = step_seconds(request, BatchShape(1, 4, 64), targets()["cpu"], MeshShape(1, 1), pace)
     assert seconds == pytest.approx(step_operations(request, (1, 4, 64)) / 1e12)
     assert "measured" in how
-
-
-def test_a_straight_line_through_two_depths():
-    assert extrapolate((2, 0.891e9), (9, 1.306e9), 18) == pytest.approx(1.84e9, rel=0.001)
-    assert shallow_depths(18, 0) == (5, 8)
-    assert shallow_depths(26, 6) == (6, 12)
-    assert shallow_depths(6, 0) == (5, 6)
 
 
 def test_items_are_counted_where_they_are_known(tmp_path):
