@@ -75,14 +75,15 @@ def test_too_large_a_plan_comes_with_one_that_fits(no_compiler):
     assert kept.micro_batch * kept.accumulation == asked.micro_batch * asked.accumulation
 
 
+@pytest.mark.parametrize("refused", ["", "too large"])
 @pytest.mark.parametrize(("share", "certainty"), [(0.5, "by proportion"), (3.0, "unexplained")])
-def test_parts_add_up_to_what_the_compiler_says(share, certainty):
+def test_parts_add_up_to_what_the_compiler_says(share, certainty, refused):
     request, batch = request_of(recipe()), (1, 4, 64)
     exact = sum(exact_parts(request, batch, 1, 1).values())
     formula = sum(largest_phase_parts(request, batch, 1, 1, "tpu").values())
     peak = exact + int(share * formula)
     found = split_parts(planned_run(recipe(), "v5e-1", request=request, step=batch), "step", Inspection(
-        peak_bytes=peak, source="compiled", breakdown={"sum": peak}, versions={}))
+        peak_bytes=peak, source="compiled", breakdown={"sum": peak}, versions={}, refused=refused))
     assert abs(sum(part.size_bytes for part in found) - peak) < 10
     assert found[-1].certainty == certainty
     assert sum(part.size_bytes for part in found if part.certainty == "exact") == exact
