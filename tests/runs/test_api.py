@@ -95,7 +95,7 @@ def test_rows_and_a_model_are_a_run_that_keeps_them_and_draws_itself(tmp_path, m
     heard = []
 
     class Listens(ProgressListener):
-        def begins(self, what, usual_seconds):
+        def begins(self, what):
             heard.append(what)
 
         def ends(self):

@@ -8,7 +8,6 @@ digest differs too, and the program is compiled as if there were no file.
 """
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from functools import cache
@@ -52,8 +51,6 @@ def shipped_answer(digest: str) -> Inspection | None:
     return replace(inspection, notes=(*inspection.notes, note))
 
 
-TIMINGS_FILE = "seconds.json"
-"""File next to the cached answers, with the seconds that they took."""
 
 
 def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: ProgramShapes,
@@ -69,17 +66,13 @@ def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: P
     if "step" in inspections and inspections["step"].refused:
         return {"step": inspections["step"]}
     if missing := {name: size for name, size in programs.items() if name not in inspections}:
-        kind = f"{engine.name} {target.platform} {request.shape.family} {request.shape.layers} {' '.join(missing)}"
-        began = time.monotonic()
         # All in one call, because each call may start a compiler in its own process.
-        with slow_operation(f"working out {', '.join(missing)} for {target.name} (engine {engine.name})",
-                     _last_durations().get(kind)):
+        with slow_operation(f"working out {', '.join(missing)} for {target.name} (engine {engine.name})"):
             answers = engine.inspect_for(request, missing, target)
         for name, inspection in answers.items():
             paths[name].parent.mkdir(parents=True, exist_ok=True)
             # Atomic, so that a killed plan does not leave a half-written answer.
             write_json(paths[name], asdict(inspection))
-        write_json(cache_directory() / TIMINGS_FILE, _last_durations() | {kind: round(time.monotonic() - began, 1)})
         inspections |= answers
     return {name: inspections[name] for name in programs if name in inspections}
 
@@ -113,12 +106,6 @@ def _cached(paths: Mapping[ProgramName, Path]) -> dict[ProgramName, Inspection]:
 def cache_directory() -> Path:
     """The cache of inspections: below ``WORKINGS_CACHE``, or below the user's cache directory."""
     return machine.cache_directory() / "plans"
-
-
-def _last_durations() -> dict[str, float]:
-    """Seconds that answers took the last time, by kind of question."""
-    path = cache_directory() / TIMINGS_FILE
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def _cache_path(engine: str, request: EngineRequest, program: ProgramName, size: ProgramShape,
