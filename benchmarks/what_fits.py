@@ -85,7 +85,7 @@ def row(key: Key, *, compiled: bool) -> dict[str, Any]:
     found = estimate(run)
     said = {"estimated_bytes": found.peak_bytes}
     if compiled:
-        verdict = make_plan(recipe, shape, target, explained=False).verdict
+        verdict = make_plan(recipe, shape, target).verdict
         said["planned"] = measured()
     else:
         verdict = memory_verdict(found, target_device(target, found, run.mesh, find_planning_engine(recipe.engine)))

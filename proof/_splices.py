@@ -100,7 +100,6 @@ def answers(run: Path, other: Path, chance: random.Random) -> None:
         for number, row in enumerate(rows)])
     again = EvaluationSummary(unit / "predictions.jsonl", "mean")
     reseal.edit_json(unit / "eval_summary.json", lambda value: again.to_json(value["problems"]))
-    (unit / "samples.md").write_text(again.samples_text())
 
 
 KINDS: dict[str, Callable[[Path, Path, random.Random], None]] = {

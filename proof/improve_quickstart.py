@@ -11,7 +11,7 @@ from workings.runs.quickstarts.tiny import make_data
 
 RESULT = Path(__file__).with_suffix(".json")
 SECONDS = 300
-"""A demonstration on two CPU cores may take so long, without the control."""
+"""A demonstration on two CPU cores may take so long."""
 TRACES, PROMPTS, SEED = 100, 1_000, 17
 """Traces of the quickstart's 500 that are shown (the model is then right on one sum in ten), and further questions."""
 
@@ -28,12 +28,12 @@ def main() -> int:
     """Run it, write the result file, print its sentence; 1 if it does not improve or takes too long."""
     before = load_average()
     with tempfile.TemporaryDirectory() as name:
-        done = subprocess.run([*command(Path(name, "data")), "--rounds", "3", "--control", "--out",
+        done = subprocess.run([*command(Path(name, "data")), "--rounds", "3", "--out",
                                str(Path(name, "improved"))], stdout=subprocess.PIPE, text=True, check=True)
         told = json.loads(done.stdout.splitlines()[-1])
         verified = subprocess.run([sys.executable, "-m", "workings", "verify", str(Path(name, "improved"))],
                                   stdout=subprocess.DEVNULL, check=False)
-    paths = ("runs", "control", "rounds")
+    paths = ("runs", "rounds")
     rounds = [{key: value for key, value in each.items() if key not in ("run", "unit")} for each in told["rounds"]]
     write_result(RESULT, what="The quickstart's model improves itself over three rounds, shown 100 traces.",
                  command="python -m proof.improve_quickstart", packages=["jax", "jaxlib", "numpy"], load_before=before,

@@ -29,8 +29,6 @@ from tests.evidence import (
     fakes_about_small_runs,
     fakes_elsewhere,
     records,
-    reseal,
-    test_notes,
     test_sign,
     walk,
 )
@@ -62,8 +60,6 @@ def main() -> int:
         work = Path(folder, "work")
         whole, key = whole_record(base, Path(folder, "whole"))
         mutations = {name: mutated(whole, key, work, *row) for name, row in EXPECTED.items()}
-        notes = {name: noted(whole, work, *row)
-                 for name, row in test_notes.FORGED.items()}
         signatures = {name: {"expected": ["attestation.signed"], "caught_by": changed(whole, work, forge)}
                       for name, forge in test_sign.CHANGES.items()}
         told = {kind: of_a_table(kind, Path(folder, kind), table) for kind, table in {
@@ -79,7 +75,7 @@ def main() -> int:
         tried, tracebacks = fuzzed(base, work, asked.fuzz)
     missed = [name for name, found in mutations.items() if found["missed"]] + [
         f"{name} (counted as consistent)" for name, found in consistent.items() if found["caught_by"]] + [
-        name for group in (notes, signatures, replays) for name, found in group.items()
+        name for group in (signatures, replays) for name, found in group.items()
         if not set(found["expected"]) <= set(found["caught_by"]) or not found["caught_by"]] + [
         name for group in told.values() for name, found in group.items() if found["problem"]] + [
         name for name, found in attacks.items() if found["ended"] != "a verdict" or found["canary"]
@@ -93,7 +89,6 @@ def main() -> int:
         "consistent_inventions": {
             "tried": len(consistent), "names": sorted(consistent),
             "caught_without_an_anchor": sum(bool(each["caught_by"]) for each in consistent.values())},
-        "notes": {"tried": len(notes), "by_kind": notes},
         "signatures": {"tried": len(signatures), "by_kind": signatures},
         "packs": {"tried": len(packs), "by_kind": packs},
         "rollouts": {"tried": len(rollouts), "by_kind": rollouts},
@@ -111,7 +106,7 @@ def main() -> int:
     write_result(RESULT, what="What verification catches in a sealed record that was changed, forged, or made to harm.",
                  command=f"python -m proof.verify_matrix --fuzz {asked.fuzz}", packages=["pydantic", "rfc8785"],
                  values=values)
-    forged_ones = sum(map(len, (forgeries, notes, signatures, packs, rollouts, samples, replays)))
+    forged_ones = sum(map(len, (forgeries, signatures, packs, rollouts, samples, replays)))
     print(f"{values['changes']['tried']} changes, {forged_ones} forgeries, {len(attacks)} attacks, {tried} hostile "
           f"values: {len(missed)} missed, {len(tracebacks)} tracebacks")
     return 1 if missed or tracebacks else 0
@@ -133,17 +128,6 @@ def of_a_table(kind: str, folder: Path, table: Table) -> dict[str, Any]:
     return {name: {"expected": expected, "caught_by": sorted(found.failed),
                    "problem": "" if expected == NOTHING else found.problem(expected)}
             for name, (found, expected) in said.items()}
-
-
-def noted(whole: Path, work: Path, key: str, value: Any, check: str) -> dict[str, Any]:
-    """Ids that fail for a forged note that was sealed again."""
-    shutil.copytree(whole, work)
-    unit = work / "tiny/notes/1"
-    reseal.edit_json(unit / "note.json", lambda note: note | {key: value})
-    reseal.reseal(unit)
-    found = sorted(failed(work / "tiny"))
-    shutil.rmtree(work)
-    return {"expected": [check], "caught_by": found}
 
 
 def changed(whole: Path, work: Path, change: Any) -> list[str]:

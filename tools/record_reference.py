@@ -25,16 +25,15 @@ What a run leaves, file by file: [the run directory](../format.md). A value that
 CHECKS_HEAD = """## Checks of `workings verify`
 
 An id is never used for something else. A check that could not be made is `not_checked` and never counts as passed; a
-record reaches a level when every check of that level and of those below passed. `workings verify --explain ID` prints
-what a check compares, and a false record that it catches.
+record reaches a level when every check of that level and of those below passed.
 
-| id | level | what holds if it passes |
-|---|---|---|"""
+| id | level | what holds if it passes | a false record that it catches |
+|---|---|---|---|"""
 
 
 def render() -> str:
     """The whole page."""
-    checks = [f"| `{check.id}` | {check.level} | {check.holds} |" for check in CHECKS.values()]
+    checks = [f"| `{check.id}` | {check.level} | {check.holds} | {check.catches} |" for check in CHECKS.values()]
     return "\n".join([HEAD, _table("run_manifest.json", RunManifest),
                       _table("env/device_checks.json", DeviceChecks), _table("train/metrics.jsonl", StepMetrics),
                       "A line a step.\n", CHECKS_HEAD, *checks, ""])

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from tools.generated import ROOT
 from workings.config.load import shipped_recipes
 from workings.hardware.catalog import target_in_name
-from workings.planning.inspection_cache import SHIPPED_FILE, TIMINGS_FILE, cache_directory, shipped_plans
+from workings.planning.inspection_cache import SHIPPED_FILE, cache_directory, shipped_plans
 from workings.record.progress import ProgressListener, report_progress_to
 from workings.runs.plan import plan
 
@@ -36,7 +36,7 @@ class NotCurrent(Exception):
 class Refuses(ProgressListener):
     """Hears that something would be compiled, and ends it before it begins."""
 
-    def begins(self, what: str, usual_seconds: float | None) -> None:
+    def begins(self, what: str) -> None:
         """End the plan."""
         raise NotCurrent(what)
 
@@ -66,8 +66,7 @@ def make(recipe: str, machine: str) -> None:
     with empty_cache():
         made = plan(recipe, machine, nearest=False)
         for path in sorted(cache_directory().glob("*.json")):
-            if path.name != TIMINGS_FILE:
-                held[path.stem] = {"plan": title, "answer": json.loads(path.read_text(encoding="utf-8"))}
+            held[path.stem] = {"plan": title, "answer": json.loads(path.read_text(encoding="utf-8"))}
     print(title, made.verdict.reasons[0], flush=True)
 
 

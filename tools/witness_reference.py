@@ -13,7 +13,7 @@ from workings.evidence.verify.fields import FieldRow, kinds, rows_of
 
 PAGE = Path("docs/reference/witnesses.md")
 TITLES = {"run": "A run", "beside": "Next to the runs", "eval": "An evaluation", "samples": "Samples",
-          "notes": "A note", "pack": "A pack"}
+          "pack": "A pack"}
 HEAD = """# Witnesses
 
 Each field of each file of a record, and the check of [`workings verify`](record.md) that fails where it alone was

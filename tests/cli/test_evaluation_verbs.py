@@ -14,7 +14,6 @@ from tests.children import ForkedChild
 from tests.evaluation.making import completions, items, write_lines
 
 Workings = Callable[..., "subprocess.CompletedProcess[str]"]
-LOG = Path(__file__).parent.parent / "evaluation" / "harness" / "samples_addition_1.jsonl"
 
 
 def answer(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
@@ -59,7 +58,7 @@ def test_from_predictions_to_a_gate(tmp_path: Path, workings: Workings) -> None:
     assert answer(workings("gate", a, "--save", "main", "--dir", folder, "--json"))["items"] == 60
     assert answer(workings("gate", "--list", "--dir", folder, "--json"))["baselines"][0]["name"] == "main"
     gate = ("gate", b, "--baseline", "main", "--dir", folder, "--json")
-    assert answer(workings(*gate, "--metric", "accuracy", "--max-drop", "0.02"))["verdict"] == "pass"
+    assert answer(workings(*gate, "--max-drop", "0.02"))["verdict"] == "pass"
     workings("gate", b, "--save", "best", "--dir", folder)
     failed = workings("gate", a, "--baseline", "best", "--dir", folder, "--json", check=False)
     assert (failed.returncode, answer(failed)["verdict"]) == (1, "fail")
@@ -105,17 +104,13 @@ def test_an_interrupted_evaluation_says_how_to_go_on(tmp_path: Path, start_forke
 
 def test_wrong_requests_exit_with_two(tmp_path: Path, workings: Workings) -> None:
     a = make(workings, tmp_path, "a", 20)
-    imported = workings("eval", "--harness-log", LOG, "--harness-filter", "strict-match", "--out", tmp_path / "log",
-                        "--json")
-    assert answer(imported)["items"] == 40
-    different = workings("compare", a, tmp_path / "log", "--json", check=False)
+    different = workings("compare", a, make(workings, tmp_path, "b", 10, 30), "--json", check=False)
     assert (different.returncode, answer(different)["verdict"]) == (2, "not comparable")
     for arguments, text in (
             (("eval", "--out", tmp_path / "x"), "nothing to score"),
-            (("eval", a, "--predictions", LOG, "--items", LOG, "--out", tmp_path / "x"), "MODEL and --predictions"),
-            (("eval", "--predictions", LOG, "--out", tmp_path / "x"), "no --items"),
-            (("eval", "--harness-log", LOG, "--out", tmp_path / "x"), "one of strict-match, flexible-extract"),
-            (("eval", "--predictions", LOG, "--items", tmp_path / "gone", "--out", tmp_path / "x"), "gone"),
+            (("eval", a, "--predictions", a, "--items", a, "--out", tmp_path / "x"), "MODEL and --predictions"),
+            (("eval", "--predictions", a, "--out", tmp_path / "x"), "no --items"),
+            (("eval", "--predictions", a, "--items", tmp_path / "gone", "--out", tmp_path / "x"), "gone"),
             (("compare", a, tmp_path / "nothing"), "nothing"),
             (("gate", a, "--baseline", "none", "--dir", tmp_path), "none")):
         done = workings(*arguments, check=False)

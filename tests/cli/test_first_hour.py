@@ -12,7 +12,7 @@ from workings import hints
 from workings.cli import output
 from workings.cli.main import app, main
 from workings.cli.output import COMMAND_GROUPS, as_typed, painted
-from workings.cli.verify import verification_text
+from workings.cli.verify import NOT_PROVED, verification_text
 from workings.evidence.verify.result import Check, CheckVerdict, Verification
 from workings.hints import interpreter, pip_install
 
@@ -23,7 +23,7 @@ def test_every_verb_stands_in_one_group_of_the_help():
     assert sorted(verbs) == sorted(command.commands)
     shown = CliRunner().invoke(app, ["--help"]).stdout
     assert all(f"\n{heading}:\n" in shown for heading in COMMAND_GROUPS)
-    assert "space, licences." in shown  # to the end of the sentence, on a second line
+    assert "versions, space." in shown  # to the end of the sentence, on a second line
 
 
 def test_the_version_is_printed():
@@ -85,7 +85,7 @@ def test_colour_is_for_terminals_alone(monkeypatch):
 def verification(*verdicts: CheckVerdict, blocking=True) -> Verification:
     checks = tuple(Check(id=f"integrity.{n}", level=0, verdict=verdict, text="said", blocking=blocking)
                    for n, verdict in enumerate(verdicts))
-    return Verification(path="runs/a", checks=checks, asked_level=0, root="ab", claims=("a claim",))
+    return Verification(path="runs/a", checks=checks, asked_level=0, root="ab")
 
 
 def test_a_good_record_is_one_line_and_a_bad_one_says_what_is_wrong():
@@ -95,7 +95,7 @@ def test_a_good_record_is_one_line_and_a_bad_one_says_what_is_wrong():
         "verified: runs/a, level 0 of 0: 1 checks passed, 0 failed, 1 not made; -v lists them\n"
         "root ab (of everything here)")
     assert verification_text(good, verbose=True).splitlines()[:4] == [
-        "passed       integrity.0: said", "not checked  integrity.1: said", "", "a claim"]
+        "passed       integrity.0: said", "not checked  integrity.1: said", "", NOT_PROVED]
     bad = verification_text(verification(passed, failed), verbose=False).splitlines()
     assert bad[0] == "FAILED       integrity.1: said"
     assert bad[1].startswith("FAILED: runs/a, no level of 0: ")
@@ -103,6 +103,6 @@ def test_a_good_record_is_one_line_and_a_bad_one_says_what_is_wrong():
     assert missing[0] == "not checked  integrity.1: said"
     assert missing[1].startswith("not reached: runs/a")
     checks = tuple(Check(id=f"form.{level}", level=level, verdict=passed, text="said") for level in (0, 1))
-    unevaluated = Verification(path="runs/a", checks=checks, asked_level=2, root="ab", claims=())
+    unevaluated = Verification(path="runs/a", checks=checks, asked_level=2, root="ab")
     assert verification_text(unevaluated, verbose=False).splitlines()[0] == (
         "not checked  level 2: nothing here to check, such as an evaluation")

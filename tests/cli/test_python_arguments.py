@@ -66,12 +66,10 @@ CHAT = {"messages": [{"role": "user", "content": "1+1?"}, {"role": "assistant", 
     ("data import rows.jsonl --out x.jsonl --seed 3", "--seed without --hold-out"),
     ("data check rows.jsonl --yes", "--yes without --fix"),
     ("data make dev-reasoning --out x --n 5", "--n with dev-reasoning"),
-    ("gate run --list --metric truncated", "--metric with --list"),
     ("gate run --save main --max-drop 0.1", "--max-drop with --save"),
     ("eval --predictions p.jsonl --items i.jsonl --out x --temperature 0.5 --seed 3",
      "--temperature and --seed without a model"),
-    ("eval run --items i.jsonl --harness-filter strict", "--harness-filter without --harness-log"),
-    ("eval --harness-log log.jsonl --out x --scorer math", "--scorer with --harness-log"),
+    ("eval run --items i.jsonl --harness-filter strict", "--harness-filter without --task"),
 ])
 def test_an_option_that_decides_nothing_is_refused(words: str, said: str, tmp_path: Path,
                                                    monkeypatch: pytest.MonkeyPatch) -> None:

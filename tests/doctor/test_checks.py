@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from workings.doctor.hub import check_hub
 from workings.doctor.kernels import check_kernels
 from workings.doctor.space import Needs, check_disk, check_host, check_kaggle
 from workings.doctor.tpu import check_tpu, tpu_devices
@@ -113,14 +112,6 @@ def test_kaggle():
     assert found["kaggle.output"].mend == "--out /kaggle/working/runs/NAME"
     assert "kaggle_secrets" in found["kaggle.token"].mend
     assert set(by_id(check_kaggle(Path("/kaggle/working/runs"), "gpu", there | {"HF_TOKEN": "x"}))) == {"kaggle"}
-
-
-def test_a_model_that_is_here_needs_no_hub_and_one_that_is_not_is_not_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    assert list(check_hub("", "main", online=False)) == []
-    assert by_id(check_hub(str(tmp_path), "main", online=False))["model"].judgement == "fine"
-    found = by_id(check_hub("google/gemma-2b", "main", online=False))["model"]
-    assert (found.judgement, found.mend) == ("not checked", "workings doctor RECIPE --online")
 
 
 def test_an_engine_that_cannot_do_a_format_is_a_note_unless_it_was_asked_for(monkeypatch):

@@ -41,6 +41,6 @@ def test_setting_up_cuda_without_a_card_is_refused_and_nothing_is_written(workin
 
 
 @pytest.mark.parametrize("words", [["--yes"], ["no-such-recipe"], ["--setup", "rocm"], ["--whole"],
-                                   ["--engines", "--online"], ["--setup", "cuda", "--engines"]])
+                                   ["--engines", "--out", "x"], ["--setup", "cuda", "--engines"]])
 def test_a_wrong_request(words):
     assert words[-1] in refused("doctor", *words)

@@ -36,7 +36,7 @@ def test_a_unit_holds_all_that_happened(tmp_path: Path) -> None:
     assert [len(call["prompts"]) for call in fake.engine.calls] == [4, 4, 2]
     assert fake.engine.calls[0]["stop_ids"] == [0]
     assert sorted(path.name for path in unit.iterdir()) == [
-        "SEAL.json", "SHA256SUMS", "eval_config.json", "eval_summary.json", "predictions.jsonl", "samples.md"]
+        "SEAL.json", "SHA256SUMS", "eval_config.json", "eval_summary.json", "predictions.jsonl"]
     assert subprocess.run(["sha256sum", "--strict", "-c", "SHA256SUMS"], cwd=unit, capture_output=True).returncode == 0
     assert parse_seal((unit / "SEAL.json").read_bytes())["made_from"] == "a" * 64
     line = records(unit)[1]
@@ -51,7 +51,6 @@ def test_a_unit_holds_all_that_happened(tmp_path: Path) -> None:
     assert behaviour["format_ok"]["mean"] == 1
     assert behaviour["step_validity"]["mean"] == 1
     assert summary(unit)["rules"] == {"answer_tag": 10}
-    assert "i0: wrong" in (unit / "samples.md").read_text()
 
 
 def test_earlier_turns_of_an_item_are_asked_with_it_and_recorded(tmp_path: Path) -> None:
@@ -86,7 +85,7 @@ def test_a_killed_evaluation_ends_the_same(tmp_path: Path, cut: int) -> None:
     # A batch that was not complete is asked again as a whole.
     assert len(again.engine.calls) == (1 if cut == 0 else 2)
     assert not partial.parent.exists()
-    for name in ("predictions.jsonl", "eval_summary.json", "eval_config.json", "samples.md", "SHA256SUMS"):
+    for name in ("predictions.jsonl", "eval_summary.json", "eval_config.json", "SHA256SUMS"):
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 

@@ -10,12 +10,8 @@ import pytest
 
 from tests.evaluation.making import records, write_lines
 from workings.data.generators import addition
-from workings.evaluation.comparison.baseline import set_baseline
-from workings.evaluation.comparison.compare import compare
-from workings.evaluation.comparison.gate import gate
-from workings.evaluation.harness import HarnessLog, import_harness_log
+from workings.evaluation.harness import scored_answer
 from workings.evaluation.run import evaluate_predictions
-from workings.evaluation.unit import find_unit
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
 from workings.record.layout import TOKENIZER
@@ -73,9 +69,9 @@ def test_our_scores_of_its_texts_are_its_own(run: Path, log: Path, tmp_path: Pat
     theirs = {json.loads(line)["doc"]["id"]: json.loads(line)["exact_match"] for line in log.read_text().splitlines()}
     assert len(theirs) == COUNT
     assert 0 < sum(theirs.values()) < COUNT, "right and wrong answers are needed to agree about"
-    pairs = HarnessLog.open(log).predictions()
-    texts = write_lines(tmp_path / "texts.jsonl", [{"id": item.id, "completion": text} for item, text in pairs])
-    evaluate_predictions(texts, [item for item, _ in pairs], tmp_path / "ours")
+    answers = [scored_answer(json.loads(line), "exact_match", log.name) for line in log.read_text().splitlines()]
+    texts = write_lines(tmp_path / "texts.jsonl", [{"id": each.item.id, "completion": each.text} for each in answers])
+    evaluate_predictions(texts, [each.item for each in answers], tmp_path / "ours")
     ours = {record["id"]: record["score"] for record in records(tmp_path / "ours")}
     assert list(ours.values()) == list(theirs.values())
 
@@ -85,17 +81,5 @@ def test_our_scores_of_its_texts_are_its_own(run: Path, log: Path, tmp_path: Pat
     write_lines(tmp_path / "items.jsonl", [item.to_json() for item in items])
     workings("eval", run, "--items", tmp_path / "items.jsonl", "--out", tmp_path / "engine", "--max-new-tokens", "8")
     written = [record["completion"] for record in records(tmp_path / "engine")]
-    assert written == [text for _, text in pairs]
+    assert written == [each.text for each in answers]
     assert [record["score"] for record in records(tmp_path / "engine")] == list(theirs.values())
-
-
-def test_its_log_is_imported_compared_and_gated(log: Path, tmp_path: Path) -> None:
-    card = import_harness_log(log, tmp_path / "imported")
-    assert card.overall.n == COUNT
-    same = compare(tmp_path / "imported", tmp_path / "imported")
-    assert same.to_json()["delta"] == 0
-    set_baseline(tmp_path / "baselines", "main", find_unit(tmp_path / "imported"))
-    found = gate(tmp_path / "imported", baseline="main", folder=tmp_path / "baselines", metric="accuracy", max_drop=0.5)
-    assert found.verdict == "pass"
-
-

@@ -128,12 +128,12 @@ def test_a_difference_in_answers_found_is_said(unit: Callable[[str, Writes], Pat
 def test_the_gate_and_seeds_refuse_as_well(unit: Callable[[str, Writes], Path], tmp_path: Path) -> None:
     low, constant = unit("low", wrong), unit("constant", one)
     set_baseline(tmp_path / "kept", "main", EvaluationRecord(low))
-    result = gate(constant, baseline="main", folder=tmp_path / "kept", metric="accuracy", max_drop=0.02)
+    result = gate(constant, baseline="main", folder=tmp_path / "kept", max_drop=0.02)
     assert result.verdict == "inconclusive"
     assert "gives one answer" in result.sentence
     set_baseline(tmp_path / "kept", "good", EvaluationRecord(unit("good", right)))
     # One that fell to a single answer did drop.
-    assert gate(constant, baseline="good", folder=tmp_path / "kept", metric="accuracy", max_drop=0.02).verdict == "fail"
+    assert gate(constant, baseline="good", folder=tmp_path / "kept", max_drop=0.02).verdict == "fail"
     seeds = compare_seeds([low], [constant])
     assert (seeds.verdict, seeds.refused) == ("inconclusive", True)
     assert "gives one answer" in seeds.sentence

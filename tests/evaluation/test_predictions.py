@@ -129,17 +129,6 @@ def test_a_scorer_that_does_not_exist_is_named(tmp_path: Path, scorer: str, monk
         score(tmp_path, "a", items(2), [True, True], scorer=scorer)
 
 
-def test_samples_of_markup_stay_text(tmp_path: Path) -> None:
-    judge(tmp_path, [{"id": "i0", "completion": "```\n# injected\n<script>\n#### 7"}], items(1))
-    text = (tmp_path / "out" / "samples.md").read_text()
-    assert "````text\n```\n# injected" in text
-
-
-def test_a_zero_byte_is_shown_as_a_sign_because_no_text_file_holds_one(tmp_path: Path) -> None:
-    judge(tmp_path, [{"id": "i0", "completion": "seven\0"}], items(1))
-    assert "seven\N{SYMBOL FOR NULL}\n" in (tmp_path / "out" / "samples.md").read_text()
-
-
 @pytest.mark.parametrize(("setting", "value"), [
     ("max_new_tokens", 0), ("batch_size", 0), ("temperature", -1.0), ("samples", 2), ("aggregate", "best"),
     ("item_seconds", 0.0), ("rules", ("nope",)), ("form", "nope")])

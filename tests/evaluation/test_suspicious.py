@@ -51,11 +51,7 @@ def test_error_messages_are_known_and_answers_are_none() -> None:
     (["HTTP 500"] * 2 + [f"#### {n}" for n in range(18)], ["2 of 20 completions look like error messages, the first: "
                                                            '"HTTP 500"']),
     (["HTTP 500"] + [f"#### {n}" for n in range(18)], []),
-    ([""] * 10 + [f"#### {n}" for n in range(10)], ["10 of 20 completions are empty or missing"]),
-    ([" \n"] * 9 + [f"#### {n}" for n in range(11)], []),
-    (["I do not know."] * 10, ['all 10 completions are the same text: "I do not know."']),
-    (["I do not know."] * 9, []),
-    (["I do not know."] * 17 + ["1", "2", "3"], [])])
+    (["HTTP 500"] * 9, [])])
 def test_from_which_share_on(texts: list[str], said: list[str]) -> None:
     assert suspicions_of(samples(*texts)) == said
 
@@ -65,17 +61,6 @@ def test_from_which_share_on(texts: list[str], said: list[str]) -> None:
 def test_answers_that_were_cut_off_are_named(cut: int, said: list[str]) -> None:
     records: list[dict[str, Any]] = [*samples(*map(str, range(20)))]
     assert suspicions_of([record | {"truncated": n < cut} for n, record in enumerate(records)]) == said
-
-
-def test_one_text_is_found_behind_many_others() -> None:
-    said, = suspicions_of(samples(*map(str, range(1_500)), *["I do not know."] * 18_500))
-    # Of the bounded count each further text takes one away.
-    assert said.endswith('completions are the same text: "I do not know."')
-    assert 18_000 < int(said.split(" of ")[0].replace(",", "")) <= 18_500
-
-
-def test_one_answer_to_all_questions_may_be_said_each_time() -> None:
-    assert suspicions_of(samples(*["Yes"] * 20, golds="yes")) == []
 
 
 def test_no_run_is_called_better_than_error_messages_without_saying_so(tmp_path: Path) -> None:
@@ -96,4 +81,4 @@ def test_no_run_is_called_better_than_error_messages_without_saying_so(tmp_path:
     other = score(tmp_path, "other", asked, [True] * 39 + [False])
     assert warned in compare_seeds([bad], [good, other]).sentence
     set_baseline(tmp_path / "kept", "main", find_unit(good))
-    assert warned in gate(bad, baseline="main", folder=tmp_path / "kept", metric="accuracy", max_drop=0.1).sentence
+    assert warned in gate(bad, baseline="main", folder=tmp_path / "kept", max_drop=0.1).sentence

@@ -214,7 +214,7 @@ OPENINGS = ("<pre ", "<!--", "```text\n", "1,1,", "a = a = ", "1+1=3 ", "[(", "$
 
 def _texts(opening: str) -> Denial:
     def change(run: Path) -> Path:
-        for file in (README, LOG, f"{EVALUATION}/samples.md", "WRITEUP.md"):
+        for file in (README, LOG, "WRITEUP.md"):
             (run / file).write_text(opening * (TEXT_BYTES // len(opening)))
         reseal.reseal(run)
         return run

@@ -123,7 +123,7 @@ DOORS: dict[str, tuple[Attack, str]] = {
                                       "content.plain"),
     "an envelope of a gigabyte": (envelope_of_a_gigabyte, "attestation.signed"),
     "many signatures": (planted(ENVELOPE, lambda canary: SIGNATURES, sealed=False), "attestation.signed"),
-    "a note with code": (planted("notes/1/note.py", lambda canary: f"open({str(canary)!r}, 'w')\n".encode(),
+    "an evaluation with code": (planted("eval/1/note.py", lambda canary: f"open({str(canary)!r}, 'w')\n".encode(),
                                  sealed=False), "integrity.sealed"),
 }
 """Attack, and the id that fails; empty where the planted text is inert and nothing needs to fail."""

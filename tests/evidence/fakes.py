@@ -34,7 +34,7 @@ FOUND, NAMED = "found", "named"
 """Any check; none, and the answer names a field that was changed, or a check that is not made any more."""
 SENTENCE = "the sentence about what is not proved"
 """The last one of every answer: no record can show it."""
-VIEWS = ("README.md", "samples.md")
+VIEWS = ("README.md",)
 """Files that are made of others."""
 DIGESTS = ("config_digest", "after", "attempt")
 """Fields that are."""
@@ -209,7 +209,7 @@ def recipe_everywhere(run: str, place: str, value: Any) -> Fake:
 
 
 def scored_again(unit: str, *, items: bool = False) -> Fake:
-    """Scorecard and samples rebuilt from the predictions; ``items``: their count and digest as well."""
+    """Scorecard rebuilt from the predictions; ``items``: their count and digest as well."""
     lines, card, config = (f"{unit}/{name}" for name in ("predictions.jsonl", "eval_summary.json", "eval_config.json"))
 
     def fake(files: Files) -> None:
@@ -218,7 +218,6 @@ def scored_again(unit: str, *, items: bool = False) -> Fake:
             path.write_bytes(files[lines])
             again = EvaluationSummary(path, values_in(files, config)["aggregate"])
             write(files, card, again.to_json(values_in(files, card)["problems"]))
-            files[f"{unit}/samples.md"] = again.samples_text().encode()
         if items:
             asked = {each["id"]: item_from_json({"expected_answer": each["gold"], **{key: each[key] for key in (
                 "id", "prompt", "section", "category", "difficulty")}}) for each in values_in(files, lines)}

@@ -154,7 +154,6 @@ OF_A_RUN: Table = {
     "not announced": (edit(EVENTS, lambda found: found[:1]), "consistency.recipe: 0 events announce the evaluation"),
     "announced other settings": (row(EVENTS, 1, decoding={"samples": 9}), "consistency.announced"),
     "another scorer": (put(ASKED, "scorer.name", "exact"), "consistency.announced"),
-    "another backend": (put(ASKED, "engine.versions", {"backend": "cuda"}), "consistency.answers"),
     "no decoding": (put(ASKED, "decoding", {"absent": "not recorded"}), "consistency.announced"),
     "ended by a person": (row(PREDICTIONS, 0, finish_reason="enough", truncated=False), "consistency.answers"),
     "more tokens than asked": (every(PREDICTIONS, lambda each: {"completion_tokens": 9}), "consistency.answers"),

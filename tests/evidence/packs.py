@@ -6,7 +6,6 @@ from pathlib import Path
 from tests.record import synthetic
 from workings.evidence.attest import keys
 from workings.evidence.attest.sign import sign_run
-from workings.evidence.notes import write_note
 from workings.record import attempts, canonical
 from workings.record.seal import parse_seal
 
@@ -14,13 +13,12 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "runs" / "quickstart" / "runs
 
 
 def two_runs(folder: Path) -> Path:
-    """Two evaluated runs, `b` with a note and a signature."""
+    """Two evaluated runs, `b` with a signature."""
     for name in ("a", "b"):
         run = synthetic.sealed_run(folder / name, name=name)
         synthetic.add_evaluation(run, "items")
     for name in ("a", "b"):  # the recorder of these runs calls both tiny
         attempts.append(folder, {"run": name})
-    write_note(folder / "b", {"kaggle_notebook_version": "7"})
     sign_run(folder / "b", keys.new_key(folder.parent / "key").private)
     return folder
 

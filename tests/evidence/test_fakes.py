@@ -3,7 +3,6 @@
 import random
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,8 +17,6 @@ from tests.evidence import (
 from tests.evidence.fakes import Fake, Table, add, gone, moved, outcome, put, together, without
 from tests.evidence.records import Record, RecordOf
 from workings.cli.verify import verification_text
-from workings.evidence.verify.checks.announced_evaluation import same_version
-from workings.evidence.verify.checks.evaluation_lines import backend_agrees
 from workings.evidence.verify.fields import kinds, row_of, rows_of
 from workings.evidence.verify.registry import CHECKS
 from workings.evidence.verify.unchecked_fields import NO_FILE, unchecked_fields
@@ -34,7 +31,7 @@ ELSEWHERE = {
     "integrity.readable": "test_hostile", "integrity.names": "test_mutations", "integrity.sealed": "test_mutations",
     "integrity.sums": "test_mutations", "integrity.anchor": "test_fakes", "attestation.trust": "test_sign",
     "consistency.drawn_from": "test_drawn_from", "consistency.environment": "test_episodes",
-    "recompute.episodes": "test_episodes", "recompute.rounds": "test_rounds",
+    "recompute.episodes": "test_episodes",
     **dict.fromkeys(("replay.steps", "replay.controls", "replay.predictions", "replay.coverage"), "test_replay")}
 """Modules with the fakes of the other checks."""
 SOME = 6
@@ -87,7 +84,7 @@ def test_another_seed_told_everywhere_passes_all_but_a_replay(record: Record) ->
 @pytest.mark.slow
 def test_fakes_about_every_file(record: Record) -> None:
     told = generated_fakes.of_files(record[0])
-    assert len(told) > 500
+    assert len(told) > 450
     assert {name.partition(":")[0] for name in told} >= {
         name for name in record[0] if not name.endswith((*generated_fakes.SEALED, "SHA256SUMS"))}
     chosen = random.Random(17).sample(sorted(told), 4 * SOME)
@@ -182,25 +179,3 @@ def test_an_announced_evaluation_that_is_gone_keeps_level_two_from_being_reached
     # Nothing is missing where the evaluation is here, or where the run did not end.
     for found in (record[1], said_of(record, gone("a/eval/"), put("a/run_manifest.json", "status", "interrupted"))):
         assert not any(missing[20:] in one.text for one in found.checks)
-
-
-@pytest.mark.parametrize(("number", "found"), [("2.0.0+built.here", False), ("2.0.1+built.here", True)])
-def test_an_evaluation_whose_library_names_its_build(record: Record, number: str, *, found: bool) -> None:
-    said = outcome(*record, together(put("a/env/env_info.json", "packages.numpy", "2.0.0"),
-                                     put("a/eval/items/eval_config.json", "engine.versions.numpy", number)))
-    assert ("consistency.announced" in said.failed) is found
-
-
-@pytest.mark.parametrize(("one", "other", "same"), [
-    ("2.11.0", "2.11.0+cu130", True), ("2.11.0+cu130", "2.11.0", True), ("2.11.0+cpu", "2.11.0+cu130", False),
-    ("2.11.0", "2.12.0+cu130", False), ("2.11.0", "2.11.0", True), ("2.11.0", 2.11, False)])
-def test_a_package_that_names_its_build_has_the_version_without_it(one: str, other: Any, *, same: bool) -> None:
-    """PyTorch for CUDA may be installed as 2.11.0 and call itself 2.11.0+cu130."""
-    assert same_version(one, other) is same
-
-
-@pytest.mark.parametrize(("backend", "platform", "agrees"), [
-    ("cpu", "cpu", True), ("cuda 12090", "gpu", True), ("cuda", "cpu", False), ("CPU", "gpu", False),
-    ("something new", "gpu", True), ("tpu v5e", "tpu", True), ("cpu", "tpu", False)])
-def test_words_for_devices(backend: str, platform: str, *, agrees: bool) -> None:
-    assert backend_agrees(backend, platform) is agrees

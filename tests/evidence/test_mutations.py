@@ -10,7 +10,6 @@ import pytest
 from tests.evidence.verdicts import failed, said
 from workings.evidence.attest.keys import new_key
 from workings.evidence.attest.sign import sign_run
-from workings.evidence.notes import write_note
 
 SEALING = {"SHA256SUMS", "SEAL.json"}
 Change = Callable[[Path], object]
@@ -33,7 +32,7 @@ def append(file: Path) -> None:
 def swap(file: Path) -> None:
     """With another file of the same unit: contents change places, nothing else does."""
     unit = next(parent for parent in file.parents if (parent / "SEAL.json").exists())
-    names = ("README.md", "run_manifest.json", "samples.md", "predictions.jsonl", "note.json", "SHA256SUMS")
+    names = ("README.md", "run_manifest.json", "predictions.jsonl", "SHA256SUMS")
     other = next(unit / name for name in names if (unit / name).exists() and unit / name != file)
     mine, theirs = file.read_bytes(), other.read_bytes()
     file.write_bytes(theirs)
@@ -79,9 +78,8 @@ def expected(name: Path, listed: set[str], sealing: set[str]) -> set[str]:
 
 
 def whole_record(pristine: Path, folder: Path) -> tuple[Path, bytes]:
-    """A folder of runs whose run has an evaluation, a note and a signature, and the key to trust."""
+    """A folder of runs whose run has an evaluation and a signature, and the key to trust."""
     shutil.copytree(pristine, folder / "runs")
-    write_note(folder / "runs" / "tiny", {"kaggle_notebook_version": "7"})
     key = new_key(folder / "key")
     sign_run(folder / "runs" / "tiny", key.private)
     return folder / "runs", key.public.read_bytes()

@@ -64,7 +64,7 @@ def test_what_is_in_a_pack(packed: Path) -> None:
         attempts = archive.read("runs/attempts.jsonl").splitlines()
         readme = archive.read("README.md").decode()
     assert names >= {"README.md", "pack.json", "SEAL.json",
-                     "runs/a/run_manifest.json", "runs/a/eval/items/predictions.jsonl", "runs/b/notes/1/note.json",
+                     "runs/a/run_manifest.json", "runs/a/eval/items/predictions.jsonl",
                      "runs/b/attest/001.dsse.json", "runs/a/checkpoints/step_000006/model.safetensors"}
     assert len(attempts) == 4
     assert "workings train runs/a/config/recipe.yaml --out again/a" in readme

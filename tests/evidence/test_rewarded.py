@@ -13,7 +13,7 @@ from tests.evidence.records import ONE_UPDATE
 from tests.evidence.rewarded import rewarded_run
 from tests.evidence.verdicts import failed
 from workings.evidence.verify import Verification, limits, verify
-from workings.evidence.verify.checks.preference_pairs import loss_bounds, margin_problems, pair_loss
+from workings.evidence.verify.checks.preferences import loss_bounds, margin_problems, pair_loss
 from workings.evidence.verify.checks.update_metrics import bound_problems
 from workings.models.tokenizer import Tokenizer
 from workings.record.digest import json_digest

@@ -106,7 +106,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "an empty folder": (lambda at: (at / "runs/a/config/empty").mkdir(), "an empty folder"),
     "a changed report": (lambda at: (at / "report.html").write_text("<script>alert(1)</script>"), "report.html"),
     "a seal of another kind": (lambda at: (at / "runs/a/eval/items/SEAL.json").write_bytes(
-        (at / "runs/a/eval/items/SEAL.json").read_bytes().replace(b'"unit":"eval"', b'"unit":"notes"')),
+        (at / "runs/a/eval/items/SEAL.json").read_bytes().replace(b'"unit":"eval"', b'"unit":"samples"')),
         "its place and files say eval"),
     "a log named by digest": (name_log_by_digest, "may not be named by digest"),
     "a seal that says two things": (lambda at: (at / "SEAL.json").write_bytes(

@@ -82,10 +82,8 @@ def resealed(files: dict[str, bytes]) -> dict[str, bytes]:
         outer = next((other for other in roots if other != unit and unit.startswith(other)), None)
         if outer is not None and isinstance(seal["made_from"], str):
             seal["made_from"] = roots[outer]
-            for config in (unit + "eval_config.json", unit + "note.json"):
-                key = "made_from" if config.endswith("eval_config.json") else "run"
-                if config in files:
-                    files[config] = line(json.loads(files[config]) | {key: roots[outer]})
+            if (config := unit + "eval_config.json") in files:
+                files[config] = line(json.loads(files[config]) | {"made_from": roots[outer]})
         if unit in packs:
             files[unit + "pack.json"] = _with_roots(files[unit + "pack.json"], {
                 before[each]: roots[each] for each in roots})
@@ -197,7 +195,7 @@ def steps_of(files: dict[str, bytes]) -> list[Step]:
     return [Step(name, place) for name, data in sorted(files.items())
             if name.endswith((".json", ".jsonl")) and name.rpartition("/")[2] not in ("SEAL.json", "COMMIT.json")
             and "tokenizer/" not in name and "/attest/" not in name for place, _ in fields(data, name)
-            if (name.rpartition("/")[2], place) not in (("eval_config.json", ("made_from",)), ("note.json", ("run",)))]
+            if (name.rpartition("/")[2], place) != ("eval_config.json", ("made_from",))]
 
 
 def unit_of(name: str, files: dict[str, bytes]) -> tuple[str, str, str]:

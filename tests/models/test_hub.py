@@ -71,28 +71,3 @@ def test_no_network_and_nothing_downloaded_is_said(ask):
     assert "RequestError" in done.stderr
     assert "which is not a folder here" in done.stderr
     assert "a reachable Hub or an earlier download" in done.stderr
-
-
-DOCTOR = """
-import json, sys
-from workings.doctor.hub import check_hub
-print(json.dumps([vars(finding) for finding in check_hub(sys.argv[1], sys.argv[2], online=True)]))
-"""
-
-
-@pytest.mark.parametrize(("name", "revision", "judgement", "said"), [
-    (REPOSITORY, "main", "fine", f"at commit {COMMIT} may be downloaded; there is no token"),
-    (GATED, "main", "problem", "is gated, and there is no token"),
-    (REPOSITORY, "v9", "problem", "has no revision v9"), ("someone/else", "main", "problem", "is not found")])
-def test_the_doctor_asks_the_hub_about_token_and_licence(ask, name, revision, judgement, said):
-    with hub(FILES) as (address, asked):
-        found = answer(ask(name, revision, address=address, code=DOCTOR))
-    assert [row["judgement"] for row in found] == [judgement]
-    assert said in found[0]["what"]
-    assert asked == [], "nothing is downloaded"
-
-
-def test_a_hub_that_does_not_answer_is_a_finding(ask):
-    found = answer(ask(REPOSITORY, "main", address="http://127.0.0.1:9", code=DOCTOR))
-    assert found[0]["judgement"] == "problem"
-    assert "gave no answer" in found[0]["what"]

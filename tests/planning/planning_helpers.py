@@ -1,6 +1,5 @@
 """A recipe and a shape small enough to count by hand."""
 
-from pathlib import Path
 
 from workings.config.load import check_recipe
 from workings.config.recipe import Recipe
@@ -9,7 +8,6 @@ from workings.hardware.catalog import find_target
 from workings.models.batch import BatchShape
 from workings.models.shape import ModelShape
 from workings.models.shapes import shape_from_config
-from workings.planning.inspection_cache import TIMINGS_FILE
 from workings.planning.planned_run import PlannedRun, programs_of
 
 SHAPE = {"family": "gemma", "layers": 2, "width": 16, "mlp_width": 32, "heads": 2, "kv_heads": 1, "head_dim": 8,
@@ -38,11 +36,6 @@ def rewarded(**changes) -> Recipe:
     """The same recipe, which learns from rewards: 16 completions a rollout, of prompts of up to 48 tokens."""
     return recipe(**{"algorithm": {"name": "grpo", "group": 4, "max_new_tokens": 16, "updates": 2},
                      "rewards": [{"scorer": "answer"}], "batch": {"micro_batch": 4, "accumulation": 2}} | changes)
-
-
-def kept_plans(folder: Path) -> list[Path]:
-    """Answers about programs; next to them is how long they took."""
-    return [path for path in folder.iterdir() if path.name != TIMINGS_FILE]
 
 
 def planned_run(asked: Recipe, target: str, *, request: EngineRequest | None = None, fsdp: int = 1,

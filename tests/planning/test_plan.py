@@ -1,7 +1,6 @@
 """Verdicts that need no compiler: estimates, requests that do not go together, the search, the verb's answer."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -23,7 +22,6 @@ from workings.planning.recipe_changes import overrides_between, with_changes
 from workings.planning.search import candidates
 from workings.planning.step_memory import largest_phase_parts
 from workings.runs.plan import plan
-from workings.runs.plan_write import make_paths_relative, write_nearest
 
 
 @pytest.fixture
@@ -77,14 +75,15 @@ def test_too_large_a_plan_comes_with_one_that_fits(no_compiler):
     assert kept.micro_batch * kept.accumulation == asked.micro_batch * asked.accumulation
 
 
+@pytest.mark.parametrize("refused", ["", "too large"])
 @pytest.mark.parametrize(("share", "certainty"), [(0.5, "by proportion"), (3.0, "unexplained")])
-def test_parts_add_up_to_what_the_compiler_says(share, certainty):
+def test_parts_add_up_to_what_the_compiler_says(share, certainty, refused):
     request, batch = request_of(recipe()), (1, 4, 64)
     exact = sum(exact_parts(request, batch, 1, 1).values())
     formula = sum(largest_phase_parts(request, batch, 1, 1, "tpu").values())
     peak = exact + int(share * formula)
     found = split_parts(planned_run(recipe(), "v5e-1", request=request, step=batch), "step", Inspection(
-        peak_bytes=peak, source="compiled", breakdown={"sum": peak}, versions={}))
+        peak_bytes=peak, source="compiled", breakdown={"sum": peak}, versions={}, refused=refused))
     assert abs(sum(part.size_bytes for part in found) - peak) < 10
     assert found[-1].certainty == certainty
     assert sum(part.size_bytes for part in found if part.certainty == "exact") == exact
@@ -153,7 +152,6 @@ def test_a_program_with_an_unsplit_batch_is_no_verdict():
 
 
 def test_this_machine_compiles_the_step_itself(run_forked, tmp_path):
-    # Where no finished runs are: from those of anyone who typed the README's commands here, the time would be told.
     done = run_forked("-m", "workings", "plan", "smoke-tiny", "--on", "cpu", "--json", cwd=tmp_path)
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["fits"] is True
@@ -241,34 +239,3 @@ def test_a_recipe_without_data(tmp_path):
     file.write_text(text.replace("data:", "dada:"))
     with pytest.raises(RequestError, match="did you mean `data`"):
         plan(str(file), "t4")
-
-
-def test_a_plan_that_fits_is_written_as_a_recipe(no_compiler, tmp_path):
-    words = ["batch.micro_batch=8", "batch.accumulation=1", "data.max_length=1024", "memory.remat=none"]
-    loaded = load_recipe("gemma-2b-rtx5090", words)
-    found = plan(loaded, "rtx5090")
-    out = tmp_path / "fits.yaml"
-    write_nearest(found, loaded, out)
-    assert plan(str(out), "rtx5090", nearest=False).verdict.peak_bytes == found.nearest.peak_bytes
-    assert out.read_text().startswith("# ")
-    with pytest.raises(RequestError, match="exists"):
-        write_nearest(found, loaded, out)
-
-
-def test_what_a_written_recipe_names_is_still_found(no_compiler, tmp_path):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "traces.jsonl").write_text("")
-    (tmp_path / "mine" / "recipe.yaml").write_text(
-        load_recipe("gemma-2b-rtx5090").text.replace("traces: dev-reasoning", "traces: traces.jsonl"))
-    loaded = load_recipe(str(tmp_path / "mine" / "recipe.yaml"))
-    write_nearest(plan(loaded, "rtx5090"), loaded, tmp_path / "fits.yaml")
-    again = load_recipe(str(tmp_path / "fits.yaml"))
-    assert again.path(again.recipe.data.traces) == (tmp_path / "mine" / "traces.jsonl").resolve()
-
-
-def test_a_teacher_beside_the_recipe_is_found_from_where_its_plan_is_written(tmp_path):
-    (tmp_path / "mine" / "teacher").mkdir(parents=True)
-    values = {"algorithm": {"name": "distill", "teacher": "teacher"}}
-    loaded = SimpleNamespace(path=lambda name: tmp_path / "mine" / name)
-    make_paths_relative(values, loaded, tmp_path)
-    assert values["algorithm"]["teacher"] == "mine/teacher"

@@ -94,7 +94,7 @@ def test_a_third_engine_is_planned_by_what_it_says(third, target):  # type: igno
 def test_what_it_refuses_for_lack_of_memory_is_no_at_once(third):  # type: ignore[no-untyped-def]
     asked = recipe(engine="third", batch={"micro_batch": 128},
                    evaluation={"items": "eval", "max_new_tokens": 16, "batch_size": 4})
-    plan = make_plan(asked, shape(), find_target("t4"), explained=False)
+    plan = make_plan(asked, shape(), find_target("t4"))
     assert not plan.verdict.fits
     assert plan.verdict.limit_bytes == 2**30
     assert set(plan.peaks) == {"step"}

@@ -79,7 +79,6 @@ def test_drawing_and_updating_by_hand():
         generation_seconds(request, programs["drawing"], l4, MeshShape(1, 1), per_operation, read=4) + 2 * 0.5 / 3)
     assert spent.seconds == pytest.approx(
         50 + 50 * spent.rollout_sampling_seconds + spent.checkpoint_seconds * spent.checkpoints)
-    assert spent.share_done_by(spent.seconds / 2) == pytest.approx(0.5)
     assert spent.checkpoint_every_seconds == pytest.approx(500 * (0.5 + spent.rollout_sampling_seconds / 2))
     assert spent.to_json()["drawing_seconds"] == spent.rollout_sampling_seconds
     assert "rewards" in spent.not_counted

@@ -1,47 +1,24 @@
-"""Seconds of a run, deadlines, and what finished runs say."""
+"""Seconds of a run."""
 
-import json
 from dataclasses import replace
-from zipfile import ZipFile
 
 import pytest
 
-from tests.planning.planning_helpers import planned_run, recipe, request_of, rewarded, shape
-from workings.config.load import check_recipe, load_recipe
+from tests.planning.planning_helpers import planned_run, recipe, request_of, shape
+from workings.config.load import load_recipe
 from workings.engines.base import MeshShape
-from workings.errors import RequestError
 from workings.hardware.catalog import targets
-from workings.inputs.resolve import find_shape
 from workings.models.batch import BatchShape
-from workings.models.shape import ModelShape
-from workings.planning import history
-from workings.planning.history import FinishedRun, finished_runs, measured_throughput
-from workings.planning.inspection_cache import extrapolate, shallow_depths
 from workings.planning.run_time import (
     DISK_BYTES_A_SECOND,
     Throughput,
     estimate_run_time,
     flop_text,
-    parse_duration,
     step_operations,
     step_seconds,
 )
 from workings.record.number_text import duration
-from workings.record.reader import RunRecord
-from workings.runs import plan_time
-from workings.runs.plan_time import count_items, with_deadline, with_time
-
-
-@pytest.mark.parametrize(("text", "seconds"), [
-    ("9h", 32400), ("90m", 5400), ("1h30m", 5400), ("45s", 45), ("0.5d", 43200)])
-def test_times_as_people_write_them(text, seconds):
-    assert parse_duration(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "9", "h", "9 hours", "-3h", "0s"])
-def test_what_is_no_time(text):
-    with pytest.raises(RequestError, match="9h"):
-        parse_duration(text)
+from workings.runs.plan_time import count_items
 
 
 def test_times_for_people():
@@ -62,8 +39,6 @@ def test_a_whole_run_by_hand():
     assert spent.checkpoint_every_seconds == 20
     assert spent.seconds == pytest.approx(
         50 + 3 * spent.checkpoint_bytes / DISK_BYTES_A_SECOND + spent.evaluation_seconds)
-    assert spent.share_done_by(spent.seconds / 2) == pytest.approx(0.5)
-    assert spent.share_done_by(1e9) == 1
     by_time = asked.model_copy(update={"checkpoint": asked.checkpoint.model_copy(update={"every_minutes": 0.25})})
     often = estimate_run_time(planned_run(by_time, "l4", request=request), 0.5, items=100, held_out=0)
     # 15 seconds are 30 of these steps, which come before 40.
@@ -82,108 +57,12 @@ def test_frozen_weights_get_no_gradient():
     assert 0.6 < step_operations(thin, (1, 4, 64)) / step_operations(full, (1, 4, 64)) < 0.8
 
 
-def test_runs_of_ones_own_take_the_place_of_the_assumption(tmp_path, monkeypatch):
+def test_a_measurement_takes_the_place_of_the_assumption():
     request = request_of(recipe())
-    assert measured_throughput(tmp_path, targets()["t4"], "jax", 1e12) is None
     pace = Throughput(operations_a_second=1e12, source="measured")
     seconds, how = step_seconds(request, BatchShape(1, 4, 64), targets()["cpu"], MeshShape(1, 1), pace)
     assert seconds == pytest.approx(step_operations(request, (1, 4, 64)) / 1e12)
     assert "measured" in how
-
-
-def test_the_median_of_finished_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(history, "finished_runs", lambda directory, target, engine: iter(
-        [FinishedRun(name=f"run-{n}", step_operations=1e12, operations_a_second=n * 1e12) for n in (1, 2, 9)]))
-    found = measured_throughput(tmp_path, targets()["t4"], "jax", 1e12)
-    assert found.operations_a_second == 2e12
-    assert "3 finished runs of yours" in found.source
-    assert "run_manifest.json" in found.source
-
-
-def test_runs_with_steps_of_about_the_same_size_go_before_others(tmp_path, monkeypatch):
-    monkeypatch.setattr(history, "finished_runs", lambda directory, target, engine: iter(
-        [FinishedRun(name=name, step_operations=size, operations_a_second=speed)
-         for name, size, speed in (("tiny", 1e6, 1e9), ("tiny-2", 1e6, 1e9), ("large", 1e13, 1e12))]))
-    found = measured_throughput(tmp_path, targets()["t4"], "jax", 5e13)
-    assert (found.operations_a_second, "1 finished run of yours with jax" in found.source) == (1e12, True)
-    between = measured_throughput(tmp_path, targets()["t4"], "jax", 1e9)
-    assert between.operations_a_second == 1e9
-    assert between.source.endswith("none with steps of about this size")
-
-
-def test_runs_that_learned_from_rewards_count_where_there_are_no_others(tmp_path, monkeypatch):
-    rewarded_run, other = (FinishedRun(name=name, step_operations=1e12, operations_a_second=speed, from_rewards=rewards)
-                           for name, speed, rewards in (("rl", 1e9, True), ("sft", 1e10, False)))
-    for runs, speed, said in (((rewarded_run,), 1e9, True), ((rewarded_run, other), 1e10, False)):
-        monkeypatch.setattr(history, "finished_runs", lambda directory, target, engine, runs=runs: iter(runs))
-        found = measured_throughput(tmp_path, targets()["cpu"], "jax", 1e12)
-        assert found.operations_a_second == speed
-        assert ("by their updates without drawing" in found.source) is said
-
-
-def test_a_finished_run_says_how_fast_it_was(repository, tmp_path, monkeypatch):
-    with ZipFile(repository / "examples" / "runs" / "quickstart" / "runs.zip") as archive:
-        archive.extractall(tmp_path, [name for name in archive.namelist() if "checkpoints" not in name])
-    manifest = RunRecord.open(tmp_path / "runs" / "with-steps").manifest
-    monkeypatch.setattr(history, "cpu_model", lambda: manifest.device.kind)
-    found = {run.name: run for run in finished_runs(tmp_path / "runs", targets()["cpu"], "jax")}
-    assert set(found) == {"with-steps", "answer-only"}
-    asked = check_recipe(manifest.config, "its recipe")
-    model = ModelShape(**json.loads((tmp_path / "runs" / "with-steps" / "config" / "model_shape.json").read_text()))
-    request = replace(request_of(asked), shape=model)
-    batch = (asked.batch.accumulation, asked.batch.micro_batch, asked.data.max_length)
-    each = manifest.training_seconds / manifest.completed_steps
-    assert step_operations(request, batch) / found["with-steps"].operations_a_second == pytest.approx(each)
-    assert list(finished_runs(tmp_path / "runs", targets()["t4"], "jax")) == []
-    assert list(finished_runs(tmp_path / "runs", targets()["cpu"], "torch")) == [], "another engine has another speed"
-    (tmp_path / "runs" / "answer-only" / "config" / "model_shape.json").write_text('{"of another version": 1}')
-    assert [run.name for run in finished_runs(tmp_path / "runs", targets()["cpu"], "jax")] == ["with-steps"]
-    monkeypatch.setattr(history, "check_recipe", lambda *_: rewarded())
-    assert list(finished_runs(tmp_path / "runs", targets()["cpu"], "jax")) == [], "how long they drew is not known"
-    drawing = manifest.training_seconds / 4
-    drawn = {"drawing_seconds": drawing}
-    monkeypatch.setattr(RunRecord, "metrics", lambda run: [drawn, {}, drawn])
-    run = next(finished_runs(tmp_path / "runs", targets()["cpu"], "jax"))
-    assert run.from_rewards
-    assert run.step_operations / run.operations_a_second == pytest.approx(each / 2)
-
-
-def test_a_straight_line_through_two_depths():
-    assert extrapolate((2, 0.891e9), (9, 1.306e9), 18) == pytest.approx(1.84e9, rel=0.001)
-    assert shallow_depths(18, 0) == (5, 8)
-    assert shallow_depths(26, 6) == (6, 12)
-    assert shallow_depths(6, 0) == (5, 6)
-
-
-def test_a_deadline_that_is_missed_comes_with_a_plan_that_finishes(planned):
-    plan, loaded, model = planned
-    missed = with_deadline(plan, loaded, model, targets()["rtx5090"], plan.time.seconds / 2)
-    assert any("50 % of its steps" in reason for reason in missed.reasons)
-    assert missed.deadline_overrides == (f"training.steps={loaded.recipe.training.steps // 2}",)
-    assert missed.to_json()["finishing"]
-    met = with_deadline(plan, loaded, model, targets()["rtx5090"], plan.time.seconds * 2)
-    assert met.deadline_overrides == ()
-    assert any(reason.startswith("finishes in") for reason in met.reasons)
-
-
-@pytest.fixture
-def planned(monkeypatch, tmp_path):
-    """A plan by formula, with its time."""
-    from workings.engines.jax import planning as jax_planning
-    from workings.planning import plan as planning
-
-    monkeypatch.setattr(jax_planning, "compile_for", _absent)
-    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path))
-    monkeypatch.setattr(plan_time, "make_plan", planning.make_plan)
-    loaded = load_recipe("gemma-2b-rtx5090", ["memory.remat=none"])
-    model = find_shape(loaded)
-    found = planning.make_plan(loaded.recipe, model, targets()["rtx5090"])
-    return with_time(found, loaded, model, targets()["rtx5090"]), loaded, model
-
-
-def _absent(*_, **__):
-    from workings.engines.jax.target import CompilerAbsent
-    raise CompilerAbsent("no compiler", "a compiler", "install it")
 
 
 def test_items_are_counted_where_they_are_known(tmp_path):

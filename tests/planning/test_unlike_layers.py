@@ -15,7 +15,6 @@ from workings.models.batch import BatchShape
 from workings.models.shapes import published_shape
 from workings.models.weights import parameter_count, projections
 from workings.planning.breakdown import split_parts
-from workings.planning.inspection_cache import heap_of_refused_step, why_no_shallower_model
 from workings.planning.memory_formulas import (
     checkpoint_bytes,
     exact_parts,
@@ -190,15 +189,6 @@ def test_a_teacher_is_counted_with_its_table() -> None:
     assert model_weight_bytes(theirs, MeshShape(1, 1)) == 2 * (parameter_count(E2B) - TABLE)
     other = teacher_request(host, TeacherModel(shape=published_shape("gemma-3-1b")), "bf16")
     assert other.memory.per_layer_embeddings == "device"
-
-
-def test_a_model_with_shared_keys_is_not_compiled_shallow_and_the_plan_says_so() -> None:
-    assert "20 of 35 layers use the keys and values of earlier ones" in why_no_shallower_model(E2B)
-    assert why_no_shallower_model(published_shape("gemma-4-31b")) == ""
-    assert "no pattern" in why_no_shallower_model(replace(E2B, shared_kv_layers=0, layer_types=("sliding", "global")))
-    v5e = find_target("v5e-8")
-    # No engine is asked: it could only answer with an error.
-    assert heap_of_refused_step(None, asked(), (1, 8, 512), v5e) == {}  # type: ignore[arg-type]
 
 
 def test_shapes_of_layers_are_counted_one_by_one() -> None:

@@ -131,7 +131,7 @@ def test_without_yes_everything_is_shown_and_nothing_is_asked_of_the_hub(run: Pa
     said = json.loads(done.stdout.splitlines()[-1])
     assert not said["uploaded"]
     assert {"README.md", "model.safetensors", "record.zip", "export_info.json", "tokenizer.json"} <= set(said["files"])
-    assert list(said["texts"]) == ["runs/tiny/eval/items/predictions.jsonl", "runs/tiny/eval/items/samples.md"]
+    assert list(said["texts"]) == ["runs/tiny/eval/items/predictions.jsonl"]
     for name, size in said["files"].items():
         assert f"{size:,}  {name}" in done.stderr
     assert said["card"] in done.stderr

@@ -23,21 +23,21 @@ def unit(path: Path) -> Path:
 
 def test_coreutils_agree(tmp_path) -> None:
     (unit(tmp_path) / "empty" / "deeper").mkdir(parents=True)
-    root = seal_unit(tmp_path, "notes", "complete", None)
+    root = seal_unit(tmp_path, "eval", "complete", None)
     done = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "a.txt: OK\nb/c/d.json: OK\n")
     listed = subprocess.run(["sha256sum", "SHA256SUMS"], cwd=tmp_path, capture_output=True, text=True).stdout
     assert listed.split()[0] == root == root_digest(tmp_path)
     assert not (tmp_path / "empty").exists()
     seal = parse_seal((tmp_path / "SEAL.json").read_bytes())
-    assert seal == {"schema": "seal/1", "unit": "notes", "status": "complete", "root": root,
+    assert seal == {"schema": "seal/1", "unit": "eval", "status": "complete", "root": root,
                     "made_from": {"absent": "made from no other unit"}}
     assert (tmp_path / "SEAL.json").read_bytes().count(b"\n") == 1
 
 
 def test_nested_units_are_left_to_themselves(tmp_path) -> None:
     unit(tmp_path)
-    for name in ("eval/test", "notes/1", "attest"):
+    for name in ("eval/test", "eval/again", "attest"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "x.json").write_text("{}")
     seal_unit(tmp_path, "run", "complete", None)
@@ -48,11 +48,11 @@ def test_nested_units_are_left_to_themselves(tmp_path) -> None:
 
 
 def test_a_sealed_unit_is_not_sealed_again(tmp_path) -> None:
-    seal_unit(unit(tmp_path), "notes", "complete", None)
+    seal_unit(unit(tmp_path), "eval", "complete", None)
     with pytest.raises(RecordError, match="sealed units never change"):
-        seal_unit(tmp_path, "notes", "complete", None)
+        seal_unit(tmp_path, "eval", "complete", None)
     with pytest.raises(ValueError, match="status"):
-        seal_unit(tmp_path, "notes", "fine", None)
+        seal_unit(tmp_path, "eval", "fine", None)
 
 
 @pytest.mark.parametrize(("make", "message"), [
@@ -66,7 +66,7 @@ def test_a_sealed_unit_is_not_sealed_again(tmp_path) -> None:
 def test_what_a_record_may_not_hold(tmp_path, make, message: str) -> None:
     make(unit(tmp_path))
     with pytest.raises(RecordError, match=message):
-        seal_unit(tmp_path, "notes", "complete", None)
+        seal_unit(tmp_path, "eval", "complete", None)
     assert not (tmp_path / "SEAL.json").exists()
 
 
@@ -79,7 +79,7 @@ def test_odd_paths_are_refused(text: str) -> None:
 
 def test_units_by_place() -> None:
     places = {"train/metrics.jsonl": "", "eval/test/a.json": "eval/test", "eval": "", "replay/x": "",
-              "report/a.json": "", "notes/1/n.json": "notes/1", "attest/s.json": "attest", "evaluation/x": ""}
+              "report/a.json": "", "notes/1/n.json": "", "attest/s.json": "attest", "evaluation/x": ""}
     assert {name: unit_of(PurePosixPath(name)) for name in places} == places
 
 

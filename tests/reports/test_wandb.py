@@ -1,30 +1,17 @@
-"""An offline run of Weights & Biases holds the record's numbers. Only where wandb is installed: it is large."""
+"""A run that trains is told to Weights & Biases in its offline mode. Only where wandb is installed: it is large."""
 
 import json
 import struct
-import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
 
-from tests.evaluation.making import items, score
-from tests.record import synthetic
-from workings.errors import RequestError
 from workings.reports.live.watching import Tracker
-from workings.reports.wandb import write_offline
 
 BLOCK, HEADER = 32 * 1024, 7
-NO_NETWORK = """
-import socket, sys
-def refuse(*unused): raise OSError("a test without a network")
-socket.getaddrinfo = refuse
-from workings.cli.main import main
-sys.exit(main())
-"""
 
 
 def chunks(data: bytes) -> Iterator[bytes]:
@@ -56,34 +43,6 @@ def read(place: Path) -> dict[str, list[Any]]:
     return found
 
 
-def test_an_offline_run_holds_what_the_record_says(tmp_path: Path,
-                                                   run_python: Callable[..., "CompletedProcess[str]"]) -> None:
-    pytest.importorskip("wandb", reason="the extra `wandb` is not installed")
-    run = synthetic.sealed_run(tmp_path / "run")
-    score(run / "eval", "items", items(20), [number < 15 for number in range(20)])
-    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    done = run_python("-c", NO_NETWORK, "runs", "track", run, "--to", "wandb", "--json", cwd=tmp_path)
-    place = Path(json.loads(done.stdout.splitlines()[-1])["wandb"])
-    assert place.parent == tmp_path / "wandb"
-    assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-
-    found = read(place)
-    (head, *_) = found["run"]
-    assert (head.project, head.display_name, head.host) == ("workings", "run", "not told")
-    config = {entry.key or ".".join(entry.nested_key): json.loads(entry.value_json) for entry in head.config.update}
-    assert config["seed"] == str(synthetic.CONFIG["seed"])
-    losses = [json.loads(entry.value_json) for line in found["history"] for entry in line.item
-              if "train/loss" in (entry.key, *entry.nested_key)]
-    lines = [json.loads(line) for line in (run / "train" / "metrics.jsonl").read_text().splitlines()]
-    assert losses == [line["loss"] for line in lines]
-    summary = {entry.key or ".".join(entry.nested_key): json.loads(entry.value_json)
-               for record in found["summary"] for entry in record.update}
-    assert summary["eval/items/overall/accuracy"] == 0.75
-    assert summary["workings.root_digest"] == json.loads((run / "SEAL.json").read_text())["root"]
-    assert found["artifact"]
-    assert not found["environment"], "nothing about this machine that the record does not say"
-
-
 @pytest.mark.children
 def test_a_run_that_trains_is_told_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("wandb", reason="the extra `wandb` is not installed")
@@ -101,18 +60,3 @@ def test_a_run_that_trains_is_told_step_by_step(tmp_path: Path, monkeypatch: pyt
     assert [json.loads(entry.value_json) for line in found["history"] for entry in line.item
             if "train/loss" in (entry.key, *entry.nested_key)] == [1.5, 0.5]
     assert [ending.exit_code for ending in found["exit"]] == [1], "a failed run is not shown as finished"
-
-
-def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(RequestError, match=r"workings\[wandb\]"):
-        write_offline(synthetic.sealed_run(tmp_path / "run"), tmp_path, "x")
-
-
-@pytest.mark.parametrize(("words", "text"), [
-    ((), "neither --mlflow nor --to"), (("--to", "comet"), "--to comet"),
-    (("--to", "wandb", "--mlflow", "http://127.0.0.1:5000"), "--mlflow and --to")])
-def test_one_tracker_at_a_time(tmp_path: Path, workings: Callable[..., "CompletedProcess[str]"],
-                               words: tuple[str, ...], text: str) -> None:
-    done = workings("runs", "track", tmp_path, *words, check=False)
-    assert (done.returncode, text in done.stderr) == (2, True), done.stderr

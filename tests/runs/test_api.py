@@ -9,7 +9,6 @@ from types import FunctionType
 import pytest
 
 import workings
-from tests.http_server import Handler, serving
 from tests.runs.runs_helpers import write_recipe
 from tools.fences import fences
 from workings.config.load import load_recipe
@@ -96,7 +95,7 @@ def test_rows_and_a_model_are_a_run_that_keeps_them_and_draws_itself(tmp_path, m
     heard = []
 
     class Listens(ProgressListener):
-        def begins(self, what, usual_seconds):
+        def begins(self, what):
             heard.append(what)
 
         def ends(self):
@@ -135,24 +134,10 @@ def test_pieces_are_whole_characters():
     assert told == ["1", " ", "€", "\N{REPLACEMENT CHARACTER}"]
 
 
-def test_the_end_is_told_and_a_tracker_that_is_none_is_refused_first(tmp_path):
-    told = []
-
-    class Hook(Handler):
-        def do_POST(self):
-            told.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-            self.send_response(204)
-            self.end_headers()
-
-    recipe = write_recipe(tmp_path / "asked")
+def test_a_tracker_that_is_none_is_refused_first(tmp_path):
     with pytest.raises(RequestError, match="tracker wandbb"):
-        workings.train(recipe, tmp_path / "none", track="wandbb")
-    with serving(Hook) as address:
-        workings.train(recipe, tmp_path / "run", {"training.steps": 2, "training.warmup_steps": 1}, notify=address)
+        workings.train(write_recipe(tmp_path / "asked"), tmp_path / "none", track="wandbb")
     assert not (tmp_path / "none").exists()
-    assert [(each["run"], each["status"], each["steps"], each["items"]) for each in told] == [
-        ("run", "complete", 2, 10)]
-    assert not any(address in file.read_text("utf-8", "replace") for file in (tmp_path / "run").rglob("*.json"))
 
 
 @pytest.mark.children

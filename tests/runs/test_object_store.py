@@ -1,8 +1,6 @@
-"""Data, weights and finished runs in object stores, by fsspec's own stores in memory and on disk."""
+"""Data and weights in object stores, by fsspec's own stores in memory and on disk."""
 
 import json
-import shutil
-import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,15 +10,13 @@ import pytest
 from safetensors.numpy import save_file
 
 from workings.config.load import load_recipe
-from workings.errors import RecordError, RequestError
+from workings.errors import RequestError
 from workings.inputs.datasets import find_data
 from workings.inputs.object_store import STORED, copy, is_stored, listing, local_name
 from workings.inputs.resolve import fetch_tensors, find_shape, locate_weights, weight_digests
 from workings.models.hub import SMALL
 from workings.record.digest import file_digest
-from workings.runs.fetch import fetch
 
-PACK = Path(__file__).parents[2] / "examples/runs/quickstart/runs.zip"
 TRACE = {"id": "a", "prompt": "1+1?", "steps": ["1+1=2"], "answer": "2"}
 
 
@@ -125,40 +121,8 @@ def test_a_name_that_leads_out_of_its_folder_is_refused(name):
         listing(Hostile([name]), "gs://b")
 
 
-@pytest.mark.parametrize("last", [".", "..", "../"])
-def test_an_address_without_a_name_is_refused(last, tmp_path):
-    with pytest.raises(RequestError, match="an address that ends with a name"):
-        fetch(f"memory://{tmp_path.name}/runs/{last}", tmp_path / "made" / "out")
-    assert not list((tmp_path / "made").iterdir())
-
-
 def test_a_copy_that_is_cut_short_leaves_nothing(tmp_path):
     store = Hostile(["a"], size=4)
     with pytest.raises(RequestError, match="3 bytes received of 4"):
         copy(store, "gs://b", listing(store, "gs://b"), tmp_path / "to")
     assert list((tmp_path / "to").iterdir()) == []
-
-
-def test_finished_runs_are_fetched_whole_or_not_at_all(tmp_path, monkeypatch):
-    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path / "cache"))
-    shutil.copyfile(PACK, tmp_path / "pack.zip")
-    packed = fetch(f"file://{tmp_path}/pack.zip", tmp_path / "got.zip")
-    assert (tmp_path / "got.zip").read_bytes() == PACK.read_bytes()
-    with pytest.raises(RecordError, match="the files differ from the seal"):
-        fetch(f"file://{tmp_path}/pack.zip", tmp_path / "other.zip", expect_root="ab" * 32)
-    with zipfile.ZipFile(PACK) as pack:
-        pack.extractall(tmp_path / "pack")
-    assert fetch(f"file://{tmp_path}/pack", tmp_path / "got").root == packed.root
-    victim = next((tmp_path / "pack").rglob("metrics.jsonl"))
-    victim.write_bytes(victim.read_bytes().replace(b"1", b"2", 1))
-    with pytest.raises(RecordError, match="the files differ from the seal"):
-        fetch(f"file://{tmp_path}/pack", tmp_path / "other")
-    assert not list(tmp_path.glob("other*"))
-    assert not list(tmp_path.glob(".fetching*"))
-
-
-@pytest.mark.parametrize(("source", "out", "said"), [
-    ("runs/a", "b", "an address in an object store"), ("gs://b/a", ".", "already exists")])
-def test_a_wrong_request_for_a_run_is_said(source, out, said):
-    with pytest.raises(RequestError, match=said):
-        fetch(source, Path(out))

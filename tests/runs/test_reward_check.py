@@ -65,7 +65,7 @@ def test_what_is_drawn_is_what_the_first_update_learns_from(recipe, tmp_path):
     heard = []
 
     class Listens(ProgressListener):
-        def begins(self, what, usual_seconds):
+        def begins(self, what):
             heard.append(what)
 
     with report_progress_to(Listens()):

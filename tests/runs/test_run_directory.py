@@ -1,13 +1,9 @@
 """Where a run is written if no one says where, and where it is shown."""
 
 import pytest
-from typer.testing import CliRunner
 
-from tests.runs.runs_helpers import write_recipe
-from workings.cli.main import app
 from workings.errors import RequestError
 from workings.record.layout import CHECKPOINTS, DATA_DIGESTS
-from workings.record.page_address import open_page
 from workings.runs import create_or_resume
 from workings.runs.create_or_resume import run_directory
 
@@ -20,20 +16,6 @@ def test_the_next_free_number_and_what_resumes(tmp_path, monkeypatch):
     assert str(run_directory("tiny")) == "runs/tiny-3"
     with pytest.raises(RequestError, match="--out runs/tiny"):
         run_directory("tiny", resume=True)
-
-
-def test_training_names_its_address_on_an_open_page_once_the_request_is_accepted(monkeypatch, tmp_path):
-    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path / "cache"))
-    address = "page       http://127.0.0.1:8765/run/a"
-    words = ["train", str(write_recipe(tmp_path / "asked")), "--out", str(tmp_path / "runs/a")]
-    with open_page(tmp_path / "runs", "http://127.0.0.1:8765"):
-        refused = CliRunner().invoke(app, [*words, "data.traces=/nowhere"])
-        trained = CliRunner().invoke(app, words)
-    assert isinstance(refused.exception, RequestError)
-    assert address not in refused.stderr
-    lines = trained.stderr.splitlines()
-    assert lines.count(address) == 1
-    assert lines.index(address) < next(number for number, line in enumerate(lines) if line.startswith("device "))
 
 
 def test_a_corrected_reward_begins_another_run(tmp_path):

@@ -190,9 +190,7 @@ def test_a_run_says_everywhere_that_nothing_was_proven(folder: Path, tmp_path: P
     assert (record.manifest.architecture, record.manifest.facts["unverified_model"]) == ("lfm2", said)
     assert record.manifest.final_loss < record.metrics()[0]["loss"]
     assert said in (run / "README.md").read_text()
-    found = verify(run)
-    assert found.failed == 0
-    assert any(said in claim for claim in found.claims)
+    assert verify(run).failed == 0
     page = write_report(tmp_path / "page.html", [run]).read_text()
     assert "is not verified by this project" in page
     sealed = RunRecord.open(run)

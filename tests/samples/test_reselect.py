@@ -25,7 +25,7 @@ def files(unit: Path) -> dict[str, bytes]:
 
 
 def test_other_rules_give_the_unit_that_drawing_by_them_gives(tmp_path: Path) -> None:
-    rules, pairs = Selection(keep="best", most_per_prompt=1, prefer="longest"), PairRule(rule="right-wrong")
+    rules, pairs = Selection(keep="best", most_per_prompt=1), PairRule(rule="right-wrong")
     first = draw(tmp_path / "first").path
     before = files(first)
     found = reselect(first, tmp_path / "new" / "second", rules, pairs)
@@ -54,7 +54,7 @@ def test_what_is_no_unit_of_samples_or_was_changed_is_refused_and_leaves_nothing
         reselect(unit, unit, Selection())
     with pytest.raises(RequestError, match="workings sample --out"):
         reselect(tmp_path, tmp_path / "out", Selection())
-    (unit / "samples.md").write_text("other words")
+    (unit / "eval_summary.json").write_text("{}")
     with pytest.raises(RecordError, match="not the file that was sealed"):
         reselect(unit, tmp_path / "out", Selection())
     assert [path.name for path in tmp_path.iterdir()] == ["unit"]
@@ -76,4 +76,4 @@ def test_samples_are_neither_compared_nor_gated(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="has samples to learn from"):
         compare(unit, unit)
     with pytest.raises(RequestError, match="has samples to learn from"):
-        gate(unit, baseline="good", folder=tmp_path / "baselines", metric="accuracy", max_drop=0)
+        gate(unit, baseline="good", folder=tmp_path / "baselines", max_drop=0)

@@ -5,14 +5,12 @@ from typing import Any
 
 import pytest
 
-from workings.data.checking.overlap import passages, similarity, words
 from workings.data.traces import STYLES, Trace, completion_text, split_completion
 from workings.errors import RecordError, RequestError
 from workings.models.turns import Turn
 from workings.samples.candidates import SampleOrigin
 from workings.samples.pairs import PairRule, make_pairs
 from workings.samples.selection import Selection, select
-from workings.scoring.items import Item
 
 ORIGIN = SampleOrigin(form="tags", source="samples of a 0123", drawn_from="0123")
 
@@ -87,66 +85,17 @@ def test_a_right_answer_for_a_wrong_reason() -> None:
     assert ([trace.id for trace in found.traces], found.counts.left_out) == (["a/1"], {"wrong step": 1, "wrong": 1})
 
 
-@pytest.mark.parametrize(("prefer", "most", "expected"), [
-    ("first", 1, ["a/0"]), ("shortest", 1, ["a/1"]), ("longest", 1, ["a/2"]), ("shortest", 2, ["a/0", "a/1"]),
-    ("longest", 3, ["a/0", "a/2", "a/3"])])
-def test_which_come_first(prefer: str, most: int, expected: list[str]) -> None:
-    """Lengths 3, 1, 5, 3: among equals the first that was drawn."""
-    prompt = [row("a", number, text) for number, text in enumerate(("123", "1", "12345", "321"))]
-    assert kept([prompt], prefer=prefer, most_per_prompt=most) == expected
-
-
-def test_similarity_is_the_share_of_common_passages() -> None:
-    def alike(one: str, other: str) -> float:
-        return similarity(passages(words(one)), passages(words(other)))
-
-    # Passages of three words: {a b c, b c d} and {a b c, b c e}: one of three in common.
-    assert alike("a b c d", "A, b c e!") == pytest.approx(1 / 3)
-    assert alike("a b", "a  B.") == 1
-    assert alike("1 2 3", "1 2 4") == 0
-    assert alike("!", "?") == 1  # neither has a word
-
-
-def test_near_duplicates_are_left_out_above_the_similarity() -> None:
-    prompt = [row("a", 0, "a b c d"), row("a", 1, "a b c e"), row("a", 2, "a  b c d"), row("a", 3, "v w x y z")]
-    # Passages of 0: {a b c, b c d, c d 2}, of 1: {a b c, b c e, c e 2}: one of five in common; 2 has those of 0.
-    assert kept([prompt], near_duplicates=0.19) == ["a/0", "a/3"]
-    assert kept([prompt], near_duplicates=0.2) == ["a/0", "a/1", "a/3"]
-    assert kept([prompt]) == ["a/0", "a/1", "a/2", "a/3"]
-
-
-def test_balanced_by_difficulty_the_smallest_class_decides() -> None:
-    prompts = [[row(name, 0, difficulty=kind)] for name, kind in
-               (("a", "easy"), ("b", "easy"), ("c", "hard"), ("d", "easy"), ("e", "hard"))]
-    found = select(prompts, Selection(balance="difficulty"), ORIGIN)
-    # Digests of `a/0`, `b/0` and `d/0` begin with e, 4 and 7.
-    assert [trace.id for trace in found.traces] == ["b/0", "c/0", "d/0", "e/0"]
-    assert found.counts.classes == {"easy": {"found": 3, "kept": 2}, "hard": {"found": 2, "kept": 2}}
-    assert found.counts.left_out == {"enough of its class": 1}
-
-
-def test_balanced_by_how_often_a_prompt_is_solved() -> None:
-    """1 of 4 right: hard; 2 of 4: medium; 3 of 4: easy; a class of which nothing is right is no class."""
-    prompts = [[row(name, number, f"{number} is it", score=number < right) for number in range(4)]
-               for name, right in (("a", 0), ("b", 1), ("c", 2), ("d", 3))]
-    found = select(prompts, Selection(balance="solved"), ORIGIN)
-    assert found.counts.classes == {"hard": {"found": 1, "kept": 1}, "medium": {"found": 2, "kept": 1},
-                                    "easy": {"found": 3, "kept": 1}}
-    assert sorted(trace.id[0] for trace in found.traces) == ["b", "c", "d"]
+def test_the_first_that_were_drawn_are_kept() -> None:
+    prompt = [row("a", number, text) for number, text in enumerate(("123", "123", "1", "12345"))]
+    assert kept([prompt], most_per_prompt=2) == ["a/0", "a/2"]
 
 
 def test_wrong_rules_are_refused() -> None:
-    for rules, text in (({"keep": "good"}, "keep: good"), ({"prefer": "last"}, "prefer: last"),
-                        ({"balance": "section"}, "balance: section"), ({"most_per_prompt": -1}, "most_per_prompt"),
-                        ({"near_duplicates": 1.1}, "near_duplicates: 1.1")):
+    for rules, text in (({"keep": "good"}, "keep: good"), ({"most_per_prompt": -1}, "most_per_prompt")):
         with pytest.raises(RequestError, match=text):
             Selection(**rules)
-    with pytest.raises(RequestError, match="item a names none"):
-        select([[row("a", 0)]], Selection(balance="difficulty"), ORIGIN)
     with pytest.raises(RequestError, match="in the form any"):
-        Selection().check([], "any")
-    with pytest.raises(RequestError, match="item x names none"):
-        Selection(balance="difficulty").check([Item(id="x", prompt="p", expected_answer="1")], "tags")
+        Selection.check("any")
     with pytest.raises(RequestError, match="pairs: all"):
         PairRule(rule="all")
     with pytest.raises(RequestError, match="pairs of a prompt: 0"):

@@ -80,5 +80,5 @@ def test_what_is_waited_for_leaves_the_count_of_steps_its_room(capsys, monkeypat
     planned = {"peak_bytes": 5, "source": "compiled", "limit_bytes": 9}, {}
     with Display("smoke-tiny", 60_000, Progress(step=120, position=None), [].append, planned) as display:
         display.first_step_begins()
-        display.begins("looking at the model", None)  # never ends, so the wait for the first step is drawn last
+        display.begins("looking at the model")  # never ends, so the wait for the first step is drawn last
     assert "120/60000 taking the firs…" in capsys.readouterr().err

@@ -81,7 +81,7 @@ def test_commands_on_the_page_can_be_typed_where_it_was_started(
         monkeypatch.chdir(tmp_path)
         runs = Path("runs")
     for address, words in (("/run/runs/steps?tab=checks", f"verify {runs}/steps"),
-                           ("/run/runs/steps?tab=checks", f"runs replay {runs}/steps"),
+                           ("/run/runs/steps?tab=checks", f"verify {runs}/steps --level 3"),
                            ("/run/runs/steps?tab=scorecard", f"eval {runs}/steps --items eval --out {runs}/steps/eval"),
                            ("/compare?run=runs/steps&run=runs/plain", f"compare {runs}/steps {runs}/plain")):
         assert f"workings {words}" in Page(page.get(address).text).text

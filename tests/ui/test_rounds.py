@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.evaluation.making import items, score
-from tests.record import synthetic
 from tests.reports.parsed_page import Page
 from tests.samples.making import draw
 from tests.ui.making import client, improvement
-from workings.runs.improve import CONTROL, REQUEST, ImproveFolder
+from workings.runs.improve import REQUEST, ImproveFolder
 from workings.runs.improve_result import RESULT
 
 
@@ -76,17 +74,6 @@ def test_only_what_is_sealed_is_shown_while_it_is_made(tmp_path: Path, monkeypat
     names = [row["values"]["name"] for row in found["rounds"]]
     assert (names, found["finished"], found["verdict"]) == (["start"], False, "")
     assert "/compare" not in page.get("/rounds/better").text
-    run = synthetic.sealed_run(folder.out / "runs" / CONTROL)
-    score(run / "eval", "items", items(60), [True] * 60)
-    found = page.get("/api/rounds/better").json()
-    assert [(row["values"]["name"], row["values"]["accuracy"])
-            for row in found["rounds"]] == [("start", 0.5), ("control", 1.0)]
-    assert "/compare" not in page.get("/rounds/better").text, "the control is no round"
-    # After further rounds there is a control of as many rounds next to the earlier one, and the result names it.
-    later = synthetic.sealed_run(folder.out / "runs" / f"{CONTROL}_3")
-    score(later / "eval", "items", items(60), [False] * 60)
-    (folder.out / RESULT).write_text(json.dumps({"sentence": "", "control": f"better/runs/{later.name}"}))
-    assert [row["values"]["accuracy"] for row in page.get("/api/rounds/better").json()["rounds"]] == [0.5, 0.0]
 
 
 def test_a_damaged_improvement_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

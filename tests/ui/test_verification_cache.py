@@ -13,7 +13,7 @@ from workings.cli.main import app
 from workings.ui.site import Site
 from workings.ui.verification_cache import VerificationCache
 
-ANSWER = {"level": 2, "passed": 1, "failed": 0, "not_checked": 0, "checks": [], "claims": []}
+ANSWER = {"level": 2, "passed": 1, "failed": 0, "not_checked": 0, "checks": []}
 
 
 def test_another_run_with_the_same_sums_does_not_take_a_verdict_over(tmp_path: Path) -> None:

@@ -23,8 +23,6 @@ def doctor_command(
     overrides: OverridesArgument = None,
     out: Annotated[Path, typer.Option(
         "--out", help="Directory for runs: check the space on its disk.")] = RUNS,
-    online: Annotated[bool, typer.Option(
-        "--online", help="Ask the Hub whether your token and the licence allow the download.")] = False,
     setup: Annotated[Literal["cuda"] | None, typer.Option(
         "--setup", help="Print how to install the PyTorch that suits this machine's card and driver.")] = None,
     engines: Annotated[bool, typer.Option(
@@ -37,11 +35,11 @@ def doctor_command(
         "--yes", help="With --setup: install into .venv-gpu (nothing else changes) and log every command.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Examine this machine: real kernels, drivers, wheels, versions, space, licences."""
+    """Examine this machine: real kernels, drivers, wheels, versions, space."""
     if setup is None and yes:
         raise RequestError("--yes without --setup", "--setup cuda --yes", "workings doctor --setup cuda --yes")
     compared = {"steps": steps != COMPARED_STEPS, "whole": own_model}
-    examined = {"online": online, "out": out != RUNS}
+    examined = {"out": out != RUNS}
     if not engines:
         refuse_unread("without --engines", "these with --engines", **compared)
     if setup is not None:
@@ -58,7 +56,7 @@ def doctor_command(
     from workings.config.load import load_recipe
     from workings.runs.doctor import doctor
 
-    examination = doctor(load_recipe(recipe, overrides or ()) if recipe else None, online=online, out=out)
+    examination = doctor(load_recipe(recipe, overrides or ()) if recipe else None, out=out)
     answer(examination.to_json(), as_json=as_json, text=coloured(examination.text()))
     if examination.problems:
         raise typer.Exit(1)

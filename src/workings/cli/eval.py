@@ -38,8 +38,6 @@ def eval_command(
         "--items", help="Items: JSON lines with id, prompt, expected_answer; or traces, or a shipped set.")] = None,
     predictions: Annotated[Path | None, typer.Option(
         "--predictions", help="Existing completions to score: JSON lines with id and completion.")] = None,
-    harness_log: Annotated[Path | None, typer.Option(
-        "--harness-log", help="A sample log of lm-evaluation-harness, imported with its own scores.")] = None,
     task: Annotated[str | None, typer.Option(
         "--task", help="A task of lm-evaluation-harness (its name, or FILE.yaml), or of inspect_ai "
         "(inspect:FILE.py@NAME, inspect:inspect_evals/NAME), in place of items.")] = None,
@@ -48,9 +46,9 @@ def eval_command(
     few_shot: Annotated[int | None, typer.Option(
         "--few-shot", min=0, help="Worked examples before each question; by default as the task says.")] = None,
     harness_filter: Annotated[str, typer.Option(
-        "--harness-filter", help="The filter of a log or task to score; by default the task's first.")] = "",
+        "--harness-filter", help="The filter of a task to score; by default its first.")] = "",
     harness_metric: Annotated[str, typer.Option(
-        "--harness-metric", help="The metric of a log or task to use as the score.")] = "",
+        "--harness-metric", help="The metric of a task to use as the score.")] = "",
     out: Annotated[Path | None, typer.Option(
         "--out", help="Directory to make for the sealed evaluation.",
         show_default="of a run, eval/NAME in it, by the name of the items")] = None,
@@ -86,17 +84,13 @@ def eval_command(
     from workings.evaluation.harness import TaskRequest
     from workings.evaluation.settings import EvaluationSettings
 
-    _check_source(model, predictions, harness_log, items, task)
-    if harness_log is None and task is None:
-        refuse_unread("without --harness-log or --task", "these with a harness", harness_filter=bool(harness_filter),
-                      harness_metric=bool(harness_metric))
-    else:
-        refuse_unread("with --harness-log, which is scored already" if task is None else
-                      "with --task, which brings its own scoring", "these with MODEL and --items, or --predictions",
-                      scorer=scorer is not None, rules=bool(rules), form=form is not None)
+    _check_source(model, predictions, items, task)
     if task is None:
-        refuse_unread("without --task", "these with a task", limit=limit is not None, few_shot=few_shot is not None)
+        refuse_unread("without --task", "these with a task", limit=limit is not None, few_shot=few_shot is not None,
+                      harness_filter=bool(harness_filter), harness_metric=bool(harness_metric))
     else:
+        refuse_unread("with --task, which brings its own scoring", "these with --items, or --predictions",
+                      scorer=scorer is not None, rules=bool(rules), form=form is not None)
         refuse_unread("with --task, which says how it is answered", "these with --items", temperature=bool(temperature),
                       samples=samples != 1, aggregate=aggregate != "mean", seed=bool(seed))
     if model is None:
@@ -119,8 +113,7 @@ def eval_command(
     asked = None if task is None else TaskRequest(
         name=task, limit=limit, few_shot=few_shot, metric=harness_metric, filter=harness_filter,
         max_new_tokens=max_new_tokens, batch_size=settings.batch_size)
-    source = _Source(model=model, items=items, predictions=predictions, harness_log=harness_log, task=asked,
-                     harness_filter=harness_filter, harness_metric=harness_metric, opening=opening, device=device)
+    source = _Source(model=model, items=items, predictions=predictions, task=asked, opening=opening, device=device)
     try:
         scorecard, leaks = source.evaluate(out, settings)
     # Scored answers are in the unfinished folder already: only those in progress are lost.
@@ -134,14 +127,11 @@ def eval_command(
 
 @dataclass(frozen=True, kw_only=True)
 class _Source:
-    """The source of completions: a run or weights (with ``opening``) on items or a task; predictions; a log."""
+    """The source of completions: a run or weights (with ``opening``) on items or a task; or predictions."""
 
     model: str | None
     items: Path | None
     predictions: Path | None
-    harness_log: Path | None
-    harness_filter: str
-    harness_metric: str
     task: "TaskRequest | None"
     opening: dict[str, Any]
     """Options for opening plain weights; empty for a run."""
@@ -152,11 +142,6 @@ class _Source:
         from workings.evaluation.run import evaluate_predictions
         from workings.inputs.datasets import read_questions
 
-        if self.harness_log is not None:
-            from workings.evaluation.harness import import_harness_log
-
-            return import_harness_log(self.harness_log, out, metric=self.harness_metric,
-                                      filter_name=self.harness_filter), []
         if self.predictions is not None and self.items is not None:
             return evaluate_predictions(self.predictions, read_questions(self.items), out, settings=settings), []
         weights = weights_request(self.opening, self.device, settings.form) if self.opening else None
@@ -209,20 +194,14 @@ def _unit_in_run(model: str | None, items: Path | None, task: str | None) -> Pat
     return free_unit(Path(model), named.stem)
 
 
-def _check_source(model: str | None, predictions: Path | None, harness_log: Path | None, items: Path | None,
-                  task: str | None) -> None:
-    """Require exactly one thing to score, and items unless a log or a task has them."""
-    sources = [name for name, value in (("MODEL", model), ("--predictions", predictions), ("--harness-log",
-                                                                                           harness_log))
-             if value is not None]
+def _check_source(model: str | None, predictions: Path | None, items: Path | None, task: str | None) -> None:
+    """Require exactly one thing to score, and items unless a task has them."""
+    sources = [name for name, value in (("MODEL", model), ("--predictions", predictions)) if value is not None]
     example = "workings eval RUN --items ITEMS.jsonl --out DIR"
     if len(sources) != 1:
-        raise RequestError(" and ".join(sources) or "nothing to score", "one of MODEL, --predictions and --harness-log",
-                           example)
+        raise RequestError(" and ".join(sources) or "nothing to score", "MODEL or --predictions", example)
     if task is not None and (model is None or items is not None):
         raise RequestError("--task with --items" if model else "--task without a model", "a model and a task, which "
                            "brings its items", "workings eval RUN --task TASK")
-    # A harness log or a task has its items; everything else needs --items.
-    if task is None and (items is None) != (harness_log is not None):
-        raise RequestError("--items with --harness-log" if items else "no --items",
-                           "a harness log alone: it brings its items" if items else "the items to score", example)
+    if task is None and items is None:
+        raise RequestError("no --items", "the items to score", example)

@@ -16,8 +16,6 @@ def gate_command(
     run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A run directory or an evaluation.")] = None,
     baseline: Annotated[str, typer.Option("--baseline", help="Name of the saved baseline to compare with.")] = "",
     save: Annotated[str, typer.Option("--save", metavar="NAME", help="Save this run's results as a baseline.")] = "",
-    list_: Annotated[bool, typer.Option("--list", help="List the saved baselines.")] = False,
-    metric: Annotated[str, typer.Option("--metric", help="The metric to compare.")] = "accuracy",
     max_drop: Annotated[float, typer.Option("--max-drop", help="Largest allowed loss, e.g. 0.02: two points.")] = 0.0,
     inconclusive: Annotated[Literal["pass", "fail", "3"], typer.Option(
         "--inconclusive", help="Exit code of an inconclusive result: pass, fail or 3.")] = "3",
@@ -28,12 +26,7 @@ def gate_command(
 
     Passes if a drop larger than allowed is ruled out, fails if it is certain. Exit codes: 0, 1, or 3 if inconclusive.
     """
-    compared = {"metric": metric != "accuracy", "max_drop": bool(max_drop), "inconclusive": inconclusive != "3"}
-    if list_:
-        refuse_unread("with --list", "--list alone, or with --dir", baseline=bool(baseline), save=bool(save),
-                      **compared)
-        _list_baselines(folder, as_json=as_json)
-        return
+    compared = {"max_drop": bool(max_drop), "inconclusive": inconclusive != "3"}
     if run is None:
         raise RequestError("no RUN", "a run directory or an evaluation", "workings gate RUN --baseline NAME")
     if bool(baseline) == bool(save):
@@ -46,7 +39,7 @@ def gate_command(
         return
     from workings.evaluation.comparison.gate import EXIT_CODES, gate
 
-    passed = gate(run, baseline=baseline, folder=folder, metric=metric, max_drop=max_drop)
+    passed = gate(run, baseline=baseline, folder=folder, max_drop=max_drop)
     answer(passed.to_json(), as_json=as_json, text=passed.sentence)
     codes = EXIT_CODES | {"inconclusive": {"pass": 0, "fail": 1, "3": 3}[inconclusive]}
     code = codes[passed.verdict]
@@ -66,12 +59,3 @@ def _save_baseline(name: str, run: Path, folder: Path, *, as_json: bool) -> None
     values = {"baseline": name, "file": str(path), "items": record.config["items"]["count"], "accuracy": accuracy}
     answer(values | ({"warning": record.warning} if record.warning else {}), as_json=as_json,
            text=f"{name}: {record.name}, accuracy {percent(accuracy)}, saved in {path}\n{record.warning}".rstrip())
-
-
-def _list_baselines(folder: Path, *, as_json: bool) -> None:
-    from workings.evaluation.comparison.baseline import list_baselines
-
-    baselines = list_baselines(folder)
-    lines = [f"{entry['name']}  {entry['items']} items ({entry['items_digest'][:16]}…)  accuracy "
-             f"{percent(entry['accuracy'])}  from {entry['source']}" for entry in baselines]
-    answer({"baselines": baselines}, as_json=as_json, text="\n".join(lines) or f"no baselines in {folder}")

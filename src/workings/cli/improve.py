@@ -27,16 +27,7 @@ def improve_command(
     keep: Annotated[str, typer.Option("--keep", help="correct, best or all.")] = "correct",
     most: Annotated[int, typer.Option(
         "--most", min=0, help="Most samples kept per question; 0: all.")] = 2,
-    prefer: Annotated[str, typer.Option(
-        "--prefer", help="Which samples of a question to keep first: first (as sampled), shortest or "
-        "longest.")] = "first",
-    near_duplicates: Annotated[float, typer.Option(
-        "--near-duplicates", help="Leave out samples more similar than this to a kept one; 1: only equal "
-        "texts.")] = 1.0,
-    balance: Annotated[str, typer.Option("--balance", help="none, difficulty or solved.")] = "none",
     all_rounds: Annotated[bool, typer.Option("--all-rounds", help="Continue after a round that did not help.")] = False,
-    control: Annotated[bool, typer.Option(
-        "--control", help="Control: also train on the recipe's traces for as many steps as all rounds.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Let a model learn from its own correct answers, in rounds.
@@ -50,9 +41,7 @@ def improve_command(
 
     request = ImproveRequest(
         rounds=rounds, prompts=prompts, samples=samples, temperature=temperature, all_rounds=all_rounds,
-        control=control,
-        selection=Selection(keep=keep, most_per_prompt=most, prefer=prefer, near_duplicates=near_duplicates,
-                            balance=balance))
+        selection=Selection(keep=keep, most_per_prompt=most))
     try:
         result = improve(recipe, out, overrides or (), request=request, say=say)
     except KeyboardInterrupt:

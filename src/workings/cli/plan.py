@@ -2,13 +2,12 @@
 
 import sys
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from workings.cli.options import OverridesArgument, RecipeArgument
-from workings.cli.output import JsonFlag, Meaning, answer, painted, program, say
+from workings.cli.output import JsonFlag, Meaning, answer, painted, program
 from workings.cli.waiting import WaitingLine
 from workings.errors import RequestError
 from workings.hardware.memory import gib
@@ -31,12 +30,6 @@ def plan_command(
     )] = ...,  # type: ignore[assignment]
     nearest: Annotated[bool, typer.Option(
         "--nearest/--no-nearest", help="If it does not fit, look for the nearest plan that does.")] = True,
-    deadline: Annotated[str, typer.Option(help="Time limit of the run, e.g. 9h or 90m.")] = "",
-    write: Annotated[Path | None, typer.Option(
-        metavar="FILE", help="Write the plan that fits as a recipe (one target).")] = None,
-    runs: Annotated[Path, typer.Option(
-        metavar="DIR", help="Folder of your runs; finished ones on the same device correct the predicted "
-        "time.")] = Path("runs"),
     formula: Annotated[bool, typer.Option(
         "--formula", help="Only estimate by formula, at once.")] = False,
     as_json: JsonFlag = False,
@@ -44,21 +37,14 @@ def plan_command(
     """Say whether a recipe's run fits a target, why, and how long it takes."""
     from workings.config.load import load_recipe
     from workings.hardware.catalog import find_target
-    from workings.planning.run_time import parse_duration
     from workings.runs.plan import estimate_memory, estimate_sentence, plan
-    from workings.runs.plan_write import write_nearest
-    from workings.runs.select_engine import with_engine
 
     # Resolve aliases, so that one machine under two names is planned once.
     names = [find_target(name).name for words in on for name in words.split(",") if name.strip()]
     loaded = load_recipe(recipe, overrides or ())
-    seconds = parse_duration(deadline) if deadline else 0.0
     # Check options before planning, which may compile for minutes.
-    _check_write(write, names)
-    if formula and (write or deadline):
-        raise RequestError("--formula with --write or --deadline", "--formula alone: it estimates bytes and plans "
-                           "nothing",
-                           "without --formula")
+    if not names:
+        raise RequestError("--on without a name", "a target of the catalog", "--on v5e-8")
     if formula:
         estimates = [estimate_memory(loaded, name) for name in dict.fromkeys(names)]
         answer({"estimates": [estimate.to_json() for estimate in estimates]}, as_json=as_json,
@@ -69,30 +55,14 @@ def plan_command(
     for name in dict.fromkeys(names):
         # The formula's estimate is there at once; print it only before a compilation.
         with report_progress_to(WaitingLine(partial(estimate_sentence, loaded, name))):
-            plans.append(plan(loaded, name, nearest=nearest, deadline=seconds, runs=runs))
+            plans.append(plan(loaded, name, nearest=nearest))
     if len(plans) == 1:
         answer(plans[0].to_json(), as_json=as_json, text=table(plans[0], recipe))
     else:
         answer({"fits": all(estimate.verdict.fits for estimate in plans), "plans": [plan.to_json() for plan in plans]},
                as_json=as_json, text=comparison(plans))
-    if write is not None:
-        write_nearest(plans[0], with_engine(loaded, find_target(names[0]).platform), write)
-        say(f"written: {write}")
     if not all(estimate.verdict.fits for estimate in plans):
         raise typer.Exit(1)
-
-
-def _check_write(write: Path | None, names: list[str]) -> None:
-    if not names:
-        raise RequestError("--on without a name", "a target of the catalog", "--on v5e-8")
-    if write is None:
-        return
-    if len(set(names)) > 1:
-        raise RequestError(f"--write {write} with {len(set(names))} targets", "one target, whose plan is written",
-                           f"--on {names[0]}")
-    # Before compiling, which can take minutes.
-    if write.exists() or not write.absolute().parent.is_dir():
-        raise RequestError(f"--write {write}", "a file that does not exist yet, in a folder that does", "another name")
 
 
 def table(plan: "Plan", recipe: str) -> str:
@@ -147,14 +117,13 @@ def time_lines(plan: "Plan") -> list[str]:
 
 def comparison(plans: list["Plan"]) -> str:
     """Several targets side by side."""
-    head = ("target", "fits", "peak", "limit", "decided by", "source", "run", "deadline", "nearest plan that fits")
+    head = ("target", "fits", "peak", "limit", "decided by", "source", "run", "nearest plan that fits")
     rows = [head]
     for plan in plans:
         verdict = plan.verdict
         rows.append((plan.target, "marginal" if verdict.marginal else "yes" if verdict.fits else "no",
                      gib(verdict.peak_bytes), gib(verdict.limit_bytes), plan.program, verdict.source,
                      duration(plan.time.seconds) if plan.time else "-",
-                     " ".join(plan.deadline_overrides) or ("met" if plan.meets_deadline else "-"),
                      " ".join(plan.nearest.overrides) if plan.nearest else ""))
     # Padded by hand, so that the table looks the same in a terminal, a log and a notebook.
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workings.cli import replay, sign, track
-from workings.cli.options import RunArgument
+from workings.cli import sign
 from workings.cli.output import JsonFlag, answer
 from workings.errors import RecordError, RequestError
 from workings.hints import typed_path
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from workings.ui.folder import Folder
     from workings.ui.listing import RunRow
 
-runs_app = typer.Typer(help="List runs; sign one, replay it, fetch it, copy it to a tracker, add notes.",
+runs_app = typer.Typer(help="List runs; sign one.",
                        rich_markup_mode=None)
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 16
@@ -102,45 +101,4 @@ def _aligned(rows: list[list[str]]) -> list[str]:
             else row[0] for row in rows]
 
 
-@runs_app.command("note")
-def note_command(
-    run: RunArgument,
-    facts: Annotated[list[str], typer.Argument(
-        metavar="KEY=VALUE", help="Facts, e.g. kaggle_notebook_version=7 kaggle_notebook_url=… kaggle_run_id=…")],
-    as_json: JsonFlag = False,
-) -> None:
-    """Add facts that became known after the run, as a sealed note.
-
-    Sealed files do not change, and a note cannot replace a recorded value.
-    """
-    from workings.evidence.notes import parse_facts, write_note
-
-    parsed = parse_facts(facts)
-    path = write_note(run, parsed)
-    answer({"note": str(path), "facts": parsed}, as_json=as_json,
-           text=f"noted in {path}: {', '.join(f'{key} = {value}' for key, value in parsed.items())}")
-
-
-@runs_app.command("fetch")
-def fetch_command(
-    source: Annotated[str, typer.Option(
-        "--from", help="Address of a sealed run, a folder of runs, or a pack: gs://… or s3://….")],
-    out: Annotated[Path, typer.Option("--out", help="Folder (for a pack: file) to make.")],
-    expect_root: Annotated[str, typer.Option("--expect-root", help="Root digest that you kept elsewhere.")] = "",
-    as_json: JsonFlag = False,
-) -> None:
-    """Copy a finished run from an object store and verify its seal.
-
-    Needs the extra `stores`. A run that differs from its seal is refused, and nothing is kept.
-    """
-    from workings.runs.fetch import fetch
-
-    fetched = fetch(source, out, expect_root)
-    answer(fetched.to_json(), as_json=as_json,
-           text=f"{fetched.path}: all files match the seal, root {fetched.root}\n"
-                f"all checks: workings verify {quote(str(fetched.path))}")
-
-
-runs_app.command("replay")(replay.replay_command)
 runs_app.command("sign")(sign.sign_command)
-runs_app.command("track")(track.track_command)

@@ -34,14 +34,6 @@ KeepOption = Annotated[str, typer.Option(
 ValidStepsOption = Annotated[bool, typer.Option(
     "--valid-steps", help="Leave out samples with a wrong equation.")]
 MostOption = Annotated[int, typer.Option("--most", help="Most samples kept per prompt; 0: all.")]
-PreferOption = Annotated[str, typer.Option(
-    "--prefer", help="Which samples of a prompt to keep first: first (as sampled), shortest, longest.")]
-NearDuplicatesOption = Annotated[float, typer.Option(
-    "--near-duplicates", help="A sample more similar than this, from 0 to 1, to a kept one of its prompt is left out; "
-                              "1: only equal texts.")]
-BalanceOption = Annotated[str, typer.Option(
-    "--balance", help="Equally many traces per class: difficulty (of the items), solved (share of correct samples), "
-                      "none.")]
 PairsOption = Annotated[str | None, typer.Option(
     "--pairs", help="Make preference pairs too: best-worst or right-wrong.")]
 MostPairsOption = Annotated[int | None, typer.Option(
@@ -63,9 +55,6 @@ def sample_command(
     keep: KeepOption = "correct",
     valid_steps: ValidStepsOption = False,
     most: MostOption = 0,
-    prefer: PreferOption = "first",
-    near_duplicates: NearDuplicatesOption = 1.0,
-    balance: BalanceOption = "none",
     pairs: PairsOption = None,
     most_pairs: MostPairsOption = None,
     prompts_out: PromptsOutOption = None,
@@ -104,8 +93,7 @@ def sample_command(
         **recorded | typed(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form))
     request = SampleRequest(
         settings=settings, pairs=PairRule.from_options(pairs, most_pairs),
-        selection=Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most, prefer=prefer,
-                            near_duplicates=near_duplicates, balance=balance))
+        selection=Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most))
     refuse_written(prompts_out)
     # Before opening a model, because a bad line is found at once.
     items = read_prompts(prompts)
@@ -151,7 +139,6 @@ def _text(unit: "SampleUnit", with_pairs: bool, prompts_out: Path | None) -> str
              f"{counts.kept} of {counts.samples} samples kept, of {counts.with_kept} prompts: {unit.path / KEPT}"]
     if left_out:
         lines.append(f"left out: {left_out}")
-    lines += [f"{kind}: {count['kept']} of {count['found']} kept" for kind, count in sorted(counts.classes.items())]
     if prompts_out is not None:
         lines.append(f"{counts.sometimes} prompts that were solved sometimes: {prompts_out}")
     if with_pairs:
@@ -168,9 +155,6 @@ def select_command(
     keep: KeepOption = "correct",
     valid_steps: ValidStepsOption = False,
     most: MostOption = 0,
-    prefer: PreferOption = "first",
-    near_duplicates: NearDuplicatesOption = 1.0,
-    balance: BalanceOption = "none",
     pairs: PairsOption = None,
     most_pairs: MostPairsOption = None,
     prompts_out: PromptsOutOption = None,
@@ -186,7 +170,6 @@ def select_command(
 
     refuse_written(prompts_out)
     unit = reselect(
-        samples, out, Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most, prefer=prefer,
-                                near_duplicates=near_duplicates, balance=balance),
+        samples, out, Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most),
         PairRule.from_options(pairs, most_pairs))
     answer_with(unit, pairs is not None, prompts_out, as_json=as_json)

@@ -15,16 +15,14 @@ def sign_command(
     key: Annotated[Path | None, typer.Option("--key", help="Private key that --new-key made.")] = None,
     new_key: Annotated[Path | None, typer.Option(
         "--new-key", metavar="FILE", help="Make an Ed25519 key pair: FILE is private, publish FILE.pub.")] = None,
-    passphrase: Annotated[bool, typer.Option(
-        "--passphrase", help="Ask for the key's passphrase; with --new-key, encrypt the key.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Sign the root digests of a run and of the units in it; --new-key makes a key.
 
-    Writes an in-toto statement with SLSA provenance in a DSSE envelope to the run's folder attest.
+    Writes an in-toto statement in a DSSE envelope to the run's folder attest.
     """
     if new_key is not None:
-        _make_key(new_key, run or key, passphrase=passphrase, as_json=as_json)
+        _make_key(new_key, run or key, as_json=as_json)
         return
     if run is None or key is None:
         raise RequestError("no RUN" if run is None else "no --key", "a sealed run and the private key that signs it",
@@ -34,9 +32,7 @@ def sign_command(
     from workings.evidence.attest.sign import sign_run
 
     require_available()
-    # Prompted for, never an option: other users and the shell's history would see it.
-    secret = typer.prompt("Passphrase", hide_input=True, err=True) if passphrase else ""
-    signed = sign_run(run, key, secret)
+    signed = sign_run(run, key)
     values = {"key_id": signed.key_id, "path": str(signed.path), "subjects": list(signed.subjects),
               "existed": signed.existed}
     answer(values, as_json=as_json,
@@ -45,7 +41,7 @@ def sign_command(
                 f"to check: workings verify {shlex.quote(str(run))} --key {shlex.quote(f'{key}.pub')}")
 
 
-def _make_key(out: Path, other: object, *, passphrase: bool, as_json: bool) -> None:
+def _make_key(out: Path, other: object, *, as_json: bool) -> None:
     """Make a key pair; nothing is signed."""
     if other:
         raise RequestError("--new-key with a run or --key", "--new-key FILE alone",
@@ -54,9 +50,7 @@ def _make_key(out: Path, other: object, *, passphrase: bool, as_json: bool) -> N
     from workings.evidence.attest.keys import new_key, require_available
 
     require_available()
-    # Prompted for on standard error; standard output is for the answer. Never an option, which other users could see.
-    secret = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True, err=True) if passphrase else ""
-    key = new_key(out, secret)
+    key = new_key(out)
     answer({"key_id": key.key_id, "private": str(key.private), "public": str(key.public)},
            as_json=as_json,
            text=f"key {key.key_id}\nprivate (keep it): {key.private}\npublic (publish it): {key.public}\n"

@@ -33,8 +33,6 @@ def train_command(
     track: Annotated[list[str] | None, typer.Option(
         "--track", help="Report each step to a tracker: tensorboard, wandb, trackio or mlflow; can be "
                          "repeated.")] = None,
-    notify: Annotated[str, typer.Option(
-        "--notify", envvar="WORKINGS_NOTIFY", help="Webhook to notify when the run ends; never recorded.")] = "",
     as_json: JsonFlag = False,
 ) -> None:
     """Run a recipe: check, plan, train, evaluate, seal."""
@@ -44,7 +42,7 @@ def train_command(
     from workings.runs.smoke import Smoke
     from workings.runs.train_and_evaluate import train_and_evaluate
 
-    listeners = RunListeners(track or (), notify, say)
+    listeners = RunListeners(track or (), say)
     small = Smoke(steps=smoke_steps or 2) if smoke or smoke_steps is not None else None
     loaded = (load_to_resume(recipe, overrides or (), out, say) if resume and out is not None
               else load_recipe(recipe, overrides or ()))

@@ -15,7 +15,7 @@ USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 """Common base class of Typer's errors for an invalid parameter and an unknown option. Typer versions import it from
 different packages, so it is taken from the class hierarchy."""
 EXAMPLES = {
-    "a": "runs/A", "b": "runs/B", "facts": "kaggle_notebook_version=7", "file": "TRACES.jsonl",
+    "a": "runs/A", "b": "runs/B", "file": "TRACES.jsonl",
     "kind": "addition", "launcher": "slurm", "model": "runs/NAME", "on": "cpu",
     "out": "FOLDER", "prompts": "ITEMS.jsonl", "question": "What is 12 + 30?", "recipe": "quickstart",
     "run": "runs/NAME", "runs": "runs/NAME", "samples": "SAMPLES", "source": "gs://BUCKET/runs/NAME",
@@ -26,11 +26,11 @@ EXAMPLES = {
 
 ASK = "ask runs/NAME 'What is 12 + 30?'"
 INSTEAD = {
-    "baseline": "gate RUN --save NAME", "chat": ASK, "fetch": "runs fetch", "generate": ASK, "info": "runs",
+    "baseline": "gate RUN --save NAME", "chat": ASK, "generate": ASK, "info": "runs",
     "judge": "reward judge", "kaggle": "launch --for kaggle", "key": "runs sign --new-key KEY.pem", "list": "runs",
-    "ls": "runs", "note": "runs note", "parity": "doctor RECIPE --engines", "replay": "runs replay",
+    "ls": "runs", "parity": "doctor RECIPE --engines", "replay": "verify RUN --level 3",
     "resume": "train RECIPE --out RUN --resume", "select": "data select", "sign": "runs sign RUN --key KEY.pem",
-    "status": "runs", "track": "runs track"}
+    "status": "runs", "track": "train RECIPE --track wandb"}
 """The right command for words that are commands of other programs, or subcommands here."""
 
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 USUAL_LEVEL = 2
 """The default of `--level`: the highest level that needs no engine."""
+NOT_PROVED = (
+    "Verification does not prove that these steps ran on that device at that time, that no other run was left out of "
+    "the list of attempts, or that the data are what they are called. A replay shows only that the recorded steps give "
+    "the recorded numbers; an independent run of the same recipe needs no trust in this record's author.")
+"""Ends the text of `--verbose`."""
 # One width, so that the ids align.
 VERDICT_MARKS = {"passed": "passed     ", "failed": "FAILED     ", "not_checked": "not checked"}
 MEANINGS: dict[str, Meaning] = {"passed": "good", "failed": "bad", "not_checked": "warning"}
@@ -43,9 +48,6 @@ def verify_command(
     data: DataOption = None,
     weights: FirstWeightsOption = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for every check, with its finding.")] = False,
-    explain: Annotated[str, typer.Option(
-        "--explain", metavar="CHECK", help="Verify nothing: print what this check compares and what it "
-        "detects; `all`: a line for each check.")] = "",
     render: Annotated[str, typer.Option(
         "--render", metavar="TEXT", help="Verify nothing: print a view, such as README.md, as the record "
         "gives it.")] = "",
@@ -60,9 +62,6 @@ def verify_command(
     from workings.record.progress import slow_operation
     from workings.ui.verification_cache import VerificationCache
 
-    if explain:
-        _explain(explain, as_json=as_json)
-        return
     if path is None:
         raise RequestError("nothing to verify", "a run directory, a folder of runs, or a zip of them",
                            "workings verify runs/NAME")
@@ -75,13 +74,13 @@ def verify_command(
     if highest > HIGHEST_LEVEL:
         raise RequestError(f"--level {highest}", f"a level from 0 to {HIGHEST_LEVEL}", f"--level {HIGHEST_LEVEL}")
 
-    replay = _replayer(highest, _Draw(steps, whole, seed, data, weights))
+    replay = _replayer(highest, steps=steps, whole=whole, seed=seed, data=data, weights=weights)
     verdicts = VerificationCache.here()  # the page's badges
     before = verdicts.stamps(path)
     keys = _trusted(key or [])
     with slow_operation(f"checking {path}"):
         result = verify(path, level=highest, expect_root=expect_root, trusted=keys,
-                        progress=HashProgress(say, _size(path)), replay=replay, rounds=_rounds_again)
+                        progress=HashProgress(say, _size(path)), replay=replay)
     if result.is_about_files:
         verdicts.keep_same(before, result.to_json())
     answer(result.to_json(), as_json=as_json, text=verification_text(result, verbose=verbose))
@@ -93,15 +92,6 @@ def verify_command(
     if level is not None and result.level < level:
         say(f"level {level} was asked for, and the record reaches level {result.level}: {_reason(result)}")
         raise typer.Exit(1)
-
-
-def _explain(check_name: str, *, as_json: bool) -> None:
-    """Describe one check, or each."""
-    from workings.evidence.verify.explain import find_checks, text_of, text_of_all, to_json
-
-    checks = find_checks(check_name)
-    answer({"checks": [to_json(check) for check in checks]}, as_json=as_json,
-           text=text_of(checks[0]) if len(checks) == 1 else text_of_all())
 
 
 def verification_text(result: "Verification", *, verbose: bool) -> str:
@@ -118,7 +108,7 @@ def verification_text(result: "Verification", *, verbose: bool) -> str:
     coverage_lines = [line if unit_path == "." else f"{unit_path}: {line}"
                       for unit_path, facts in result.coverage.items()
                       for line in sentences(dict(facts))]
-    claims = ["", *result.claims, ""] if verbose else []
+    limits = ["", NOT_PROVED, ""] if verbose else []
     unchecked_lines = [f"self-reported: {field.text}" for field in result.unchecked_fields] if verbose else []
     if unchecked := len(result.unchecked_fields):
         fields = "field is" if unchecked == 1 else "fields are"
@@ -126,7 +116,7 @@ def verification_text(result: "Verification", *, verbose: bool) -> str:
             "" if verbose else " (-v lists them)")
     # Differs from the root in the run's SEAL.json and in a pack if evaluations are in the run.
     root = [f"root {result.root} (of everything here)"] if result.root else []
-    return "\n".join([*lines, *unchecked_lines, *claims, *coverage_lines, summary, *root])
+    return "\n".join([*lines, *unchecked_lines, *limits, *coverage_lines, summary, *root])
 
 
 def _every_check(result: "Verification") -> list[str]:
@@ -193,49 +183,24 @@ def _trusted(files: Sequence[Path]) -> tuple[bytes, ...]:
     return tuple(file.read_bytes() for file in files)
 
 
-@dataclass(frozen=True)
-class _Draw:
-    """Options about the steps and answers to recompute."""
-
-    steps: int | None
-    whole: bool
-    seed: int | None
-    data: Path | None
-    weights: Path | None
-
-    def check(self, level: int) -> None:
-        """Raise `RequestError` for options that contradict each other."""
-        options = {"--steps": self.steps, "--seed": self.seed, "--data": self.data, "--weights": self.weights}
-        words = [*(f"{name} {value}" for name, value in options.items() if value is not None),
-                 *(["--whole"] if self.whole else [])]
-        if level < 3 and words:
+def _replayer(level: int, *, steps: int | None, whole: bool, seed: int | None, data: Path | None,
+              weights: Path | None) -> "Replay | None":
+    """The function that replays steps of a run; None below level 3, without which no engine is imported."""
+    given = {"steps": steps, "seed": seed, "data": data, "weights": weights}
+    words = [*(f"--{name} {value}" for name, value in given.items() if value is not None), *["--whole"] * whole]
+    if level < 3:
+        if words:
             raise RequestError(f"{' '.join(words)} with --level {level}", "level 3, which recomputes steps",
                                "--level 3")
-        if self.steps is not None and self.whole:
-            raise RequestError(" ".join(words), "a number of steps, or the whole run", "leave --steps out")
-
-
-def _replayer(level: int, draw: _Draw) -> "Replay | None":
-    """The function that replays steps of a run; None below level 3."""
-    draw.check(level)
-    # No engine is imported without it, so that levels 0 to 2 run anywhere.
-    if level < 3:
         return None
+    if steps is not None and whole:
+        raise RequestError(" ".join(words), "a number of steps, or the whole run", "leave --steps out")
     from workings.runs.replay.reopen_run import ReplayInputs
-    from workings.runs.replay.replay import ReplayRequest, replay_run
+    from workings.runs.replay.replay import STEPS, ReplayRequest, replay_run
 
-    request = ReplayRequest(drawn=True, whole=draw.whole, seed=draw.seed,
-                            inputs=ReplayInputs(data=draw.data, weights=draw.weights))
-    if draw.steps is not None:
-        request = replace(request, steps=draw.steps)
+    request = ReplayRequest(drawn=True, whole=whole, seed=seed, steps=steps or STEPS,
+                            inputs=ReplayInputs(data=data, weights=weights))
     return lambda run, samples: replay_run(run, replace(request, samples=samples), say).facts
-
-
-def _rounds_again(folder: Path) -> list[str]:
-    """`contradictions` of an improvement, imported only if there is one."""
-    from workings.runs.improve_result import contradictions
-
-    return contradictions(folder)
 
 
 def _size(path: Path) -> int:

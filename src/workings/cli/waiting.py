@@ -19,7 +19,6 @@ TERMINAL_SECONDS, LOG_SECONDS = 1.0, 15.0
 @dataclass
 class _Operation:
     what: str
-    usual: float | None
     began: float = field(default_factory=time.monotonic)
     done: tuple[int, int, str] | None = None
 
@@ -38,7 +37,7 @@ class WaitingLine(ProgressListener):
         self._said_at = self._next_at = 0.0
         self._has_thread = self._is_shown = False
 
-    def begins(self, what: str, usual_seconds: float | None) -> None:
+    def begins(self, what: str) -> None:
         """Report this operation from now on, instead of the one around it."""
         if self._before_first is not None:
             first, self._before_first = self._before_first, None
@@ -46,7 +45,7 @@ class WaitingLine(ProgressListener):
         with self._changed:
             if not self._operations:
                 self._said_at = time.monotonic()
-            self._operations.append(_Operation(what, usual_seconds))
+            self._operations.append(_Operation(what))
             self._speak_soon()
             if not self._has_thread:
                 self._has_thread = True
@@ -78,7 +77,7 @@ class WaitingLine(ProgressListener):
                     self._changed.wait(left)
                     continue
                 now = self._operations[-1]
-                line = waiting_text(now.what, time.monotonic() - now.began, now.usual, now.done)
+                line = waiting_text(now.what, time.monotonic() - now.began, now.done)
                 if sys.stderr.isatty():
                     # Return to the first column and clear the rest of a longer earlier line.
                     sys.stderr.write(f"\r\x1b[K{line}")
@@ -91,16 +90,15 @@ class WaitingLine(ProgressListener):
             self._has_thread = False
 
 
-def waiting_text(what: str, seconds: float, usual: float | None,
-                 done: tuple[int, int, str] | None) -> str:
-    """The current task, its seconds so far, and its progress or its duration the last time."""
+def waiting_text(what: str, seconds: float, done: tuple[int, int, str] | None) -> str:
+    """The current task, its seconds so far, and its progress."""
     line = f"{what} … {_clock(seconds)}"
     if done is not None and done[0]:
         count, total, unit = done
         left = ceil(seconds / count * (total - count))
         line += f", {count} of {total}" + (f" {unit}" if unit else "")
         return line + (f", about {_clock(left)} left" if left else "")
-    return line if usual is None else f"{line} ({_clock(usual)} the last time)"
+    return line
 
 
 def _clock(seconds: float) -> str:

@@ -75,8 +75,7 @@ def _key(session: "ModelSession", items: Sequence[Item], settings: EvaluationSet
         "model": dict(model), "items": {"digest": items_digest(items)},
         "tokenizer": {"digest": session.tokenizer.digest},
         "template": {"digest": bytes_digest(session.template.source.encode())},
-        "engine": {"name": session.engine.name, "versions": dict(device.versions), "platform": device.platform,
-                   "device": device.kind},
+        "engine": {"name": session.engine.name, "platform": device.platform, "device": device.kind},
         "scorer": {"name": scorer, "version": version}, "decoding": settings.decoding(),
         "extraction": settings.extraction(), "steps": settings.steps(), "form": settings.form,
         "aggregate": settings.aggregate,
@@ -96,7 +95,7 @@ def base_key(config: Mapping[str, Any]) -> str:
         del decoding["seed"]  # does not affect greedy answers: runs with several seeds share their base
     return json_digest({
         "model": config["model"], "items": config["items"]["digest"], "tokenizer": config["tokenizer"]["digest"],
-        "template": config["template"]["digest"], "engine": engine["name"], "versions": engine["versions"],
+        "template": config["template"]["digest"], "engine": engine["name"],
         "platform": engine["platform"], "device": engine["device"],
         "scorer": [config["scorer"]["name"], config["scorer"]["version"]], "decoding": decoding,
         **{key: config[key] for key in ("extraction", "steps", "form", "aggregate", "limits")}})[:12]

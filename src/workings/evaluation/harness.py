@@ -1,6 +1,6 @@
-"""Answers with the scores of another program's harness, sealed as evaluations; sample logs of lm-evaluation-harness."""
+"""Answers with the scores of another program's harness, sealed as evaluations; samples of lm-evaluation-harness."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -12,11 +12,9 @@ from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.summary import EvaluationSummary
 from workings.evaluation.unit import EvaluationWriter
-from workings.record.digest import file_digest
 from workings.scoring.form import keeps_form, reasoning_text
 from workings.scoring.items import UNSPECIFIED, Item, items_digest
 from workings.scoring.judge import Judgement
-from workings.scoring.lines import read_lines
 from workings.scoring.scorers import is_score
 from workings.scoring.steps import check_steps
 
@@ -88,81 +86,6 @@ class Task(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class HarnessLog:
-    """One task's sample log, read for one filter and one metric."""
-
-    path: Path
-    metric: str
-    filter: str
-
-    @classmethod
-    def open(cls, path: Path, *, metric: str = "", filter_name: str = "") -> "HarnessLog":
-        """Find out what the log holds.
-
-        Raises:
-            RequestError: it is not such a log, or holds several filters or metrics and it is not said which one counts.
-        """
-        filters: dict[str, int] = {}
-        metrics: dict[str, int] = {}
-        # A first pass for names alone, line by line: a log may be larger than memory.
-        for number, record in _records(path):
-            if not {"doc_id", "target", "resps", "filter", "metrics"} <= record.keys():
-                raise RequestError(f"{path}, line {number}: not a sample of lm-evaluation-harness",
-                                   "a samples_*.jsonl file that `lm_eval --log_samples` wrote")
-            filters[str(record["filter"])] = 0
-            metrics.update(dict.fromkeys(map(str, record["metrics"]), 0))
-        if not filters:
-            raise RequestError(f"{path}: no samples", "at least one")
-        usual = [name for name in USUAL_METRICS if name in metrics]
-        return cls(path=path, filter=_chosen(path, "filter", filter_name, list(filters), []),
-                   metric=_chosen(path, "metric", metric, list(metrics), usual[:1]))
-
-    def answers(self) -> Iterator[ScoredAnswer]:
-        """Items with answers and scores, in the file's order. Raises `RequestError` for an item that comes twice."""
-        seen: set[str] = set()
-        for number, record in _records(self.path):
-            if str(record["filter"]) != self.filter:
-                continue
-            answer = scored_answer(record, self.metric, f"{self.path}, line {number}")
-            if answer.item.id in seen:
-                raise RequestError(f"{self.path}, line {number}: document {record['doc_id']} comes twice",
-                                   "one line a document and filter")
-            # Ids alone are kept, because a log may hold long texts.
-            seen.add(answer.item.id)
-            yield answer
-
-    def predictions(self) -> list[tuple[Item, str]]:
-        """Items with the generated texts, to be scored by our own rules (all in memory)."""
-        return [(answer.item, answer.text or "") for answer in self.answers()]
-
-
-def import_harness_log(path: Path, out: Path, *, metric: str = "", filter_name: str = "") -> Scorecard:
-    """Seal a sample log as an evaluation whose scores are the harness's own.
-
-    Such an evaluation can be compared and gated like any other; its scorer is named after metric and filter, so that it
-    is never compared with scores of ours.
-
-    Args:
-        path: ``samples_<task>_<date>.jsonl``.
-        out: where the unit will be; must not exist.
-        metric: which metric is the score; needed where there are several and none is `exact_match` or `acc`.
-        filter_name: which filter counts; needed where there are several.
-
-    Raises:
-        RequestError: as `HarnessLog.open`, or ``out`` exists.
-    """
-    log = HarnessLog.open(path, metric=metric, filter_name=filter_name)
-    # A pass before anything is written, because the configuration has the digest of all items.
-    items = [answer.item for answer in log.answers()]
-    unknown = {"absent": "not recorded in the harness's samples"}
-    config = harness_config(
-        items, scorer={"name": f"lm-evaluation-harness {log.metric}, filter {log.filter}", "version": unknown},
-        source={"kind": "lm-evaluation-harness", "file": log.path.name, "digest": file_digest(log.path)},
-        facts=dict.fromkeys(("decoding", "template", "tokenizer", "engine", "model"), unknown))
-    return seal_answers(log.answers(), len(items), out, config, rule=f"harness:{log.filter}")
-
-
 def harness_config(items: Sequence[Item], *, scorer: Mapping[str, Any], source: Mapping[str, Any],
                    facts: Mapping[str, Any], made_from: str | None = None) -> dict[str, Any]:
     """``eval_config.json`` of an evaluation that another program scored.
@@ -210,7 +133,7 @@ def seal_answers(answers: Iterable[ScoredAnswer], count: int, out: Path, config:
                 unit.append(lines)
                 lines = []
         summary = EvaluationSummary(unit.predictions, "mean")
-        unit.seal(summary.to_json({}), summary.samples_text(), made_from)
+        unit.seal(summary.to_json({}), made_from)
     return summary.scorecard
 
 
@@ -309,21 +232,3 @@ def _completion(record: Mapping[str, Any]) -> str | None:
 def _generated(record: Mapping[str, Any]) -> bool:
     """Generation requests carry their settings next to the prompt, log likelihoods the continuation."""
     return isinstance(record["arguments"]["gen_args_0"].get("arg_1"), dict)
-
-
-def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    if not path.is_file():
-        raise RequestError(f"harness log: {path}", "a samples_*.jsonl file that `lm_eval --log_samples` wrote")
-    for number, record in read_lines(path):
-        if isinstance(record, str):
-            raise RequestError(f"{path}, line {number}: {record}", "JSON lines")
-        yield number, record
-
-
-def _chosen(path: Path, kind: str, requested: str, present: list[str], usual: list[str]) -> str:
-    if requested and requested in present:
-        return requested
-    if not requested and (len(present) == 1 or usual):
-        return (usual or present)[0]
-    raise RequestError(f"{path}: {kind} {requested or 'not chosen'}", f"one of {', '.join(present)}",
-                       f"--harness-{kind} {present[0]}")

@@ -107,8 +107,7 @@ def session_facts(session: "ModelSession", facts: Mapping[str, Any] | None) -> d
     return {
         "template": {"name": template.name, "digest": bytes_digest(template.source.encode())},
         "tokenizer": {"digest": session.tokenizer.digest},
-        "engine": {"name": engine.name, "platform": device.platform, "device": device.kind, "devices": device.count,
-                   "versions": dict(device.versions)},
+        "engine": {"name": engine.name, "platform": device.platform, "device": device.kind, "devices": device.count},
         "model": dict(facts) if facts else {"absent": "not described by the caller"},
     }
 
@@ -187,7 +186,7 @@ def score_and_seal(work: GenerationJob, out: Path, *, progress: Progress | None 
         # From the file and not from memory: chunks of an earlier attempt count, and it follows from what is sealed.
         summary = EvaluationSummary(unit.predictions, work.settings.aggregate)
         finish(unit.partial)
-        unit.seal(summary.to_json(work.problems()), summary.samples_text(), work.made_from, kind)
+        unit.seal(summary.to_json(work.problems()), work.made_from, kind)
     return summary.scorecard
 
 

@@ -1,6 +1,5 @@
-"""``eval_summary.json`` and ``samples.md``, from the predictions as they were written."""
+"""``eval_summary.json``, from the predictions as they were written."""
 
-import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ from workings.answers.extraction import answer_kind
 from workings.evaluation.predictions import item_result, read_predictions
 from workings.evaluation.scorecard import ItemResult, Scorecard, build_scorecard, interval_json, mean_interval
 
-MAX_SAMPLES_SHOWN = 12
 NAMES = ("expect a name or phrase: the scorer `answer` looks for it in the marked answer or the final sentences, as "
          "`contains` does, because a sentence says it among other words")
 """Why names are scored differently from numbers."""
@@ -19,7 +17,7 @@ _SHOWN_IDS = 20
 
 
 class EvaluationSummary:
-    """One pass over predictions: the scorecard, what else was measured, and the samples to show."""
+    """One pass over predictions: the scorecard and what else was measured."""
 
     def __init__(self, predictions: Path, aggregate: str) -> None:
         """Read the file once; memory grows with the number of items, not with the length of their texts."""
@@ -27,7 +25,6 @@ class EvaluationSummary:
         self._rules: Counter[str] = Counter()
         self._names = 0
         self._errors: dict[str, list[str]] = {}
-        self._samples: dict[str, list[dict[str, Any]]] = {"right": [], "wrong": []}
         for samples in read_predictions(predictions):
             self._add(samples, aggregate)
         self.scorecard: Scorecard = build_scorecard(self.results)
@@ -42,10 +39,6 @@ class EvaluationSummary:
             if "error" in sample:
                 # What is before the colon is the kind; the rest is about this one completion.
                 self._errors.setdefault(str(sample["error"]).split(":", 1)[0], []).append(result.id)
-        shown = self._samples["right" if result.score == 1.0 else "wrong"]
-        # Texts are kept for the few that are shown, and all others go with their lines.
-        if len(shown) < MAX_SAMPLES_SHOWN // 2:
-            shown.append(samples[0])
 
     def to_json(self, problems: dict[str, Any]) -> dict[str, Any]:
         """The record; ``problems`` are those of the file the completions came from."""
@@ -60,13 +53,6 @@ class EvaluationSummary:
             "problems": problems,
         }
 
-    def samples_text(self) -> str:
-        """``samples.md``: the first right and the first wrong completions."""
-        parts = ["# Samples\n", "The first items that were answered right and wrong, as the model wrote them.\n"]
-        for verdict, samples in self._samples.items():
-            parts += [_sample_text(verdict, sample) for sample in samples]
-        return "\n".join(parts)
-
     def _behaviour(self) -> dict[str, Any]:
         """Rates and lengths next to the score, each with its own number of items."""
         behaviour: dict[str, Any] = {}
@@ -80,20 +66,3 @@ class EvaluationSummary:
             interval = mean_interval(values, [result.cluster for result in having])
             behaviour[name] = {"n": len(values), "mean": sum(values) / len(values), **interval_json(interval)}
         return behaviour
-
-
-def _sample_text(verdict: str, sample: dict[str, Any]) -> str:
-    completion = sample["completion"]
-    text = completion if isinstance(completion, str) else f"(none: {completion['absent']})"
-    extracted = sample["extracted"] if isinstance(sample["extracted"], str) else "nothing"
-    facts = (f"expected `{sample['gold']}`, extracted `{extracted}` by `{sample['rule']}`, score {sample['score']:g}")
-    # For reading; the whole text is in the predictions.
-    return f"## {sample['id']}: {verdict}\n\n{facts}\n\n{_fenced(sample['prompt'])}\n\n{_fenced(text[:4000])}\n"
-
-
-def _fenced(text: str) -> str:
-    """A code fence that the text cannot close: markup in a prompt stays text."""
-    # A model of single bytes may write it, and no text file holds one; the predictions have it as it is.
-    text = text.replace("\0", "\N{SYMBOL FOR NULL}")
-    fence = "`" * max(3, max(map(len, re.findall("`+", text)), default=0) + 1)
-    return f"{fence}text\n{text}\n{fence}"

@@ -30,7 +30,6 @@ from workings.record.layout import (
     PARTIAL_SUFFIX,
     PREDICTIONS,
     SAMPLED,
-    SAMPLES,
     SEAL,
     SUMS,
     partial_unit_path,
@@ -275,13 +274,12 @@ class EvaluationWriter:
         # Answers may have cost hours of a device; a finished chunk has to survive a power cut.
         self._appender.sync()
 
-    def seal(self, summary: dict[str, Any], samples: str, made_from: str | None, kind: str = "eval") -> str:
-        """Write the summary and the samples, seal as a unit of this kind, and move it to its place.
+    def seal(self, summary: dict[str, Any], made_from: str | None, kind: str = "eval") -> str:
+        """Write the summary, seal as a unit of this kind, and move it to its place.
 
         Returns the root digest.
         """
         atomic.write_json(self.partial / EVALUATION_SUMMARY, summary)
-        atomic.write_text(self.partial / SAMPLES, samples)
         if (self.partial / SEAL).exists():  # killed between sealing and renaming
             (self.partial / SEAL).unlink()
         root = seal_unit(self.partial, kind, "complete", made_from)

@@ -23,7 +23,6 @@ from workings.record.layout import (
 from workings.record.manifest import CONVERTED_FROM, RunManifest
 from workings.record.memory_use import excess_sentence, memory_sentence
 from workings.record.run_files import RunFiles
-from workings.ways.parts.preference_change import preference_change
 
 NEAR = 3
 """Largest number of folders between a run and a recipe that is named by its relative path."""
@@ -52,7 +51,7 @@ Status: **{manifest.status}** ({manifest.status_reason}); {manifest.completed_st
 - Engine: {manifest.engine} from {manifest.engine_distribution.name} {manifest.engine_distribution.version}.
 - Device: {manifest.hardware} ({manifest.device.platform}; {manifest.device.reason}).
 - Data: `{index}`, {len(rows) - dropped:,} of {len(rows):,} lines are trained on.
-- Trained on {manifest.supervised_tokens:,} supervised tokens; {_learned(manifest, files.lines(METRICS))}.
+- Trained on {manifest.supervised_tokens:,} supervised tokens; {_learned(files.lines(METRICS))}.
 - Memory: {memory_sentence(*memory)}.{exceeded}
 - Made by workings {manifest.workings_version}.
 
@@ -68,17 +67,13 @@ Verify it, offline, without any ML library; every file is listed in `{SUMS}`:
 """
 
 
-def _learned(manifest: RunManifest, metrics: Sequence[Mapping[str, Any]]) -> str:
-    """What the steps changed, in a clause: rewards, else losses, of preference pairs also their margins."""
+def _learned(metrics: Sequence[Mapping[str, Any]]) -> str:
+    """What the steps changed, in a clause: rewards, else losses."""
     if rewards := [row["reward"] for row in metrics if "reward" in row]:
         return f"mean reward {rewards[0]:.3f} at first, {rewards[-1]:.3f} at last"
     if not metrics:
         return "no step was completed"
-    losses = f"loss {metrics[0]['loss']:.4f} at the first step, {metrics[-1]['loss']:.4f} at the last"
-    algorithm = manifest.config.get("algorithm") or {}
-    change = preference_change(metrics, algorithm["beta"], per_token=algorithm.get("name") != "dpo"
-                               ) if "chosen_reward" in metrics[0] else None
-    return losses if change is None else f"{losses}; {change.sentence}"
+    return f"loss {metrics[0]['loss']:.4f} at the first step, {metrics[-1]['loss']:.4f} at the last"
 
 
 def _converted(manifest: RunManifest) -> str:

@@ -23,15 +23,14 @@ UNNAMED_HEAP_PART = "other temporaries"
 """Arrays of the heap that no rule names."""
 
 
-Certainty = Literal["exact", "assigned", "by difference", "by proportion", "traced", "estimated", "assumed",
-                    "unexplained"]
+Certainty = Literal["exact", "assigned", "by proportion", "traced", "estimated", "assumed", "unexplained"]
 """How the size of a part is known.
 
 ``exact``: from the program's own arrays and where they are. ``assigned``: from the address space of the program's heap,
-where the compiler wrote down which array is where. ``by difference``: by a straight line through two shallow models,
-because the compiler refused the whole one. ``by proportion``: the compiler gave only a total, which is split in the
-proportion of the formulas. ``traced``: tensors alive at a trace's peak. ``estimated``: by formula, because no compiler
-answered. ``assumed``: a round figure for memory that no trace sees, such as a CUDA context. ``unexplained``: the rest.
+where the compiler wrote down which array is where. ``by proportion``: the compiler gave only a total, which is split in
+the proportion of the formulas. ``traced``: tensors alive at a trace's peak. ``estimated``: by formula, because no
+compiler answered. ``assumed``: a round figure for memory that no trace sees, such as a CUDA context. ``unexplained``:
+the rest.
 """
 
 
@@ -44,15 +43,13 @@ class Part:
     certainty: Certainty
 
 
-def split_parts(run: PlannedRun, program: ProgramName, inspection: Inspection,
-                difference: Mapping[str, int] | None = None) -> tuple[Part, ...]:
+def split_parts(run: PlannedRun, program: ProgramName, inspection: Inspection) -> tuple[Part, ...]:
     """The peak of one program in parts, which add up to it.
 
     Args:
         run: the planned run.
         program: one of its programs.
         inspection: of that program.
-        difference: parts of a refused step, found by two shallow models.
     """
     if inspection.source == "traced":
         # A trace follows every tensor, so nothing is left to explain.
@@ -64,11 +61,11 @@ def split_parts(run: PlannedRun, program: ProgramName, inspection: Inspection,
         exact = {*counted, *inspection.exact}
         return tuple(Part(name=name, size_bytes=size, certainty="exact" if name in exact else "estimated")
                      for name, size in inspection.breakdown.items() if size)
-    return _compiled_parts(run, program, inspection, counted, difference)
+    return _compiled_parts(run, program, inspection, counted)
 
 
-def _compiled_parts(run: PlannedRun, program: ProgramName, inspection: Inspection, counted: Mapping[str, int],
-                    difference: Mapping[str, int] | None) -> tuple[Part, ...]:
+def _compiled_parts(run: PlannedRun, program: ProgramName, inspection: Inspection,
+                    counted: Mapping[str, int]) -> tuple[Part, ...]:
     """Parts of a compiled program: its arguments, its heap, its code, and what none of these explains."""
     # Gradients are not arguments of the program: they are in the heap.
     arguments = with_per_layer_table(inspection.exact, run, program) or {
@@ -77,13 +74,10 @@ def _compiled_parts(run: PlannedRun, program: ProgramName, inspection: Inspectio
     parts = _named_parts(arguments, "exact")
     if inspection.heap:
         parts += _named_parts(inspection.heap, "assigned")
-    elif difference:
-        parts += _named_parts(difference, "by difference")
     elif program == "step":
         # Nothing says what is in this heap, but gradients have the sizes of the trained parameters.
         parts += _named_parts({name: size for name, size in counted.items() if name.startswith("gradient")}, "exact")
-        if not inspection.refused:
-            parts += _by_proportion(run, inspection.peak_bytes - _total(parts))
+        parts += _by_proportion(run, inspection.peak_bytes - _total(parts))
     rest = inspection.peak_bytes - _total(parts)
     # Taken from the rest, so that the parts still add up to the peak.
     if code := min(max(0, rest), inspection.breakdown.get("code", 0)):
@@ -122,12 +116,6 @@ def _by_proportion(run: PlannedRun, rest: int) -> list[Part]:
     # Formulas are only scaled down: what exceeds their total stays unexplained.
     share = min(1.0, max(0, rest) / total)
     return [Part(name=name, size_bytes=int(size * share), certainty="by proportion") for name, size in inside.items()]
-
-
-def unexplained_share(parts: tuple[Part, ...], peak: int) -> float:
-    """Share of the peak that no part explains."""
-    # The rest is negative if parts were counted that share their memory.
-    return sum(abs(part.size_bytes) for part in parts if part.certainty == "unexplained") / max(1, peak)
 
 
 def largest_part_sentence(parts: tuple[Part, ...], mesh_devices: int, target_devices: int, verdict: Verdict, *,

@@ -23,7 +23,6 @@ from workings.errors import WorkingsError
 from workings.models.batch import Batch, BatchShape
 from workings.models.shape import ModelShape
 from workings.objectives.cross_entropy import CROSS_ENTROPY
-from workings.planning.inspection_cache import why_no_shallower_model
 from workings.planning.run_time import Throughput, step_operations
 
 REPEATS = 2
@@ -76,7 +75,9 @@ def measured_depths(shape: ModelShape) -> tuple[int, ...]:
     """Two depths of whole periods of the pattern of layers; or the model's own, where no line leads to it."""
     period = max(1, shape.sliding_pattern, shape.linear_pattern)
     few, more = period, period + -(-FURTHER_LAYERS // period) * period
-    return (shape.layers,) if why_no_shallower_model(shape) or shape.layers <= more else (few, more)
+    # Shared keys and mixed layers without a pattern change with the depth.
+    alone = shape.shared_kv_layers or shape.layer_types or not shape.verified
+    return (shape.layers,) if alone or shape.layers <= more else (few, more)
 
 
 def measure(asked: Mapping[str, Any]) -> dict[int, float]:

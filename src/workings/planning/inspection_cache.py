@@ -5,12 +5,9 @@ request. The user's cache is searched first, then the answers that come with the
 (`python -m tools.ship_plans`) has inspections of the shipped recipes, each under the digest of everything that decided
 it: the request, the machine, the versions of libraries and the engine's own source. If one of these differs here, the
 digest differs too, and the program is compiled as if there were no file.
-
-If a compiler refuses a step, two shallow models are compiled to explain it: memory is linear in the number of layers.
 """
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from functools import cache
@@ -22,7 +19,6 @@ from workings.engines.base import (
     EngineRequest,
     Inspection,
     Inspections,
-    NotInspected,
     PlanningEngine,
     ProgramName,
     ProgramShape,
@@ -30,7 +26,6 @@ from workings.engines.base import (
 )
 from workings.hardware import machine
 from workings.hardware.catalog import Target
-from workings.models.shape import ModelShape
 from workings.record.atomic import write_json
 from workings.record.digest import json_digest
 from workings.record.progress import slow_operation
@@ -56,10 +51,6 @@ def shipped_answer(digest: str) -> Inspection | None:
     return replace(inspection, notes=(*inspection.notes, note))
 
 
-TIMINGS_FILE = "seconds.json"
-"""File next to the cached answers, with the seconds that they took."""
-MIN_SCANNED_LAYERS = 5
-"""Fewer layers are compiled unrolled, not as a loop, which is another program."""
 
 
 def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: ProgramShapes,
@@ -75,17 +66,13 @@ def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: P
     if "step" in inspections and inspections["step"].refused:
         return {"step": inspections["step"]}
     if missing := {name: size for name, size in programs.items() if name not in inspections}:
-        kind = f"{engine.name} {target.platform} {request.shape.family} {request.shape.layers} {' '.join(missing)}"
-        began = time.monotonic()
         # All in one call, because each call may start a compiler in its own process.
-        with slow_operation(f"working out {', '.join(missing)} for {target.name} (engine {engine.name})",
-                     _last_durations().get(kind)):
+        with slow_operation(f"working out {', '.join(missing)} for {target.name} (engine {engine.name})"):
             answers = engine.inspect_for(request, missing, target)
         for name, inspection in answers.items():
             paths[name].parent.mkdir(parents=True, exist_ok=True)
             # Atomic, so that a killed plan does not leave a half-written answer.
             write_json(paths[name], asdict(inspection))
-        write_json(cache_directory() / TIMINGS_FILE, _last_durations() | {kind: round(time.monotonic() - began, 1)})
         inspections |= answers
     return {name: inspections[name] for name in programs if name in inspections}
 
@@ -121,12 +108,6 @@ def cache_directory() -> Path:
     return machine.cache_directory() / "plans"
 
 
-def _last_durations() -> dict[str, float]:
-    """Seconds that answers took the last time, by kind of question."""
-    path = cache_directory() / TIMINGS_FILE
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-
-
 def _cache_path(engine: str, request: EngineRequest, program: ProgramName, size: ProgramShape,
                 key: Mapping[str, Any]) -> Path:
     digest = json_digest({
@@ -137,57 +118,3 @@ def _cache_path(engine: str, request: EngineRequest, program: ProgramName, size:
 
 def _read(path: Path) -> Inspection:
     return Inspection.from_json(json.loads(path.read_text(encoding="utf-8")))
-
-
-def shallow_depths(layers: int, pattern: int) -> tuple[int, int]:
-    """Two numbers of layers that the engine scans, with whole periods of a pattern of sliding and global layers."""
-    period = max(1, pattern)
-    shallow = -(-MIN_SCANNED_LAYERS // period) * period
-    # The second one is at least three layers deeper, in whole periods.
-    return shallow, min(layers, shallow + -(-3 // period) * period)
-
-
-def why_no_shallower_model(shape: ModelShape) -> str:
-    """A sentence why no shallower model of the same sizes can represent this one; empty if one can."""
-    if shape.shared_kv_layers:
-        return (f"no shallower model was compiled to explain the rest: {shape.shared_kv_layers} of {shape.layers} "
-                "layers use the keys and values of earlier ones, and fewer layers do not keep that share in whole "
-                "turns of sliding and global layers")
-    if shape.layer_types:
-        return "no shallower model was compiled to explain the rest: sliding and global layers follow no pattern"
-    if not shape.verified:
-        return "no shallower model was compiled to explain the rest: the model is known by its files alone"
-    return ""
-
-
-def extrapolate(shallow: tuple[int, float], deeper: tuple[int, float], layers: int) -> int:
-    """Bytes at another number of layers, by the straight line through two measurements (layers, bytes)."""
-    (first, low), (second, high) = shallow, deeper
-    return int(low + (high - low) * (layers - first) / (second - first))
-
-
-def heap_of_refused_step(engine: PlanningEngine, request: EngineRequest, batch: ProgramShape,
-                  target: Target) -> dict[str, int]:
-    """Parts of the heap of a refused step, extrapolated from two models of the same sizes with fewer layers.
-
-    Empty if these are refused as well, if the model is not deeper than they are, or if none can represent it
-    (`why_no_shallower_model`).
-    """
-    first, second = shallow_depths(request.shape.layers, request.shape.sliding_pattern)
-    if why_no_shallower_model(request.shape) or second <= first or request.shape.layers <= second:
-        return {}
-    heaps: list[Mapping[str, int]] = []
-    for layers in (first, second):
-        shallow = replace(request, shape=replace(request.shape, layers=layers))
-        try:
-            # Cached like any other answer, so the next plan of this model compiles neither.
-            heap = inspect_programs(engine, shallow, {"step": batch}, target)["step"].heap
-        except NotInspected:
-            heap = {}
-        if not heap:
-            return {}
-        heaps.append(heap)
-    # Two programs may have different layouts, so that a line through them can fall below zero.
-    return {name: max(0, extrapolate((first, heaps[0].get(name, 0)), (second, heaps[1].get(name, 0)),
-                                     request.shape.layers))
-            for name in {**heaps[0], **heaps[1]}}

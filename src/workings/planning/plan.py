@@ -21,8 +21,8 @@ from workings.hardware.memory import gib
 from workings.models.batch import Batch, BatchShape
 from workings.models.shape import ModelShape
 from workings.models.unverified import unverified_sentence
-from workings.planning.breakdown import Part, largest_part_sentence, split_parts, unexplained_share
-from workings.planning.inspection_cache import heap_of_refused_step, inspect_programs, why_no_shallower_model
+from workings.planning.breakdown import Part, largest_part_sentence, split_parts
+from workings.planning.inspection_cache import inspect_programs
 from workings.planning.memory_formulas import FORMULA_VERSIONS, forward_program_parts
 from workings.planning.planned_run import PlannedRun, longest_batch
 from workings.planning.reference_and_teacher import with_frozen_models
@@ -36,8 +36,6 @@ from workings.ways.parts.teacher_request import TeacherModel
 
 __all__ = ["Nearest", "Part", "Plan", "make_plan", "plan_from_inspection"]
 
-MAX_UNEXPLAINED = 0.1
-"""Share of the peak above which two shallow models are compiled to explain it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,10 +68,6 @@ class Plan:
     """Bytes of the device that a server of vLLM takes in its own process, by part."""
     time: RunTime | None = None
     nearest: "Nearest | None" = None
-    meets_deadline: bool = False
-    """Whether a deadline was given and the whole run finishes by it."""
-    deadline_overrides: tuple[str, ...] = ()
-    """Overrides with which the run meets a deadline that it would miss."""
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -98,8 +92,6 @@ class Plan:
             values["sampler_parts"] = dict(self.sampler_parts)
         if self.nearest is not None:
             values["nearest"] = self.nearest.to_json()
-        if self.deadline_overrides:
-            values["finishing"] = list(self.deadline_overrides)
         return values
 
 
@@ -123,7 +115,7 @@ class Nearest:
                 "limit_bytes": self.limit_bytes, "source": self.source, "tried": list(self.tried)}
 
 
-def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: bool = True,
+def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *,
               teacher: TeacherModel | None = None) -> Plan:
     """The plan of one recipe as it is.
 
@@ -131,7 +123,6 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
         recipe: of the run.
         shape: of its model.
         target: a machine of the catalog.
-        explained: compile shallow models too if the peak of a refused step stays unexplained.
         teacher: the recipe's; None without one.
 
     Raises:
@@ -152,15 +143,8 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
     # The largest program decides. Of equal peaks the first, which is the step.
     worst = max(inspections, key=lambda name: inspections[name].peak_bytes)
     inspection = inspections[worst]
-    difference = None
-    # Two more compilations, so they are made only for a refusal that stays unexplained.
-    # The two shallow models are steps; other programs have no such explanation.
-    if explained and engine is not None and worst == "step" and inspection.refused:
-        parts = split_parts(run, "step", inspection)
-        if unexplained_share(parts, inspection.peak_bytes) > MAX_UNEXPLAINED:
-            difference = heap_of_refused_step(engine, run.request, run.step, target)
     device = target_device(target, inspection, run.mesh, engine)
-    return plan_from_inspection(run, inspection, device, program=worst, difference=difference,
+    return plan_from_inspection(run, inspection, device, program=worst,
                                 peaks={name: program_inspection.peak_bytes for name,
                                        program_inspection in inspections.items()})
 
@@ -245,8 +229,7 @@ def _optimizer_state_remarks(program: ProgramName, parts: tuple[Part, ...]) -> l
 
 
 def plan_from_inspection(run: PlannedRun, inspection: Inspection, device: DeviceFacts, *,
-                         program: ProgramName = "step", peaks: Mapping[ProgramName, int] | None = None,
-                         difference: Mapping[str, int] | None = None) -> Plan:
+                         program: ProgramName = "step", peaks: Mapping[ProgramName, int] | None = None) -> Plan:
     """The plan of a run: verdict, parts and reasons from the inspection of one program.
 
     Args:
@@ -255,14 +238,12 @@ def plan_from_inspection(run: PlannedRun, inspection: Inspection, device: Device
         device: whose memory limit decides.
         program: the one that needs the most.
         peaks: of all inspected programs.
-        difference: parts of a refused step, found by two shallow models.
     """
     recipe, request, target, mesh = run.recipe, run.request, run.target, run.mesh
     sampler = sampler_parts(recipe, request.shape, device)
     verdict = memory_verdict(inspection, next_to_sampler(device, sampler))
     # The largest first, in any order of an engine or the cache.
-    parts = tuple(sorted(split_parts(run, program, inspection, difference),
-                         key=lambda part: (-part.size_bytes, part.name)))
+    parts = tuple(sorted(split_parts(run, program, inspection), key=lambda part: (-part.size_bytes, part.name)))
     largest = largest_part_sentence(parts, mesh.devices, target.devices, verdict,
                                     parameters=request.precision.parameters)
     remarks = []
@@ -273,8 +254,6 @@ def plan_from_inspection(run: PlannedRun, inspection: Inspection, device: Device
         remarks += _optimizer_state_remarks(program, parts)
     elif inspection.refused:
         remarks.append("the run's other programs were not asked about: the step does not fit already")
-    if inspection.refused and unexplained_share(parts, inspection.peak_bytes) > MAX_UNEXPLAINED:
-        remarks += filter(None, [why_no_shallower_model(request.shape)])
     # The inspection is of the program that needs the most; rows and time are those of the step.
     step = longest_batch(recipe, mesh.fsdp)
     seconds, how = step_seconds(request, step, target, mesh)

@@ -1,10 +1,8 @@
 """Estimated seconds of a run, from operations, bytes, the machine's rates and a stated efficiency.
 
-Only finished runs of the same person (`history.py`) add measurements. Durations are read and written as ``9h``,
-``90m``, ``1h30m``, ``45s``.
+Only a CPU is measured (`calibration.py`).
 """
 
-import re
 from dataclasses import dataclass, replace
 from math import ceil, log10
 from typing import Any
@@ -12,7 +10,6 @@ from typing import Any
 from workings.config.method import FULL
 from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest, MeshShape, ProgramShape
-from workings.errors import RequestError
 from workings.hardware.catalog import Target
 from workings.models.batch import BatchShape
 from workings.models.operations import attention_operations, outer_weights_met, weights_met, weights_read
@@ -33,9 +30,6 @@ DISK_BYTES_A_SECOND = 200e6
 """Rate at which a checkpoint is written; an assumption (a plain SSD)."""
 FLOP_UNITS = ("flop", "kflop", "Mflop", "Gflop", "Tflop", "Pflop", "Eflop")
 """Each is 1000 times the one before."""
-UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
-"""Seconds of the units in which durations are written."""
-DURATION = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,11 +88,6 @@ class RunTime:
         """Bytes of all checkpoints that exist at one time."""
         return self.checkpoints_on_disk * self.checkpoint_bytes
 
-    def share_done_by(self, deadline: float) -> float:
-        """Share of the steps that are done by a deadline, in seconds; time after training is not included."""
-        # Evaluations and checkpoints are spread over the steps, so time is proportional to steps.
-        return min(1.0, deadline / self.seconds)
-
     def to_json(self) -> dict[str, Any]:
         """Keys of `time` in ``plan --json``."""
         optional: dict[str, Any] = {}
@@ -147,7 +136,7 @@ def _forward_operations(request: EngineRequest, batch: ProgramShape) -> float:
 
 def throughput_of(request: EngineRequest, target: Target, own: Throughput | None = None) -> tuple[Throughput | None,
                                                                                                   str]:
-    """Training speed of the target, by this person's runs or else by its peak rate; None and the reason if unknown."""
+    """Training speed of the target, by a measurement or else by its peak rate; None and the reason if unknown."""
     if own is not None:
         return own, own.source
     compute = request.precision.compute
@@ -170,7 +159,7 @@ def step_seconds(request: EngineRequest, batch: BatchShape, target: Target, mesh
                  own: Throughput | None = None) -> tuple[float | None, str]:
     """Seconds of one step, and how they were estimated; None and the reason if no rate is known.
 
-    Communication between devices is added to the computing; the speed of finished runs includes it already.
+    Communication between devices is added to the computing; a measured speed includes it already.
     """
     pace, how = throughput_of(request, target, own)
     if pace is None:
@@ -295,13 +284,3 @@ def generation_seconds(request: EngineRequest, prompts: ProgramShape, target: Ta
     if target.interconnect_gb_s:
         token += layers * (1 - 1 / fsdp) / target.interconnect_gb_s
     return forward + new * token / (1e9 * BANDWIDTH_SHARE)
-
-
-def parse_duration(text: str) -> float:
-    """Seconds of a duration such as ``1h30m``. Raises `RequestError` for anything else, and for zero."""
-    written = text.strip().lower()
-    seconds = sum(float(number) * UNITS[unit] for number, unit in DURATION.findall(written))
-    # `findall` passes over what it does not know, and that is left here.
-    if DURATION.sub("", written) or seconds <= 0:
-        raise RequestError(f"--deadline {text}", "a time such as 9h, 90m or 1h30m", "--deadline 9h")
-    return seconds

@@ -248,8 +248,7 @@ def find_nearest(recipe: Recipe, shape: ModelShape, target: Target, requested: P
         if candidate is None:
             continue
         guess = max(estimate_peaks(candidate).values())
-        # Not explained: that could compile two shallow models more for every refusal.
-        plan = make_plan(candidate, shape, target, explained=False, teacher=teacher)
+        plan = make_plan(candidate, shape, target, teacher=teacher)
         words = overrides_between(recipe, candidate)
         if plan.verdict.fits:
             return Nearest(overrides=words, rows=plan.batch.all_rows, peak_bytes=plan.verdict.peak_bytes,

@@ -31,7 +31,6 @@ from workings.record.layout import (
     PROMPTS,
     README,
     ROLLOUTS,
-    SAMPLES,
     SEAL,
 )
 from workings.record.reader import RunRecord
@@ -49,7 +48,7 @@ _GEMMA_NOTICE = "Gemma is provided under and subject to the Gemma Terms of Use f
 _GEMMA_USE = ("The terms of Gemma hold for this model and for everything made of it: "
               "<https://ai.google.dev/gemma/terms>, with the uses that they forbid: "
               "<https://ai.google.dev/gemma/prohibited_use_policy>. The weights were changed by training.")
-_TEXTS = (PREDICTIONS, SAMPLES, KEPT, PAIRS, PROMPTS, GIVEN_TRACES, GIVEN_ITEMS)
+_TEXTS = (PREDICTIONS, KEPT, PAIRS, PROMPTS, GIVEN_TRACES, GIVEN_ITEMS)
 _HUB_SOURCE = re.compile(r"([\w.-]+/[\w.-]+)@\S+")
 
 

@@ -67,16 +67,12 @@ EVALUATION_SUMMARY = "eval_summary.json"
 """In an evaluation: its scorecard."""
 PREDICTIONS = "predictions.jsonl"
 """In an evaluation: every completion with its score."""
-SAMPLES = "samples.md"
-"""In an evaluation: some of its predictions as text."""
 SELECTION = "selection.json"
 """In a unit of samples: the rules of selection, and how many samples were left out for which reason."""
 KEPT = "kept.jsonl"
 """In a unit of samples: the kept samples, as traces."""
 PAIRS = "pairs.jsonl"
 """In a unit of samples, if requested: preference pairs made of them."""
-NOTE = "note.json"
-"""In a note: its facts."""
 
 RUN_FOLDERS = ("config", "env", "plan", "data", "train", CHECKPOINTS)
 """Folders that a run makes for itself at the start."""
@@ -84,7 +80,7 @@ SAMPLED = "samples"
 """Kind of a unit of completions that were sampled to learn from."""
 EVALUATION_UNITS = ("eval", SAMPLED)
 """Kinds of units that hold predictions."""
-UNIT_PARENTS = ("eval", "notes")
+UNIT_PARENTS = ("eval",)
 """Folders of a run whose sub-folders are separate units."""
 ATTEST = "attest"
 OUTSIDE_EVERY_SUM = (ATTEST,)

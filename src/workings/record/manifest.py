@@ -43,7 +43,6 @@ CONVERTED_FROM = "converted_from"
 """Fact of a run whose weights were converted from a GGUF file: its name, digest, quantization and licence."""
 UNVERIFIED_MODEL = "unverified_model"
 """Note about a model without a verified family (`model.verified: false`)."""
-UNKNOWN_OUTSIDE_KAGGLE = Absent(absent="not run on Kaggle, or not known while it ran")
 
 
 class _Part(BaseModel):
@@ -148,13 +147,6 @@ class RunManifest(_Part):
     """Number formats that were used, gradients and accumulator included."""
     finished_at: Time
     """End of training."""
-
-    kaggle_notebook_url: str | Absent = UNKNOWN_OUTSIDE_KAGGLE
-    """Address of the notebook that ran it."""
-    kaggle_notebook_version: str | Absent = UNKNOWN_OUTSIDE_KAGGLE
-    """Version of that notebook."""
-    kaggle_run_id: str | Absent = UNKNOWN_OUTSIDE_KAGGLE
-    """Kaggle's id of that run."""
 
     # Not shared between manifests, as a default of a function would be: pydantic copies it for each.
     facts: dict[str, Any] = {}

@@ -1,6 +1,6 @@
 """One line of `train/metrics.jsonl`: the measurements of one step."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Self
@@ -11,6 +11,9 @@ from workings.errors import RecordError
 from workings.record.layout import METRICS
 from workings.record.run_files import parsed_part
 from workings.record.values import Absent, Digest, Finite, absent
+
+Callback = Callable[[Mapping[str, Any]], bool | None]
+"""Called with a step's metrics when the step is done; `False` asks for a stop."""
 
 
 class StepMetrics(BaseModel):

@@ -45,7 +45,7 @@ class _PhaseWriter(ProgressListener):
         self._open: list[str] = []
         _write(first)
 
-    def begins(self, what: str, usual_seconds: float | None) -> None:
+    def begins(self, what: str) -> None:
         """Write the operation."""
         self._open.append(what)
         _write(replace(self._first, doing=what))

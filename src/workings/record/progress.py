@@ -11,8 +11,8 @@ from contextvars import ContextVar
 class ProgressListener:
     """Receives progress reports; the base class ignores them."""
 
-    def begins(self, what: str, usual_seconds: float | None) -> None:
-        """An operation begins: a participle with its object, and its last duration if known."""
+    def begins(self, what: str) -> None:
+        """An operation begins: a participle with its object."""
 
     def reaches(self, done: int, total: int, unit: str = "") -> None:
         """A part of the operation is done; ``unit``: what is counted, if the name does not tell."""
@@ -46,17 +46,16 @@ def _set(variable: ContextVar[ProgressListener], listener: ProgressListener) -> 
 
 
 @contextmanager
-def slow_operation(what: str, usual_seconds: float | None = None) -> Iterator[ProgressListener]:
+def slow_operation(what: str) -> Iterator[ProgressListener]:
     """Report a slow operation while the block runs; yields the listener for progress reports.
 
     Args:
         what: a participle with its object: ``compiling the step``.
-        usual_seconds: its last duration, if known.
     """
     # Read once, so that begin and end go to the same listener.
     listener, watcher = _LISTENER.get(), _WATCHER.get()
-    watcher.begins(what, usual_seconds)
-    listener.begins(what, usual_seconds)
+    watcher.begins(what)
+    listener.begins(what)
     try:
         yield listener
     finally:

@@ -2,7 +2,7 @@
 
 `SHA256SUMS` lists every file of the unit (`sha256sum -c SHA256SUMS` works); its own digest is the unit's root digest,
 the one line that has to be kept elsewhere. `SEAL.json`, written last, says what the unit is and from which root it was
-made. Units inside (evaluations, samples, notes, signatures) have separate checksums, so later work never touches these.
+made. Units inside (evaluations, samples, signatures) have separate checksums, so later work never touches these.
 """
 
 import os
@@ -28,7 +28,7 @@ def seal_unit(directory: Path, unit: str, status: str, made_from: str | None, pr
 
     Args:
         directory: the unit's folder. Empty folders in it are removed: no sum could cover them.
-        unit: kind of the unit: `run`, `eval`, `samples` or `notes`.
+        unit: kind of the unit: `run`, `eval` or `samples`.
         status: `complete`, `interrupted` or `failed`.
         made_from: root digest of the unit it was made from; None for a run.
         progress: called with the bytes hashed so far.

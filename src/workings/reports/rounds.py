@@ -20,7 +20,7 @@ class RoundRow:
     """One model."""
 
     name: str
-    """`start`, the number of a round, or `control`."""
+    """`start`, or the number of a round."""
     accuracy: float
     low: float | None
     """End of the 95 % interval; None without an interval."""
@@ -36,12 +36,12 @@ class RoundRow:
 
 
 def accuracy_by_round(rounds: Sequence[RoundRow]) -> Drawn:
-    """Accuracy of each round and of the control with their intervals, as a chart and a table."""
+    """Accuracy of each round with its interval, as a chart and a table."""
     rows, table = [], []
     for row in rounds:
         interval = "no interval" if row.low is None or row.high is None else Interval(row.low, row.high, "recorded")
-        name = row.name if row.name in ("start", "control") else f"round {row.name}"
-        rows.append(IntervalRow(name=name, marks=[interval_mark(row.accuracy, interval, 3 * (row.name == "control"))]))
+        name = row.name if row.name == "start" else f"round {row.name}"
+        rows.append(IntervalRow(name=name, marks=[interval_mark(row.accuracy, interval, 0)]))
         table.append([name, percent(row.accuracy), bounds(interval)])
     return interval_figure(
         "Accuracy by round", rows,

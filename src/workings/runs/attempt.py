@@ -11,7 +11,6 @@ from typing import Any
 
 from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import MicroBatchEngine, State
-from workings.evaluation.comparison.held_out_change import BEFORE, HeldOutChange, held_out_change
 from workings.evaluation.comparison.kept_checkpoint import KeptCheckpoint
 from workings.evidence.run_readme import run_readme
 from workings.hardware.glibc_malloc import KEPT_SHARE, keeps_freed_blocks, map_large_blocks
@@ -26,7 +25,6 @@ from workings.record.layout import (
     ANNOUNCED,
     CONFIG,
     DATA_DIGESTS,
-    EVENTS,
     MEASURED,
     METRICS,
     PLAN,
@@ -34,9 +32,9 @@ from workings.record.layout import (
     RECIPE_EVALUATION,
 )
 from workings.record.memory_use import excess_sentence, memory_sentence
+from workings.record.metrics import Callback
 from workings.record.progress import slow_operation
 from workings.record.run_files import RunFolder
-from workings.record.step_listener import StepListener
 from workings.record.storage import storage
 from workings.runs.create_or_resume import Start, create_run, progress_facts, resume_run
 from workings.runs.doctor import Examination
@@ -52,16 +50,19 @@ from workings.training.held_out_items import HeldOutItems
 from workings.training.loop import Outcome, Progress, TrainingLoop
 from workings.training.observer import HeldOutObserver, LoggedSample
 from workings.training.stopping import StopRequest
-from workings.ways.base import Closing, way_of
+from workings.ways.base import way_of
+
+BEFORE = "held_out_before"
+"""Kind of the event with the answers to the held-out items before the first step."""
 
 
 @dataclass(kw_only=True)
 class _RunRecorder:
-    """Connects the training loop (`workings.training.loop.RunHooks`) to the record, the display and the listener."""
+    """Connects the training loop (`workings.training.loop.RunHooks`) to the record, the display and the callback."""
 
     attempt: "Attempt"
     display: Display
-    listener: StepListener
+    on_step: Callback
     stop: StopRequest
     processes: ProcessGroup
     progress: Progress
@@ -75,7 +76,7 @@ class _RunRecorder:
         self.attempt.start.writer.metric(line)
 
     def stop_requested(self) -> bool:
-        """Whether a signal, the listener or another process asks to stop."""
+        """Whether a signal, the callback or another process asks to stop."""
         return self.processes.stop_requested(self.stop.requested)
 
     def early_end(self) -> str:
@@ -108,13 +109,13 @@ class _RunRecorder:
         self.saved_at = time.monotonic()
 
     def step_done(self, line: dict[str, Any], progress: Progress) -> None:
-        """Shows a finished step and tells the listener."""
+        """Shows a finished step and calls the callback."""
         self.progress = progress
         if not line.keys().isdisjoint(FIELDS.values()):
             self.lines.append(line)
             self.keep_best()
         self.display.show(line, progress)
-        if not self.listener.step(line):
+        if self.on_step(line) is False:
             self.stop.requested = True
 
     def log_sample(self, sample: LoggedSample) -> None:
@@ -149,11 +150,11 @@ class Attempt:
                                items={"count": len(setup.data.items), "digest": items_digest(setup.data.items)})
         return cls(start=start, setup=setup, out=out, doctor=doctor)
 
-    def take_steps(self, listener: StepListener, stop: StopRequest, processes: ProcessGroup) -> Outcome:
+    def take_steps(self, on_step: Callback, stop: StopRequest, processes: ProcessGroup) -> Outcome:
         """Runs the training loop.
 
         Args:
-            listener: is called for every step.
+            on_step: is called for every step; False asks for a stop.
             stop: signals that ask for a stop.
             processes: that train together.
         """
@@ -166,7 +167,7 @@ class Attempt:
                 setup.engine.report_micro_batches_to(display.micro_batch_done)
             for line in (*self._preamble(), *self._spare_memory()):
                 display.say(line)
-            hooks = _RunRecorder(attempt=self, display=display, listener=listener, stop=stop,
+            hooks = _RunRecorder(attempt=self, display=display, on_step=on_step, stop=stop,
                                  processes=processes,
                                  progress=start.progress,
                                  lines=[line for line in writer.metrics()
@@ -181,10 +182,6 @@ class Attempt:
                 # The loop makes the first state: it may run out of memory, which is recorded.
                 outcome = loop.run(lambda: self._first_state(held_out_items, display))
             # Inside the display's block, because it is part of the run's log.
-            if (held_out := self._held_out_change()) is not None:
-                display.say(f"held out   {held_out.sentence}")
-            if (closing := self._closing()) is not None:
-                display.say(f"{closing.label:<10} {closing.sentence}")
             if (best := hooks.best) is not None:
                 display.say(f"kept       {self._kept(best).sentence}")
             return outcome
@@ -210,8 +207,6 @@ class Attempt:
             self._say_last(f"over plan  {exceeded}" + "; glibc keeps freed blocks while memory is free" * kept)
         # Read back from the file: the first lines of a resumed run were written by another process.
         metrics = jsonl.read(writer.path(METRICS))[0]
-        if (closing := self._closing()) is not None and closing.event:
-            writer.event(closing.event, **closing.event_facts)
         if (best := best_checkpoint(setup.recipe.checkpoint.model_dump(), metrics, setup.schedule.steps)) is not None:
             facts = {**facts, KEPT: self._kept(best).facts()}
         manifest = build_manifest(setup, start, outcome, dict(facts))
@@ -326,16 +321,5 @@ class Attempt:
             template=setup.template, max_new_tokens=keys.max_new_tokens, every_steps=keys.every_steps,
             last_step=setup.schedule.steps, log_sample=log_sample, held_out_items=held_out_items)
 
-    def _held_out_change(self) -> HeldOutChange | None:
-        """The change of the held-out score, from the files: another process wrote the first lines of a resumed run."""
-        if not (items := self.setup.watched_items):
-            return None
-        return held_out_change([item.cluster for item in items], self.start.writer.metrics(),
-                               jsonl.read(self.start.writer.path(EVENTS))[0])
-
     def _kept(self, best: BestCheckpoint) -> KeptCheckpoint:
         return KeptCheckpoint.of(best, [item.cluster for item in self.setup.watched_items])
-
-    def _closing(self) -> Closing | None:
-        """The way of learning's closing sentence, from the file as in `_held_out_change`."""
-        return way_of(self.setup.recipe).closing(self.start.writer.metrics())

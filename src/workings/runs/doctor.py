@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
-from workings.config.model import FromPretrained
 from workings.config.training import BYTES_OF_FORMAT
 from workings.doctor.finding import Finding
 from workings.doctor.gpus import WHEEL, check_cards, torch_wheel
-from workings.doctor.hub import check_hub
 from workings.doctor.kernels import check_kernels
 from workings.doctor.nvidia import Driver, read_driver
 from workings.doctor.space import Needs, check_disk, check_host, check_kaggle
@@ -21,7 +19,7 @@ from workings.engines.hardware_probe import accelerators
 from workings.engines.registry import engine_libraries
 from workings.errors import RequestError
 from workings.hardware.memory import host_memory
-from workings.inputs.resolve import find_shape, local_folder
+from workings.inputs.resolve import find_shape
 from workings.models.weights import parameter_count
 from workings.planning.memory_formulas import checkpoint_bytes
 from workings.runs.create_or_resume import RUNS
@@ -53,13 +51,12 @@ class Examination:
         return "\n".join([*lines, "", end])
 
 
-def doctor(recipe: str | LoadedRecipe | None = None, *, online: bool = False, out: Path = RUNS,
+def doctor(recipe: str | LoadedRecipe | None = None, *, out: Path = RUNS,
            kernels: bool = True) -> Examination:
     """Examines this machine, for a recipe if one is given.
 
     Args:
         recipe: a file, a shipped recipe's name, a loaded recipe, or None for the machine alone.
-        online: whether to ask the Hub about token and licence.
         out: folder of runs.
         kernels: run a real kernel through each engine; `train` runs its own instead.
 
@@ -69,10 +66,10 @@ def doctor(recipe: str | LoadedRecipe | None = None, *, online: bool = False, ou
     loaded = with_engine(load_recipe(recipe)) if recipe is not None else None
     # Read once, so that all findings are of the same moment.
     present, driver = accelerators(), read_driver()
-    return Examination(findings=tuple(_findings(loaded, present, driver, online, out, kernels)))
+    return Examination(findings=tuple(_findings(loaded, present, driver, out, kernels)))
 
 
-def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driver, online: bool, out: Path,
+def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driver, out: Path,
               kernels: bool) -> Iterator[Finding]:
     recipe = loaded.recipe if loaded else None
     yield _hardware(present)
@@ -90,11 +87,6 @@ def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driv
     needs = estimate_peaks(loaded) if loaded else None
     yield from check_host(host_memory(), needs)
     yield from check_disk(out, needs)
-    if loaded is not None and isinstance(loaded.recipe.model, FromPretrained):
-        model = loaded.recipe.model
-        # A folder of that name comes before the Hub, as it does in training.
-        local = local_folder(model.id, [loaded.base])
-        yield from check_hub(model.id if local is None else str(local), model.revision, online)
     yield from check_kaggle(out, next(iter(present), "cpu"))
 
 

@@ -42,8 +42,6 @@ from workings.scoring.items import Item
 TIMINGS_FILE = "seconds.jsonl"
 """A line per finished part, with the seconds of the attempt that finished it."""
 TWO_RIGHT_SAMPLES = Selection(keep="correct", most_per_prompt=2)
-CONTROL = "control"
-"""Name of the run that is trained on the recipe's own traces for as long as all rounds took."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +60,6 @@ class ImproveRequest:
     """Rules by which samples are kept."""
     all_rounds: bool = False
     """Continue after a round that did not help."""
-    control: bool = False
-    """Control: also train on the recipe's traces for as many steps as all rounds."""
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
@@ -142,7 +138,7 @@ def _checked_data(loaded: LoadedRecipe, request: ImproveRequest, prompts: Sequen
                            "questions that are not used for evaluation", "another --prompts")
     # Refuse a wrong request now: the first samples come after a whole training run.
     sample_request = _sample_request(loaded, request, 1)
-    sample_request.selection.check(prompts, sample_request.settings.form)
+    sample_request.selection.check(sample_request.settings.form)
     return data
 
 
@@ -202,7 +198,7 @@ class ImprovementSteps:
     say: Callable[[str], None]
 
     def all(self) -> ImproveResult:
-        """Every round, and the control."""
+        """Every round."""
         # Round 0 has no samples: it is the reference for all others.
         rounds = [Round(number=0, run=self._train(self.folder.run(0), []))]
         stopped = ""
@@ -218,9 +214,7 @@ class ImprovementSteps:
             if comparison.verdict != "better" and not self.request.all_rounds:
                 stopped = f"round {number} did not help: {change_text(comparison)}"
                 break
-        seconds = self.measured_seconds()
-        return ImproveResult(out=self.folder.out, rounds=tuple(rounds), stopped=stopped, seconds=seconds,
-                             control=self._control(rounds, seconds) if self.request.control else None)
+        return ImproveResult(out=self.folder.out, rounds=tuple(rounds), stopped=stopped, seconds=self._seconds())
 
     def _sample(self, number: int) -> int:
         """Samples for a round and writes its training traces. Returns the number of kept samples."""
@@ -292,22 +286,6 @@ class ImprovementSteps:
         path = self.loaded.path(name)
         return path if path.is_file() else Path(name)
 
-    def _control(self, rounds: Sequence[Round], seconds: float) -> Path:
-        """Trains on the recipe's own traces for as many seconds as all rounds took, by the start's seconds per step."""
-        first, count = RunRecord.open(rounds[0].run).manifest, len(rounds) - 1
-        planned = self.folder.out / f"{CONTROL}.json"
-        # Keep a control for fewer rounds, and make a new one.
-        if planned.is_file() and loads(planned.read_bytes()).get("rounds", count) != count:
-            planned = planned.with_stem(f"{CONTROL}_{count}")
-        # A started control keeps its number of steps, because seconds may have been added since.
-        if not planned.is_file():
-            atomic.write_json(planned, {"rounds": count, "seconds": seconds, "steps": max(
-                1, round(first.completed_steps * seconds / first.training_seconds))})
-        steps = loads(planned.read_bytes())["steps"]
-        run = self.folder.out / "runs" / planned.stem
-        # Without the override of traces: the control learns from the recipe's traces.
-        return self._train(run, [*self._words(0)[1:], f"training.steps={steps}"])
-
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
         # Only finished parts are recorded: the seconds of a killed attempt are lost.
@@ -317,8 +295,7 @@ class ImprovementSteps:
             # Append each time, so that a killed attempt leaves complete lines.
             file.write(line({"part": part, "seconds": round(time.perf_counter() - started, 3)}))
 
-    def measured_seconds(self) -> float:
-        """Seconds of all parts except the control."""
+    def _seconds(self) -> float:
+        """Seconds of all parts."""
         path = self.folder.out / TIMINGS_FILE
-        rows = jsonl.read(path)[0] if path.is_file() else []
-        return float(sum(row["seconds"] for row in rows if not row["part"].startswith(f"runs/{CONTROL}")))
+        return float(sum(row["seconds"] for row in jsonl.read(path)[0])) if path.is_file() else 0.0

@@ -314,7 +314,7 @@ def _prepare(task: Any, request: TaskRequest) -> None:
     name = task.config.task
     if getattr(task, "UNSAFE_CODE", False):
         raise RequestError(f"task {name} runs code that the model writes", "a task that runs none",
-                           "lm_eval --confirm_run_unsafe_code, in a sandbox, and workings eval --harness-log")
+                           "lm_eval --confirm_run_unsafe_code, in a sandbox, on `workings export RUN`")
     shots = task.get_config("num_fewshot")
     if request.few_shot is not None and shots == 0 != request.few_shot:
         raise RequestError(f"--few-shot {request.few_shot} with task {name}, which takes no examples", "0",

@@ -1,7 +1,6 @@
 """`plan`: whether a recipe fits another machine, why, and the nearest recipe that does."""
 
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from workings.config.load import LoadedRecipe, RecipeLike, load_recipe
@@ -12,13 +11,11 @@ from workings.hardware.catalog import Target, find_target
 from workings.hardware.memory import gib
 from workings.inputs.resolve import find_shape
 from workings.planning.calibration import LEAST_OPERATIONS, calibrated_throughput
-from workings.planning.history import measured_throughput
 from workings.planning.plan import Plan, target_memory_limit
 from workings.planning.planned_run import engine_request, planned_mesh
 from workings.planning.run_time import step_operations
 from workings.planning.search import estimated_programs, plan_with_nearest
-from workings.runs.create_or_resume import RUNS
-from workings.runs.plan_time import with_deadline, with_steps, with_time
+from workings.runs.plan_time import with_steps, with_time
 from workings.runs.select_engine import with_engine
 from workings.ways.base import way_of
 from workings.ways.parts.find_teacher import teacher_model
@@ -69,8 +66,7 @@ def estimate_memory(loaded: LoadedRecipe, on: str) -> Estimate:
                     limit_bytes=target_memory_limit(target, engine)[0])
 
 
-def plan(recipe: RecipeLike, on: str, overrides: Overrides = (), *, nearest: bool = True,
-         runs: Path = RUNS, deadline: float = 0.0) -> Plan:
+def plan(recipe: RecipeLike, on: str, overrides: Overrides = (), *, nearest: bool = True) -> Plan:
     """Plans a recipe's run on a target: whether it fits, and how long it takes. Downloads nothing.
 
     Args:
@@ -78,18 +74,15 @@ def plan(recipe: RecipeLike, on: str, overrides: Overrides = (), *, nearest: boo
         on: a target of the catalog, or another spelling of it.
         overrides: ``key=value`` words, or a dict of dotted keys.
         nearest: if it does not fit, search for the plan that does with the fewest changes.
-        runs: folder of the user's runs; finished ones of the same engine and device correct the time.
-        deadline: time limit of the run in seconds; 0: none.
 
     Raises:
         RequestError: the request is wrong.
         WorkingsError: the compiler crashed; the message names the file with its last lines.
     """
-    return plan_target(load_recipe(recipe, overrides), find_target(on), nearest=nearest, runs=runs, deadline=deadline)
+    return plan_target(load_recipe(recipe, overrides), find_target(on), nearest=nearest)
 
 
-def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True, runs: Path = RUNS,
-                deadline: float = 0.0) -> Plan:
+def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True) -> Plan:
     """`plan` for a machine that need not be in the catalog; raises the same errors."""
     loaded = with_engine(loaded, target.platform)
     shape = find_shape(loaded)
@@ -98,13 +91,12 @@ def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True, r
     teacher = teacher_model(loaded)
     plan = plan_with_nearest(loaded.recipe, shape, target, search=nearest, teacher=teacher)
     operations = step_operations(engine_request(loaded.recipe, shape, target), plan.batch)
-    own = measured_throughput(runs, target, loaded.recipe.engine, operations) if runs.is_dir() else None
-    if own is None and target.platform == "cpu" and _is_long(loaded.recipe, operations):
+    own = None
+    if target.platform == "cpu" and _is_long(loaded.recipe, operations):
         # Without the data, assume that half of a row is learned. The longest rows give an upper bound.
         own = calibrated_throughput(engine_request(loaded.recipe, shape, target), loaded.recipe.engine, plan.batch, 0.5)
     plan = with_time(plan, loaded, shape, target, own, teacher)
-    plan = replace(plan, remarks=(*plan.remarks, *loaded.chosen))
-    return with_deadline(plan, loaded, shape, target, deadline, teacher) if deadline else plan
+    return replace(plan, remarks=(*plan.remarks, *loaded.chosen))
 
 
 def _is_long(recipe: Recipe, operations: float) -> bool:

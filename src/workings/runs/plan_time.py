@@ -1,4 +1,4 @@
-"""Time of a planned run, whether it meets a deadline, and changes that do."""
+"""Time of a planned run."""
 
 from dataclasses import replace
 from math import ceil
@@ -6,17 +6,15 @@ from pathlib import Path
 from typing import Literal
 
 from workings.config.load import LoadedRecipe
-from workings.config.recipe import Recipe
 from workings.data.named_sets import shipped_sets
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import Target
 from workings.inputs.datasets import ADDITION, ADDITION_ITEMS, ADDITION_TRACES
 from workings.models.shape import ModelShape
-from workings.planning.plan import Plan, make_plan
-from workings.planning.planned_run import PlannedRun, engine_request
-from workings.planning.recipe_changes import with_changes, with_counted_steps
-from workings.planning.run_time import Throughput, estimate_run_time, step_operations, step_seconds
-from workings.record.number_text import duration, percent
+from workings.planning.plan import Plan
+from workings.planning.planned_run import PlannedRun
+from workings.planning.recipe_changes import with_counted_steps
+from workings.planning.run_time import Throughput, estimate_run_time, step_seconds
 from workings.ways.base import way_of
 from workings.ways.parts.teacher_request import TeacherModel, teacher_request
 
@@ -86,47 +84,3 @@ def _count(loaded: LoadedRecipe, name: str, half: Literal["traces", "items"]) ->
     if name == ADDITION:
         return ADDITION_TRACES if half == "traces" else ADDITION_ITEMS
     return getattr(shipped_sets().get(name), half, 0)
-
-
-def with_deadline(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, deadline: float,
-                  teacher: TeacherModel | None = None) -> Plan:
-    """The plan with a remark about a deadline (in seconds), and changes that meet it if this plan does not."""
-    if plan.time is None:
-        why = "no rate is known for this target" if plan.step_seconds is None else "the number of steps is not known"
-        return replace(plan, remarks=(*plan.remarks, f"{why}, so the deadline cannot be checked"))
-    allowed = duration(deadline)
-    if plan.time.seconds <= deadline:
-        return replace(plan, meets_deadline=True,
-                       remarks=(*plan.remarks, f"finishes in {duration(plan.time.seconds)} of {allowed}"))
-    remark = (f"finishes {percent(plan.time.share_done_by(deadline), 0)} of its steps by {allowed}: the whole run "
-              f"takes {duration(plan.time.seconds)}")
-    words = _deadline_overrides(plan, loaded.recipe, shape, target, deadline, teacher)
-    return replace(plan, remarks=(*plan.remarks, remark, "this plan finishes: " + " ".join(words)),
-                   deadline_overrides=words)
-
-
-def _deadline_overrides(plan: Plan, recipe: Recipe, shape: ModelShape, target: Target, deadline: float,
-               teacher: TeacherModel | None) -> tuple[str, ...]:
-    """Overrides that make the run finish in time.
-
-    Without recomputation if that suffices and fits, else as many steps as there is time for.
-    """
-    assert plan.time is not None
-    pace = plan.step_seconds or 0.0
-    if recipe.memory.remat == "layer" and plan.verdict.fits:
-        without_remat = with_changes(recipe, {"memory.remat": "none"})
-        before, after = (step_operations(engine_request(variant, shape, target), plan.batch)
-                         for variant in (recipe, without_remat))
-        # The machine's speed is constant: fewer operations take proportionally less time.
-        spent = replace(plan.time, step_seconds=pace * after / before)
-        # Check the time first, because checking the fit compiles.
-        if spent.seconds <= deadline and make_plan(
-                without_remat, shape, target, explained=False, teacher=teacher).verdict.fits:
-            return ("memory.remat=none",)
-    # Rounded down, so that the run ends before the deadline.
-    steps = max(1, int(recipe.training.steps * plan.time.share_done_by(deadline)))
-    words = [f"training.steps={steps}"]
-    # A warmup has to end before the last step, or the recipe is refused.
-    if recipe.training.warmup_steps >= steps:
-        words.append(f"training.warmup_steps={steps // 10}")
-    return tuple(words)

@@ -28,9 +28,9 @@ from workings.record.layout import (
     refuse_unit_name,
 )
 from workings.record.manifest import CONVERTED_FROM, DRAWN_FROM, SKIPPED_TENSORS, UNVERIFIED_MODEL
+from workings.record.metrics import Callback
 from workings.record.progress import slow_operation
 from workings.record.recovery import sealed_to_resume
-from workings.record.step_listener import StepListener
 from workings.record.writer import refuse_taken
 from workings.runs.attempt import Attempt
 from workings.runs.create_or_resume import has_checkpoint, same_request
@@ -47,11 +47,9 @@ from workings.ways.parts.find_teacher import refuse_processes
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 """Beginning of an address such as ``s3://bucket``; a single letter is a Windows drive."""
 
-SILENT = StepListener()
-
 
 def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, resume: bool = False,
-          smoke: Smoke | None = None, force: bool = False, listener: StepListener = SILENT,
+          smoke: Smoke | None = None, force: bool = False, on_step: Callback = lambda line: None,
           group: ProcessGroup | None = None) -> TrainResult:
     """Trains a recipe and seals the record. The result keeps the final state for an evaluation.
 
@@ -64,7 +62,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
         resume: continue a killed, interrupted or failed run after its last checkpoint.
         smoke: make the model tiny and the run short.
         force: run even if the plan says that it does not fit; this is recorded.
-        listener: is called for every step.
+        on_step: is called for every step in process 0; False asks for a stop.
         group: processes that train and stay together; None: those that a launcher started.
 
     Raises:
@@ -84,7 +82,6 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
                 shared = processes.work(setup.engine, setup.weights.directory, lambda: stop.requested)
                 return TrainResult.of_worker(shared, run=out, setup=setup, process=processes.index)
             setup = replace(setup, engine=processes.coordinate(setup.engine), device_check=_all_checks(checks))
-            listener.accepted()
             # The engine has already run a kernel and compared it with NumPy.
             with slow_operation("looking at this machine"):
                 examination = doctor(setup.loaded, out=out.parent, kernels=False)
@@ -94,7 +91,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
             watch = MemoryWatch()
             writer.write_json(MEASURED, watch.before(setup))
             try:
-                outcome = attempt.take_steps(listener, stop, processes)
+                outcome = attempt.take_steps(on_step, stop, processes)
                 # Also for a run that failed or was stopped.
                 result = attempt.seal(outcome, facts, watch)
             except RequestError:

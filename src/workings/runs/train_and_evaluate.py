@@ -22,8 +22,8 @@ from workings.record.layout import PREDICTIONS, RECIPE_EVALUATION
 from workings.record.number_text import percent
 from workings.record.phase import phases
 from workings.record.reader import RunRecord
+from workings.record.values import leaves
 from workings.reports.live.listeners import RunListeners
-from workings.reports.tracked import flat
 from workings.runs.create_or_resume import (
     begin_with_weights,
     evaluation_is_missing,
@@ -35,9 +35,6 @@ from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.train import train, trained_before
 from workings.runs.train_result import TrainResult
-
-ALERTED = ("steps", "final_loss", "first_reward", "final_reward", "items", "accuracy", "base_accuracy", "verdict")
-"""Keys of `train --json` in an alert: numbers, no paths."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,9 +144,9 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
     With ``resume``, a run that is sealed without its evaluation, or without the untrained model's, is only
     evaluated. The result has no state if the base was evaluated: two models do not fit where one was planned for.
     """
-    listeners = listeners or RunListeners((), "", lambda text: None)
+    listeners = listeners or RunListeners()
     loaded = load_recipe(recipe, overrides)
-    listeners.about(out, dict(flat(loaded.resolved())))
+    listeners.about(out, {key: str(value) for key, value in leaves(loaded.resolved())})
     loaded = with_engine(loaded)
     with listeners:
         name, steps = loaded.recipe.name, loaded.recipe.training.steps
@@ -157,15 +154,13 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
                 phases(out, name, steps) if group.is_coordinator else nullcontext()):
             # Passed on directly: a variable would keep both models in memory.
             if resume and group.is_coordinator and evaluation_is_missing(out):
-                listeners.accepted()
                 result = _evaluated(trained_before(group, loaded, out, smoke), keep_base=smoke is None)
             else:
-                result = _evaluated(train(loaded, out, resume=resume, smoke=smoke, force=force, listener=listeners,
+                result = _evaluated(train(loaded, out, resume=resume, smoke=smoke, force=force, on_step=listeners.step,
                                           group=group), keep_base=smoke is None)
         # Only process 0 reports.
         if not result.training.process:
-            listeners.ended(result.training.status, _outcome(result),
-                            {key: value for key, value in result.to_json().items() if key in ALERTED})
+            listeners.ended(result.training.status)
     return result
 
 
@@ -210,12 +205,3 @@ def _base(setup: TrainSetup, settings: EvaluationSettings, run: RunRecord, *, ke
                           comparison=compare(evaluation.record.path, run.path),
                           form_free=form_free_accuracy(evaluation.record.path / PREDICTIONS),
                           notes=(evaluation.note,) if evaluation.note else ())
-
-
-def _outcome(result: TrainAndEvaluateResult) -> str:
-    """The outcome of a run in one line."""
-    training = result.training
-    if training.status == "failed":
-        return f"failed: {training.reason}"
-    right = f", accuracy {percent(result.scorecard.overall.mean)}" if result.scorecard is not None else ""
-    return f"is {training.status} after {training.steps} steps{right}"

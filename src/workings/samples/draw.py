@@ -46,7 +46,7 @@ def sample(session: "ModelSession", items: Sequence[Item], out: Path, *, request
     Raises:
         RequestError: ``out`` exists, there are no items, or a setting or rule does not fit them.
     """
-    request.selection.check(items, request.settings.form)
+    request.selection.check(request.settings.form)
     work = generation_job(session, items, settings=request.settings, made_from=made_from, facts=facts)
     # `finish` runs over complete predictions and before the seal, which lists its files.
     score_and_seal(work, out, kind=SAMPLED, finish=lambda folder: write_files(folder, request.selection, request.pairs))

@@ -34,9 +34,6 @@ def selection_files(read: Callable[[], Iterable[Sequence[Mapping[str, Any]]]], c
         config: the unit's ``eval_config.json``.
         selection: rules of the kept samples.
         pairs: rules of preference pairs; None: no pairs.
-
-    Raises:
-        RequestError: balanced by difficulty, and an item names none.
     """
     origin = SampleOrigin.from_config(config)
     selected = select(read(), selection, origin)
@@ -92,5 +89,4 @@ class SampleUnit(EvaluationRecord):
     @cached_property
     def counts(self) -> Counts:
         """Counts of solved prompts, and of kept and left-out samples."""
-        counts = read_json(self.path / SELECTION)["counts"]
-        return Counts(**{**counts, "classes": {} if "absent" in counts["classes"] else counts["classes"]})
+        return Counts(**read_json(self.path / SELECTION)["counts"])

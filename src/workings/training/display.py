@@ -75,7 +75,7 @@ class Display(ProgressListener):
         self._waiting = None
         self._first_step.close()
 
-    def begins(self, what: str, usual_seconds: float | None) -> None:
+    def begins(self, what: str) -> None:
         """Shows the task in the bar."""
         # A stack: a slow operation may consist of further ones, and the innermost is shown.
         self._going_on.append(what)

@@ -9,7 +9,6 @@ from types import FrameType
 
 import uvicorn
 
-from workings.record.page_address import open_page
 from workings.ui.app import make_app
 from workings.ui.loopback import HOST, listen
 from workings.ui.site import page_directory
@@ -61,5 +60,4 @@ def serve(root: Path, port: int, *, open_browser: bool, say: Callable[[str], Non
     # Its default logging configuration would close all handlers, and absl's closes its stream.
     config = uvicorn.Config(make_app(root, token=token, port=port), log_level="warning", log_config=None,
                             access_log=False, server_header=False, timeout_graceful_shutdown=2)
-    with open_page(root, f"http://{HOST}:{port}"):
-        PageServer(config).run(sockets=[listener])
+    PageServer(config).run(sockets=[listener])

@@ -7,8 +7,7 @@ read with every recipe, and therefore imports what makes batches only inside of 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ValidationInfo
@@ -27,25 +26,12 @@ if TYPE_CHECKING:
     from workings.models.batch import BatchShape
     from workings.models.chat import ChatTemplate
     from workings.models.tokenizer import Tokenizer
-    from workings.record.reader import RunRecord
     from workings.ways.parts.replay_source import BatchSource, ReopenedRun
     from workings.ways.parts.teacher_way import TeacherWay
     from workings.ways.parts.training_data import TrainingData
 
 KeyValues = dict[str, Any]
 """Changes of a recipe: values by dotted key."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Closing:
-    """A way's facts about a finished run, from its metrics."""
-
-    label: str
-    """First word of the line in the log."""
-    sentence: str
-    event: str = ""
-    """Kind of an event for the record; empty for none."""
-    event_facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Way(Algorithm):
@@ -143,15 +129,6 @@ class Way(Algorithm):
         """Changes to shorter completions, the least first."""
         del recipe
         yield from ()
-
-    def update_seconds(self, run: RunRecord) -> float:
-        """Seconds of all updates of a finished run, without sampling; 0 if unknown."""
-        return run.manifest.training_seconds
-
-    def closing(self, metrics: Sequence[Mapping[str, Any]]) -> Closing | None:
-        """What the metrics lines of a run show in addition to the loss; None if nothing."""
-        del metrics
-        return None
 
     # What it is trained on.
 

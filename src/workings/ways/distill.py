@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from workings.config.recipe import Recipe
     from workings.engines.base import Engine
     from workings.inputs.resolve import ResolvedRun
-    from workings.record.reader import RunRecord
     from workings.ways.parts.distillation_data import DistillationData
     from workings.ways.parts.replay_source import BatchSource, ReopenedRun
     from workings.ways.parts.training_data import PromptData
@@ -64,11 +63,6 @@ class Distill(TeacherWay, RolloutWay):
         if recipe.rewards:
             raise refused(f"rewards with algorithm.name: {self.name}", "an algorithm that learns from rewards",
                           "algorithm.name=grpo, or rewards=[]")
-
-    def update_seconds(self, run: RunRecord) -> float:
-        """Unknown, because the teacher's seconds are not recorded separately."""
-        del run
-        return 0.0
 
     def prepare(self, resolved: ResolvedRun, engine: Engine) -> PromptData:
         """Prompts; completions are sampled, and scored by the teacher, when an update needs them."""

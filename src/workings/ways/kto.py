@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo
 
 from workings.config.section import refused
 from workings.objectives import kto
-from workings.ways.base import Closing
 from workings.ways.parts.pair_way import ReferencedPairs
 
 if TYPE_CHECKING:
@@ -68,14 +67,6 @@ class Kto(ReferencedPairs):
         """Rows with those of a verdict together."""
         from workings.data.verdict_rows import VerdictRows
         return VerdictRows(rows)
-
-    def closing(self, metrics: Sequence[Mapping[str, Any]]) -> Closing | None:
-        """The last step's share on the side of the verdict, margin and drift."""
-        if not metrics:
-            return None
-        last = metrics[-1]
-        return Closing(label="verdicts", sentence=f"accuracy {last['accuracy']:.3g}, margin {last['margin']:.3g}, "
-                                                  f"drift {last['drift']:.3g} nats at the last step")
 
     def ids_of_examples(self, row_ids: Sequence[str]) -> set[str]:
         """Ids of the verdicts."""

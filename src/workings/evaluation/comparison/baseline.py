@@ -16,7 +16,7 @@ from workings.record import atomic
 from workings.record.canonical import loads
 
 SCHEMA = "baseline/1"
-# Read by `compare_configs` and `steps_versions`.
+# Read by `compare_configs`.
 _CONFIG = ("schema", "items", "scorer", "extraction", "steps", "template", "decoding", "aggregate")
 _FIELDS = ("section", "category", "difficulty", "cluster", "error")
 
@@ -33,8 +33,8 @@ class Baseline:
     config: dict[str, Any]
     """The parts of ``eval_config.json`` that must agree."""
     results: list[ItemResult]
-    counts: AnswerCounts | None = None
-    """Counts of its answers; None in an old baseline without counts."""
+    counts: AnswerCounts
+    """Counts of its answers."""
 
 
 def baseline_path(folder: Path, name: str, items_digest: str) -> Path:
@@ -76,7 +76,7 @@ def read_baseline(folder: Path, name: str, items_digest: str) -> Baseline:
     try:
         return Baseline(name=value["name"], made_from=value["made_from"], source=value["source"],
                         config=value["config"], results=[_result(entry) for entry in value["results"]],
-                        counts=AnswerCounts(**value["answers"]) if "answers" in value else None)
+                        counts=AnswerCounts(**value["answers"]))
     except (KeyError, TypeError) as error:
         raise RecordError(f"{path} is damaged: {error}") from None
 
@@ -89,17 +89,3 @@ def _result_json(result: ItemResult) -> dict[str, Any]:
 def _result(entry: dict[str, Any]) -> ItemResult:
     texts = {name: str(entry.get(name, "")) for name in _FIELDS}
     return ItemResult(id=entry["id"], score=float(entry["score"]), measures=dict(entry["measures"]), **texts)
-
-
-def list_baselines(folder: Path) -> list[dict[str, Any]]:
-    """Baselines of a folder, by name."""
-    baselines = []
-    for path in sorted(folder.glob("*/*.json")):
-        value = loads(path.read_bytes())
-        # The user's folder may hold other JSON files.
-        if isinstance(value, dict) and value.get("schema") == SCHEMA:
-            scores = [float(entry["score"]) for entry in value["results"]]
-            baselines.append({"name": value["name"], "source": value["source"], "items": len(scores),
-                              "items_digest": value["config"]["items"]["digest"], "file": str(path),
-                              "accuracy": sum(scores) / len(scores)})
-    return baselines

@@ -8,66 +8,21 @@ from typing import Any
 from workings.errors import RequestError
 from workings.evaluation.comparison.baseline import read_baseline
 from workings.evaluation.comparison.no_verdict import MeasuredSide, measured_side, reasons_against
-from workings.evaluation.comparison.paired import PairedDifference, compare_configs, paired_values, steps_versions
-from workings.evaluation.scorecard import ItemResult
+from workings.evaluation.comparison.paired import PairedDifference, compare_configs, paired_values
 from workings.evaluation.statistics.differences import items_needed
 from workings.evaluation.statistics.intervals import Interval
 from workings.evaluation.unit import find_results
 
 EXIT_CODES = {"pass": 0, "fail": 1, "inconclusive": 3}
-HIGHER_IS_BETTER = {"accuracy": True, "format_ok": True, "step_validity": True, "truncated": False, "empty": False,
-                    "errors": False, "completion_tokens": False, "reasoning_chars": False}
-"""Metrics by name; False: lower is better, and a drop is a rise."""
-COUNT_METRICS = frozenset({"completion_tokens", "reasoning_chars"})
-"""Metrics that are counts, not shares from 0 to 1."""
-
-
-def check_metric(name: str) -> None:
-    """Raise `RequestError` for a metric that does not exist."""
-    if name not in HIGHER_IS_BETTER:
-        raise RequestError(f"--metric {name}", f"one of {', '.join(HIGHER_IS_BETTER)}")
-
-
-def metric_value(result: ItemResult, name: str) -> float | None:
-    """A metric of one item, or None if not measured."""
-    if name == "accuracy":
-        return result.score
-    if name == "errors":
-        return float(bool(result.error))
-    return result.measures.get(name)
-
-
-def paired_metric(pairs: Sequence[tuple[ItemResult, ItemResult]],
-                  name: str) -> tuple[list[float], list[float], list[str]]:
-    """Values of both sides and clusters, over the items on which both sides have the metric.
-
-    Raises:
-        RequestError: no item has it on both sides.
-    """
-    a, b, clusters = [], [], []
-    for before, after in pairs:
-        x, y = metric_value(before, name), metric_value(after, name)
-        # An item measured on one side only has no difference.
-        if x is not None and y is not None:
-            a.append(x)
-            b.append(y)
-            clusters.append(before.cluster)
-    if not a:
-        raise RequestError(f"--metric {name}: no item has it on both sides",
-                           f"another of {', '.join(HIGHER_IS_BETTER)}")
-    return a, b, clusters
-
-
 @dataclass(frozen=True, kw_only=True)
 class GateResult:
     """Decision of a gate, with its reason."""
 
     verdict: str
     """`pass`, `fail` or `inconclusive`."""
-    metric: str
     max_drop: float
     change: float
-    """Run minus baseline, positive if better: the sign is flipped for metrics where lower is better."""
+    """Accuracy of the run minus that of the baseline."""
     interval: Interval | str
     n: int
     needed: int | None
@@ -81,7 +36,6 @@ class GateResult:
     @property
     def sentence(self) -> str:
         """The decision in one sentence."""
-        lower = "" if HIGHER_IS_BETTER[self.metric] else " (sign flipped, because lower is better)"
         interval = (f"95 % interval {self.interval.low:+.4f} to {self.interval.high:+.4f}"
                     if isinstance(self.interval, Interval) else f"no interval: {self.interval}")
         # Inconclusive is a third answer: with few items neither is shown, and a run must not pass by that.
@@ -89,45 +43,41 @@ class GateResult:
                   "fail": f"it dropped by more than {self.max_drop:g}",
                   "inconclusive": f"a drop of more than {self.max_drop:g} is neither shown nor ruled out"}[self.verdict]
         more = f"; about {self.needed} items would settle it" if self.needed else ""
-        text = (f"{self.verdict}: {self.metric} of {self.run} changed by {self.change:+.4f}{lower} against baseline "
+        text = (f"{self.verdict}: accuracy of {self.run} changed by {self.change:+.4f} against baseline "
                 f"{self.baseline} on {self.n} items ({interval}); {reason}{more}.")
         return f"{text} {self.warning}".rstrip()
 
     def to_json(self) -> dict[str, Any]:
         """The answer of ``gate --json``, without absent values."""
-        record: dict[str, Any] = {"verdict": self.verdict, "metric": self.metric, "max_drop": self.max_drop,
-                                  "change": self.change, "items": self.n, "baseline": self.baseline, "run": self.run,
-                                  "sentence": self.sentence, "notes": self.notes}
+        record: dict[str, Any] = {
+            "verdict": self.verdict, "max_drop": self.max_drop, "change": self.change, "items": self.n,
+            "baseline": self.baseline, "run": self.run, "sentence": self.sentence, "notes": self.notes}
         if isinstance(self.interval, Interval):
             record |= {"change_ci_low": self.interval.low, "change_ci_high": self.interval.high,
                        "method": self.interval.method}
         return record | ({"items_needed": self.needed} if self.needed is not None else {})
 
 
-def gate(run: Path, *, baseline: str, folder: Path, metric: str, max_drop: float) -> GateResult:
+def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> GateResult:
     """Compare a run's evaluation with a baseline on the same items.
 
     Args:
         run: a run directory or evaluation.
         baseline: name given to ``baseline set``.
         folder: where baselines are.
-        metric: one of `HIGHER_IS_BETTER`.
-        max_drop: largest allowed loss, in the metric's own unit (0.02: two points of accuracy); not negative.
+        max_drop: largest allowed loss (0.02: two points of accuracy); not negative.
 
     Raises:
-        RequestError: no such baseline for these items, another way of scoring, a metric that was not measured.
+        RequestError: no such baseline for these items, or another way of scoring.
     """
-    check_metric(metric)
     if not 0 <= max_drop < float("inf"):
         raise RequestError(f"--max-drop {max_drop}", "a number of at least 0, e.g. 0.02 for two points of accuracy")
     # Probably percentage points (2 for 2 %), with which every run would pass.
-    if metric not in COUNT_METRICS and max_drop >= 1:
-        raise RequestError(f"--max-drop {max_drop:g} of {metric}, which is a share and cannot drop by that much",
+    if max_drop >= 1:
+        raise RequestError(f"--max-drop {max_drop:g}, and accuracy is a share and cannot drop by that much",
                            "a share below 1: 0.02 for two points", f"--max-drop {max_drop / 100:g}")
     record, baseline_record = _matching(run, baseline, folder)
     different, notes, _ = compare_configs(baseline_record.config, record.config)
-    if metric == "step_validity" and (version_remark := steps_versions((baseline_record.config, record.config))):
-        different.append(version_remark)
     if different:
         raise RequestError(f"{run} and baseline {baseline}: {'; '.join(different)}", "the same way of evaluating",
                            f"workings gate {run} --save {baseline}")
@@ -135,24 +85,16 @@ def gate(run: Path, *, baseline: str, folder: Path, metric: str, max_drop: float
     by_id = {result.id: result for result in record.results()}
     if by_id.keys() != {result.id for result in baseline_record.results}:
         raise RequestError(f"{run} and baseline {baseline} hold other items", "the same items")
-    before, after, clusters = paired_metric([(result, by_id[result.id]) for result in baseline_record.results], metric)
-    if len(before) < len(by_id):
-        notes.append(f"{len(by_id) - len(before)} of {len(by_id)} items have no {metric} on one of the sides")
-    # Swap the sides, so that one rule decides for all metrics.
-    if not HIGHER_IS_BETTER[metric]:
-        before, after = after, before
-    paired = paired_values(before, after, clusters)
+    before = baseline_record.results
+    after = [by_id[result.id] for result in before]
+    paired = paired_values([result.score for result in before], [result.score for result in after],
+                           [result.cluster for result in before])
     verdict = _decide(paired.interval, max_drop)
     reasons: list[str] = []
-    if metric == "accuracy" and verdict != "inconclusive":
-        if baseline_record.counts is None:
-            notes.append("the baseline has no counts of answers, so missing answers are "
-                         f"not checked; to renew it: workings gate EVALUATION --save {baseline}")
-        else:
-            reasons = _refusals(verdict, max_drop, measured_side(
-                baseline, baseline_record.counts, baseline_record.results), measured_side(
-                record.name, record.answer_counts, [by_id[result.id] for result in baseline_record.results]))
-    return GateResult(verdict="inconclusive" if reasons else verdict, metric=metric, max_drop=max_drop,
+    if verdict != "inconclusive":
+        reasons = _refusals(verdict, max_drop, measured_side(baseline, baseline_record.counts, before),
+                            measured_side(record.name, record.answer_counts, after))
+    return GateResult(verdict="inconclusive" if reasons else verdict, max_drop=max_drop,
                       change=paired.delta, interval=paired.interval, n=paired.n, baseline=baseline, run=record.name,
                       notes=notes, warning=" ".join(filter(None, [record.warning, *reasons])),
                       needed=_needed(paired, max_drop) if verdict == "inconclusive" else None)

@@ -43,8 +43,8 @@ def require_available() -> None:
                            "the extra `sign`", INSTALL)
 
 
-def new_key(path: Path, passphrase: str = "") -> NewKey:
-    """Make a key pair: ``path`` (mode 600, encrypted where there is a passphrase) and ``path.pub``.
+def new_key(path: Path) -> NewKey:
+    """Make a key pair: ``path`` (mode 600) and ``path.pub``.
 
     Raises:
         RequestError: one of the files exists, or the place is inside a run.
@@ -64,9 +64,8 @@ def new_key(path: Path, passphrase: str = "") -> NewKey:
         raise RequestError(f"{path}, inside the record {inside}", "a private place outside of every record",
                            "--out ~/.workings/signing.key")
     key = Ed25519PrivateKey.generate()
-    secret = (serialization.BestAvailableEncryption(passphrase.encode("utf-8")) if passphrase
-              else serialization.NoEncryption())
-    private_bytes = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, secret)
+    private_bytes = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
+                                      serialization.NoEncryption())
     public_bytes = key.public_key().public_bytes(serialization.Encoding.PEM,
                                                  serialization.PublicFormat.SubjectPublicKeyInfo)
     with storage(path, "write"), atomic.together(path, public):
@@ -80,11 +79,11 @@ def new_key(path: Path, passphrase: str = "") -> NewKey:
     return NewKey(private=path, public=public, key_id=str(public_key(public_bytes).keyid))
 
 
-def signer(path: Path, passphrase: str = "") -> "CryptoSigner":
+def signer(path: Path) -> "CryptoSigner":
     """The private key of a file, ready to sign.
 
     Raises:
-        RequestError: no key there, another kind of key, a wrong or missing passphrase, or a file that others can read.
+        RequestError: no key there, another kind of key, an encrypted one, or a file that others can read.
     """
     require_available()
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -102,14 +101,10 @@ def signer(path: Path, passphrase: str = "") -> "CryptoSigner":
         raise RequestError(f"--key {path}, which others can read (mode {path.stat().st_mode & 0o777:o})",
                            "a key that only its owner can read", f"chmod 600 {path}")
     try:
-        key = load_pem_private_key(path.read_bytes(), passphrase.encode("utf-8") if passphrase else None)
-    # cryptography's own distinction: TypeError where a passphrase is missing or too many, ValueError where it is wrong.
-    except TypeError:
-        raise RequestError(f"--key {path} {'without' if not passphrase else 'with'} a passphrase",
-                           "a passphrase" if not passphrase else "no passphrase: this key is not encrypted",
-                           "--passphrase, which asks for it" if not passphrase else "leave --passphrase out") from None
-    except ValueError:
-        raise RequestError(f"--key {path}", "a private key in PEM and, if it is encrypted, its passphrase",
+        key = load_pem_private_key(path.read_bytes(), None)
+    # cryptography raises TypeError for an encrypted key.
+    except (TypeError, ValueError):
+        raise RequestError(f"--key {path}", "a private key in PEM without a passphrase",
                            "workings runs sign --new-key ~/.workings/signing.key") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise RequestError(f"--key {path}, a key of another kind", "an Ed25519 key",

@@ -29,14 +29,14 @@ class Signature:
     """Whether the same key had signed the same roots before, so that nothing was written."""
 
 
-def sign_run(run: Path, key: Path, passphrase: str = "") -> Signature:
+def sign_run(run: Path, key: Path) -> Signature:
     """Sign a sealed run and its current units. Units added later need another signature.
 
     Raises:
         RequestError: no sealed run, or no key that can be used.
         RecordError: the record's integrity does not hold: it must not be vouched for.
     """
-    signer = keys.signer(key, passphrase)
+    signer = keys.signer(key)
     opened = RunRecord.open(run)
     # Level 0 only: a signature vouches for bytes, not for their meaning.
     result = verify(run, level=0)

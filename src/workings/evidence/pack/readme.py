@@ -25,7 +25,7 @@ def readme(version: str, units: Mapping[str, str], runs: Mapping[str, PackedRun]
 
     Args:
         version: version of this package.
-        units: roots of the runs, and of the evaluations and notes in them, by path in the pack.
+        units: roots of the runs, and of the evaluations in them, by path in the pack.
         runs: runs by path in the pack, in the order of the paths.
         by_digest: whether the pack names files by digest.
     """
@@ -39,7 +39,7 @@ def readme(version: str, units: Mapping[str, str], runs: Mapping[str, PackedRun]
         "type in the folder that it was unpacked into:", "",
         *_indented("workings verify ."), "",
         # Indented by four spaces: Markdown code, without markup. All units: none is left out unseen.
-        "Runs, and the evaluations and notes in them, have these root digests:", "",
+        "Runs, and the evaluations in them, have these root digests:", "",
         *(f"    {root}  {path}" for path, root in sorted(units.items())), ""]
     # Said here, because a run that is copied out of the pack would fail for its missing tensors.
     if by_digest:

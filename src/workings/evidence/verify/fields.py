@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 
 from workings.evidence.verify.registry import SAID, TABLE
 
-UNITS = ("eval", "samples", "notes", "pack")
+UNITS = ("eval", "samples", "pack")
 KINDS: dict[str, tuple[str, ...]] = {"run": ("run",), "beside": ("beside",), "evaluation": ("eval", "samples"),
                                      "unit": UNITS, **{kind: (kind,) for kind in UNITS[1:]}}
 """Kinds of units of a key of the table; `beside`: lists of attempts."""

@@ -102,7 +102,7 @@ def _may_nest(tree: Tree, path: str, plain: frozenset[str]) -> bool:
     # Without a seal, still look for units inside and check them.
     if (f"{path}/{SEAL}" if path else SEAL) not in plain:
         return True
-    return _kind(tree, path) not in (*EVALUATION_UNITS, "notes", PACK_KIND)
+    return _kind(tree, path) not in (*EVALUATION_UNITS, PACK_KIND)
 
 
 def _kind(tree: Tree, path: str) -> str:

@@ -233,10 +233,6 @@ class Unit:
         return self.tree.cache.get_or_make((self.path, form, name), make, self.tree_path(file or name))
 
 
-RoundsComparison = Callable[[Path], list[str]]
-"""Differences between the result of an improvement and the runs and samples in its folder; empty if they agree."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class VerifierInputs:
     """The verifier's inputs; nothing in it comes from the record."""
@@ -247,11 +243,9 @@ class VerifierInputs:
     """Trusted public keys in PEM."""
     progress: Callable[[int], None] | None = None
     """Called with the bytes hashed so far."""
-    # Verification imports no engine or rounds: callers pass functions.
+    # Verification imports no engine: callers pass a function.
     replay: Replay | None = None
     """Recomputes steps for level 3; None: no engine was given."""
-    rounds: RoundsComparison | None = None
-    """Compares the rounds of an improvement again; None: not given."""
 
 
 NO_INPUTS = VerifierInputs()

@@ -64,8 +64,6 @@ class Verification:
     """Highest level whose checks were run."""
     root: str
     """Digest over all units, to be stored elsewhere and given to `--expect-root`; empty if nothing could be read."""
-    claims: tuple[str, ...]
-    """Sentences with what the record says about itself."""
     unchecked_fields: "tuple[UncheckedField, ...]" = ()
     """Fields that no check covers, or whose check was not made; key `said` of `verify --json`."""
     coverage: Mapping[str, Any] = field(default_factory=dict)
@@ -136,8 +134,8 @@ class Verification:
         """Keys of `verify --json`."""
         value: dict[str, Any] = {
             "level": self.level, "passed": self.passed, "failed": self.failed, "not_checked": self.not_checked,
-            "checks": [check.to_json() for check in self.checks], "claims": list(self.claims),
-            "asked_level": self.asked_level, "said": [field.to_json() for field in self.unchecked_fields]}
+            "checks": [check.to_json() for check in self.checks], "asked_level": self.asked_level,
+            "said": [field.to_json() for field in self.unchecked_fields]}
         # Records and answers hold no nulls: where there is no root, the key is left out.
         return value | ({"root": self.root} if self.root else {}) | (
             {"coverage": dict(self.coverage)} if self.coverage else {})

@@ -8,8 +8,7 @@ from pkgutil import iter_modules
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import checks
 from workings.evidence.verify.load import load
-from workings.evidence.verify.record import Record, Replay, RoundsComparison, VerifierInputs
-from workings.evidence.verify.record_sentences import record_sentences
+from workings.evidence.verify.record import Record, Replay, VerifierInputs
 from workings.evidence.verify.registry import CHECKS, RecordCheck, RegisteredCheck, passed, record_check
 from workings.evidence.verify.result import Check, CheckFinding, CheckVerdict, Verification
 from workings.evidence.verify.tree import open_tree
@@ -35,8 +34,7 @@ def _readable(record: Record) -> Iterator[CheckFinding]:
 
 def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
            progress: Callable[[int], None] | None = None, trusted: tuple[bytes, ...] = (),
-           replay: Replay | None = None,
-           rounds: RoundsComparison | None = None) -> Verification:
+           replay: Replay | None = None) -> Verification:
     """Verify a run directory, a folder of runs, one unit, or a zip of any of them, without running its code.
 
     Args:
@@ -46,7 +44,6 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
         progress: called with the bytes hashed so far.
         trusted: public keys in PEM; if any is given, every unit has to be signed by one of them.
         replay: recomputes steps and samples of a run; needed for level 3, and the only part that reaches an engine.
-        rounds: compares the rounds of an improvement again; without it its result and page are not checked.
 
     Raises:
         RequestError: there is nothing to verify at ``path``.
@@ -58,14 +55,14 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
                            "workings runs, which lists the runs of a folder")
     try:
         record = load(open_tree(Path(path)), VerifierInputs(
-            expect_root=expect_root, progress=progress, trusted=trusted, replay=replay, rounds=rounds))
+            expect_root=expect_root, progress=progress, trusted=trusted, replay=replay))
     # Every requested check is listed all the same: an answer that left them out would look complete.
     except RecordError as error:
         readable, *others = _checks_up_to(level)
         not_made = [Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED,
                           text="nothing could be read") for entry in others]
         first = Check(id=readable.id, level=0, verdict=CheckVerdict.FAILED, text=str(error))
-        return Verification(path=str(path), checks=(first, *not_made), asked_level=level, root="", claims=())
+        return Verification(path=str(path), checks=(first, *not_made), asked_level=level, root="")
     return verify_record(record, level)
 
 
@@ -93,8 +90,7 @@ def verify_record(record: Record, level: int = DEFAULT_LEVEL) -> Verification:
     coverage = {path or ".": facts["coverage"] for path, facts in record.replayed.items()
                 if isinstance(facts, Mapping) and "coverage" in facts}
     return Verification(path=str(record.tree.path), checks=tuple(checks), asked_level=level, root=_root(record),
-                        claims=record_sentences(record), unchecked_fields=unchecked_fields(record, verdicts),
-                        coverage=coverage)
+                        unchecked_fields=unchecked_fields(record, verdicts), coverage=coverage)
 
 
 def _checks_up_to(level: int) -> list[RegisteredCheck]:

@@ -22,8 +22,6 @@ from workings.record.layout import (
 )
 from workings.record.values import is_absent
 
-ROUNDS = "rounds.json"
-"""File that `recompute.rounds` compares as a whole."""
 EVALUATIONS = "eval/"
 """Folder of the evaluations in a run."""
 MISSING = "it is not there, and this version always writes it"
@@ -92,18 +90,15 @@ def unchecked_fields(record: Record, verdicts: Verdicts) -> tuple[UncheckedField
             if row is None or row.reason:
                 fields[UncheckedField(unit="", file=shown(path.removeprefix("..") or "attempts.jsonl"),
                                       field=shown(field), why=row.reason if row else NO_ROW)] = None
-    for path in _unowned_files(record, verdicts):
+    for path in _unowned_files(record):
         fields[UncheckedField(unit="", file=shown(path), field="", why="outside of every seal")] = None
     return tuple(fields)
 
 
-def _unowned_files(record: Record, verdicts: Verdicts) -> Iterator[str]:
+def _unowned_files(record: Record) -> Iterator[str]:
     """Files next to the runs that no check compares: they belong to no unit, and `integrity.files` names them too."""
-    rounds = verdicts.get("recompute.rounds", {})
-    # Only where every improvement was compared and agreed.
-    compared = (ROUNDS,) if rounds and set(rounds.values()) == {CheckVerdict.PASSED} else ()
     for entry in record.unowned_entries:
-        checked = entry.name.rpartition("/")[2] in ("attempts.jsonl", *compared) or "/attest/" in f"/{entry.name}"
+        checked = entry.name.rpartition("/")[2] == "attempts.jsonl" or "/attest/" in f"/{entry.name}"
         if entry.kind == "file" and not checked:
             yield entry.name
 

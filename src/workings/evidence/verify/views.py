@@ -1,10 +1,9 @@
-"""Texts generated from a record: READMEs and samples. They are views, not evidence.
+"""Texts generated from a record: READMEs. They are views, not evidence.
 
 `verify` renders each again and compares the bytes, and `workings verify --render` prints what the record gives.
 """
 
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,12 @@ from workings.errors import RequestError
 from workings.evidence.pack.form import PACK
 from workings.evidence.pack.readme import PackedRun, readme
 from workings.evidence.run_readme import run_readme
-from workings.evidence.verify.checks.evaluations import summary_again
 from workings.evidence.verify.load import load
 from workings.evidence.verify.record import PACK_KIND, Unit
-from workings.evidence.verify.registry import section_of
 from workings.evidence.verify.tree import open_tree
 from workings.record.layout import (
-    EVALUATION_CONFIG,
-    EVALUATION_UNITS,
     OVERRIDES,
     README,
-    SAMPLES,
 )
 
 View = Callable[[], str]
@@ -33,8 +27,6 @@ def views_of(unit: Unit) -> dict[str, View]:
     """The texts that this version makes of a unit, by their names in it; none of what `train` did not write."""
     if unit.is_run:
         return {README: lambda: run_readme(unit.manifest, unit)} if unit.written_by_train else {}
-    if unit.kind in EVALUATION_UNITS:
-        return {SAMPLES: lambda: summary_again(unit, lambda summary: summary.samples_text())}
     return {README: lambda: _pack_readme(unit)} if unit.kind == PACK_KIND else {}
 
 
@@ -42,9 +34,7 @@ def writer_of(unit: Unit) -> str:
     """Version of this package that wrote a unit's views. Raises `RecordError`."""
     if unit.is_run:
         return unit.manifest.workings_version
-    if unit.kind == PACK_KIND:
-        return str(unit.json_object(PACK).get("workings_version"))
-    return str(section_of(unit.json_object(EVALUATION_CONFIG), "software").get("workings", version("workings")))
+    return str(unit.json_object(PACK).get("workings_version"))
 
 
 def render(path: Path, name: str) -> str:

@@ -7,12 +7,10 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from workings.reports.mlflow import MlflowRun
+from typing import Any
 
 
 class WandbLike:
@@ -49,7 +47,33 @@ class TensorBoardFiles:
         self._writer.close()
 
 
-def follow(library: "WandbLike | TensorBoardFiles | MlflowRun", lines: Iterator[str]) -> None:
+class MlflowRun:
+    """A run on an MLflow server."""
+
+    def __init__(self, uri: str, first: Mapping[str, Any]) -> None:
+        mlflow, entities = import_module("mlflow"), import_module("mlflow.entities")
+        self.client, self._metric = mlflow.MlflowClient(tracking_uri=uri), entities.Metric
+        existing = self.client.get_experiment_by_name(first["project"])
+        self.id: str = self.client.create_run(
+            existing.experiment_id if existing is not None else self.client.create_experiment(first["project"]),
+            run_name=first["name"]).info.run_id
+        # The server refuses longer values, and more than 100 parameters in one call.
+        params = [entities.Param(key, str(value)[:6_000]) for key, value in first["config"].items()]
+        for start in range(0, len(params), 100):
+            self.client.log_batch(self.id, params=params[start:start + 100])
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """Log numbers of a step."""
+        now = int(1_000 * time.time())
+        self.client.log_batch(self.id, metrics=[
+            self._metric(key, value, now, step) for key, value in metrics.items()])
+
+    def end(self, status: str) -> None:
+        """The run ended."""
+        self.client.set_terminated(self.id, {"complete": "FINISHED", "failed": "FAILED"}.get(status, "KILLED"))
+
+
+def follow(library: WandbLike | TensorBoardFiles | MlflowRun, lines: Iterator[str]) -> None:
     """Pass everything to a library until the lines end."""
     # The status if the lines stop without an end: the run was killed.
     status = "killed"
@@ -67,13 +91,8 @@ def main(name: str) -> None:
     # The run handles Ctrl-C and reports how it ended.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     first = json.loads(sys.stdin.readline())
-    if name != "mlflow":
-        follow(TensorBoardFiles(first["folder"]) if name == "tensorboard" else WandbLike(name, first), iter(sys.stdin))
-        return
-    from workings.reports.mlflow import MlflowRun
-
-    follow(MlflowRun(os.environ["MLFLOW_TRACKING_URI"], first["project"], first["name"], first["config"]),
-           iter(sys.stdin))
+    follow(MlflowRun(os.environ["MLFLOW_TRACKING_URI"], first) if name == "mlflow" else
+           TensorBoardFiles(first["folder"]) if name == "tensorboard" else WandbLike(name, first), iter(sys.stdin))
 
 
 if __name__ == "__main__":

@@ -8,16 +8,19 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
 from workings.errors import RequestError
 from workings.hints import pip_install
-from workings.reports.tracked import numbers
+from workings.reports.reinforcement import logged
 
 TRACKERS = ("tensorboard", "wandb", "trackio", "mlflow")
 """Libraries that can be told of steps."""
+METRICS = ("loss", "evaluation_loss", "learning_rate", "grad_norm", "share_of_weights_changed", "memory_bytes",
+           "tokens", "supervised_tokens", "seconds")
+"""Metrics of a line of the log, if it has them; those of `workings.reports.reinforcement.logged` are added."""
 WAITING_LINES = 10_000
 """Queued lines for a slow tracker; more are dropped and counted."""
 END_SECONDS = 30.0
@@ -73,7 +76,7 @@ class Tracker:
         if self.dropped:
             problem = f"{problem}; {self.dropped} lines were dropped because it was too slow".lstrip("; ")
         if problem:
-            self._say(f"{self.name}: {problem}; the record has everything: workings runs track")
+            self._say(f"{self.name}: {problem}; the record has everything")
 
     def _put(self, value: Mapping[str, Any]) -> None:
         # Drop the line if the queue is full: training must not wait.
@@ -100,6 +103,15 @@ class Tracker:
         self._errors.seek(0)
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         return f"it stopped: {lines[-1][:300]}" if lines else f"it stopped with code {self._child.returncode}"
+
+
+def numbers(line: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Numbers of a line of the log by name: `METRICS` and those of reinforcement learning."""
+    for key in METRICS:
+        if isinstance(value := line.get(key), int | float):
+            yield f"train/{key}", float(value)
+    for key, value in logged(line).items():
+        yield f"train/{key}", value
 
 
 def check_trackers(names: Sequence[str]) -> None:

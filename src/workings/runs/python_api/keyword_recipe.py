@@ -69,7 +69,7 @@ class Keywords:
 
 
 _ARGUMENTS = ("recipe", "out", *(field.name for field in fields(Keywords)), "resume", "smoke", "force", "callbacks",
-              "track", "notify")
+              "track")
 
 
 IN_PYTHON = {

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from workings.config.load import LoadedRecipe, RecipeLike, load_recipe
 from workings.config.overrides import Overrides
 from workings.errors import RequestError
-from workings.record.step_listener import Callback
+from workings.record.metrics import Callback
 from workings.reports.live.listeners import RunListeners
 from workings.runs.create_or_resume import load_to_resume, run_directory
 from workings.runs.python_api.keyword_recipe import Keywords, keyword_recipe, refuse_unknown
@@ -25,7 +25,7 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
           method: Literal["full", "lora", "qlora"] | None = None, steps: int = 0, epochs: float = 0.0,
           learning_rate: float = 0.0, rewards: Reward | Sequence[Reward] = (),
           resume: bool = False, smoke: bool | Smoke = False, force: bool = False,
-          callbacks: Sequence[Callback] = (), track: str | Sequence[str] = (), notify: str = "",
+          callbacks: Sequence[Callback] = (), track: str | Sequence[str] = (),
           **unknown: Any) -> Run:
     """Trains a model, seals the record, and evaluates the model before and after.
 
@@ -57,7 +57,6 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
         callbacks: each is called with a step's metrics when the step is done; if one returns `False`, the run saves a
             checkpoint and is sealed as interrupted.
         track: tracker, or trackers, that get each step: `tensorboard`, `wandb`, `trackio`, `mlflow`.
-        notify: address of a webhook that gets the outcome of the run; it is not recorded.
         unknown: any other argument is refused; those of other trainers with their counterpart here.
 
     Returns:
@@ -68,7 +67,7 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
         DoesNotFit: the step needs more memory than there is; the message names the nearest plan that fits.
     """
     refuse_unknown(unknown)
-    listeners = RunListeners([track] if isinstance(track, str) else track, notify, _say, callbacks)
+    listeners = RunListeners([track] if isinstance(track, str) else track, _say, callbacks)
     small = smoke if isinstance(smoke, Smoke) else Smoke() if smoke else None
 
     def run(loaded: LoadedRecipe) -> Run:

@@ -20,7 +20,7 @@ from workings.ui.site import Site
 
 REQUEST, RESULT = "improve.json", "rounds.json"
 """Files of `workings improve` in its folder, next to the runs: the request and the result."""
-RUNS, SAMPLES, CONTROL = "runs", "samples", "control"
+RUNS, SAMPLES = "runs", "samples"
 
 
 class RoundShown(BaseModel):
@@ -44,8 +44,7 @@ class Rounds(BaseModel):
     @property
     def last(self) -> str:
         """The run of the last round; empty while there is only the start."""
-        rounds = [row.run for row in self.rounds if row.values.name != CONTROL]
-        return rounds[-1] if len(rounds) > 1 else ""
+        return self.rounds[-1].run if len(self.rounds) > 1 else ""
 
 
 class Improvement(BaseModel):
@@ -92,9 +91,6 @@ def read_rounds(site: Site, name: str) -> Rounds:
             if _evaluated(run := improvement / RUNS / f"round_{number}")]
     rounds = [_round(site, "start" if not number else str(number), run, runs[number - 1] if number else None)
               for number, run in enumerate(runs)]
-    # If there are several, the one that the result names.
-    if _evaluated(control := improvement / RUNS / Path(result.get("control", CONTROL)).name):
-        rounds.append(_round(site, CONTROL, control, None))
     last = compared(site.folder, runs[0], runs[-1]) if len(runs) > 1 else None
     return Rounds(name=folder.name(improvement), asked=int(request["rounds"]), finished=bool(result), rounds=rounds,
                   sentence=str(result.get("sentence", "")), verdict=last.verdict if last else "")

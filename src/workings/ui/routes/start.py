@@ -107,7 +107,7 @@ def verbs(site: Site) -> dict[str, Callable[..., Job]]:
 
     def replay(run: Text) -> Job:
         """Replay steps of a run."""
-        return site.jobs.start("runs replay", [str(site.folder.path(run))], subject=run)
+        return site.jobs.start("verify", [str(site.folder.path(run)), "--level", "3"], subject=run)
 
     return {"quickstart": quickstart, "train": train, "resume": resume, "eval": evaluate, "verify": verify,
             "replay": replay}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo
 
 from workings.config.section import refused
 from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
-from workings.ways.base import Closing, Way
+from workings.ways.base import Way
 
 if TYPE_CHECKING:
     from workings.config.data import DataConfig
@@ -66,14 +66,6 @@ class PairWay(Way):
         """Completions as they are in the pairs."""
         del recipe
         return "…"
-
-    def closing(self, metrics: Sequence[Mapping[str, Any]]) -> Closing | None:
-        """The change of preferences; an event and no failure where both completions fell, which is common."""
-        from workings.ways.parts.preference_change import preference_change
-        if (change := preference_change(metrics, self.beta, per_token=not self.reads_reference_first)) is None:
-            return None
-        return Closing(label="pairs", sentence=change.sentence, event_facts=change.facts(),
-                       event="chosen_completions_fell" if change.chosen_fell else "")
 
     def prepare(self, resolved: ResolvedRun, engine: Engine) -> PairData:
         """Rows of pairs."""

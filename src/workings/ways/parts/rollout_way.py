@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from workings.config.training import BatchConfig
     from workings.engines.base import ProgramName, ProgramShape
     from workings.models.batch import BatchShape
-    from workings.record.reader import RunRecord
 
 SHORTEST_COMPLETION = 32
 """Minimum tokens of a shortened completion."""
@@ -227,11 +226,6 @@ class RolloutWay(Way):
                 words["data.buckets"] = [length for length in buckets if length <= prompt_tokens + new_tokens]
             yield words
             new_tokens //= 2
-
-    def update_seconds(self, run: RunRecord) -> float:
-        """Without the seconds of sampling, which the metrics have."""
-        drawing = [float(line["drawing_seconds"]) for line in run.metrics() if "drawing_seconds" in line]
-        return run.manifest.training_seconds - sum(drawing) if drawing else 0.0
 
     def learned_form(self, recipe: Recipe) -> str:
         """Empty: completions are sampled."""

@@ -60,7 +60,7 @@ const outer = (place) => (base(parent(place)) === "runs" ? parent(parent(place))
 function unitOf(relative) {
   const parts = relative.split("/");
   if (parts[0] === "attest") return parts[0];
-  return ["eval", "notes"].includes(parts[0]) && parts.length > 1 ? `${parts[0]}/${parts[1]}` : "";
+  return parts[0] === "eval" && parts.length > 1 ? `${parts[0]}/${parts[1]}` : "";
 }
 
 /* Entries, with folders that appear only in paths of files. */
@@ -83,7 +83,7 @@ function findUnits(all, seals) {
   // A seal inside of a sealed folder starts no unit, or files could be hidden with it; runs in a pack are the
   // exception.
   const tops = new Set([...places].filter((place) => outermost.has(place) || (outermost.has(outer(place)) && kind(outer(place)) === "pack")));
-  const nests = (place) => !files.has(below(place, SEAL)) || !["eval", "samples", "notes", "pack"].includes(kind(place));
+  const nests = (place) => !files.has(below(place, SEAL)) || !["eval", "samples", "pack"].includes(kind(place));
   const units = new Map(), loose = [];
   const unit = (place, around) => {
     if (!units.has(place)) units.set(place, { place, around, kind: kind(place), entries: new Map() });

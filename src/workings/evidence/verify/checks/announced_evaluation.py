@@ -28,7 +28,6 @@ from workings.record.digest import bytes_digest
 from workings.record.layout import (
     ANNOUNCED,
     CHECKPOINTS,
-    ENVIRONMENT,
     EVALUATION_CONFIG,
     EVALUATION_SUMMARY,
     PREDICTIONS,
@@ -147,7 +146,7 @@ def _settings_problems(config: dict[str, Any], recipe: Recipe) -> list[str]:
 
 
 def _model_problems(run: Unit, config: dict[str, Any]) -> list[str]:
-    """Problems of device, versions, template and step, compared with the run."""
+    """Problems of device, version, template and step, compared with the run."""
     manifest, device = run.manifest, run.manifest.device
     engine, model = section_of(config, "engine"), config.get("model")
     pairs = [("engine.platform", engine.get("platform"), device.platform),
@@ -158,25 +157,10 @@ def _model_problems(run: Unit, config: dict[str, Any]) -> list[str]:
         best = best_of(run)
         pairs += [("model.run", model.get("run"), manifest.name),
                   ("model.step", model.get("step"), manifest.completed_steps if best is None else best.step)]
-    packages = section_of(run.json_object(ENVIRONMENT), "packages")
-    # Only packages that both name: an engine may tell versions, such as a driver's, that are no package.
-    pairs += [(f"engine.versions.{name[:40]}", number, packages[name])
-              for name, number in section_of(engine, "versions").items()
-              if name in packages and not same_version(number, packages[name])]
     template = _template_digest(run, str(section_of(config, "template").get("name")))
     if template:
         pairs.append(("template.digest", section_of(config, "template").get("digest"), template))
     return [f"{EVALUATION_CONFIG}: {problem}" for problem in differing(pairs, "the run's is")]
-
-
-def same_version(one: Any, other: Any) -> bool:
-    """Whether two versions are the same; the build behind ``+`` counts where both name one.
-
-    Packages may be installed as 2.11.0 and call themselves 2.11.0+cu130.
-    """
-    if isinstance(one, str) and isinstance(other, str) and ("+" in one) != ("+" in other):
-        return one.partition("+")[0] == other.partition("+")[0]
-    return same_json(one, other)
 
 
 def _later_problems(run: Unit, config: dict[str, Any]) -> list[str]:

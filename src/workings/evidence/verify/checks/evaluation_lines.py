@@ -10,13 +10,11 @@ from workings.evidence.verify.registry import is_our_engine, section_of
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS
 from workings.record.values import is_absent
 
-BACKENDS = {"cpu": "cpu", "cuda": "gpu", "gpu": "gpu", "rocm": "gpu", "tpu": "tpu"}
-"""First words of a library's device names -> platform."""
 GENERATED = "generated"
 ANSWERED_HERE = (GENERATED, "task")
 """Kinds of source with answers of the evaluation's model."""
-ELSEWHERE = ("predictions", "lm-evaluation-harness")
-"""Kinds of source with answers of another program."""
+ELSEWHERE = "predictions"
+"""Kind of source with answers of another program."""
 _BASE = re.compile(r"/base-[A-Za-z0-9._-]{1,60}-([0-9a-f]{12})$")
 
 
@@ -31,7 +29,7 @@ def stated_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     limit = section_of(config, "limits").get("max_completion_chars")
     if type(limit) is int:
         yield from _length_problems(unit, limit)
-    if source.get("kind") not in (*ANSWERED_HERE, *ELSEWHERE):
+    if source.get("kind") not in (*ANSWERED_HERE, ELSEWHERE):
         yield f"{EVALUATION_CONFIG}: source.kind is {str(source.get('kind'))[:40]!r}, which no evaluation has"
     if source.get("kind") == GENERATED:
         # Generated answers come from nowhere else, so a file or a digest here would be a made-up source.
@@ -41,15 +39,12 @@ def stated_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
                     if name in config and is_absent(config[name]))
     elif source.get("kind") in ANSWERED_HERE and is_absent(config.get("engine")):
         yield f"{EVALUATION_CONFIG}: a task that a model answered, but the engine is missing"
-    backend, platform = section_of(engine, "versions").get("backend"), engine.get("platform")
-    if isinstance(backend, str) and isinstance(platform, str) and not backend_agrees(backend, platform):
-        yield (f"{EVALUATION_CONFIG}: engine.versions.backend is {backend[:40]!r}, engine.platform {platform[:40]!r}")
     if type(devices := engine.get("devices", 1)) is not int or devices < 1:
         yield f"{EVALUATION_CONFIG}: engine.devices is {str(devices)[:20]}"
     yield from _template_problems(unit, config)
     yield from judged_problems(unit, config)
     yield from _base_name_problems(unit, config)
-    if source.get("kind") == "predictions":
+    if source.get("kind") == ELSEWHERE:
         yield from elsewhere_problems(unit, config)
 
 
@@ -84,13 +79,6 @@ def _base_name_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
         return  # an evaluation with a folder's name like this
     if key != match[1]:
         yield f"its name ends with {match[1]}, what decides its answers gives {key}"
-
-
-def backend_agrees(backend: str, platform: str) -> bool:
-    """Whether a library's device name fits a platform; unknown names do."""
-    # Libraries append numbers and versions, as in `cuda:0` or `TPU v5`.
-    word = re.split(r"[\s:.\d]", backend.strip().lower(), maxsplit=1)[0]
-    return BACKENDS.get(word, platform) == platform
 
 
 OF_A_MODEL = ("decoding", "engine", "model", "template", "tokenizer")

@@ -3,10 +3,10 @@
 import math
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from workings.config.training import Scorer
 from workings.errors import RecordError, RequestError
@@ -32,7 +32,6 @@ from workings.scoring.scorers import is_score
 
 if TYPE_CHECKING:
     from workings.evaluation.settings import EvaluationSettings
-    from workings.evaluation.summary import EvaluationSummary
     from workings.scoring.items import Item
     from workings.scoring.judge import Judgement
     from workings.scoring.worker_pool import ScoringProcess
@@ -46,7 +45,6 @@ MAX_PROCESSES = 20
 OUR_SCORERS: tuple[str, ...] = get_args(Scorer)
 """Shipped scorers. A user's scorer is code, and code of a record is never run."""
 # Keys under which a prediction's line repeats its item, so that the digest of the items needs no file of them.
-_T = TypeVar("_T")
 _COMPARED = ("rule", "score", "format_ok", "reasoning_chars", "steps_checked", "steps_valid")
 
 
@@ -103,13 +101,13 @@ def scores(record: Record) -> Iterator[CheckFinding]:
 def summary(unit: Unit) -> Iterator[CheckFinding]:
     """Every cell, interval, rate and count."""
     recorded = unit.json_object(EVALUATION_SUMMARY)
-    value = summary_again(unit, lambda summary: summary.to_json(recorded.get("problems", {})))
+    value = _summary_again(unit, recorded.get("problems", {}))
     problems = [f"{EVALUATION_SUMMARY}: {difference}" for difference in differences(recorded, value)]
     yield finding_from(problems, "every cell equal", unit)
 
 
-def summary_again(unit: Unit, make: "Callable[[EvaluationSummary], _T]") -> _T:
-    """A function of the summary of an evaluation's predictions. Raises `RecordError`."""
+def _summary_again(unit: Unit, problems: dict[str, Any]) -> dict[str, Any]:
+    """The summary of an evaluation's predictions. Raises `RecordError`."""
     from workings.evaluation.summary import EvaluationSummary
     aggregate = str(unit.json_object(EVALUATION_CONFIG).get("aggregate"))
     if not all(is_score(row.get("score")) for row in unit.lines(PREDICTIONS)):
@@ -121,7 +119,7 @@ def summary_again(unit: Unit, make: "Callable[[EvaluationSummary], _T]") -> _T:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")  # an overflow is no scorecard
-                return make(EvaluationSummary(path, aggregate))
+                return EvaluationSummary(path, aggregate).to_json(problems)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, Warning,
                 RequestError) as error:
             raise RecordError(f"{PREDICTIONS} cannot be summarized ({str(error)[:80]})") from None

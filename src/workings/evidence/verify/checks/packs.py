@@ -69,7 +69,7 @@ MAX_VIEW_BYTES = 16 << 20
 
 @check("consistency.views", every_unit)
 def texts(unit: Unit) -> Iterator[CheckFinding]:
-    """README and samples, rendered again, byte for byte; those of another version are not compared."""
+    """README, rendered again, byte for byte; those of another version are not compared."""
     views = views_of(unit)
     if not views:
         return

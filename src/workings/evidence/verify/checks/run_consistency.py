@@ -28,8 +28,6 @@ from workings.record.layout import (
 )
 from workings.record.values import CLOCK_SLACK, is_absent, moment
 
-# Kinds of units that are made from a finished run; each names the root that it was made from.
-UNITS_OF_A_RUN = (*EVALUATION_UNITS, "notes")
 FIRST_RECORDS = datetime(2026, 11, 1, tzinfo=UTC)
 """No record of this form is older."""
 CLOCK_DIFFERENCE = timedelta(days=1)
@@ -93,7 +91,7 @@ def made_from(record: Record) -> Iterator[CheckFinding]:
     def find(unit: Unit) -> Iterator[CheckFinding]:
         origin = unit.seal["made_from"]
         problems = []
-        if unit.parent is not None and unit.kind in UNITS_OF_A_RUN and origin != unit.parent.root:
+        if unit.parent is not None and unit.kind in EVALUATION_UNITS and origin != unit.parent.root:
             problems.append(f"made from {_origin_text(origin)}, it is in a run with root {unit.parent.root[:16]}…")
         if unit.kind in EVALUATION_UNITS:
             config = unit.json(EVALUATION_CONFIG)

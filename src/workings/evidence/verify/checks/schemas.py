@@ -88,10 +88,10 @@ def schema(unit: Unit) -> Iterator[CheckFinding]:
 
 @check("form.placeholders", every_unit)
 def placeholders(unit: Unit) -> Iterator[CheckFinding]:
-    """Templates that were not filled in: in manifest, README, evaluation settings and notes, not in models' texts."""
+    """Templates that were not filled in: in manifest, README and evaluation settings, not in models' texts."""
     problems = []
     # Items and completions are left out: a model may well write "TODO" or a pair of braces, and that is a result.
-    for name in [name for name in json_files(unit) if name in (MANIFEST, *EVAL_FILES) or unit.kind == "notes"]:
+    for name in [name for name in json_files(unit) if name in (MANIFEST, *EVAL_FILES)]:
         with suppress(RecordError):  # reported by `form.json`
             problems += [f"{name}: {path} is {text[:40]!r}" for path, text in _texts(unit.json(name), "$")
                          if is_placeholder(text)]

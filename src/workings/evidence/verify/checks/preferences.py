@@ -1,4 +1,4 @@
-"""Level 1: the log of a run with preference pairs follows from the pairs and their reference log probabilities.
+"""Levels 1 and 2: the log of a run with pairs or verdicts follows from its rows, their reference and itself.
 
 No weights are needed. Whether the log probabilities are the reference's, and whether the updates were made, takes the
 weights: a replay computes them again.
@@ -21,9 +21,9 @@ from workings.evidence.verify.learning import algorithm_of, learns_from, records
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, finding_from, same_json
 from workings.evidence.verify.result import CheckFinding
-from workings.objectives.preference import Preference
 from workings.record.layout import CONFIG, MANIFEST, REFERENCE_LOG_PROBS, ROWS
 from workings.ways.dpo import Dpo
+from workings.ways.kto import Kto
 
 TOLERANCE = 1e-5
 """Tolerance for sums of float32 numbers, as a share of the numbers that are added up."""
@@ -31,9 +31,12 @@ FIRST_STEP_TOLERANCE = 1e-4
 """Tolerance for log probabilities that two programs compute in float32."""
 
 
-def learns_by_reference(unit: Unit) -> bool:
-    """Whether a run learns from pairs that it compares with a reference."""
+def _learns_by_reference(unit: Unit) -> bool:
     return learns_from("pairs")(unit) and REFERENCE_LOG_PROBS in algorithm_of(unit).records
+
+
+def _learns_without_reference(unit: Unit) -> bool:
+    return learns_from("pairs")(unit) and REFERENCE_LOG_PROBS not in algorithm_of(unit).records
 
 
 @check("consistency.preferences", when=learns_from("pairs"), precondition=only_if_few_sequences)
@@ -44,14 +47,24 @@ def pairs(unit: Unit) -> Iterator[CheckFinding]:
     names = pair_ids([row["id"] for row in rows])
     # Called for its errors: dropped rows have to come in pairs as well.
     pair_ids([str(row.get("id")) for row in unit.lines(ROWS) if row.get("status") == "dropped"])
-    problems = prompt_problems(unit, names, "pair")
+    problems = _prompt_problems(unit, names, "pair")
     for name, chosen, rejected in zip(names, rows[::2], rows[1::2], strict=True):
         if chosen["digest"] == rejected["digest"]:
             problems.append(f"pair {name[:60]!r}: one completion, chosen and rejected")
     yield finding_from(problems, f"{len(names):,} pairs", unit)
 
 
-def prompt_problems(unit: Unit, names: Sequence[str], kind: str) -> list[str]:
+@check("consistency.preferences", when=learns_from("verdicts"), precondition=only_if_few_sequences)
+def verdicts(unit: Unit) -> Iterator[CheckFinding]:
+    """Neighbouring ids of kept and dropped rows; the same question and number of prompt tokens."""
+    from workings.data.verdict_rows import verdict_ids
+    names = verdict_ids([row["id"] for row in kept_rows(unit)])
+    # Called for its errors: dropped rows have to come in twos as well.
+    verdict_ids([str(row.get("id")) for row in unit.lines(ROWS) if row.get("status") == "dropped"])
+    yield finding_from(_prompt_problems(unit, names, "verdict"), f"{len(names):,} verdicts", unit)
+
+
+def _prompt_problems(unit: Unit, names: Sequence[str], kind: str) -> list[str]:
     """Problems of the prompts of paired rows, and of the recorded number of entries."""
     rows = kept_rows(unit)
     problems = [f"{kind} {name[:60]!r}: completions of different prompts"
@@ -81,17 +94,15 @@ def reference(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{len(log_probs):,} rows", unit)
 
 
-@check("consistency.preferences", when=learns_by_reference, precondition=only_if_few_sequences)
+@check("consistency.preferences", when=_learns_by_reference, precondition=only_if_few_sequences)
 def preferences(unit: Unit) -> Iterator[CheckFinding]:
     """Accuracy and margin of each step against pairs and rewards; the loss agrees with margin and accuracy."""
-    algorithm, problems, count = _algorithm(unit), [], 0
+    algorithm: Dpo = _algorithm(unit)
+    problems, count = list[str](), 0
     for line, ids in _steps(unit):
         count += 1
-        numbers, subject, size = _numbers(line), f"step {line.get('step')}", len(ids[0])
-        right = numbers["accuracy"] * size
-        # A share of pairs, times their number, is a whole number up to float32's rounding.
-        if not 0 <= numbers["accuracy"] <= 1 or abs(right - round(right)) > TOLERANCE * size:
-            problems.append(f"{subject}: accuracy {numbers['accuracy']:g} of {size} pairs")
+        numbers, subject, size = _numbers(line, algorithm), f"step {line.get('step')}", len(ids[0])
+        problems += [f"{subject}: {problem}" for problem in _share_problems(numbers["accuracy"], size)]
         difference = numbers["chosen_reward"] - numbers["rejected_reward"]
         if not _is_near(numbers["margin"], difference, algorithm.beta * _scale(numbers), TOLERANCE):
             problems.append(f"{subject}: margin {numbers['margin']:g}, its rewards are {difference:g} apart")
@@ -104,13 +115,14 @@ def preferences(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{count} steps", unit)
 
 
-@check("recompute.implied_rewards", when=learns_by_reference, precondition=only_if_few_sequences)
+@check("recompute.implied_rewards", when=_learns_by_reference, precondition=only_if_few_sequences)
 def implied_rewards(unit: Unit) -> Iterator[CheckFinding]:
     """Log probability minus reward over beta is what the reference said; the first rewards are 0."""
-    algorithm, problems, count = _algorithm(unit), [], 0
+    algorithm: Dpo = _algorithm(unit)
+    problems, count = list[str](), 0
     reference_log_probs = _log_probs(unit) if unit.metrics else {}
     for line, ids in _steps(unit):
-        numbers = _numbers(line)
+        numbers = _numbers(line, algorithm)
         if line.get("step") == 1 and unit.in_float32_on_cpu:
             problems += _first_loss_problems(algorithm, numbers)
         for side, names in zip(("chosen", "rejected"), ids, strict=True):
@@ -145,10 +157,9 @@ def _prompt(row: Mapping[str, Any]) -> int:
     return int(row["tokens"]) - int(row["supervised_tokens"])
 
 
-def _algorithm(unit: Unit) -> Dpo:
-    # Imported here: other records need none of it and should not wait.
+def _algorithm(unit: Unit) -> Any:
     try:
-        return Dpo.model_validate(unit.manifest.config["algorithm"])
+        return algorithm_of(unit).model_validate(unit.manifest.config["algorithm"])
     except ValidationError as error:
         raise RecordError(f"{CONFIG}: algorithm cannot be read ({str(error)[:80]})") from None
 
@@ -166,13 +177,19 @@ def _steps(unit: Unit) -> Iterator[tuple[Mapping[str, Any], tuple[list[str], lis
         yield line, (ids[::2], ids[1::2])
 
 
-def _numbers(line: Mapping[str, Any]) -> dict[str, float]:
+def _numbers(line: Mapping[str, Any], algorithm: Any) -> dict[str, float]:
     """The objective's numbers in a line of the log. Raises `RecordError` for a missing one."""
-    measured = {name: line.get(name) for name in ("loss", *Preference.metrics)}
-    numbers = {name: float(x) for name, x in measured.items() if isinstance(x, int | float) and not isinstance(x, bool)}
-    if missing := sorted(measured.keys() - numbers.keys()):
+    names = ("loss", *algorithm.objective.metrics)
+    if missing := [name for name in names if isinstance(line.get(name), bool)
+                   or not isinstance(line.get(name), int | float)]:
         raise RecordError(f"step {line.get('step')}: no {', '.join(missing)}")
-    return numbers
+    return {name: float(line[name]) for name in names}
+
+
+def _share_problems(share: float, count: int) -> Iterator[str]:
+    # A share of rows, times their number, is a whole number up to float32's rounding.
+    if not 0 <= share <= 1 or abs(share * count - round(share * count)) > TOLERANCE * count:
+        yield f"accuracy {share:g} of {count}"
 
 
 def _is_near(one: float, other: float, size: float, share: float) -> bool:
@@ -238,3 +255,69 @@ def loss_bounds(margin: float, right: int, pairs: int) -> tuple[float, float]:
 def pair_loss(margin: float) -> float:
     """Minus the logarithm of a sigmoid of the margin, written so that no exponential overflows."""
     return max(0.0, -margin) + math.log1p(math.exp(-abs(margin)))
+
+
+@check("recompute.implied_rewards", when=learns_from("verdicts"), precondition=only_if_few_sequences)
+def verdict_rewards(unit: Unit) -> Iterator[CheckFinding]:
+    """Log probability minus reward over beta is what the reference said; shares, drift and loss are possible ones."""
+    algorithm, problems, count = _algorithm(unit), list[str](), 0
+    said = _log_probs(unit) if unit.metrics else {}
+    for line, (own, others) in _steps(unit):
+        count += 1
+        subject = f"step {line.get('step')}"
+        if missing := [name for name in (*own, *others) if name not in said]:
+            problems.append(f"{subject}: nothing was said of {missing[0][:60]!r}")
+            continue
+        mean = math.fsum(said[name] for name in own) / len(own)
+        problems += [f"{subject}: {problem}" for problem in _verdict_problems(
+            algorithm, _numbers(line, algorithm), own, mean, first=line.get("step") == 1 and unit.in_float32_on_cpu)]
+    yield finding_from(problems, f"{count} steps", unit)
+
+
+def _verdict_problems(algorithm: Kto, numbers: Mapping[str, float], own: list[str], reference: float, *, first: bool
+                      ) -> Iterator[str]:
+    from workings.data.verdict_rows import verdict_of
+    yield from _share_problems(numbers["accuracy"], len(own))
+    size = 1 + abs(numbers["log_prob"]) + abs(reference)
+    moved = numbers["implied_reward"] / algorithm.beta
+    if abs(numbers["log_prob"] - moved - reference) > TOLERANCE * size:
+        yield f"by the log the reference finds the rows {numbers['log_prob'] - moved:.6g}, it said {reference:.6g}"
+    if numbers["drift"] < 0:
+        yield f"a drift of {numbers['drift']:g}, which is at least 0"
+    weights = [algorithm.right_weight if verdict_of(name) > 0 else algorithm.wrong_weight for name in own]
+    if not 0 <= numbers["loss"] <= math.fsum(weights) / len(own) + TOLERANCE:
+        yield f"loss {numbers['loss']:g}, which is between 0 and {math.fsum(weights) / len(own):g}"
+    # Before the first update the model is the reference: every sigmoid is one half.
+    if first and max(abs(moved), numbers["drift"]) > FIRST_STEP_TOLERANCE * size:
+        yield f"rows {moved:.3g} and other completions {numbers['drift']:.3g} likelier than under the reference"
+    if first and abs(numbers["loss"] - math.fsum(weights) / len(own) / 2) > FIRST_STEP_TOLERANCE * size:
+        yield f"loss {numbers['loss']:g}, by these verdicts it begins at {math.fsum(weights) / len(own) / 2:g}"
+
+
+@check("recompute.implied_rewards", when=_learns_without_reference, precondition=only_if_few_sequences)
+def mean_rewards(unit: Unit) -> Iterator[CheckFinding]:
+    """Rewards are beta times log probabilities, the margin is their difference, and the loss is a possible one."""
+    algorithm, problems, count = _algorithm(unit), list[str](), 0
+    for line, (chosen, _) in _steps(unit):
+        count += 1
+        problems += [f"step {line.get('step')}: {problem}" for problem in _reward_problems(
+            algorithm, _numbers(line, algorithm), len(chosen))]
+    yield finding_from(problems, f"{count} steps", unit)
+
+
+def _reward_problems(algorithm: Any, numbers: Mapping[str, float], pairs: int) -> Iterator[str]:
+    yield from _share_problems(numbers["accuracy"], pairs)
+    slack = TOLERANCE * (1 + algorithm.beta * _scale(numbers))
+    for side in ("chosen", "rejected"):
+        follows = algorithm.beta * numbers[f"{side}_log_prob"]
+        if abs(numbers[f"{side}_reward"] - follows) > slack:
+            yield f"{side} reward {numbers[f'{side}_reward']:g}, by its log probability it is {follows:g}"
+    if abs(numbers["margin"] - (numbers["chosen_reward"] - numbers["rejected_reward"])) > slack:
+        yield f"margin {numbers['margin']:g}, which is not the difference of its rewards"
+    # -log sigmoid is convex: the mean loss is at least that of the mean.
+    if "log_odds" in numbers:
+        least = numbers["imitation_loss"] + algorithm.beta * pair_loss(numbers["log_odds"])
+    else:
+        least = pair_loss(numbers["margin"] - algorithm.gamma)
+    if numbers["loss"] < least - slack:
+        yield f"loss {numbers['loss']:g}, by the other numbers it is at least {least:g}"
