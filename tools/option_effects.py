@@ -134,7 +134,6 @@ EFFECTS: dict[str, Tried | Named] = {
              "--fix", "--yes", "--findings found.jsonl"),
     **_tried("data preview", "smoke-tiny", "--n 1", "--row nowhere"),
     **_tried("data select", "HERE/samples --out out", *_RULES, "--most-pairs 2"),
-    **_tried("data show", "HERE/add/traces.jsonl", "--n 1"),
     **_tried("reward check", "HERE/recipe.yaml --no-model --prompts 2", "--prompts 3"),
     "reward check --no-model": Named("cli/test_reward.py::test_samples_are_drawn"),
     **_tried("reward judge", _JUDGED, "--url nowhere", "--items HERE/none.jsonl", "--out HERE/gsm.jsonl"),

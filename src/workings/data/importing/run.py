@@ -18,7 +18,6 @@ from workings.data.importing.formats import FORMATS
 from workings.data.importing.hints import SKIP, advice, format_of, other_format
 from workings.data.importing.hold_out import HeldOut, item_path, left_out_path, split
 from workings.data.importing.key_map import KeyMap
-from workings.data.importing.learned_counts import LearnedCounts
 from workings.data.importing.records import SourceRecord, Unreadable
 from workings.data.importing.sources import Progress, RecordSource
 from workings.data.importing.trace_formats import whole_completion
@@ -79,8 +78,6 @@ class ImportResult:
     """File of the rejected records; None without rejected records."""
     sha256: str
     """Digest of the written file; empty if none was written."""
-    learned: LearnedCounts | None
-    """Counts of learned text for each value of `data.learn`; None for pairs and verdicts."""
     format: str
     """The format in which the records were read."""
     kept: Mapping[str, int]
@@ -89,6 +86,8 @@ class ImportResult:
     """Unread keys of turns -> number of turns with them."""
     not_learned: int
     """Turns that the data mark as not to be learned."""
+    reasoning_left_out: int
+    """Earlier turns with reasoning in a separate field, which a history does not keep."""
     held_out: HeldOut | None = None
     """The held-out questions; None without `--hold-out`."""
     looks_like: str = ""
@@ -100,14 +99,17 @@ class ImportResult:
         yield from (f"`{key}` of {_turns(count)} is not read" for key, count in self.unread_turn_keys.items())
         if self.not_learned:
             yield f"marked as not to be learned, and only read: {_turns(self.not_learned)} of the assistant"
+        if self.reasoning_left_out:
+            yield (f"the reasoning of {_turns(self.reasoning_left_out)} before the last is in a separate field and not "
+                   "kept")
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `--json`."""
         record: dict[str, Any] = {"read": self.read, "written": self.written, "rejected": self.rejected,
                                   "reasons": dict(self.reasons), "out": str(self.out), "sha256": self.sha256,
                                   "format": self.format, "kept": dict(self.kept), "not_learned": self.not_learned,
+                                  "reasoning_left_out": self.reasoning_left_out,
                                   "unread_turn_keys": dict(self.unread_turn_keys)}
-        record |= {"learned": self.learned.to_json()} if self.learned else {}
         record |= {"held_out": self.held_out.to_json()} if self.held_out else {}
         record |= {"looks_like": self.looks_like} if self.looks_like else {}
         return record | ({"rejects": str(self.rejects)} if self.rejects else {})
@@ -149,10 +151,8 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest, prog
                         rejects=rejects if rejected else None, sha256=file_digest(out) if is_there else "",
                         held_out=held_out, format=request.format, kept=dict(importer.kept.most_common()),
                         unread_turn_keys=dict(importer.unread_turn_keys.most_common()),
-                        not_learned=importer.not_learned,
-                        looks_like="" if importer.written else importer.looks_like,
-                        learned=None if FORMATS[request.format].gives != "traces" else
-                        importer.learned.from_file(out) if held_out else importer.learned)
+                        not_learned=importer.not_learned, reasoning_left_out=importer.reasoning_left_out,
+                        looks_like="" if importer.written else importer.looks_like)
 
 
 def _check(request: ImportRequest, out: Path) -> None:
@@ -188,11 +188,10 @@ class _Importer:
         self._ids: set[int] = set()
         self.read = 0
         self.written = 0
-        self.learned = LearnedCounts()
         self.reasons: Counter[str] = Counter()
         self.kept: Counter[str] = Counter()
         self.unread_turn_keys: Counter[str] = Counter()
-        self.not_learned = 0
+        self.not_learned = self.reasoning_left_out = 0
         self._unseen = set(request.ignore)
         self.looks_like = ""
         """The likely format of the first rejected record."""
@@ -255,7 +254,7 @@ class _Importer:
                           self._request.labels, tools=tools)
         self._remember(entry.id)
         if isinstance(entry, Trace):
-            self.learned.add(entry, parts.reasoning_left_out)
+            self.reasoning_left_out += parts.reasoning_left_out
             self.not_learned += sum(not turn.learned for turn in (*entry.history, *entry.tool_turns,
                                                                   *parts.not_learned))
         self.unread_turn_keys.update(unread_turn_keys(record.value))

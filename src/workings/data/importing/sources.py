@@ -1,6 +1,6 @@
 """Sources of records: JSON lines, a JSON array, CSV, parquet, raw texts, or a data set on the Hugging Face Hub.
 
-Everything streams: memory holds one record, or one batch of parquet rows, for a file of any size.
+All but a JSON array streams: memory holds one record, or one batch of parquet rows, for a file of any size.
 """
 
 import codecs
@@ -20,6 +20,8 @@ from workings.hints import no_file, pip_install
 from workings.record.canonical import DECODER
 
 CHUNK_BYTES = 1 << 20
+MAX_ARRAY_BYTES = 1 << 30
+"""Largest JSON array; as objects it takes several times as much memory."""
 _EXCERPT_BYTES = 1000
 _WRONG_ENCODINGS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _PARQUET_MAGIC = b"PAR1"
@@ -178,33 +180,27 @@ def _readable(line: bytes) -> str:
 
 
 def _array(path: Path, progress: Progress) -> Records:
-    """A JSON array, an element at a time.
+    """The elements of a JSON array, which is read whole.
 
     A broken element ends the reading with an error, even with `--on-error skip`: it is unclear where the next one
     begins, so how many rows are lost cannot be known.
     """
-    with path.open("rb") as binary:
-        stream = _Characters(binary, progress)
-        number = 0
-        try:
-            stream.expect("[")
-            # Only an empty array ends directly after its bracket; a value must follow a comma.
-            while number or stream.peek() != "]":
-                number += 1
-                value = stream.value()
-                check_depth(value)
-                yield SourceRecord(number, value)
-                if stream.peek() != ",":
-                    break
-                stream.expect(",")
-            stream.expect("]")
-            if stream.peek():
-                raise ValueError("more text after the end of the array")
-        except (ValueError, RecursionError) as error:
-            reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-            raise RequestError(f"{path}: record {number}: {reason}",
-                               "one JSON array; after a broken element it is unclear where the next one begins",
-                               f"repair it, or write one record a line: jq -c '.[]' {path} > lines.jsonl") from None
+    size = path.stat().st_size
+    as_lines = f"jq -c '.[]' {shlex.quote(str(path))} > lines.jsonl"
+    if size > MAX_ARRAY_BYTES:
+        raise RequestError(f"{path}: one JSON array of {size:,} bytes", f"at most {MAX_ARRAY_BYTES:,}, because it is "
+                           "read whole; JSON lines may be larger", as_lines)
+    try:
+        values = DECODER.decode(path.read_text("utf-8-sig"))
+        for value in values:
+            check_depth(value)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise RequestError(f"{path}: not a JSON array: {reason}", "one JSON array in UTF-8; after a broken element it "
+                           "is unclear where the next one begins", f"repair it, or write one record a line: {as_lines}"
+                           ) from None
+    progress(size)
+    yield from (SourceRecord(number, value) for number, value in enumerate(values, start=1))
 
 
 def _table(path: Path, progress: Progress, columns: Sequence[str] = ()) -> Records:
@@ -237,66 +233,6 @@ def _table(path: Path, progress: Progress, columns: Sequence[str] = ()) -> Recor
 def _told(line: bytes, progress: Progress) -> bytes:
     progress(len(line))
     return line
-
-
-class _Characters:
-    """A JSON text read piece by piece: holds one element and at most two pieces more."""
-
-    def __init__(self, stream: BinaryIO, progress: Progress) -> None:
-        self._stream = stream
-        # Takes a byte order mark away, and keeps the bytes of a character that the end of a piece cuts in two.
-        self._decode = codecs.getincrementaldecoder("utf-8-sig")("strict")
-        self._progress = progress
-        self._text, self._at, self._ended = "", 0, False
-
-    def peek(self) -> str:
-        """The next character that is not white space; empty at the end."""
-        while True:
-            while self._at < len(self._text) and self._text[self._at] in " \t\r\n":
-                self._at += 1
-            if self._at < len(self._text) or self._ended:
-                return self._text[self._at:self._at + 1]
-            self._more()
-
-    def expect(self, character: str) -> None:
-        """Step over a character that has to come."""
-        following = self.peek()
-        if following != character:
-            raise ValueError(f"not JSON: {character!r} expected, {following or 'the end of the file'!r} found")
-        self._at += 1
-
-    def value(self) -> object:
-        """The next whole value."""
-        self.peek()
-        while True:
-            try:
-                # Decoded from its start again with every piece of 1 MiB; `MAX_RECORD_BYTES` bounds how often.
-                value, end = DECODER.raw_decode(self._text, self._at)
-            except ValueError as error:
-                # broken or incomplete: read more to decide
-                # errors without a position are those of our hooks (a key given twice, NaN): more text mends none
-                if self._ended or not hasattr(error, "pos"):
-                    raise ValueError(f"not JSON: {getattr(error, 'msg', error)}") from None
-            else:
-                # a number may continue in the next piece, even after a point
-                behind = self._text[end:end + 1]
-                if self._ended or (behind and (behind in ",] \t\r\n" or not isinstance(value, int | float))):
-                    self._at = end
-                    return value
-            if len(self._text) - self._at > MAX_RECORD_BYTES:
-                raise ValueError(f"not JSON, or longer than {MAX_RECORD_BYTES:,} bytes")
-            self._more()
-
-    def _more(self) -> None:
-        piece = self._stream.read(CHUNK_BYTES)
-        self._progress(len(piece))
-        try:
-            text = self._decode.decode(piece, final=not piece)
-        except UnicodeDecodeError:
-            raise ValueError("not UTF-8") from None
-        self._ended = not piece
-        # Drop the parsed part to bound memory.
-        self._text, self._at = self._text[self._at:] + text, 0
 
 
 def _parquet(path: Path, progress: Progress) -> Records:
