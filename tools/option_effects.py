@@ -131,7 +131,7 @@ EFFECTS: dict[str, Tried | Named] = {
     "data make --force": Tried("data make addition --out HERE/again --n 5 --items 2",
                                "data make addition --out HERE/again --n 5 --items 2 --force"),
     **_tried("data check", "HERE/add/traces.jsonl", "--against HERE/add/traces.jsonl", "--recipe nowhere",
-             "--fix", "--yes", "--findings found.jsonl"),
+             "--fix", "--findings found.jsonl"),
     **_tried("data preview", "smoke-tiny", "--n 1", "--row nowhere"),
     **_tried("data select", "HERE/samples --out out", *_RULES, "--most-pairs 2"),
     **_tried("reward check", "HERE/recipe.yaml --no-model --prompts 2", "--prompts 3"),
