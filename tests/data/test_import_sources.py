@@ -146,7 +146,7 @@ def test_what_holds_no_json_is_told_with_the_line_that_makes_some_of_it(tmp_path
 ])
 def test_a_table_of_text_is_read_cell_by_cell(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text, newline="")
-    first, second, third = open_file(tmp_path / name).records(lambda _: None)
+    first, second, third = open_file(tmp_path / name).records()
     assert first == SourceRecord(1, {"prompt": "2+2?", "chosen": "4", "rejected": "5"})
     assert second == SourceRecord(2, {"prompt": "a, b\nor c?", "chosen": "c", "rejected": None})
     assert isinstance(third, Unreadable)
@@ -158,7 +158,7 @@ def test_a_table_of_text_is_read_cell_by_cell(tmp_path: Path, name: str, text: s
 def test_a_table_that_is_none_is_told(tmp_path: Path, data: bytes, said: str) -> None:
     (tmp_path / "table.csv").write_bytes(data)
     with pytest.raises(RequestError, match=said):
-        list(open_file(tmp_path / "table.csv").records(lambda _: None))
+        list(open_file(tmp_path / "table.csv").records())
 
 
 def test_only_bad_records_leave_rejects_and_no_file(tmp_path: Path) -> None:
@@ -242,6 +242,6 @@ def test_nothing_behind_the_rows_that_are_asked_for_is_read(tmp_path: Path) -> N
 
 
 def test_records_know_their_lines(tmp_path: Path) -> None:
-    found = list(open_file(written(tmp_path, b"\n1\n\nx\n2")).records(lambda _: None))
+    found = list(open_file(written(tmp_path, b"\n1\n\nx\n2")).records())
     assert [(type(record), record.number) for record in found] == [
         (SourceRecord, 2), (Unreadable, 4), (SourceRecord, 5)]

@@ -1,10 +1,6 @@
 """`workings data`: import, make, check and look at traces."""
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,6 +9,7 @@ import typer
 from workings.cli import data_look, sample
 from workings.cli.options import refuse_unread
 from workings.cli.output import JsonFlag, answer, say
+from workings.record.progress import slow_operation
 
 data_app = typer.Typer(help="Traces and preference pairs: import, make, check, preview.", no_args_is_help=True,
                        rich_markup_mode=None)
@@ -82,8 +79,8 @@ def import_command(
             + (": every word is learned" if request.format == RAW_TEXT else ""))
     # In the working folder, because a data set on the Hub has no folder here.
     out = out or Path(f"{opened.stem}.{FORMATS[request.format].gives if request.format in FORMATS else 'traces'}.jsonl")
-    with _progress(opened.name, opened.size) as progress:
-        result = import_records(opened, out, request, progress)
+    with slow_operation(f"importing {opened.name}"):
+        result = import_records(opened, out, request)
     # A wrong format rejects every record for a few reasons: print each reason once.
     for reason, count in list(result.reasons.items())[:10]:
         say(f"rejected {count}: {reason}")
@@ -157,19 +154,3 @@ def list_command(as_json: JsonFlag = False) -> None:
 
 def _rows(formats: dict[str, str]) -> list[str]:
     return [f"  {name:<24}{keys}" for name, keys in formats.items()]
-
-
-@contextmanager
-def _progress(name: str, size: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error while a large file is read; only on a terminal."""
-    # In a file or a notebook's log each refresh would be a new line.
-    if not sys.stderr.isatty():
-        yield lambda size: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    with Progress(TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn(),
-                  console=Console(stderr=True)) as bar:
-        # Without a known size the bar shows activity only.
-        yield partial(bar.advance, bar.add_task(name, total=size or None))

@@ -19,7 +19,7 @@ from workings.data.importing.hints import SKIP, advice, format_of, other_format
 from workings.data.importing.hold_out import HeldOut, item_path, left_out_path, split
 from workings.data.importing.key_map import KeyMap
 from workings.data.importing.records import SourceRecord, Unreadable
-from workings.data.importing.sources import Progress, RecordSource
+from workings.data.importing.sources import RecordSource
 from workings.data.importing.trace_formats import whole_completion
 from workings.data.row_fields import kind_of, path_beside
 from workings.data.traces import Trace
@@ -115,8 +115,7 @@ class ImportResult:
         return record | ({"rejects": str(self.rejects)} if self.rejects else {})
 
 
-def import_records(source: RecordSource, out: Path, request: ImportRequest, progress: Progress = lambda _: None
-                   ) -> ImportResult:
+def import_records(source: RecordSource, out: Path, request: ImportRequest) -> ImportResult:
     """Convert all records of a source to traces, preference pairs or verdicts, as the format says.
 
     Memory: one record, and 64 bits of digest for every id seen (about 70 MB for a million).
@@ -128,7 +127,7 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest, prog
     if not request.format:
         request = replace(request, format=format_of(source, KeyMap(request.keys)))
     _check(request, out)
-    importer = _Importer(source, request, progress)
+    importer = _Importer(source, request)
     held_out: HeldOut | None = None
     # Write the rejects first, so that the result never hides what is missing.
     rejects = path_beside(out, "rejects.jsonl")
@@ -181,8 +180,8 @@ class _NothingToWrite(Exception):
 class _Importer:
     """One pass over a source: counts, and the ids seen so far."""
 
-    def __init__(self, source: RecordSource, request: ImportRequest, progress: Progress) -> None:
-        self._source, self._request, self._progress = source, request, progress
+    def __init__(self, source: RecordSource, request: ImportRequest) -> None:
+        self._source, self._request = source, request
         self._parse = whole_completion if request.completions == "keep" else FORMATS[request.format].read
         self._keys = KeyMap(request.keys)
         self._ids: set[int] = set()
@@ -217,7 +216,7 @@ class _Importer:
 
     def _run(self, good: BinaryIO, rejects: BinaryIO) -> None:
         # Sources are read as they are iterated, so nothing after the last row is read or downloaded.
-        for record in islice(self._source.records(self._progress), self._request.rows or None):
+        for record in islice(self._source.records(), self._request.rows or None):
             self.read += 1
             if isinstance(record, Unreadable):
                 self._reject(rejects, record)

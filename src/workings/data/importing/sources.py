@@ -35,10 +35,6 @@ _DELIMITERS = ",;\t"
 _EXCEL = b"PK\x03\x04"
 _AS_LINES = "python -c \"import {0}; {0}.{1}.to_json('records.jsonl', orient='records', lines=True)\""
 
-Progress = Callable[[int], object]
-"""Called with the bytes read since the last call."""
-
-
 @dataclass(frozen=True)
 class RecordSource:
     """One opened source."""
@@ -47,9 +43,7 @@ class RecordSource:
     """The name in messages: the file's path, or the data set with its revision."""
     stem: str
     """Begins the ids of records that have none."""
-    size: int
-    """Bytes in all; 0 when unknown."""
-    records: Callable[[Progress], Records]
+    records: Callable[[], Records]
     """Starts reading."""
 
 
@@ -90,7 +84,7 @@ def open_file(path: Path, columns: Sequence[str] = ()) -> RecordSource:
         raise RequestError(f"--columns {','.join(columns)} with {path}, which is no table",
                            "a file of CSV (.csv, .tsv)", "--map KEY=KEY names the keys of other files")
     read = partial(_table, columns=columns) if columns else read
-    return RecordSource(str(path), path.name.split(".")[0], path.stat().st_size, lambda progress: read(path, progress))
+    return RecordSource(str(path), path.name.split(".")[0], partial(read, path))
 
 
 def open_hub(name: str, *, revision: str, subset: str, split: str) -> RecordSource:
@@ -110,7 +104,7 @@ def open_hub(name: str, *, revision: str, subset: str, split: str) -> RecordSour
     except ImportError:
         raise RequestError(f"data set: {name}", "the `datasets` library", pip_install("hub")) from None
 
-    def records(_: Progress) -> Records:
+    def records() -> Records:
         try:
             rows = datasets.load_dataset(name, subset or None, revision=revision or None, split=split, streaming=True)
             for number, row in enumerate(rows, start=1):
@@ -120,13 +114,13 @@ def open_hub(name: str, *, revision: str, subset: str, split: str) -> RecordSour
             reason = re.sub(r" \(\w+\)$", "", str(error).splitlines()[0]) if str(error) else type(error).__name__
             raise RequestError(f"data set: {name}, revision {revision}, split {split}: {reason}",
                                "a data set that can be reached, with this revision and split") from error
-    return RecordSource(f"{name}@{revision}" if revision else name, name.rstrip("/").rsplit("/", 1)[-1], 0, records)
+    return RecordSource(f"{name}@{revision}" if revision else name, name.rstrip("/").rsplit("/", 1)[-1], records)
 
 
-def _lines(path: Path, progress: Progress) -> Records:
+def _lines(path: Path) -> Records:
     """JSON lines. LF and CRLF, with or without a byte order mark; blank lines do not count."""
     with path.open("rb") as stream:
-        for number, (line, size) in enumerate(_bounded_lines(stream, progress), start=1):
+        for number, (line, size) in enumerate(_bounded_lines(stream), start=1):
             line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
             if size > MAX_RECORD_BYTES:
                 yield Unreadable(number, f"a line of {size:,} bytes; the longest that is read has "
@@ -141,11 +135,11 @@ def _lines(path: Path, progress: Progress) -> Records:
                     yield Unreadable(number, str(error), _readable(line), size)
 
 
-def _documents(path: Path, progress: Progress) -> Records:
+def _documents(path: Path) -> Records:
     """The texts of a file: one, or several with a line of `END_OF_TEXT` between them."""
     with path.open("rb") as stream:
         number, size, parts = 1, 0, list[bytes]()
-        for line, line_size in chain(_bounded_lines(stream, progress), [(END_OF_TEXT.encode(), 0)]):
+        for line, line_size in chain(_bounded_lines(stream), [(END_OF_TEXT.encode(), 0)]):
             if line.strip() != END_OF_TEXT.encode():
                 size += line_size
                 if size <= MAX_RECORD_BYTES:
@@ -162,7 +156,7 @@ def _documents(path: Path, progress: Progress) -> Records:
             number, size, parts = number + 1, 0, []
 
 
-def _bounded_lines(stream: BinaryIO, progress: Progress) -> Iterator[tuple[bytes, int]]:
+def _bounded_lines(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
     """Each line with its size; of a line that is too long only the beginning, the rest is read and dropped."""
     while line := stream.readline(MAX_RECORD_BYTES):
         size = len(line)
@@ -171,7 +165,6 @@ def _bounded_lines(stream: BinaryIO, progress: Progress) -> Iterator[tuple[bytes
             size += len(more)
             if more.endswith(b"\n"):
                 break
-        progress(size)
         yield line, size
 
 
@@ -179,7 +172,7 @@ def _readable(line: bytes) -> str:
     return line.rstrip(b"\r\n").decode("utf-8", "backslashreplace")
 
 
-def _array(path: Path, progress: Progress) -> Records:
+def _array(path: Path) -> Records:
     """The elements of a JSON array, which is read whole.
 
     A broken element ends the reading with an error, even with `--on-error skip`: it is unclear where the next one
@@ -199,16 +192,14 @@ def _array(path: Path, progress: Progress) -> Records:
         raise RequestError(f"{path}: not a JSON array: {reason}", "one JSON array in UTF-8; after a broken element it "
                            "is unclear where the next one begins", f"repair it, or write one record a line: {as_lines}"
                            ) from None
-    progress(size)
     yield from (SourceRecord(number, value) for number, value in enumerate(values, start=1))
 
 
-def _table(path: Path, progress: Progress, columns: Sequence[str] = ()) -> Records:
+def _table(path: Path, columns: Sequence[str] = ()) -> Records:
     """CSV with a line of column names, unless they are given; an empty cell is null. Records count from 1."""
     csv.field_size_limit(MAX_RECORD_BYTES)
     with path.open("rb") as binary:
-        text = (_told(line, progress).decode("utf-8-sig" if number == 0 else "utf-8")
-                for number, line in enumerate(binary))
+        text = (line.decode("utf-8-sig" if number == 0 else "utf-8") for number, line in enumerate(binary))
         rows = None
         try:
             first = next(text)
@@ -230,12 +221,7 @@ def _table(path: Path, progress: Progress, columns: Sequence[str] = ()) -> Recor
                                "or a delimiter in quotes", "correct that line, or write the table anew") from None
 
 
-def _told(line: bytes, progress: Progress) -> bytes:
-    progress(len(line))
-    return line
-
-
-def _parquet(path: Path, progress: Progress) -> Records:
+def _parquet(path: Path) -> Records:
     """Rows of a parquet file, a batch at a time."""
     try:
         import pyarrow as arrow
@@ -247,10 +233,7 @@ def _parquet(path: Path, progress: Progress) -> Records:
     try:
         # Pages as they are needed: otherwise a whole group of rows is read, which may be the whole file.
         with parquet.ParquetFile(path, buffer_size=CHUNK_BYTES, pre_buffer=False) as file:
-            total = max(file.metadata.num_rows, 1)
             for batch in file.iter_batches(batch_size=_PARQUET_ROWS):
-                # Parquet does not say how many bytes a batch took, so its share of the rows is reported.
-                progress(path.stat().st_size * len(batch) // total)
                 for row in batch.to_pylist():
                     number += 1
                     yield SourceRecord(number, row)
