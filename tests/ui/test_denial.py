@@ -8,6 +8,7 @@ from tests.evidence.denials import DENIALS
 from tests.ui.making import client, two_runs
 from workings.errors import RecordError
 from workings.record.layout import CONFIG, EVENTS, LOG, MANIFEST, METRICS
+from workings.record.untrusted_files import MEMORY_VARIABLE
 from workings.reports.html import write_report
 
 LINK = "a link, and no plain file"
@@ -45,3 +46,25 @@ def test_predictions_that_would_hang_the_page(runs: Path, monkeypatch: pytest.Mo
     predictions.symlink_to("/dev/zero")
     answer = client(runs, monkeypatch).get("/api/items/plain")
     assert (answer.status_code, answer.json()["error"]) == (409, "predictions.jsonl is missing")
+
+
+def test_a_log_that_would_fill_the_memory(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(MEMORY_VARIABLE, "1")
+    with (runs / "plain" / METRICS).open("ab") as log:
+        log.write(b'{"step":7,"a":300}\n' * 10_000)
+    page = client(runs, monkeypatch)
+    answer = page.get("/api/curves/plain")
+    assert answer.status_code == 409
+    assert f"1 are allowed; {MEMORY_VARIABLE}=5 allows more" in answer.json()["error"]
+    assert page.get("/api/curves/steps").status_code == 200
+
+
+def test_of_a_thousand_evaluations_some_are_left_out(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workings.ui.detail.MAX_PARSED_BYTES", 60_000)
+    unit = runs / "plain/eval/items/eval_summary.json"
+    for number in range(3):
+        (runs / f"plain/eval/more_{number}").mkdir()
+        (runs / f"plain/eval/more_{number}/eval_summary.json").write_bytes(unit.read_bytes())
+    detail = client(runs, monkeypatch).get("/api/run/plain").json()["detail"]
+    assert 0 < len(detail["evaluations"]) < 4
+    assert any("is left out: it has more values than a page shows" in note for note in detail["notes"])

@@ -49,7 +49,7 @@ def test_a_second_look_reads_no_log_of_a_sealed_run(tmp_path: Path, monkeypatch:
     first = run_rows(folder, {}, {})
     opened: list[str] = []
     real = tail.open_plain
-    monkeypatch.setattr(tail, "open_plain", lambda path, limit: opened.append(path.name) or real(path, limit))
+    monkeypatch.setattr(tail, "open_plain", lambda path: opened.append(path.name) or real(path))
     assert run_rows(folder, {}, {}) == first
     assert METRICS.rpartition("/")[2] not in opened
     grown = folder.root / "runs" / "plain" / METRICS

@@ -27,7 +27,7 @@ from workings.record.memory_use import MemoryUse, memory_use
 from workings.record.seal import root_digest
 from workings.record.untrusted_files import open_plain
 from workings.ui.answers import units_of
-from workings.ui.folder import Folder
+from workings.ui.folder import MAX_PARSED_BYTES, Folder
 
 # Only the end of a log: a log of a week has megabytes.
 LOG_CHARS = 20_000
@@ -87,11 +87,22 @@ class _RunReader:
         self.folder = folder
         self.run = run
         self.notes: list[str] = []
+        self._parsed_bytes = 0
+
+    def read(self, path: Path) -> dict[str, Any]:
+        """The object in a file. Raises `RecordError`."""
+        needed, _ = self.folder.weighed(path)
+        self._parsed_bytes += needed
+        # All parts share one page, and a record may hold thousands of evaluations.
+        if self._parsed_bytes > MAX_PARSED_BYTES:
+            raise RecordError(f"{path.relative_to(self.run).as_posix()} is left out: it has more values than a page "
+                              "shows")
+        return self.folder.object(path)
 
     def part(self, name: str) -> dict[str, Any]:
         """The object in a file of the run, or an empty one and a note."""
         try:
-            return self.folder.object(self.run / name)
+            return self.read(self.run / name)
         except RecordError as error:
             # A running run does not have all its files yet, which is no damage.
             if (self.run / name).exists() or not self.run.name.endswith(PARTIAL_SUFFIX):
@@ -115,7 +126,7 @@ class _RunReader:
         evaluations = []
         for name, path in units_of(self.run).items():
             try:
-                evaluations.append(RunEvaluation(name=name, summary=self.folder.object(path / EVALUATION_SUMMARY)))
+                evaluations.append(RunEvaluation(name=name, summary=self.read(path / EVALUATION_SUMMARY)))
             except RecordError as error:
                 self.notes.append(f"evaluation {name}: {error}")
         return evaluations

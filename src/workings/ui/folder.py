@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 from workings.errors import RecordError, RequestError
 from workings.record.layout import CONFIG, EVALUATION_SUMMARY, MANIFEST, METRICS, PARTIAL_SUFFIX, SEAL
 from workings.record.lock import is_held
-from workings.record.untrusted_files import MAX_BYTES, read_plain
+from workings.record.untrusted_files import memory_limit, parsed_bytes, read_plain, refuse_too_large
 from workings.ui.file_cache import FileCache
 from workings.ui.series import Columns
 from workings.ui.tail import Tail
@@ -24,8 +25,10 @@ KEPT_FILES = 20_000
 """Maximum number of small JSON files in memory."""
 KEPT_WORKED_OUT = 128
 """Maximum number of results in `Folder.worked_out`."""
-MAX_JSON_BYTES = 8 << 20
-"""Largest JSON file to show. Ordinary ones have some kilobytes."""
+RESULT_BYTES = 1_000
+"""Bytes of a few numbers that follow from a file, as an upper limit."""
+MAX_JSON_BYTES, MAX_PARSED_BYTES = 8 << 20, 64 << 20
+"""Largest JSON file to show, on disk and in memory, in bytes. Ordinary ones have some kilobytes."""
 QUIET_SECONDS = 120
 """On a file system without locks, a run counts as running while its log is younger than this, in seconds."""
 
@@ -39,6 +42,7 @@ class Folder:
     """Results computed from files: comparisons, rollouts, pairs, answers during training, …"""
     _read: FileCache = field(default_factory=lambda: FileCache(KEPT_FILES))
     _tails: dict[Path, Tail] = field(default_factory=dict)
+    _columns: dict[Path, tuple[Tail, Columns]] = field(default_factory=dict)
     _growing: Lock = field(default_factory=Lock)
 
     def runs(self) -> list[Path]:
@@ -84,12 +88,21 @@ class Folder:
         Raises:
             RecordError: it is missing, no regular file, no JSON, or larger than a page shows.
         """
-        def read() -> Any:
+        return self.weighed(path)[1]
+
+    def weighed(self, path: Path) -> tuple[int, Any]:
+        """Upper bound of the object's bytes in memory, and the object."""
+        def read() -> tuple[int, Any]:
+            data = read_plain(path, MAX_JSON_BYTES)
+            # Before parsing, because Python's objects take many times the bytes of the text.
+            needed = parsed_bytes(data)
+            if needed > MAX_PARSED_BYTES:
+                raise RecordError(f"{path.name} holds more values than a page shows")
             try:
-                return json.loads(read_plain(path, MAX_JSON_BYTES))
+                return needed, json.loads(data)
             except (ValueError, RecursionError) as error:
                 raise RecordError(f"{path.name} cannot be read: {type(error).__name__}") from error
-        return self._read.get(path, read)
+        return self._read.get(path, read, itemgetter(0))
 
     def object(self, path: Path) -> dict[str, Any]:
         """A JSON object; like `json`, with `RecordError` for any other value."""
@@ -105,16 +118,21 @@ class Folder:
     def worked_out_of_log(self, run: Path, work_out: Callable[[list[dict[str, Any]]], T]) -> T:
         """A result computed from a sealed run's metrics, whose lines are read once and not cached."""
         file = run / METRICS
-        return self._read.get(file, lambda: work_out(_metrics(Tail(file))), key="worked out")
+        return self._read.get(file, lambda: work_out(_metrics(Tail(file, self._make_room))), lambda _: RESULT_BYTES,
+                              key="worked out")
 
     def columns(self, run: Path) -> Columns:
         """A run's metrics so far as arrays; converts only what was added."""
         # One reader for both: a resume replaces the log, and its columns must not be appended to the old ones.
         tail = self.tail(run / METRICS)
         lines = _metrics(tail)
+        with self._growing:
+            cached = self._columns.get(run)
+        before = cached[1] if cached is not None and cached[0] is tail and cached[1].count <= len(lines) else Columns()
         # If two threads read at once, the last result is kept; what it lacks is read again.
-        columns: Columns = (tail.columns or Columns()).grown(lines)
-        tail.columns = columns
+        columns = before.grown(lines)
+        with self._growing:
+            self._columns[run] = (tail, columns)
         return columns
 
     def tail(self, path: Path) -> Tail:
@@ -122,11 +140,20 @@ class Folder:
         with self._growing:
             tail = self._tails.pop(path, None)
             if tail is None or not tail.continues():
-                tail = Tail(path)
+                tail = Tail(path, self._make_room)
             self._tails[path] = tail  # the newest is last
-            while sum(each.place for each in self._tails.values()) > MAX_BYTES and len(self._tails) > 1:
-                del self._tails[next(iter(self._tails))]
         return tail
+
+    def _make_room(self, tail: Tail, needed: int) -> None:
+        """Drop the least recently used files to make room for more lines of this one."""
+        refuse_too_large(tail.bytes + needed, tail.path.name)
+        with self._growing:
+            kept_bytes = needed + sum(open_tail.bytes for open_tail in self._tails.values())
+            for old in [open_tail for open_tail in self._tails.values() if open_tail is not tail]:
+                if kept_bytes <= memory_limit():
+                    break
+                kept_bytes -= self._tails.pop(old.path).bytes
+                self._columns = {run: columns for run, columns in self._columns.items() if columns[0] is not old}
 
     def state(self, run: Path) -> str:
         """`running`, `complete`, `interrupted`, `failed`, or `stopped` (not sealed, and no process writes it)."""

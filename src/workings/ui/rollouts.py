@@ -120,7 +120,9 @@ def _read(folder: Folder, run: Path, step: int) -> tuple[Rollout, Divergences]:
                                          for sample in group.samples)) for group in rollout.groups))
         return light, _divergences(rollout)
 
-    return folder.worked_out.get(run / rollout_file(step), read)
+    # Tokens are packed in the file, and take more than ten times as much in memory.
+    return folder.worked_out.get(run / rollout_file(step), read, lambda contents: 40 * sum(
+        len(sample.completion.tokens) for _, sample in contents[0].all_samples))
 
 
 def _divergences(rollout: Rollout) -> Divergences:

@@ -3,12 +3,13 @@
 import contextlib
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO
 
 from workings.errors import RecordError
-from workings.record.untrusted_files import MAX_BYTES, open_plain
+from workings.record.untrusted_files import open_plain, parsed_bytes
 
 BLOCK_BYTES = 4 << 20
 """Bytes per read: parsing temporarily takes several times as much memory."""
@@ -19,17 +20,18 @@ MAX_LINE_BYTES = 32 << 20
 class Tail:
     """Content of a growing file. `lines` continues where it stopped."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, make_room: Callable[["Tail", int], None]) -> None:
+        """``make_room``: called with what is about to be parsed takes in memory; raises where that is too much."""
         self.path = path
-        self.place = 0
-        """Bytes that were read."""
+        self._make_room = make_room
+        self._place = 0
         self._lines: list[dict[str, Any]] = []
         self._lock = Lock()
         self._file = -1
         self.derived: Any = None
         """Values that a reader derived from the lines."""
-        self.columns: Any = None
-        """The lines as arrays, if they are metrics."""
+        self.bytes = 0
+        """Approximate bytes of the lines in memory."""
 
     def continues(self) -> bool:
         """Whether the file is still the one that was read, only longer."""
@@ -38,7 +40,7 @@ class Tail:
         except OSError:
             return False
         # A replaced file has another inode; one truncated by a resume is shorter.
-        return facts.st_size >= self.place and self._file in (-1, facts.st_ino)
+        return facts.st_size >= self._place and self._file in (-1, facts.st_ino)
 
     def lines(self) -> list[dict[str, Any]]:
         """All lines so far that are JSON objects; a damaged line is left out (`workings verify` names it).
@@ -46,17 +48,20 @@ class Tail:
         The returned list does not change; later lines are in a new one.
 
         Raises:
-            RecordError: it is no regular file, or too large.
+            RecordError: it is no regular file, or would fill the memory.
         """
         with self._lock:
             if not os.path.lexists(self.path):
                 return self._lines
-            with open_plain(self.path, MAX_BYTES) as file:
+            with open_plain(self.path) as file:
                 self._file = os.fstat(file.fileno()).st_ino
                 # Continue where it stopped, so that a long log is read once.
-                file.seek(self.place)
+                file.seek(self._place)
                 while data := self._complete_lines(file):
-                    self.place += len(data)
+                    needed = parsed_bytes(data, lines=True)
+                    self._make_room(self, needed)
+                    self.bytes += needed
+                    self._place += len(data)
                     self._lines = [*self._lines,
                                    *(value for value in _parsed(data.split(b"\n")) if isinstance(value, dict))]
             return self._lines
