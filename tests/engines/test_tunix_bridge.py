@@ -1,6 +1,5 @@
 """Weights to Tunix's classes and back, and our exports in its own loader and sampler."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from tests.engines.tiny import PROMPTS, request, tiny_shape
 from workings.config.training import PrecisionConfig
 from workings.engines.jax.engine import JaxEngine
 from workings.errors import RequestError
-from workings.models.weights import EMBEDDING
 
 nnx = pytest.importorskip("flax.nnx")
 pytest.importorskip("tunix")
@@ -54,17 +52,13 @@ def test_tunix_classes_compute_our_logits_and_give_the_weights_back_bit_for_bit(
         family: str, changes: dict[str, Any], dtype: str) -> None:
     """Gemma 1 with both of Tunix's layouts of k and v; Gemma 2 with both caps, a window of four and its four norms;
     Gemma 3 with its norms on q and k, both rope bases and a scaled one."""
-    from workings.engines.tunix.bridge import filled
-    from workings.engines.tunix.layout import from_tunix, to_tunix
-    from workings.engines.tunix.models import model_class
+    from workings.engines.tunix.bridge import our_params, tunix_model
 
     shape = tiny_shape(family, **changes)
     engine = JaxEngine.open(request(shape, precision=PrecisionConfig(parameters=dtype)))
     params = noisy(engine)["params"]
-    graph, state = nnx.split(nnx.eval_shape(model_class(shape, params[EMBEDDING].dtype, remat=False)))
-    model = nnx.merge(graph, filled(state, jax.jit(partial(to_tunix, shape=shape))(params)))
-    flat = nnx.to_flat_state(nnx.state(model, nnx.Param))
-    back = jax.jit(partial(from_tunix, shape=shape))({path: variable.get_value() for path, variable in flat})
+    model = tunix_model(params, shape)
+    back = our_params(model, shape)
     assert jax.tree.structure(back) == jax.tree.structure(params)
     for ours, theirs in zip(jax.tree.leaves(params), jax.tree.leaves(back), strict=True):
         assert ours.dtype == theirs.dtype

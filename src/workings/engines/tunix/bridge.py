@@ -1,12 +1,28 @@
-"""Puts our weights into a state of Tunix's model."""
+"""Between our state and Tunix's: weights both ways, bit for bit."""
 
+from functools import partial
 from typing import Any
 
 import jax
 from flax import nnx
 
-from workings.engines.tunix.layout import Path
+from workings.engines.jax.params_tree import Params
+from workings.engines.tunix.layout import Path, from_tunix, to_tunix
+from workings.engines.tunix.models import model_class
 from workings.errors import RequestError
+from workings.models.shape import ModelShape
+from workings.models.weights import EMBEDDING
+
+
+def tunix_model(params: Params, shape: ModelShape, *, remat: bool = False) -> nnx.Module:
+    """Tunix's own model with our weights, bit for bit.
+
+    Raises:
+        RequestError: Tunix's classes cannot be a model of this shape.
+    """
+    dtype = params[EMBEDDING].dtype
+    graph, state = nnx.split(nnx.eval_shape(model_class(shape, dtype, remat=remat)))
+    return nnx.merge(graph, filled(state, jax.jit(partial(to_tunix, shape=shape))(params)))
 
 
 def filled(state: Any, arrays: dict[Path, jax.Array]) -> Any:
@@ -24,3 +40,9 @@ def filled(state: Any, arrays: dict[Path, jax.Array]) -> Any:
         raise RequestError(f"tensors that Tunix's model does not have like this: {', '.join(sorted(wrong)[:5])}",
                            "the same tensors in both")
     return nnx.from_flat_state([(path, variable.replace(arrays[path])) for path, variable in there.items()])
+
+
+def our_params(model: nnx.Module, shape: ModelShape) -> Params:
+    """Weights of Tunix's model as our tree, bit for bit."""
+    flat = nnx.to_flat_state(nnx.state(model, nnx.Param))
+    return jax.jit(partial(from_tunix, shape=shape))({path: variable.get_value() for path, variable in flat})
