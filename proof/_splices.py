@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from tests.evidence import reseal
+from tests.other_package.other_engine import UnigramEngine
 from tests.runs.pinned import pin_code_version
 from tests.runs.runs_helpers import OTHER_PACKAGE, RECIPE, write_recipe
 from workings.data.generators import addition
@@ -27,7 +28,6 @@ from workings.evaluation.summary import EvaluationSummary
 from workings.evidence.verify import verify
 from workings.runs.replay.replay import ReplayRequest, replay_run
 from workings.runs.train_and_evaluate import train_and_evaluate
-from workings.testing.unigram import UnigramEngine
 
 STEPS, EVERY, ITEMS, BATCH, LONGEST = 120, 10, 60, 4, 40
 FROM_THE_OTHER = ("loss", "grad_norm", "share_of_weights_changed")

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from workings.cli.main import app
+from workings.data.named_sets import make_set
 from workings.data.preferences import read_pairs
 from workings.data.traces import read_traces
 from workings.errors import RequestError
@@ -61,8 +62,6 @@ def test_a_mistake_is_told_without_traceback_and_changes_nothing(gsm: Path, tmp_
     (["import", "--format", "gsm8k", "x", "--out", "t.jsonl", "--on-error", "ignore"], "is not one of 'fail', 'skip'"),
     (["make", "algebra", "--out", "x"], "data make algebra"),
     (["make", "eval", "--out", "absent/x.jsonl"], "mkdir -p absent"),
-    (["show", "nothing"], "or a data set: dev-reasoning"),
-    (["show", "nothing.jsonl"], "a file of traces"),
     (["check", "nothing.jsonl"], "a file of JSON lines"),
     (["check", "dev-reasoning", "--fix"], "a shipped name"),
     (["check", "dev-reasoning", "--against", "nothing"], "one of eval"),
@@ -99,16 +98,11 @@ def test_make_into_a_file_puts_items_and_manifest_beside(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_shipped_names_can_be_written_shown_and_compared(tmp_path: Path) -> None:
+def test_shipped_names_can_be_listed_and_written(tmp_path: Path) -> None:
     _, listed, _ = run("list")
     assert set(listed["sets"]) == {"dev-reasoning", "eval"}
     _, made, _ = run("make", "dev-reasoning", "--out", tmp_path / "dev.jsonl")
     assert made["files"] == {str(tmp_path / "dev.jsonl"): listed["sets"]["dev-reasoning"]["sha256"]}
-    _, shown, _ = run("show", "eval", "--n", 2)
-    assert (shown["records"], len(shown["first"]), shown["recipe"]["seed"]) == (100, 2, 2026)
-    _, shown, _ = run("show", tmp_path / "dev.jsonl", "--n", 0)
-    assert (shown["records"], shown["first"], shown["sha256"]) == (550, [], listed["sets"]["dev-reasoning"]["sha256"])
-    assert "made by: workings data make unit_conversion" in text("show", "eval", "--n", 0)
     assert "kinds of `data make`:" in text("list")
     assert {"gsm8k", "traces"} <= set(listed["formats"])
     assert {"hh", "preferences"} <= set(listed["pair_formats"])
@@ -119,14 +113,12 @@ def test_shipped_names_can_be_written_shown_and_compared(tmp_path: Path) -> None
 def test_check_passes_the_shipped_set_against_its_items_and_finds_a_leak(tmp_path: Path) -> None:
     code, values, _ = run("check", "dev-reasoning", "--against", "eval")
     assert (code, values["records"], values["passed"]) == (0, 550, True)
-    leaked = json.loads(text("show", "eval", "--n", 1, "--json").splitlines()[-1])["first"][0]
+    leaked = vars(make_set("eval")[1][0])
     (tmp_path / "t.jsonl").write_text(json.dumps({"id": "x", "prompt": leaked["prompt"], "steps": ["1"],
                                                   "answer": "1"}) + "\n")
-    with pytest.raises(RequestError, match="would leave out"):
-        run("check", tmp_path / "t.jsonl", "--against", "eval", "--fix", "--findings", tmp_path / "found.jsonl")
-    assert not (tmp_path / "t.clean.jsonl").exists()
+    code, values, _ = run("check", tmp_path / "t.jsonl", "--against", "eval", "--fix", "--findings",
+                          tmp_path / "found.jsonl")
     assert '"kind": "leak"' in (tmp_path / "found.jsonl").read_text()
-    code, values, _ = run("check", tmp_path / "t.jsonl", "--against", "eval", "--fix", "--yes")
     assert (code, values["counts"]["leak"], values["kept"], values["removed"]) == (1, 1, 0, 1)
     assert Path(values["clean"]).read_bytes() == b""
     shown = text("check", tmp_path / "t.jsonl", "--against", "eval")
@@ -157,14 +149,12 @@ def pairs(tmp_path: Path) -> Path:
 
 
 def test_a_file_of_pairs_is_known_by_its_first_line(pairs: Path, tmp_path: Path) -> None:
-    code, values, _ = run("check", pairs, "--recipe", "quickstart", "--fix", "--yes")
+    code, values, _ = run("check", pairs, "--recipe", "quickstart", "--fix")
     assert (code, values["counts"]) == (1, {"opposite_verdicts": 2, "no_label": 3})
     assert (values["kept"], values["removed"]) == (1, 2)
     [kept] = read_pairs(Path(values["clean"]))
     assert (kept.chosen, kept.rejected, kept.source) == ("2+2=4", "I wonder", "hh.jsonl")
     assert "3 records: 2 pairs should not be trained on" in text("check", pairs)
-    _, shown, _ = run("show", values["clean"])
-    assert (shown["records"], shown["first"]) == (1, [kept.to_json()])
 
 
 def test_preview_shows_both_completions_of_a_pair(pairs: Path) -> None:

@@ -119,7 +119,7 @@ def test_rows_are_proved_one_by_one(tmp_path: Path) -> None:
 
 def test_the_first_line_says_what_a_file_holds(tmp_path: Path) -> None:
     path = tmp_path / "file.jsonl"
-    for first, expected in ((pair("a"), True), ({"id": "a", "prompt": "1?", "answer": "2"}, False), ([1], False)):
+    for first, expected in ((pair("a"), True), ({"id": "a", "prompt": "1?", "answer": "2"}, False), (1, False)):
         path.write_text(json.dumps(first) + "\n" + json.dumps(pair("b")) + "\n")
         assert holds_pairs(path) is expected
     path.write_text("{\n")

@@ -1,15 +1,13 @@
-"""Conversations on import: how much of them is learned, and no image, sound or film turned into text."""
+"""Conversations on import: reasoning that is not kept, and no image, sound or film turned into text."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from tests.data.conversations import conversations, said_by_the_assistant, turns
+from tests.data.conversations import conversations, turns
 from tests.data.making import imported
-from workings.cli.main import app
 from workings.data.row_fields import path_beside
 from workings.errors import RequestError
 
@@ -21,35 +19,12 @@ ASKED, SAID = {"role": "user", "content": "1+1?"}, {"role": "assistant", "conten
 
 # --- how much is learned ------------------------------------------------------------------------------------------
 
-def test_turns_and_characters_are_counted_from_the_records(tmp_path: Path) -> None:
-    result, traces = imported(tmp_path, "messages", *RECORDS)
-    assert [trace.answer for trace in traces] == [talk.answer for talk in TALKS]
-    said = [said_by_the_assistant(talk) for talk in TALKS]
-    assert result.to_json()["learned"] == {
-        "conversations": 4, "earlier_reasoning_left_out": 0,
-        "last": {"assistant_turns": 6, "characters": sum(len(turns[-1]) for turns in said)},
-        "all": {"assistant_turns": 12, "characters": sum(len(text) for turns in said for text in turns)}}
-
-
-def test_people_are_told_and_programs_too(tmp_path: Path) -> None:
-    source = tmp_path / "talks.jsonl"
-    source.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
-    words = ["data", "import", "--format", "messages", str(source), "--out", str(tmp_path / "t.jsonl"), "--force"]
-    plain = CliRunner().invoke(app, words, catch_exceptions=False).stdout
-    learned = json.loads(CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False).stdout)["learned"]
-    share = learned["last"]["characters"] / learned["all"]["characters"]
-    assert (f"data.learn: last (the default) learns 6 of 12 turns of the assistant: {learned['last']['characters']} of "
-            f"{learned['all']['characters']} characters ({100 * share:.1f} %)") in plain
-    assert "data.learn: all learns all 12" in plain
-
-
 def test_reasoning_of_earlier_turns_that_is_not_kept_is_counted(tmp_path: Path) -> None:
     turn = {**SAID, "reasoning_content": "1+1=2"}
     result, [trace] = imported(tmp_path, "messages", {"messages": [ASKED, turn, ASKED, turn]})
     assert (trace.steps, trace.history) == (("1+1=2",), turns(("user", "1+1?"), ("assistant", "2")))
-    assert result.learned is not None
-    assert result.learned.reasoning_left_out == 1
-    assert "1 earlier turns had reasoning in a separate field" in result.learned.text()[-1]
+    assert (result.reasoning_left_out, list(result.notes())) == (
+        1, ["the reasoning of 1 turn before the last is in a separate field and not kept"])
 
 
 # --- images, audio, video -----------------------------------------------------------------------------------------

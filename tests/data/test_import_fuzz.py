@@ -106,8 +106,9 @@ def test_any_texts_in_the_right_places(kind: str | None, drawn: str, prompt: str
         "prompt-chosen-rejected": {"prompt": prompt, **both},
         "chosen-rejected": {side: prompt + said for side, said in both.items()},
         "hh": {side: f"\n\nHuman: {prompt}\n\nAssistant: {said}" for side, said in both.items()},
-        "ultrafeedback": {"instruction": prompt, "completions": [{"response": worse, "score": 1},
-                                                                 {"response": completion, "score": 2.5}]},
+        "ultrafeedback": {"prompt": prompt, "score_chosen": 2.5, "score_rejected": 1, **{
+            side: [{"role": "user", "content": prompt}, {"role": "assistant", "content": said}]
+            for side, said in both.items()}},
         "llamafactory": {"instruction": prompt, **both},
         "kto": {"prompt": prompt, "completion": completion, "label": True},
         "preferences": {"prompt": prompt, **both},

@@ -35,9 +35,6 @@ def bot(text: str) -> dict[str, str]:
 
 ASKED, GOOD, BAD = "What color is the sky?", "It is blue.", "It is green."
 DIALOGUE = f"\n\nHuman: {ASKED}\n\nAssistant: "
-SCORED = [{"model": "alpaca-7b", "response": BAD, "fine-grained_score": 1.25, "overall_score": 2.0},
-          {"model": "gpt-4", "response": GOOD, "fine-grained_score": 4.75, "overall_score": 9.0},
-          {"model": "bard", "response": "Blue?", "fine-grained_score": 3.0, "overall_score": 9.5}]
 BINARIZED = {"prompt": ASKED, "prompt_id": "3fb0", "chosen": [user(ASKED), bot(GOOD)],
              "rejected": [user(ASKED), bot(BAD)], "messages": [user(ASKED), bot(GOOD)],
              "score_chosen": 8.5, "score_rejected": 8}
@@ -48,9 +45,6 @@ RECORDS: list[tuple[str, list[dict[str, Any]], dict[str, Any]]] = [
     ("prompt-chosen-rejected", [{"prompt": [user(ASKED)], "chosen": [bot(GOOD)], "rejected": [bot(BAD)]}], {}),
     ("chosen-rejected", [{"chosen": [user(ASKED), bot(GOOD)], "rejected": [user(ASKED), bot(BAD)]}], {}),
     ("hh", [{"chosen": DIALOGUE + GOOD, "rejected": DIALOGUE + BAD}], {}),
-    ("ultrafeedback", [{"instruction": ASKED, "models": ["a", "b", "c"], "completions": SCORED}],
-     {"score_chosen": 4.75, "score_rejected": 1.25, "model_chosen": "gpt-4", "model_rejected": "alpaca-7b",
-      "models": ["a", "b", "c"]}),
     ("ultrafeedback", [BINARIZED], {"prompt_id": "3fb0", "score_chosen": 8.5, "score_rejected": 8}),
     ("llamafactory", [SHAREGPT], {}),
     ("llamafactory", [{"instruction": ASKED, "input": "", "chosen": GOOD, "rejected": BAD}], {}),
@@ -89,12 +83,6 @@ UNCLEAR: list[tuple[str, Any, str]] = [
     ("hh", {"chosen": DIALOGUE + GOOD, "rejected": f"{DIALOGUE}{BAD}\n\nHuman: Why?"}, "last turn is not"),
     ("hh", {"chosen": DIALOGUE + GOOD, "rejected": f"{DIALOGUE}{BAD}\n\nHuman: No.\n\nAssistant: Oh."}, "before their"),
     ("hh", {"chosen": DIALOGUE + GOOD, "rejected": f"\n\nHuman: a\n\nHuman: b\n\nAssistant: {BAD}"}, "must alternate"),
-    ("ultrafeedback", {"instruction": ASKED, "completions": SCORED[:1]}, "1 completions, and a pair has two"),
-    ("ultrafeedback", {"instruction": ASKED, "completions": [{"response": "2", "score": 3}] * 3}, "all completions"),
-    ("ultrafeedback", {"instruction": ASKED, "completions": [{"response": "2"}] * 2}, "no score that all"),
-    ("ultrafeedback", {"instruction": ASKED, "completions": [{"response": "2", "score": "N/A"}] * 2}, "be a number"),
-    ("ultrafeedback", {"instruction": ASKED, "completions": [SCORED[0], {**SCORED[1], "overall_score": 1}]}, "agree"),
-    ("ultrafeedback", {"instruction": ASKED, "completions": SCORED, "chosen": "2"}, "it is unclear which is meant"),
     ("ultrafeedback", {**BINARIZED, "score_rejected": 8.5}, "score_chosen 8.5 is not above score_rejected 8.5"),
     ("ultrafeedback", {**BINARIZED, "score_rejected": True}, "`score_rejected` must be a number, not true or false"),
     ("ultrafeedback", {**BINARIZED, "prompt": "Another?"}, "`prompt` is not the last question"),

@@ -62,7 +62,7 @@ def test_rows_of_json_lines_are_found_by_their_key_and_keep_their_text(tmp_path:
     file = tmp_path / "web.jsonl"
     file.write_text(json.dumps({"text": "  Two\n\nparts. ", "url": "u"}) + "\n")
     result, [text] = imported(file)
-    assert (result.format, result.learned, dict(result.kept)) == ("text", None, {"url": 1})
+    assert (result.format, dict(result.kept)) == ("text", {"url": 1})
     assert (text.answer, text.is_text, text.id) == ("  Two\n\nparts. ", True, "web-0000001")
     assert trace_from_json(text.to_json()) == text
 

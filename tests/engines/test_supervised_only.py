@@ -11,6 +11,7 @@ import pytest
 
 from tests.engines.tiny import random_batch, tiny_shape
 from tests.engines.tiny import request as plain_request
+from tests.other_package.other_engine import UnigramEngine
 from workings.config.method import LoraConfig
 from workings.config.training import MemoryConfig
 from workings.engines.jax.attention import masked_attention, trained_attention
@@ -20,7 +21,6 @@ from workings.engines.jax.spec import build_spec
 from workings.engines.torch.engine import TorchEngine
 from workings.models.batch import Batch
 from workings.objectives.policy_gradient import PolicyGradient
-from workings.testing import UnigramEngine
 
 pytestmark = pytest.mark.slow
 request = partial(plain_request, cpu_optimizations=True)

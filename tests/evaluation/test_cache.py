@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.doubles import adding_model
 from tests.evaluation.making import items
 from workings.errors import RequestError
 from workings.evaluation.cache import CachedEvaluation, evaluate_base
@@ -12,7 +13,6 @@ from workings.evaluation.settings import EvaluationSettings
 from workings.record.layout import partial_path
 from workings.record.lock import DirectoryLock
 from workings.scoring.items import Item
-from workings.testing import adding_model
 
 BASE = {"shape": "tiny", "seed": 17}
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.doubles import adding_model
 from tests.evaluation.making import items, records, summary
 from workings.engines.session import ModelSession
 from workings.errors import RequestError
@@ -16,7 +17,6 @@ from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.record.seal import parse_seal
 from workings.scoring.items import Item, item_from_json
-from workings.testing import adding_model
 
 
 def ask(fake: ModelSession, asked: list[Item], out: Path, **settings: Any) -> Scorecard:

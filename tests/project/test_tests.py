@@ -45,7 +45,7 @@ def forbidden(source: str) -> set[str]:
     ("import tests.data.test_check as check", True), ("def f():\n    from tests.data.test_check import CASES", True),
     ("from workings.cli.verify import _text", True), ("m.setattr('workings.reports.rollouts._CHUNK', 1)", True),
     ("m.setattr(module, '_private', 1)", True), ("m.setattr(module, 'LIMIT', 1)", False),
-    ("from tests.data.check_cases import CASES", False), ("from workings.testing import AddingEngine", False)])
+    ("from tests.data.check_cases import CASES", False), ("from tests.doubles import AddingEngine", False)])
 def test_what_is_forbidden_is_seen(source: str, found: bool) -> None:
     assert bool(forbidden(source)) is found
 

@@ -57,18 +57,14 @@ def test_unseen_characters_are_written_out() -> None:
     assert texts(sample, synthetic.tokenizer()) == (SHOWN, synthetic.tokenizer().token(sample.completion.stop_token))
 
 
-def test_a_report_has_the_curves_and_some_of_what_was_drawn(tmp_path: Path) -> None:
+def test_a_report_has_the_curves(tmp_path: Path) -> None:
     run = rewarded_run(tmp_path / "run")
     page = report(tmp_path, run)
     for text in ("Reward", "Groups of completions", "Length of completions", "Bad sign",
                  "Mismatch of sampler and trainer, nats per token (log scale)",
-                 "Completions of the first and last rollout", "Update 1", "Update 3", "3 groups, mean reward 0.375.",
-                 "What is 21+21?", "mixed 3 1",
-                 "expected 42 · mean reward", "Highest reward: 0.875", "Lowest reward: -0.125", "(advantage +0.5)",
-                 "equal rewards: teaches nothing", "(value of the objective of dr_grpo)"):
+                 "(value of the objective of dr_grpo)"):
         assert text in page.text, text
     assert "Training loss" not in page.text, "its loss is none of traces"
-    assert "Update 2" not in page.text
     drawn = [a for a in page.named("svg") if a.get("role") == "img"]
     assert len(drawn) == 2 * len(page.named("figure")) == 8
     ids = [a["id"] for _, a in page.tags if "id" in a]
@@ -78,20 +74,9 @@ def test_a_report_has_the_curves_and_some_of_what_was_drawn(tmp_path: Path) -> N
 def test_runs_of_both_kinds_on_one_page(tmp_path: Path) -> None:
     runs = [rewarded_run(tmp_path / "rewarded"), rewarded_run(tmp_path / "again"), two_imitations(tmp_path)[0]]
     page = report(tmp_path, *runs)
-    for text in ("Reward", "Training loss", "rewarded, update 1", "again, update 3"):
+    for text in ("Reward", "Training loss"):
         assert text in page.text, text
     assert "Rewards" not in report(tmp_path, runs[2]).text
-    assert "Completions of the first" not in report(tmp_path, runs[2]).text
-
-
-def test_a_rollout_that_cannot_be_read_does_not_spoil_a_report(tmp_path: Path) -> None:
-    run = rewarded_run(tmp_path / "run")
-    (run / "train/rollouts/step_000003.json").write_text("{}")
-    page = report(tmp_path, run)
-    assert "It is not shown: train/rollouts/step_000003.json cannot be read" in page.text
-    assert "What is 21+21?" in page.text
-    (run / "config/tokenizer/tokenizer.json").unlink()
-    assert "It is not shown: tokenizer: " in report(tmp_path, run).text
 
 
 def test_every_number_has_a_figure_or_a_reason(tmp_path: Path) -> None:

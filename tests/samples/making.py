@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.doubles import AddingEngine, AddingModel, CharacterTokenizer, PlainTemplate
 from tests.evaluation.making import items
 from workings.engines.base import Completion
 from workings.evaluation.generate import sample_seed
@@ -13,8 +14,6 @@ from workings.samples.pairs import PairRule
 from workings.samples.selection import Selection
 from workings.samples.unit import SampleUnit
 from workings.scoring.items import Item
-from workings.testing import AddingEngine
-from workings.testing.fakes import AddingModel, CharacterTokenizer, PlainTemplate
 
 DIGEST = "ab" * 32
 

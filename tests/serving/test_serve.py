@@ -13,11 +13,11 @@ import lm_eval
 import pytest
 from openai import OpenAI
 
+from tests.doubles import adding_model
 from tests.runs.tasks import inspect_file
 from tests.serving.serving_helpers import TOKEN, served
 from workings.errors import RequestError
 from workings.scoring.judge_endpoint import KEY, Endpoint
-from workings.testing import adding_model
 from workings.ui.loopback import listen
 
 QUESTION = {"model": "adder", "messages": [{"role": "user", "content": "What is 1+7?"}], "temperature": 0}

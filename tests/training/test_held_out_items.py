@@ -2,11 +2,11 @@
 
 import pytest
 
+from tests.doubles import adding_model
 from workings.scoring.items import Item
 from workings.scoring.judge import Judgement
 from workings.scoring.settings import ScoringSettings
 from workings.scoring.worker_pool import ScoringProcess
-from workings.testing.fakes import adding_model
 from workings.training.held_out_items import HeldOutItems
 from workings.training.observer import HeldOutObserver
 

@@ -13,10 +13,7 @@ from starlette.testclient import TestClient
 
 from tests.evaluation.making import items, score
 from tests.record import synthetic
-from tests.samples.making import draw
 from workings.record.layout import METRICS
-from workings.record.manifest import DRAWN_FROM
-from workings.runs.improve import REQUEST, ImproveFolder
 from workings.ui.app import make_app
 from workings.ui.site import Site
 
@@ -77,16 +74,3 @@ def paired_run(final: Path) -> Path:
 def write(path: Path, lines: list[dict]) -> None:
     """Write a file of JSON lines."""
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
-def improvement(out: Path, right: tuple[int, ...] = (30, 54), asked: int = 2) -> ImproveFolder:
-    """Runs as `workings improve` leaves them: of 60 held-out items this many are right; each round has its samples."""
-    folder = ImproveFolder(out)
-    for number, count in enumerate(right):
-        run = folder.run(number)
-        if number:
-            draw(folder.samples(number))
-        synthetic.sealed_run(run, facts={DRAWN_FROM: {"ab" * 32: 5}} if number else {})
-        score(run / "eval", "items", items(60), [n < count for n in range(60)])
-    (out / REQUEST).write_text(json.dumps({"rounds": asked}))
-    return folder

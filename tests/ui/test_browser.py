@@ -18,7 +18,7 @@ from tests.browser import NewPage, chromium
 from tests.reports.rewarded import rewarded_run
 from tests.runs.runs_helpers import OTHER_PACKAGE
 from tests.samples.making import draw
-from tests.ui.making import improvement, paired_run
+from tests.ui.making import paired_run
 from workings.record.phase import process_start
 from workings.samples.pairs import PairRule
 
@@ -42,7 +42,6 @@ def link(new_page: NewPage, tmp_path_factory: pytest.TempPathFactory, child_envi
     rewarded_run(folder / "rewarded")
     rewarded_run(folder / "long", ["long" * 400])
     paired_run(folder / "paired")
-    improvement(folder / "better")
     draw(folder / "drawn", pairs=PairRule())
     # What is trained meanwhile sleeps between its steps: a real engine would take a core for all of the time.
     environment = child_environment(WORKINGS_CACHE=str(folder.with_name("cache")), PYTHONPATH=str(OTHER_PACKAGE),
@@ -141,8 +140,7 @@ def test_a_person_clicks_through(new_page: NewPage, link: str) -> None:
     page.get_by_label("from", exact=True).press("Enter")
     page.wait_for_url(re.compile("low=100000"))
     for tab, words in (("Device", "peak, planned"), ("Recipe", "Recipe as written"),
-                       ("Scorecard", "By category"), ("Samples", "Samples"), ("Log", "step 450/450"),
-                       ("Files", "Root digest")):
+                       ("Scorecard", "By category"), ("Log", "step 450/450")):
         open_tab(page, tab)
         page.get_by_text(words).first.wait_for()
     page.get_by_role("link", name="Items", exact=True).click()
@@ -182,7 +180,7 @@ PAGES = ("", RUN, f"{RUN}?tab=checks", "plan", "run/long?tab=rollouts", "run/dra
          "compare?run=runs/answer-only&run=runs/with-steps", f"{RUN}?tab=items", f"{RUN}?tab=ask",
          f"{RUN}?tab=scorecard", "start", "run/long",
          "run/long?tab=rollouts&step=9", "data?recipe=smoke-tiny",
-         "run/paired", "run/drawn", "run/drawn?tab=sampled&paired=true", "rounds/better")
+         "run/paired", "run/drawn", "run/drawn?tab=sampled&paired=true")
 
 
 def test_text_has_contrast_and_nothing_sticks_out(new_page: NewPage, link: str) -> None:

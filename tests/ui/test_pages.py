@@ -21,7 +21,7 @@ from workings.ui import tail
 from workings.ui.folder import Folder
 from workings.ui.listing import run_rows
 from workings.ui.number_format import facts
-from workings.ui.routes import compare, data, jobs, plan, rounds, run, runs, start
+from workings.ui.routes import compare, data, jobs, plan, run, runs, start
 from workings.ui.site import Site
 from workings.ui.tab import OpenedRun
 
@@ -87,14 +87,13 @@ def test_commands_on_the_page_can_be_typed_where_it_was_started(
         assert f"workings {words}" in Page(page.get(address).text).text
 
 
-@pytest.mark.parametrize("tab", ["curves", "device", "recipe", "scorecard", "items", "checks", "log",
-                                 "files"])
+@pytest.mark.parametrize("tab", ["curves", "device", "recipe", "scorecard", "items", "checks", "log"])
 def test_every_tab_of_a_run_nests_and_has_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tab: str) -> None:
     two_runs(tmp_path)
     page = Page(client(tmp_path, monkeypatch).get(f"/run/runs/steps?tab={tab}").text)
     words = {"curves": "Drag across a curve", "device": "What fills the device", "recipe": "Recipe as written",
              "scorecard": "Scorecard", "items": "60 of 60", "checks": "Not verified yet",
-             "log": "Log", "files": "Root digest"}
+             "log": "Log"}
     assert words[tab] in page.text
     assert page.named("h1")
     ids = [a["id"] for _, a in page.tags if "id" in a]
@@ -159,8 +158,7 @@ def test_a_comparison_agrees_with_the_verb(page: TestClient) -> None:
     pairs = page.get(f"/api/pairs?{PAIR}&show=newly_right").json()
     assert pairs["found"] == 24
     first = pairs["rows"][0]
-    assert "".join(piece["text"] for piece in first["b_pieces"]) == first["b"]["completion"]
-    assert any(not piece["same"] for piece in first["b_pieces"])
+    assert (first["a"]["right"], first["b"]["right"]) == (False, True)
     shown = Page(page.get(f"/compare?{PAIR}&show=both_wrong").text)
     assert "newly correct 24" in shown.text
     assert [each for each in ("steps is better", "95 % interval", "difference", "24 newly correct")
@@ -247,38 +245,6 @@ def test_a_page_is_read_again_when_its_run_is_sealed_meanwhile(page: TestClient,
     assert page.get("/run/runs/steps?tab=overview").status_code == 200
 
 
-def test_what_differs_in_recipes_can_be_columns_and_groups(page: TestClient, tmp_path: Path) -> None:
-    resolved = tmp_path / "runs/plain/config/resolved.json"
-    said = json.loads(resolved.read_text())
-    resolved.write_text(json.dumps(said | {"training": said["training"] | {"learning_rate": 0.125}}))
-    assert "training.learning_rate" in page.get("/api/runs").json()["differing"]
-    shown = Page(page.get("/?column=training.learning_rate&group=training.learning_rate&sort=name").text).text
-    assert "training.learning_rate 0.125 (1)" in shown
-    assert shown.count("0.125") >= 2  # the group's name and the column
-    assert "runs (2)" in Page(page.get("/?group=folder").text).text
-
-
-def test_every_file_of_a_run_opens_and_nothing_beside_it(page: TestClient, tmp_path: Path) -> None:
-    run = tmp_path / "runs" / "steps"
-    files = [row["path"] for row in page.get("/api/run/runs/steps").json()["detail"]["files"]]
-    opened = {name: page.get("/api/files/runs/steps", params={"file": name}).json() for name in files}
-    assert {name: found["problem"] for name, found in opened.items() if found["problem"]} == {}
-    weights = next(name for name in files if name.endswith("model.safetensors"))
-    assert opened[weights]["tensors"]
-    assert '"status": "complete"' in opened["run_manifest.json"]["text"]
-    assert "run_manifest.json" in Page(page.get("/run/runs/steps?tab=files").text).text
-    assert "&lt;b&gt;" in page.get("/run/runs/steps", params={"tab": "files", "file": _written(run, "<b>")}).text
-    (run / "way-out").symlink_to(tmp_path)
-    (run / "a-link").symlink_to(run / "run_manifest.json")
-    for name in ("../plain/run_manifest.json", "way-out/secret", "a-link", "/etc/hostname", "", "eval", "a\0b"):
-        assert page.get("/api/files/runs/steps", params={"file": name}).status_code == 404, name
-
-
-def _written(run: Path, text: str) -> str:
-    (run / "note.txt").write_text(text)
-    return "note.txt"
-
-
 def test_a_mean_is_over_the_steps_that_were_asked_for(page: TestClient) -> None:
     loss = {mean: next(series for series in page.get(f"/api/curves/runs/steps?mean={mean}").json()["series"]
                        if series["key"] == "loss") for mean in (1, 3)}
@@ -290,7 +256,7 @@ def test_a_mean_is_over_the_steps_that_were_asked_for(page: TestClient) -> None:
 def test_every_route_runs_in_a_thread_of_its_own(tmp_path: Path) -> None:
     """So that one that takes long (a plan, a folder on a slow disk) holds up no other."""
     site = Site.over(tmp_path)
-    parts = (compare, data, jobs, plan, rounds, run, runs, start)
+    parts = (compare, data, jobs, plan, run, runs, start)
     routes = [route for part in parts for route in part.router(site).routes if isinstance(route, APIRoute)]
     assert len(routes) > 20
     assert not [route.path for route in routes if inspect.iscoroutinefunction(route.endpoint)]
@@ -341,7 +307,7 @@ def test_a_damaged_run_is_a_row_and_hides_no_other(page: TestClient, tmp_path: P
     rows = {row["name"]: row for row in page.get("/api/runs").json()["rows"]}
     assert rows["runs/plain"]["state"] == "complete"
     assert "runs/steps" in rows
-    for tab in ("curves", "device", "recipe", "items", "checks", "files"):
+    for tab in ("curves", "device", "recipe", "items", "checks"):
         answer = page.get(f"/run/runs/steps?tab={tab}")
         assert answer.status_code in (200, 404, 409), tab
         assert "Traceback" not in answer.text
@@ -372,7 +338,7 @@ def test_exports_are_one_file_without_script(page: TestClient) -> None:
 def test_every_json_twin_is_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     described = client(tmp_path, monkeypatch).get("/api/openapi.json").json()["paths"]
     for path in ("/api/runs", "/api/run/{name}", "/api/curves/{name}", "/api/rollouts/{name}", "/api/items/{name}",
-                 "/api/checks/{name}", "/api/rounds/{name}",
+                 "/api/checks/{name}",
                  "/api/compare", "/api/pairs", "/api/data", "/api/targets", "/api/jobs", "/api/jobs/{identity}",
                  "/api/quickstart", "/api/train", "/api/eval", "/api/verify", "/api/replay", "/api/plan"):
         assert path in described

@@ -83,8 +83,7 @@ def test_a_tab_is_one_file_and_a_template(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_the_order_is_written_down_and_every_tab_has_its_file_and_template() -> None:
     assert list(tabs.TABS) == [
-        "overview", "curves", "rollouts", "samples", "device", "scorecard", "items", "ask", "recipe", "checks",
-        "log", "files"]
+        "overview", "curves", "rollouts", "device", "scorecard", "items", "ask", "recipe", "checks", "log"]
     for key in tabs.TABS:
         assert sys.modules[f"workings.ui.tabs.{key}"].TAB is tabs.TABS[key]
         assert (files("workings.ui") / "templates" / f"tab_{key}.html.jinja").is_file()
@@ -107,10 +106,10 @@ def test_two_tabs_do_not_share_a_key_a_position_or_a_parameter(changes: dict, sa
 
 
 @pytest.mark.parametrize(("name", "shown"), [
-    ("runs/steps", ["overview", "curves", "device", "scorecard", "items", "ask", "recipe", "checks", "log", "files"]),
-    ("runs/bare", ["overview", "curves", "device", "scorecard", "ask", "recipe", "checks", "log", "files"]),
-    ("runs/bare.partial", ["overview", "curves", "device", "recipe", "checks", "log", "files"]),
-    ("alone", ["scorecard", "items", "checks", "files"]),
+    ("runs/steps", ["overview", "curves", "device", "scorecard", "items", "ask", "recipe", "checks", "log"]),
+    ("runs/bare", ["overview", "curves", "device", "scorecard", "ask", "recipe", "checks", "log"]),
+    ("runs/bare.partial", ["overview", "curves", "device", "recipe", "checks", "log"]),
+    ("alone", ["scorecard", "items", "checks"]),
 ])
 def test_a_tab_with_nothing_to_show_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str,
                                                  shown: list[str]) -> None:
@@ -128,5 +127,4 @@ def test_only_tabs_that_say_more_than_the_run_have_a_twin(tmp_path: Path) -> Non
     routes = {route.path for route in run.router(Site.over(tmp_path)).routes if isinstance(route, APIRoute)}
     assert {path for path in routes if path.startswith("/api/")} == {
         f"/api/{key}/{{name:path}}" for key in (
-            "run", "live", "ask", "curves", "rollouts", "items",
-            "checks", "files")}
+            "run", "live", "ask", "curves", "rollouts", "items", "checks")}

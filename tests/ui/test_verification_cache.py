@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 
 from tests.record import synthetic
 from workings.cli.main import app
-from workings.ui.site import Site
 from workings.ui.verification_cache import VerificationCache
 
 ANSWER = {"level": 2, "passed": 1, "failed": 0, "not_checked": 0, "checks": []}
@@ -35,30 +34,6 @@ def test_another_run_with_the_same_sums_does_not_take_a_verdict_over(tmp_path: P
     shutil.rmtree(honest)
     forged.rename(honest)
     assert store.get(honest) is None
-
-
-@pytest.mark.parametrize("swapped", [False, True])
-def test_a_run_that_came_to_the_place_after_it_was_read_takes_no_verdict_over(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swapped: bool) -> None:
-    """The page takes a verdict up when it is next asked for something, which may be hours later."""
-    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path / "cache"))
-    run, forged = tmp_path / "runs/a", tmp_path / "forged"
-    run.mkdir(parents=True)
-    (run / "SHA256SUMS").write_text("ab  run_manifest.json\n")
-    (run / "run_manifest.json").write_text("{}")
-    shutil.copytree(run, forged)
-    site = Site.over(run.parent)
-    job = site.jobs.place / "00000000000000000001-ab"
-    job.mkdir(parents=True)
-    (job / "job.json").write_text(json.dumps({"verb": "verify", "command": "", "started_at": "", "subject": "a",
-                                              "stamp": site.verified.stamp(run)}))
-    (job / "stdout.txt").write_text(json.dumps(ANSWER))
-    (job / "exit.json").write_text(json.dumps({"code": 0, "finished_at": ""}))
-    if swapped:
-        shutil.rmtree(run)
-        forged.rename(run)
-    site.take_verdicts()
-    assert (site.verified.get(run) is None) == swapped
 
 
 def sealed(folder: Path, name: str) -> Path:

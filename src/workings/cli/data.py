@@ -1,18 +1,15 @@
 """`workings data`: import, make, check and look at traces."""
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from workings.cli import data_look, sample
 from workings.cli.options import refuse_unread
 from workings.cli.output import JsonFlag, answer, say
+from workings.record.progress import slow_operation
 
 data_app = typer.Typer(help="Traces and preference pairs: import, make, check, preview.", no_args_is_help=True,
                        rich_markup_mode=None)
@@ -82,8 +79,8 @@ def import_command(
             + (": every word is learned" if request.format == RAW_TEXT else ""))
     # In the working folder, because a data set on the Hub has no folder here.
     out = out or Path(f"{opened.stem}.{FORMATS[request.format].gives if request.format in FORMATS else 'traces'}.jsonl")
-    with _progress(opened.name, opened.size) as progress:
-        result = import_records(opened, out, request, progress)
+    with slow_operation(f"importing {opened.name}"):
+        result = import_records(opened, out, request)
     # A wrong format rejects every record for a few reasons: print each reason once.
     for reason, count in list(result.reasons.items())[:10]:
         say(f"rejected {count}: {reason}")
@@ -92,7 +89,7 @@ def import_command(
     text += f", {result.rejected} rejected"
     text += f" (see {result.rejects})" if result.rejects else ""
     lines = [text, *(result.held_out.text() if result.held_out else ()),
-             *(result.learned.text() if result.learned else ()), *(f"note: {note}" for note in result.notes())]
+             *(f"note: {note}" for note in result.notes())]
     if result.looks_like:
         lines.append(f"these keys look like format {result.looks_like}: --format {result.looks_like}")
     answer(result.to_json(), as_json=as_json, text="\n".join(lines))
@@ -157,68 +154,3 @@ def list_command(as_json: JsonFlag = False) -> None:
 
 def _rows(formats: dict[str, str]) -> list[str]:
     return [f"  {name:<24}{keys}" for name, keys in formats.items()]
-
-
-@data_app.command("show")
-def show_command(
-    name: Annotated[str, typer.Argument(help="A shipped name, or a file of traces or pairs.")],
-    n: Annotated[int, typer.Option("--n", min=0, help="Records to show.")] = 3,
-    as_json: JsonFlag = False,
-) -> None:
-    """Show how a data set is made, what is in it, and its first records."""
-    import json
-    from dataclasses import asdict
-
-    from workings.data.manifest import label_counts
-    from workings.data.named_sets import make_set, shipped_sets
-
-    facts: dict[str, Any] = {"name": name}
-    shipped = shipped_sets()
-    # A local file takes precedence over a shipped set of the same name.
-    if name in shipped and not Path(name).is_file():
-        traces, items = make_set(name)
-        records = [vars(item) for item in items] or [trace.to_json() for trace in traces]
-        facts |= {"recipe": asdict(shipped[name]), "sha256": shipped[name].sha256}
-    else:
-        entries, facts["sha256"] = _open_entries(name)
-        records = [entry.to_json() for entry in entries]
-    facts |= {"records": len(records), "counts": label_counts(records), "first": records[:n]}
-    counts = [f"{label}: " + ", ".join(f"{key} {count}" for key, count in values.items())
-              for label, values in facts["counts"].items()]
-    recipe = facts.get("recipe")
-    made_by = [f"made by: workings data make {recipe['kind']} --n {recipe['traces']} --items "
-               f"{recipe['items']} --seed {recipe['seed']} ({recipe['holds']})"] if recipe else []
-    # Do not escape non-ASCII letters: these lines are for humans; --json is for programs.
-    shown = [json.dumps(record, ensure_ascii=False, indent=2) for record in records[:n]]
-    answer(facts, as_json=as_json, text="\n".join(
-        [f"{name}: {len(records)} records, sha256 {facts['sha256']}", *made_by, *counts, *shown]))
-
-
-def _open_entries(name: str) -> tuple[Any, str]:
-    """The traces or the pairs of a file or of a shipped set, and their digest."""
-    from workings.data.checking.pairs import holds_pairs
-    from workings.data.open import open_traces
-    from workings.data.preferences import read_pairs
-    from workings.record.digest import file_digest
-
-    path = Path(name).expanduser()
-    if path.is_file() and holds_pairs(path):
-        return read_pairs(path), file_digest(path)
-    opened = open_traces(name)
-    return opened.traces, opened.sha256
-
-
-@contextmanager
-def _progress(name: str, size: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error while a large file is read; only on a terminal."""
-    # In a file or a notebook's log each refresh would be a new line.
-    if not sys.stderr.isatty():
-        yield lambda size: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    with Progress(TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn(),
-                  console=Console(stderr=True)) as bar:
-        # Without a known size the bar shows activity only.
-        yield partial(bar.advance, bar.add_task(name, total=size or None))

@@ -1,19 +1,16 @@
 """`workings data check` and `preview`: look at data before training on them."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from workings.cli.options import OverridesArgument, RecipeArgument, refuse_unread
+from workings.cli.options import OverridesArgument, RecipeArgument
 from workings.cli.output import JsonFlag, answer
 from workings.errors import RequestError
 
 MAX_SHOWN_OF_A_KIND = 5
 """Maximum number of findings shown per kind."""
-LARGE_LOSS = 5
-"""--fix asks before it leaves out more than one in this many records."""
 
 
 def check_command(
@@ -22,8 +19,6 @@ def check_command(
     recipe: Annotated[str, typer.Option("--recipe", help="Also check the rows that this recipe makes of the "
                                         "data.")] = "",
     fix: Annotated[bool, typer.Option("--fix", help="Write NAME.clean.jsonl and NAME.left_out.jsonl.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --fix: do not ask before more than a fifth is left "
-                                      "out.")] = False,
     findings: Annotated[Path | None, typer.Option("--findings", help="Write every finding to this file, a line "
                                                   "each.")] = None,
     as_json: JsonFlag = False,
@@ -42,7 +37,6 @@ def check_command(
     from workings.data.row_fields import lines_bytes
     from workings.record import atomic
 
-    refuse_unread("without --fix", "--fix --yes, which does not ask", yes=yes and not fix)
     # Shipped sets are generated, so write them to a temporary folder for the check.
     with tempfile.TemporaryDirectory() as folder:
         path = Path(file)
@@ -59,7 +53,7 @@ def check_command(
             raise RequestError(f"--fix of {file}, a shipped name", "a file of yours; the cleaned file is written next "
                                "to it",
                                f"workings data make {file} --out {file}.jsonl")
-        fixed = _write_fixed(read, report, path, ask=not yes) if fix else {}
+        fixed = _write_fixed(read, report, path) if fix else {}
     lines = _report_lines(report)
     lines += [f"every finding: {findings}"] if findings is not None else []
     lines += [f"kept {fixed['kept']} in {fixed['clean']}, left out {fixed['removed']}"] if fixed else []
@@ -70,12 +64,10 @@ def check_command(
         raise typer.Exit(1)
 
 
-def _write_fixed(read: Any, report: Any, path: Path, *, ask: bool) -> dict[str, Any]:
+def _write_fixed(read: Any, report: Any, path: Path) -> dict[str, Any]:
     """Write the cleaned file and the removed records. Returns paths and counts as keys of ``--json``."""
     from workings.data.checking.reading import write_clean
 
-    if ask:
-        _confirm_large_loss(report)
     clean, left_out = write_clean(read, report, path)
     return {"clean": str(clean), "left_out": str(left_out),
             "kept": read.records - len(report.left_out), "removed": len(report.left_out)}
@@ -98,21 +90,6 @@ def _report_lines(report: Any) -> list[str]:
     lines = [f"{'matters' if KINDS[kind][0] else 'note   '}  {count:>6}  {kind}: {KINDS[kind][1]}"
              for kind, count in report.counts.items()]
     return lines + [f"  {finding.id}: {finding.kind}: {finding.text}" for finding in first]
-
-
-def _confirm_large_loss(report: Any) -> None:
-    """Ask before a cleaned file leaves out more than a fifth. Raises `RequestError` without a terminal."""
-    left_out = report.left_out
-    if len(left_out) * LARGE_LOSS <= report.records:
-        return
-    kinds = ", ".join(f"{count} {kind}" for kind, count in report.counts.items()
-                      if any(finding.kind == kind for reasons in left_out.values() for finding in reasons))
-    consequence = f"--fix would leave out {len(left_out)} of {report.records} records ({kinds})"
-    # Without a terminal no one can answer.
-    if not sys.stdin.isatty():
-        raise RequestError(consequence, "at most a fifth, or --yes", "look at them with --findings FILE")
-    if not typer.confirm(f"{consequence}. Continue?", err=True):
-        raise typer.Exit(1)
 
 
 def _check_traces(path: Path, questions: Any, recipe: str) -> tuple[Any, Any]:

@@ -20,7 +20,7 @@ EXAMPLES = {
     "out": "FOLDER", "prompts": "ITEMS.jsonl", "question": "What is 12 + 30?", "recipe": "quickstart",
     "run": "runs/NAME", "runs": "runs/NAME", "samples": "SAMPLES", "source": "gs://BUCKET/runs/NAME",
     "target": "mine.yaml", "user": "NAME", "write": "FOLDER",
-    "data import out": "TRACES.jsonl", "data import file": "ROWS.csv", "data show name": "TRACES.jsonl",
+    "data import out": "TRACES.jsonl", "data import file": "ROWS.csv",
     "recipes copy name": "quickstart", "recipes show name": "quickstart"}
 """Examples of required parameters, by name or by command and name."""
 

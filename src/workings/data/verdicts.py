@@ -1,6 +1,5 @@
 """Verdicts: single completions of a prompt, labelled correct or wrong. One JSON object per line, UTF-8."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,25 +45,17 @@ def verdict_from_json(record: object, *, escapes: bool = True) -> Verdict:
     return Verdict(**texts_of(line, _TEXTS), label=line["label"], **labels_of(line, (*_TEXTS, "label")))
 
 
-def iterate_verdicts(path: Path) -> Iterator[Verdict]:
-    """The verdicts of a file, one after the other, in constant memory but for the set of ids.
+def read_verdicts(path: Path) -> list[Verdict]:
+    """All verdicts of a file.
 
     Raises:
-        RequestError: naming file and line, when the file is absent or a line is not a verdict or repeats an id.
+        RequestError: naming file and line, when the file is absent or empty, or a line is no verdict or repeats an id.
     """
     if not path.is_file():
         raise RequestError(f"verdicts: {no_file(path)}", "a file of verdicts, one JSON object a line",
                            "workings data import --format kto FILE --out verdicts.jsonl")
-    yield from iterate_lines(path, verdict_from_json, expected="one verdict a line: id, prompt, completion, label",
-                             form="kto", out="verdicts.jsonl")
-
-
-def read_verdicts(path: Path) -> list[Verdict]:
-    """All verdicts of a file; see `iterate_verdicts`. An empty file is an error.
-
-    Raises:
-        RequestError: as `iterate_verdicts`, or there is no verdict.
-    """
-    if not (verdicts := list(iterate_verdicts(path))):
+    verdicts = list(iterate_lines(path, verdict_from_json, form="kto", out="verdicts.jsonl",
+                                  expected="one verdict a line: id, prompt, completion, label"))
+    if not verdicts:
         raise RequestError(f"verdicts: {path} is empty", "at least one verdict")
     return verdicts

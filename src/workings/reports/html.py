@@ -23,7 +23,7 @@ from workings.record.layout import PREDICTIONS
 from workings.record.number_text import p_shown, percent, small_p
 from workings.reports.figures import Drawn, accuracy_figure, delta_figure, flips_table, loss_figures, pass_table
 from workings.reports.gather import RunView, commands, configuration_rows, sample_pairs, view_run
-from workings.reports.reward_figures import reward_figures, reward_samples
+from workings.reports.reward_figures import reward_figures
 from workings.reports.run_table import behaviour_rows, run_rows
 from workings.reports.wrong_steps import CAPTION, first_wrong_steps_figure, marked
 from workings.scoring.steps import wrong_place
@@ -82,7 +82,7 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
         accuracy=accuracy_figure(views), delta=delta_figure(compared) if compared else None,
         delta_caption=_delta_caption(comparison), flips=flips_table(compared), pass_rates=pass_table(compared),
         losses=[*reward_figures(views), *loss_figures(views)],
-        breaks=_breaks(views), breaks_caption=CAPTION, rollouts=reward_samples(views), samples=samples,
+        breaks=_breaks(views), breaks_caption=CAPTION, samples=samples,
         samples_text=SAMPLES, names=[comparison.name_a, comparison.name_b] if comparison else [],
         run_rows=run_rows(views), scored=[view for view in views if view.evaluation],
         behaviour=behaviour_rows(views),

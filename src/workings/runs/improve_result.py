@@ -8,7 +8,6 @@ from typing import Any
 
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.comparison.paired import difference_text
-from workings.evaluation.scorecard import recorded_interval
 from workings.evaluation.unit import read_scorecard
 from workings.record import atomic
 from workings.record.canonical import loads
@@ -16,7 +15,6 @@ from workings.record.layout import SELECTION
 from workings.record.manifest import DRAWN_FROM
 from workings.record.number_text import percent
 from workings.record.reader import RunRecord
-from workings.reports.rounds import RoundRow
 
 RESULT = "rounds.json"
 REQUEST = "improve.json"
@@ -100,9 +98,8 @@ class ImproveResult:
     def text(self, program: str = "workings") -> str:
         """The result, a table, and next commands, in words."""
         heads = ("round", "learned", "never", "sometimes", "always", "right", "change, 95 % interval")
-        rows = [heads, *((str(row.name), *(f"{count:,}" if count >= 0 else "" for count in (
-            row.learned, row.never, row.sometimes, row.always)), percent(row.accuracy), row.change)
-            for row in self.rows)]
+        rows = [heads, *(_row(str(round_.number or "start"), round_.overall, round_.counts, round_.against_before)
+                         for round_ in self.rounds)]
         widths = [max(len(row[at]) for row in rows) for at in range(len(heads))]
         table = ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
         return "\n".join(["", self.sentence, "", *table, "",
@@ -123,21 +120,13 @@ class ImproveResult:
             return ["  the same command with --all-rounds, to continue after a round that did not help"]
         return ["  a better start (more training.steps, other questions), with another --out"]
 
-    @property
-    def rows(self) -> list[RoundRow]:
-        """A row for each round."""
-        return [_row(str(round_.number) if round_.number else "start", round_.overall, round_.counts,
-                     round_.against_before) for round_ in self.rounds]
 
-
-def _row(name: str, overall: Mapping[str, Any], counts: Mapping[str, Any], comparison: Comparison | None) -> RoundRow:
-    low, high = recorded_interval(overall)
+def _row(name: str, overall: Mapping[str, Any], counts: Mapping[str, Any],
+         comparison: Comparison | None) -> tuple[str, ...]:
+    """Cells of one model; the start learned from no samples."""
     difference = comparison.difference if comparison else None
-    return RoundRow(
-        name=name, accuracy=overall["mean"], low=low, high=high,
-        change=difference_text(difference, difference.p_value) if difference else "",
-        # -1 means "not sampled", which 0 would not: for the start.
-        **{key: int(counts.get(key, -1)) for key in ("learned", "never", "sometimes", "always")})
+    return (name, *(f"{counts[key]:,}" if key in counts else "" for key in ("learned", "never", "sometimes", "always")),
+            percent(overall["mean"]), difference_text(difference, difference.p_value) if difference else "")
 
 
 def change_text(comparison: Comparison) -> str:

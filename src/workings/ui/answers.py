@@ -1,12 +1,7 @@
 """Search, filter and page the items of an evaluation or a unit of samples; compare two evaluations item by item."""
 
-import difflib
-import re
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
-from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,9 +9,7 @@ from pydantic import BaseModel, Field
 
 from workings.errors import RecordError, RequestError
 from workings.evaluation.first_wrong_step import NOT_FOUND, RIGHT, UNSCORED, WRONG_STEP_KINDS, kind_of_text
-from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PARTIAL_SUFFIX, PREDICTIONS, SELECTION
-from workings.samples.candidates import SampleOrigin
-from workings.samples.selection import Selection, select
+from workings.record.layout import EVALUATION_SUMMARY, PARTIAL_SUFFIX, PREDICTIONS, SELECTION
 from workings.scoring.steps import WrongPlace, wrong_place
 from workings.ui.folder import Folder
 from workings.ui.requests import paged
@@ -30,8 +23,6 @@ RESULT_ORDER: tuple[Result, ...] = ("error", "wrong", "right")
 ANY_STEP = "a wrong equation"
 STEP_FILTERS = (ANY_STEP, *WRONG_STEP_KINDS, RIGHT, NOT_FOUND)
 """Filters of items: any wrong step, or the scored kinds of `workings.evaluation.first_wrong_step`."""
-# Each character is of one of the three kinds, so the joined tokens are the text.
-_TOKEN = re.compile(r"\s+|[^\s\w]|\w+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +42,6 @@ class Answer:
     right: bool
     error: str = ""
     finish_reason: str = ""
-    fate: Annotated[str, Field(description="For a sample: `kept`, or why it was left out")] = ""
     wrong_step: Annotated[WrongPlace | None, Field(description="The first step that is wrong; worked out for what is "
                                                    "shown")] = None
 
@@ -65,7 +55,6 @@ class ItemsQuery(BaseModel):
     section: str = ""
     rule: str = ""
     wrong_step: str = ""
-    fate: str = Field(default="", description="For samples: `kept`, or why they were left out")
     compact: bool = Field(default=False, description="One line per item, opened by a click")
     page: int = 1
 
@@ -82,22 +71,11 @@ class AnswersPage(BaseModel):
     sections: list[str]
     rules: list[str]
     steps: list[str] = Field(default=list(STEP_FILTERS), description="What `wrong_step` may be")
-    fates: dict[str, int] = Field(default={}, description="For samples: counts by `kept` or the reason for leaving "
-                                  "them out")
     rows: list[Answer]
 
 
-class AnswerPiece(BaseModel):
-    """A piece of text, and whether the other side has it too."""
-
-    text: str
-    same: bool
-    wrong: bool = Field(default=False, description="Part of the first wrong step")
-    right_value: str = Field(default="", description="At the end of that step: the correct value")
-
-
 class AnswerPair(BaseModel):
-    """One item answered by two runs, with differences marked."""
+    """One item answered by two runs."""
 
     id: str
     section: str
@@ -106,8 +84,6 @@ class AnswerPair(BaseModel):
     change: Change
     a: Answer
     b: Answer
-    a_pieces: list[AnswerPiece]
-    b_pieces: list[AnswerPiece]
 
 
 def units_of(run: Path) -> dict[str, Path]:
@@ -174,15 +150,13 @@ def search(folder: Folder, run: Path, query: ItemsQuery) -> AnswersPage:
     name, path = unit_path(run, query.unit)
     rows = read_answers(folder, path)
     has_step = step_filter(folder, path, query.wrong_step)
-    fates = sample_fates(folder, path)
     text = query.q.casefold()
     matches = [row for row in rows
                if (not query.section or row.section == query.section) and (not query.rule or row.rule == query.rule)
                and (not query.result or _result(row) == query.result) and has_step(row)
-               and (not query.fate or fates.get((row.id, row.sample)) == query.fate)
                and (not text or any(text in value.casefold() for value in
                                     (row.id, row.prompt, row.completion, row.gold, row.extracted)))]
-    if not fates:  # samples are read in the order of their prompts
+    if not (path / SELECTION).is_file():  # samples are read in the order of their prompts
         # Sorting is stable: within each result the order of the file stays.
         matches.sort(key=lambda row: RESULT_ORDER.index(_result(row)))
     # Only on the shown page, because parsing all equations takes seconds.
@@ -190,9 +164,7 @@ def search(folder: Folder, run: Path, query: ItemsQuery) -> AnswersPage:
     return AnswersPage(unit=name, units=list(units_of(run)), total=len(rows), found=len(matches), page=query.page,
                        pages=pages, sections=sorted({row.section for row in rows}),
                        rules=sorted({row.rule for row in rows}),
-                       fates=dict(Counter(fates.values()).most_common()),
-                       rows=[replace(row, wrong_step=wrong_place(row.completion),
-                                     fate=fates.get((row.id, row.sample), "")) for row in shown])
+                       rows=[replace(row, wrong_step=wrong_place(row.completion)) for row in shown])
 
 
 def step_filter(folder: Folder, unit: Path, step: str) -> Callable[[Answer], bool]:
@@ -211,29 +183,6 @@ def step_filter(folder: Folder, unit: Path, step: str) -> Callable[[Answer], boo
         (row.id, row.sample): _kind(row) for row in read_answers(folder, unit)})
     wanted_kinds = WRONG_STEP_KINDS if step == ANY_STEP else (step,)
     return lambda row: kinds.get((row.id, row.sample)) in wanted_kinds
-
-
-def sample_fates(folder: Folder, unit: Path) -> dict[tuple[str, int], str]:
-    """`kept` or why it was left out, by prompt and sample index; empty for an evaluation.
-
-    Applies the recorded rules again. Raises `RecordError` if that is impossible.
-    """
-    files = [unit / name for name in (PREDICTIONS, SELECTION, EVALUATION_CONFIG)]
-    if not (unit / SELECTION).is_file():
-        return {}
-
-    def apply() -> dict[tuple[str, int], str]:
-        try:
-            lines = folder.tail(unit / PREDICTIONS).lines()
-            selected = select([list(rows) for _, rows in groupby(lines, itemgetter("id"))],
-                              Selection(**folder.object(unit / SELECTION)["selection"]),
-                              SampleOrigin.from_config(folder.object(unit / EVALUATION_CONFIG)))
-            reasons = {(sample.prompt_id, sample.number): sample.reason for sample in selected.left_out}
-            return {key: reasons.get(key, "kept") for line in lines for key in [(line["id"], line["sample"])]}
-        except (KeyError, TypeError, ValueError, AttributeError, RequestError) as error:
-            raise RecordError(f"these samples cannot be read: {str(error)[:160]}") from error
-
-    return folder.worked_out.get(files, apply, key="fates")
 
 
 def _kind(row: Answer) -> str:
@@ -263,38 +212,6 @@ def pair_changes(a: list[Answer], b: list[Answer]) -> dict[Change, list[tuple[An
 
 
 def pair(a: Answer, b: Answer, change: Change) -> AnswerPair:
-    """Two completions with differences marked word by word."""
-    # The cost is up to the product of both lengths: truncate long texts, and do not compare longer lists.
-    # Without `autojunk=False` difflib ignores frequent tokens, which blanks and digits are here.
-    left, right = _TOKEN.findall(a.completion[:20_000]), _TOKEN.findall(b.completion[:20_000])
+    """Two completions, each with its first wrong step."""
     a, b = (replace(row, wrong_step=wrong_place(row.completion)) for row in (a, b))
-    matcher = difflib.SequenceMatcher(None, left, right, autojunk=False) if len(left) + len(right) < 4_000 else None
-    return AnswerPair(id=a.id, section=a.section, prompt=a.prompt, gold=a.gold, change=change, a=a, b=b,
-                      a_pieces=_with_mark(_pieces(left, matcher, first=True), a.wrong_step),
-                      b_pieces=_with_mark(_pieces(right, matcher, first=False), b.wrong_step))
-
-
-def _with_mark(pieces: list[AnswerPiece], place: WrongPlace | None) -> list[AnswerPiece]:
-    """The pieces, split where the first wrong equation begins and ends."""
-    if place is None:
-        return pieces
-    pieces_out, at = [], 0
-    for piece in pieces:
-        end = at + len(piece.text)
-        for low, high in pairwise(sorted({at, end, *(edge for edge in (place.start, place.end) if at < edge < end)})):
-            wrong = place.start <= low and high <= place.end
-            pieces_out.append(AnswerPiece(text=piece.text[low - at:high - at], same=piece.same, wrong=wrong,
-                                          right_value=place.expected if wrong and high == place.end else ""))
-        at = end
-    return pieces_out
-
-
-def _pieces(tokens: list[str], matcher: difflib.SequenceMatcher[str] | None, *, first: bool) -> list[AnswerPiece]:
-    if matcher is None:  # too long to compare word by word
-        return [AnswerPiece(text="".join(tokens), same=True)]
-    pieces = []
-    for tag, a_from, a_to, b_from, b_to in matcher.get_opcodes():
-        text = "".join(tokens[a_from:a_to] if first else tokens[b_from:b_to])
-        if text:
-            pieces.append(AnswerPiece(text=text, same=tag == "equal"))
-    return pieces
+    return AnswerPair(id=a.id, section=a.section, prompt=a.prompt, gold=a.gold, change=change, a=a, b=b)

@@ -1,7 +1,6 @@
 """Everything that the page shows about one run, read from its files."""
 
 import os
-import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,16 +35,6 @@ T = TypeVar("T")
 NO_LINES: list[dict[str, Any]] = []
 MAX_EVENTS = 2_000
 """The newest of them; a run has some dozens."""
-# A run has some dozens; a folder with more is probably no run.
-MAX_FILES = 2_000
-
-
-class FileRow(BaseModel):
-    """A file of the run."""
-
-    path: str
-    size_bytes: int
-    kind: str = Field(description="file, link or other")
 
 
 class MemoryPart(BaseModel):
@@ -87,7 +76,6 @@ class Detail(BaseModel):
     evaluations: list[RunEvaluation] = []
     events: list[dict[str, Any]] = []
     log: str = ""
-    files: list[FileRow] = []
     root_digest: str = ""
     notes: list[str] = Field(default=[], description="Parts of the record that could not be read")
 
@@ -168,7 +156,7 @@ def read_detail(folder: Folder, run: Path) -> Detail:
         recipe_text=_text(run / RECIPE), environment=reader.part(ENVIRONMENT) if is_run else {},
         device_checks=reader.part(DEVICE_CHECKS) if is_run else {}, memory=memory,
         events=reader.attempt(lambda: folder.tail(run / EVENTS).lines()[-MAX_EVENTS:], NO_LINES) if is_run else [],
-        log=_text(run / LOG), files=list_files(run),
+        log=_text(run / LOG),
         root_digest=reader.attempt(lambda: root_digest(run), "") if (run / SUMS).is_file() else "")
 
 
@@ -200,19 +188,3 @@ def _text(path: Path) -> str:
         # Seeking may land inside a character; the decoder replaces the rest of it.
         file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_CHARS))
         return file.read(LOG_CHARS).decode("utf-8", "replace")
-
-
-def list_files(run: Path) -> list[FileRow]:
-    """Files of a run, at most `MAX_FILES`, links not followed."""
-    rows: list[FileRow] = []
-    # Sorting the folders in place makes the order of `walk` deterministic.
-    for directory, folders, names in os.walk(run):
-        folders.sort()
-        for name in sorted(names):
-            if len(rows) == MAX_FILES:
-                return rows
-            path = Path(directory, name)
-            state = path.lstat()
-            kind = "file" if stat.S_ISREG(state.st_mode) else "link" if stat.S_ISLNK(state.st_mode) else "other"
-            rows.append(FileRow(path=path.relative_to(run).as_posix(), size_bytes=state.st_size, kind=kind))
-    return rows

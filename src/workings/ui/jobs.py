@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -47,7 +47,6 @@ class Job(BaseModel):
     answer: dict[str, Any] | None = Field(default=None, description="Its `--json` answer")
     arguments: list[str] = Field(default=[], exclude=True, description="Words of the command")
     subject: str = Field(default="", description="The run or recipe that it works on")
-    stamp: str = Field(default="", description="Stamps of the files that it works on, taken at its start")
 
 
 def place_of(job: Job) -> str:
@@ -65,9 +64,8 @@ class Jobs:
 
     place: Path
     cwd: Path
-    _given: set[str] = field(default_factory=set)
 
-    def start(self, verb: str, arguments: list[str], subject: str = "", stamp: str = "") -> Job:
+    def start(self, verb: str, arguments: list[str], subject: str = "") -> Job:
         """Start ``workings VERB ARGUMENTS --json``; the caller has checked every argument."""
         # Digits of a fixed width sort by time; the random part separates two starts in one tick.
         identity = f"{time.time_ns():020d}-{secrets.token_hex(3)}"
@@ -78,7 +76,7 @@ class Jobs:
         atomic.write_json(folder / "job.json", {
             "verb": verb, "arguments": arguments, "argv": [*PROGRAM, *words], "cwd": str(self.cwd),
             "command": shlex.join(["workings", *verb.split(), *arguments]), "started_at": now(),
-            "subject": subject, "stamp": stamp})
+            "subject": subject})
         with (folder / "child.txt").open("wb") as output:
             # In its own session, so that Ctrl-C in the page's terminal does not reach it.
             child = subprocess.Popen([sys.executable, "-m", "workings.ui.job_child", str(folder)], cwd=self.cwd,
@@ -95,7 +93,7 @@ class Jobs:
         output, answer = _split(job_end(folder / "stdout.txt")) if ended else (job_end(folder / "stdout.txt"), None)
         return Job(id=identity, verb=job["verb"], command=job["command"],
                    arguments=job.get("arguments", []), started_at=job["started_at"],
-                   subject=job["subject"], stamp=job.get("stamp", ""), state=self._state(folder, ended),
+                   subject=job["subject"], state=self._state(folder, ended),
                    log=job_end(folder / "stderr.txt"), output=output, answer=answer,
                    code=ended["code"] if ended else None,
                    finished_at=ended["finished_at"] if ended else "")
@@ -117,13 +115,6 @@ class Jobs:
             return []
         newest = sorted((entry.name for entry in self.place.iterdir()), reverse=True)
         return list(islice((name for name in newest if (self.place / name / "job.json").is_file()), limit))
-
-    def newly_ended(self, verb: str) -> list[Job]:
-        """Jobs of one command that have ended since the last call, among the newest ones."""
-        ended = [name for name in self._names(10)
-                 if name not in self._given and (self.place / name / "exit.json").is_file()]
-        self._given.update(ended)
-        return [job for job in map(self.get, ended) if job.verb == verb]
 
     def is_running(self, identity: str) -> bool:
         """Whether a command runs. Raises `RequestError` for an unknown one."""

@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Mapping
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,7 +28,6 @@ from workings.record.phase import Phase
 from workings.record.values import is_absent
 from workings.reports.run_table import learned_from
 from workings.ui.folder import Folder
-from workings.ui.number_format import flat_texts
 from workings.ui.verification_cache import Verified
 
 HEADLINE_METRICS = (("reward", "Mean reward", "rollout"), ("kl_teacher", "Nats per token from the teacher", "rollout"),
@@ -37,8 +35,6 @@ HEADLINE_METRICS = (("reward", "Mean reward", "rollout"), ("kl_teacher", "Nats p
 """Metrics shown instead of the loss: key in the log, name, and what one value covers."""
 CURVE_POINTS = 40
 """Values of the small curve in a run's row."""
-SETTINGS, SETTING_CHARS = 500, 300
-"""Maximum number of recipe keys offered as columns, and of characters in a value."""
 State = Literal["running", "complete", "interrupted", "failed", "stopped", "unreadable"]
 
 
@@ -92,7 +88,6 @@ class RunRow(BaseModel):
     base_of: list[str] = Field(default=[], description="For such an evaluation: the runs with this base model")
     phase: str = Field(default="", description="What its process does now, if the log does not say it")
     begun: bool = Field(default=False, description="Its process runs, and its directory does not exist yet")
-    settings: dict[str, str] = Field(default={}, description="Recipe values by key, for columns and groups")
 
 
 def run_rows(folder: Folder, verified: dict[str, Verified], phases: Mapping[str, Phase]) -> list[RunRow]:
@@ -206,7 +201,7 @@ def _sealed(folder: Folder, path: Path, name: str, verified: dict[str, Verified]
         learning_rate=float(config["training"]["learning_rate"]),
         started_at=str(events[0].get("time", "")) if events else "",
         accuracy=_accuracy(folder, named[0]) if named else None,
-        verified=verified.get(name), settings=_settings(config))
+        verified=verified.get(name))
 
 
 def _unsealed(folder: Folder, path: Path, name: str) -> RunRow:
@@ -220,7 +215,7 @@ def _unsealed(folder: Folder, path: Path, name: str) -> RunRow:
     # Only what was added since the last look is read.
     events = folder.tail(path / EVENTS).lines()
     return RunRow(
-        name=name, kind="run", state=_state(state), recipe=str(config["name"]), settings=_settings(config),
+        name=name, kind="run", state=_state(state), recipe=str(config["name"]),
         started_at=str(events[0].get("time", "")) if events else "",
         model=str(model.get("id", f"scratch:{_family(model)}")), engine=str(config["engine"]),
         learned_from=learned_from(config, {}),
@@ -254,12 +249,6 @@ def _curve(lines: list[dict[str, Any]]) -> list[float]:
         return values
     # The first and the last one are kept.
     return [values[round(at * (len(values) - 1) / (CURVE_POINTS - 1))] for at in range(CURVE_POINTS)]
-
-
-def _settings(recipe: dict[str, Any]) -> dict[str, str]:
-    """Recipe values by key, truncated for the list."""
-    # Bounded, because a record may be foreign and the list holds all of them.
-    return {key: text[:SETTING_CHARS] for key, text in islice(flat_texts(recipe).items(), SETTINGS)}
 
 
 def _family(model: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Bars of memory against a limit, as SVG with a text alternative; the numbers are in a table next to them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from markupsafe import Markup
 
@@ -32,18 +32,14 @@ def part_number(name: str) -> int:
                 len(PART_GROUPS))
 
 
-def in_both_widths(draw: Callable[[int], Markup]) -> Markup:
-    """A figure for wide and one for narrow screens; the style shows one of them."""
-    return Markup('<div class="wide">{wide}</div><div class="narrow">{narrow}</div>').format(
-        wide=draw(WIDTH), narrow=draw(NARROW))
-
-
 def stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int, longest: int = 0) -> Markup:
     """One row per bar: its parts side by side, the limit as a line, or in words if it is far away.
 
-    Sizes in bytes. ``longest`` is the common scale of several figures.
+    Once for wide and once for narrow screens; the style shows one of them. Sizes in bytes. ``longest`` is the common
+    scale of several figures.
     """
-    return in_both_widths(lambda width: _stacked_bars(bars, limit, longest, width))
+    return Markup('<div class="wide">{wide}</div><div class="narrow">{narrow}</div>').format(
+        wide=_stacked_bars(bars, limit, longest, WIDTH), narrow=_stacked_bars(bars, limit, longest, NARROW))
 
 
 def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int, longest: int,
@@ -78,24 +74,3 @@ def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: 
     return Markup('<svg viewBox="0 0 {w} {h}" role="img" aria-label="{label}" class="chart">{content}</svg>').format(
         w=width, h=height, label="Memory a device: " + "; ".join(descriptions) + f"; limit {byte_text(limit)}",
         content=Markup("").join(rows))
-
-
-def histogram(bins: Sequence[Sequence[int]], what: str) -> Markup:
-    """A histogram with numbers; a bin is (low, high, count), both ends included."""
-    return in_both_widths(lambda width: _histogram(bins, what, width)) if bins else Markup("")
-
-
-def _histogram(bins: Sequence[Sequence[int]], what: str, width: int) -> Markup:
-    most, step = max(count for *_, count in bins), width / len(bins)
-    parts = []
-    for index, (low, high, count) in enumerate(bins):
-        tall = 150 * count / max(1, most)
-        parts.append(Markup('<rect class="part p0" x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}"/>'
-                            '<text class="tick" x="{m:.1f}" y="{t:.1f}" text-anchor="middle">{count}</text>'
-                            '<text class="tick" x="{m:.1f}" y="192" text-anchor="middle">{name}</text>').format(
-            x=index * step + 2, y=172 - tall, w=step - 4, h=tall, m=(index + 0.5) * step, t=167 - tall, count=count,
-            # The narrow drawing has no room for both ends of a bin.
-            name=f"{low}–{high}" if high > low and width > NARROW else low))
-    label = f"{what}: " + "; ".join(f"{low} to {high}: {count}" for low, high, count in bins)
-    return Markup('<svg viewBox="0 0 {w} 200" role="img" aria-label="{label}" class="chart">{content}</svg>').format(
-        w=width, label=label, content=Markup("").join(parts))

@@ -11,7 +11,7 @@ from workings.record.number_text import duration, percent, small_p
 from workings.record.values import leaves
 from workings.reports.rollouts import visible
 from workings.reports.run_table import count
-from workings.reports.wrong_steps import marked, right_value
+from workings.reports.wrong_steps import marked
 from workings.ui.sparkline import sparkline
 
 
@@ -59,4 +59,4 @@ def ending(finish_reason: str) -> str:
 
 FILTERS = {"size": byte_text, "time": time_text, "value": value_text, "count": count, "duration": duration,
            "percent": percent, "facts": facts, "coded": coded, "small_p": small_p, "ending": ending, "marked": marked,
-           "right_value": right_value, "visible": visible, "sparkline": sparkline}
+           "visible": visible, "sparkline": sparkline}

@@ -58,12 +58,10 @@ class Site:
 
     def rows(self) -> list[RunRow]:
         """All runs of the folder."""
-        self.take_verdicts()
         return run_rows(self.folder, self.verified.all(self.folder), self.phases())
 
     def row(self, run: Path) -> RunRow:
         """One run of the folder."""
-        self.take_verdicts()
         return self._row(run, self.verified.get(run))
 
     def _row(self, run: Path, verdict: Verified | None) -> RunRow:
@@ -91,16 +89,6 @@ class Site:
         """Phases of the runs of the folder that processes of this machine work on, by name."""
         return {run.relative_to(self.folder.root).as_posix(): phase for run, phase in read_phases().items()
                 if run.is_relative_to(self.folder.root)}
-
-    def take_verdicts(self) -> None:
-        """Store the results of finished `verify` jobs."""
-        for job in self.jobs.newly_ended("verify"):
-            # A `verify` that was stopped or could not start has no valid answer.
-            if job.answer is not None and "checks" in job.answer:
-                run = self.folder.inside(job.subject)
-                # The files may have been replaced since, and must not inherit the verdict.
-                if self.verified.get(run) is None and job.stamp and job.stamp == self.verified.stamp(run):
-                    self.verified.keep(run, job.answer)
 
     def typed(self, *names: str) -> str:
         """Places below the folder as words of a command, to be typed where the page was started."""

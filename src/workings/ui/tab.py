@@ -7,12 +7,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from workings.record.layout import CHECKPOINTS, LOG, PARTIAL_SUFFIX
+from workings.record.layout import CHECKPOINTS, PARTIAL_SUFFIX
 from workings.ui.answers import units_of
 from workings.ui.detail import Detail, read_detail
 from workings.ui.listing import RunRow
 from workings.ui.site import Site
-from workings.ui.time_line import TimeLine, time_lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +28,6 @@ class OpenedRun:
     """Whether the run has an evaluation, or is one."""
     sealed: bool
     """Whether the run is finished and readable."""
-    time_lines: list[TimeLine]
-    """Answers to the run's sample questions during training; empty for a separate unit."""
 
     @classmethod
     def open(cls, site: Site, name: str) -> "OpenedRun":
@@ -38,8 +35,7 @@ class OpenedRun:
         path = site.folder.path(name)
         # The row is cached by file times; the detail is read again for each page.
         row, detail = site.row(path), read_detail(site.folder, path)
-        answers = site.folder.worked_out.get(path / LOG, lambda: time_lines(path)) if row.kind == "run" else []
-        return cls(name=name, path=path, row=row, detail=detail, evaluated=bool(units_of(path)), time_lines=answers,
+        return cls(name=name, path=path, row=row, detail=detail, evaluated=bool(units_of(path)),
                    sealed=not path.name.endswith(PARTIAL_SUFFIX) and row.state != "unreadable")
 
     @property

@@ -199,7 +199,7 @@ def read_questions(path: Path) -> list[Question]:
         RequestError: naming file and line of a record without a question.
     """
     questions = []
-    for record in open_file(path).records(lambda _: None):
+    for record in open_file(path).records():
         # One bad record stops the check: questions that were not read would be leaks that are never found.
         value = record.value if not isinstance(record, Unreadable) else None
         prompt = (value.get("prompt") or value.get("question")) if isinstance(value, dict) else None

@@ -30,7 +30,7 @@ def holds_pairs(path: Path) -> bool:
         RequestError: the file cannot be read, or holds verdicts, which are not checked.
     """
     # Read only the first record to identify a file of gigabytes.
-    first = next(open_file(path).records(lambda _: None), None)
+    first = next(open_file(path).records(), None)
     value = getattr(first, "value", None)
     if isinstance(value, dict) and looks_like(value) in VERDICT_FORMATS:
         raise RequestError(f"{path}, a file of verdicts", "traces or preference pairs",

@@ -48,7 +48,7 @@ def read_tolerantly(path: Path, from_json: Callable[[object], E]) -> Numbered[E]
     findings: list[DataFinding] = []
     seen: dict[str, int] = {}
     count = 0
-    for position, record in enumerate(open_file(path).records(lambda _: None)):
+    for position, record in enumerate(open_file(path).records()):
         count += 1
         location = f"{path.name}:{record.number}"
         try:

@@ -37,9 +37,8 @@ class Format:
 # A record is read as the first format that reads it. Pairs first, because a record of pairs often holds a
 # conversation as well; then from the strictest reader to the one that reads the most.
 FORMATS: dict[str, Format] = {
-    # Data sets openbmb/UltraFeedback and HuggingFaceH4/ultrafeedback_binarized.
-    "ultrafeedback": Format("pairs", "instruction, completions with scores; or chosen, rejected, score_chosen, "
-                            "score_rejected", pairs.ultrafeedback),
+    # Data set HuggingFaceH4/ultrafeedback_binarized.
+    "ultrafeedback": Format("pairs", "prompt, chosen, rejected, score_chosen, score_rejected", pairs.ultrafeedback),
     # LLaMA-Factory, data/README.md, preference data sets in the formats sharegpt and alpaca.
     "llamafactory": Format("pairs", "conversations, chosen, rejected; or instruction, input, chosen, rejected",
                            pairs.llamafactory),

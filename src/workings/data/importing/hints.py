@@ -71,7 +71,7 @@ def format_of(source: RecordSource, keys: KeyMap) -> str:
         RequestError: they fit no format.
     """
     # A few, because the first may be a bad one; no more, because a source may be gigabytes.
-    first = [*islice(source.records(lambda _: None), _MAX_RECORDS)]
+    first = [*islice(source.records(), _MAX_RECORDS)]
     values = [keys.renamed(record.value) for record in first
               if isinstance(record, SourceRecord) and isinstance(record.value, dict)]
     forms = [form for look in (looks_like, by_its_keys) for value in values if (form := look(value))]

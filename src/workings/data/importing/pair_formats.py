@@ -6,7 +6,6 @@ not write; else texts stay as they are.
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from workings.data.columns import SYSTEM
 from workings.data.importing import fields
@@ -18,8 +17,6 @@ from workings.data.row_fields import kind_of
 _SIDES = ("chosen", "rejected")
 _VERDICTS = ("label", "kto_tag")
 _SPEAKER = re.compile(r"\n\n(Human|Assistant):")
-SCORES = ("fine-grained_score", "overall_score", "score")
-"""Keys of the score of a completion in UltraFeedback and similar data sets."""
 
 
 def _pair(record: Record, conversations: Iterable[list[Said]], used: Keys = frozenset()) -> Parts:
@@ -97,14 +94,7 @@ def _dialogue(text: str, key: str) -> list[Said]:
 
 
 def ultrafeedback(record: Record) -> Parts:
-    """Scored completions: all of a question, or the best and a worse one."""
-    if "completions" in record:
-        if others := sorted(set(_SIDES) & record.keys()):
-            raise ValueError(f"`completions` and `{others[0]}` in one record: it is unclear which is meant")
-        texts, metadata = _best_and_worst(record["completions"])
-        prompt = said("user", fields.text(record, "instruction"))
-        parts = _pair(record, ([prompt, said("assistant", text)] for text in texts), {"instruction", "completions"})
-        return Parts(values=parts.values, used=parts.used, metadata=metadata)
+    """Two conversations with their scores."""
     chosen, rejected = (_score(record, f"score_{side}") for side in _SIDES)
     if chosen <= rejected:
         raise ValueError(f"score_chosen {chosen:g} is not above score_rejected {rejected:g}: nothing is preferred")
@@ -113,33 +103,6 @@ def ultrafeedback(record: Record) -> Parts:
     if pair.values["prompt"].strip() != fields.text(record, "prompt").strip():
         raise ValueError("`prompt` is not the last question of the conversations")
     return pair
-
-
-def _best_and_worst(completions: object) -> tuple[tuple[str, str], dict[str, Any]]:
-    """Texts of the completions with the best and the worst score, the first of equal ones; scores and models of both.
-
-    Raises:
-        ValueError: with a reason to follow `file:line:`.
-    """
-    if not isinstance(completions, list) or not all(isinstance(completion, dict) for completion in completions):
-        raise ValueError("`completions` must be a list of objects")
-    if len(completions) < 2:
-        raise ValueError(f"{len(completions)} completions, and a pair has two")
-    keys = [name for name in SCORES if all(completion.get(name) is not None for completion in completions)]
-    if not keys:
-        raise ValueError(f"no score that all completions have: {' or '.join(SCORES)}")
-    scores = {name: [_score(completion, name) for completion in completions] for name in keys}
-    first = scores[keys[0]]
-    best, worst = first.index(max(first)), first.index(min(first))
-    if best == worst:
-        raise ValueError(f"all completions have {keys[0]} {first[0]:g}: nothing is preferred")
-    # Two scores that disagree about which is better: taking either would be a guess.
-    if wrong := [name for name in keys if scores[name][best] < scores[name][worst]]:
-        raise ValueError(f"{keys[0]} and {wrong[0]} disagree about which completion is better")
-    metadata = {f"score_{side}": first[at] for side, at in (("chosen", best), ("rejected", worst))}
-    metadata |= {f"model_{side}": completions[at]["model"] for side, at in (("chosen", best), ("rejected", worst))
-                 if isinstance(completions[at].get("model"), str)}
-    return (fields.text(completions[best], "response"), fields.text(completions[worst], "response")), metadata
 
 
 def _score(record: Record, key: str) -> float:

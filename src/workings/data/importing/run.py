@@ -18,9 +18,8 @@ from workings.data.importing.formats import FORMATS
 from workings.data.importing.hints import SKIP, advice, format_of, other_format
 from workings.data.importing.hold_out import HeldOut, item_path, left_out_path, split
 from workings.data.importing.key_map import KeyMap
-from workings.data.importing.learned_counts import LearnedCounts
 from workings.data.importing.records import SourceRecord, Unreadable
-from workings.data.importing.sources import Progress, RecordSource
+from workings.data.importing.sources import RecordSource
 from workings.data.importing.trace_formats import whole_completion
 from workings.data.row_fields import kind_of, path_beside
 from workings.data.traces import Trace
@@ -79,8 +78,6 @@ class ImportResult:
     """File of the rejected records; None without rejected records."""
     sha256: str
     """Digest of the written file; empty if none was written."""
-    learned: LearnedCounts | None
-    """Counts of learned text for each value of `data.learn`; None for pairs and verdicts."""
     format: str
     """The format in which the records were read."""
     kept: Mapping[str, int]
@@ -89,6 +86,8 @@ class ImportResult:
     """Unread keys of turns -> number of turns with them."""
     not_learned: int
     """Turns that the data mark as not to be learned."""
+    reasoning_left_out: int
+    """Earlier turns with reasoning in a separate field, which a history does not keep."""
     held_out: HeldOut | None = None
     """The held-out questions; None without `--hold-out`."""
     looks_like: str = ""
@@ -100,21 +99,23 @@ class ImportResult:
         yield from (f"`{key}` of {_turns(count)} is not read" for key, count in self.unread_turn_keys.items())
         if self.not_learned:
             yield f"marked as not to be learned, and only read: {_turns(self.not_learned)} of the assistant"
+        if self.reasoning_left_out:
+            yield (f"the reasoning of {_turns(self.reasoning_left_out)} before the last is in a separate field and not "
+                   "kept")
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `--json`."""
         record: dict[str, Any] = {"read": self.read, "written": self.written, "rejected": self.rejected,
                                   "reasons": dict(self.reasons), "out": str(self.out), "sha256": self.sha256,
                                   "format": self.format, "kept": dict(self.kept), "not_learned": self.not_learned,
+                                  "reasoning_left_out": self.reasoning_left_out,
                                   "unread_turn_keys": dict(self.unread_turn_keys)}
-        record |= {"learned": self.learned.to_json()} if self.learned else {}
         record |= {"held_out": self.held_out.to_json()} if self.held_out else {}
         record |= {"looks_like": self.looks_like} if self.looks_like else {}
         return record | ({"rejects": str(self.rejects)} if self.rejects else {})
 
 
-def import_records(source: RecordSource, out: Path, request: ImportRequest, progress: Progress = lambda _: None
-                   ) -> ImportResult:
+def import_records(source: RecordSource, out: Path, request: ImportRequest) -> ImportResult:
     """Convert all records of a source to traces, preference pairs or verdicts, as the format says.
 
     Memory: one record, and 64 bits of digest for every id seen (about 70 MB for a million).
@@ -126,7 +127,7 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest, prog
     if not request.format:
         request = replace(request, format=format_of(source, KeyMap(request.keys)))
     _check(request, out)
-    importer = _Importer(source, request, progress)
+    importer = _Importer(source, request)
     held_out: HeldOut | None = None
     # Write the rejects first, so that the result never hides what is missing.
     rejects = path_beside(out, "rejects.jsonl")
@@ -149,10 +150,8 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest, prog
                         rejects=rejects if rejected else None, sha256=file_digest(out) if is_there else "",
                         held_out=held_out, format=request.format, kept=dict(importer.kept.most_common()),
                         unread_turn_keys=dict(importer.unread_turn_keys.most_common()),
-                        not_learned=importer.not_learned,
-                        looks_like="" if importer.written else importer.looks_like,
-                        learned=None if FORMATS[request.format].gives != "traces" else
-                        importer.learned.from_file(out) if held_out else importer.learned)
+                        not_learned=importer.not_learned, reasoning_left_out=importer.reasoning_left_out,
+                        looks_like="" if importer.written else importer.looks_like)
 
 
 def _check(request: ImportRequest, out: Path) -> None:
@@ -181,18 +180,17 @@ class _NothingToWrite(Exception):
 class _Importer:
     """One pass over a source: counts, and the ids seen so far."""
 
-    def __init__(self, source: RecordSource, request: ImportRequest, progress: Progress) -> None:
-        self._source, self._request, self._progress = source, request, progress
+    def __init__(self, source: RecordSource, request: ImportRequest) -> None:
+        self._source, self._request = source, request
         self._parse = whole_completion if request.completions == "keep" else FORMATS[request.format].read
         self._keys = KeyMap(request.keys)
         self._ids: set[int] = set()
         self.read = 0
         self.written = 0
-        self.learned = LearnedCounts()
         self.reasons: Counter[str] = Counter()
         self.kept: Counter[str] = Counter()
         self.unread_turn_keys: Counter[str] = Counter()
-        self.not_learned = 0
+        self.not_learned = self.reasoning_left_out = 0
         self._unseen = set(request.ignore)
         self.looks_like = ""
         """The likely format of the first rejected record."""
@@ -218,7 +216,7 @@ class _Importer:
 
     def _run(self, good: BinaryIO, rejects: BinaryIO) -> None:
         # Sources are read as they are iterated, so nothing after the last row is read or downloaded.
-        for record in islice(self._source.records(self._progress), self._request.rows or None):
+        for record in islice(self._source.records(), self._request.rows or None):
             self.read += 1
             if isinstance(record, Unreadable):
                 self._reject(rejects, record)
@@ -255,7 +253,7 @@ class _Importer:
                           self._request.labels, tools=tools)
         self._remember(entry.id)
         if isinstance(entry, Trace):
-            self.learned.add(entry, parts.reasoning_left_out)
+            self.reasoning_left_out += parts.reasoning_left_out
             self.not_learned += sum(not turn.learned for turn in (*entry.history, *entry.tool_turns,
                                                                   *parts.not_learned))
         self.unread_turn_keys.update(unread_turn_keys(record.value))

@@ -1,6 +1,6 @@
 """Sources of records: JSON lines, a JSON array, CSV, parquet, raw texts, or a data set on the Hugging Face Hub.
 
-Everything streams: memory holds one record, or one batch of parquet rows, for a file of any size.
+All but a JSON array streams: memory holds one record, or one batch of parquet rows, for a file of any size.
 """
 
 import codecs
@@ -20,6 +20,8 @@ from workings.hints import no_file, pip_install
 from workings.record.canonical import DECODER
 
 CHUNK_BYTES = 1 << 20
+MAX_ARRAY_BYTES = 1 << 30
+"""Largest JSON array; as objects it takes several times as much memory."""
 _EXCERPT_BYTES = 1000
 _WRONG_ENCODINGS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _PARQUET_MAGIC = b"PAR1"
@@ -34,10 +36,6 @@ _EXCEL = b"PK\x03\x04"
 _COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh91AY", b"\xfd7zXZ")
 _AS_LINES = "python -c \"import {0}; {0}.{1}.to_json('records.jsonl', orient='records', lines=True)\""
 
-Progress = Callable[[int], object]
-"""Called with the bytes read since the last call."""
-
-
 @dataclass(frozen=True)
 class RecordSource:
     """One opened source."""
@@ -46,9 +44,7 @@ class RecordSource:
     """The name in messages: the file's path, or the data set with its revision."""
     stem: str
     """Begins the ids of records that have none."""
-    size: int
-    """Bytes in all; 0 when unknown."""
-    records: Callable[[Progress], Records]
+    records: Callable[[], Records]
     """Starts reading."""
 
 
@@ -92,7 +88,7 @@ def open_file(path: Path, columns: Sequence[str] = ()) -> RecordSource:
         raise RequestError(f"--columns {','.join(columns)} with {path}, which is no table",
                            "a file of CSV (.csv, .tsv)", "--map KEY=KEY names the keys of other files")
     read = partial(_table, columns=columns) if columns else read
-    return RecordSource(str(path), path.name.split(".")[0], path.stat().st_size, lambda progress: read(path, progress))
+    return RecordSource(str(path), path.name.split(".")[0], partial(read, path))
 
 
 def open_hub(name: str, *, revision: str, subset: str, split: str) -> RecordSource:
@@ -112,7 +108,7 @@ def open_hub(name: str, *, revision: str, subset: str, split: str) -> RecordSour
     except ImportError:
         raise RequestError(f"data set: {name}", "the `datasets` library", pip_install("hub")) from None
 
-    def records(_: Progress) -> Records:
+    def records() -> Records:
         try:
             rows = datasets.load_dataset(name, subset or None, revision=revision or None, split=split, streaming=True)
             for number, row in enumerate(rows, start=1):
@@ -122,13 +118,13 @@ def open_hub(name: str, *, revision: str, subset: str, split: str) -> RecordSour
             reason = re.sub(r" \(\w+\)$", "", str(error).splitlines()[0]) if str(error) else type(error).__name__
             raise RequestError(f"data set: {name}, revision {revision}, split {split}: {reason}",
                                "a data set that can be reached, with this revision and split") from error
-    return RecordSource(f"{name}@{revision}" if revision else name, name.rstrip("/").rsplit("/", 1)[-1], 0, records)
+    return RecordSource(f"{name}@{revision}" if revision else name, name.rstrip("/").rsplit("/", 1)[-1], records)
 
 
-def _lines(path: Path, progress: Progress) -> Records:
+def _lines(path: Path) -> Records:
     """JSON lines. LF and CRLF, with or without a byte order mark; blank lines do not count."""
     with path.open("rb") as stream:
-        for number, (line, size) in enumerate(_bounded_lines(stream, progress), start=1):
+        for number, (line, size) in enumerate(_bounded_lines(stream), start=1):
             line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
             if size > MAX_RECORD_BYTES:
                 yield Unreadable(number, f"a line of {size:,} bytes; the longest that is read has "
@@ -143,11 +139,11 @@ def _lines(path: Path, progress: Progress) -> Records:
                     yield Unreadable(number, str(error), _readable(line), size)
 
 
-def _documents(path: Path, progress: Progress) -> Records:
+def _documents(path: Path) -> Records:
     """The texts of a file: one, or several with a line of `END_OF_TEXT` between them."""
     with path.open("rb") as stream:
         number, size, parts = 1, 0, list[bytes]()
-        for line, line_size in chain(_bounded_lines(stream, progress), [(END_OF_TEXT.encode(), 0)]):
+        for line, line_size in chain(_bounded_lines(stream), [(END_OF_TEXT.encode(), 0)]):
             if line.strip() != END_OF_TEXT.encode():
                 size += line_size
                 if size <= MAX_RECORD_BYTES:
@@ -164,7 +160,7 @@ def _documents(path: Path, progress: Progress) -> Records:
             number, size, parts = number + 1, 0, []
 
 
-def _bounded_lines(stream: BinaryIO, progress: Progress) -> Iterator[tuple[bytes, int]]:
+def _bounded_lines(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
     """Each line with its size; of a line that is too long only the beginning, the rest is read and dropped."""
     while line := stream.readline(MAX_RECORD_BYTES):
         size = len(line)
@@ -173,7 +169,6 @@ def _bounded_lines(stream: BinaryIO, progress: Progress) -> Iterator[tuple[bytes
             size += len(more)
             if more.endswith(b"\n"):
                 break
-        progress(size)
         yield line, size
 
 
@@ -181,42 +176,34 @@ def _readable(line: bytes) -> str:
     return line.rstrip(b"\r\n").decode("utf-8", "backslashreplace")
 
 
-def _array(path: Path, progress: Progress) -> Records:
-    """A JSON array, an element at a time.
+def _array(path: Path) -> Records:
+    """The elements of a JSON array, which is read whole.
 
     A broken element ends the reading with an error, even with `--on-error skip`: it is unclear where the next one
     begins, so how many rows are lost cannot be known.
     """
-    with path.open("rb") as binary:
-        stream = _Characters(binary, progress)
-        number = 0
-        try:
-            stream.expect("[")
-            # Only an empty array ends directly after its bracket; a value must follow a comma.
-            while number or stream.peek() != "]":
-                number += 1
-                value = stream.value()
-                check_depth(value)
-                yield SourceRecord(number, value)
-                if stream.peek() != ",":
-                    break
-                stream.expect(",")
-            stream.expect("]")
-            if stream.peek():
-                raise ValueError("more text after the end of the array")
-        except (ValueError, RecursionError) as error:
-            reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-            raise RequestError(f"{path}: record {number}: {reason}",
-                               "one JSON array; after a broken element it is unclear where the next one begins",
-                               f"repair it, or write one record a line: jq -c '.[]' {path} > lines.jsonl") from None
+    size = path.stat().st_size
+    as_lines = f"jq -c '.[]' {shlex.quote(str(path))} > lines.jsonl"
+    if size > MAX_ARRAY_BYTES:
+        raise RequestError(f"{path}: one JSON array of {size:,} bytes", f"at most {MAX_ARRAY_BYTES:,}, because it is "
+                           "read whole; JSON lines may be larger", as_lines)
+    try:
+        values = DECODER.decode(path.read_text("utf-8-sig"))
+        for value in values:
+            check_depth(value)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise RequestError(f"{path}: not a JSON array: {reason}", "one JSON array in UTF-8; after a broken element it "
+                           "is unclear where the next one begins", f"repair it, or write one record a line: {as_lines}"
+                           ) from None
+    yield from (SourceRecord(number, value) for number, value in enumerate(values, start=1))
 
 
-def _table(path: Path, progress: Progress, columns: Sequence[str] = ()) -> Records:
+def _table(path: Path, columns: Sequence[str] = ()) -> Records:
     """CSV with a line of column names, unless they are given; an empty cell is null. Records count from 1."""
     csv.field_size_limit(MAX_RECORD_BYTES)
     with path.open("rb") as binary:
-        text = (_told(line, progress).decode("utf-8-sig" if number == 0 else "utf-8")
-                for number, line in enumerate(binary))
+        text = (line.decode("utf-8-sig" if number == 0 else "utf-8") for number, line in enumerate(binary))
         rows = None
         try:
             first = next(text)
@@ -238,72 +225,7 @@ def _table(path: Path, progress: Progress, columns: Sequence[str] = ()) -> Recor
                                "or a delimiter in quotes", "correct that line, or write the table anew") from None
 
 
-def _told(line: bytes, progress: Progress) -> bytes:
-    progress(len(line))
-    return line
-
-
-class _Characters:
-    """A JSON text read piece by piece: holds one element and at most two pieces more."""
-
-    def __init__(self, stream: BinaryIO, progress: Progress) -> None:
-        self._stream = stream
-        # Takes a byte order mark away, and keeps the bytes of a character that the end of a piece cuts in two.
-        self._decode = codecs.getincrementaldecoder("utf-8-sig")("strict")
-        self._progress = progress
-        self._text, self._at, self._ended = "", 0, False
-
-    def peek(self) -> str:
-        """The next character that is not white space; empty at the end."""
-        while True:
-            while self._at < len(self._text) and self._text[self._at] in " \t\r\n":
-                self._at += 1
-            if self._at < len(self._text) or self._ended:
-                return self._text[self._at:self._at + 1]
-            self._more()
-
-    def expect(self, character: str) -> None:
-        """Step over a character that has to come."""
-        following = self.peek()
-        if following != character:
-            raise ValueError(f"not JSON: {character!r} expected, {following or 'the end of the file'!r} found")
-        self._at += 1
-
-    def value(self) -> object:
-        """The next whole value."""
-        self.peek()
-        while True:
-            try:
-                # Decoded from its start again with every piece of 1 MiB; `MAX_RECORD_BYTES` bounds how often.
-                value, end = DECODER.raw_decode(self._text, self._at)
-            except ValueError as error:
-                # broken or incomplete: read more to decide
-                # errors without a position are those of our hooks (a key given twice, NaN): more text mends none
-                if self._ended or not hasattr(error, "pos"):
-                    raise ValueError(f"not JSON: {getattr(error, 'msg', error)}") from None
-            else:
-                # a number may continue in the next piece, even after a point
-                behind = self._text[end:end + 1]
-                if self._ended or (behind and (behind in ",] \t\r\n" or not isinstance(value, int | float))):
-                    self._at = end
-                    return value
-            if len(self._text) - self._at > MAX_RECORD_BYTES:
-                raise ValueError(f"not JSON, or longer than {MAX_RECORD_BYTES:,} bytes")
-            self._more()
-
-    def _more(self) -> None:
-        piece = self._stream.read(CHUNK_BYTES)
-        self._progress(len(piece))
-        try:
-            text = self._decode.decode(piece, final=not piece)
-        except UnicodeDecodeError:
-            raise ValueError("not UTF-8") from None
-        self._ended = not piece
-        # Drop the parsed part to bound memory.
-        self._text, self._at = self._text[self._at:] + text, 0
-
-
-def _parquet(path: Path, progress: Progress) -> Records:
+def _parquet(path: Path) -> Records:
     """Rows of a parquet file, a batch at a time."""
     try:
         import pyarrow as arrow
@@ -315,10 +237,7 @@ def _parquet(path: Path, progress: Progress) -> Records:
     try:
         # Pages as they are needed: otherwise a whole group of rows is read, which may be the whole file.
         with parquet.ParquetFile(path, buffer_size=CHUNK_BYTES, pre_buffer=False) as file:
-            total = max(file.metadata.num_rows, 1)
             for batch in file.iter_batches(batch_size=_PARQUET_ROWS):
-                # Parquet does not say how many bytes a batch took, so its share of the rows is reported.
-                progress(path.stat().st_size * len(batch) // total)
                 for row in batch.to_pylist():
                     number += 1
                     yield SourceRecord(number, row)

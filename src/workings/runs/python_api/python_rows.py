@@ -11,7 +11,7 @@ from workings.data.importing.formats import PAIR_FORMATS, VERDICT_FORMATS
 from workings.data.importing.hints import by_its_keys, looks_like
 from workings.data.importing.records import Records, SourceRecord
 from workings.data.importing.run import ImportRequest, import_records
-from workings.data.importing.sources import Progress, RecordSource
+from workings.data.importing.sources import RecordSource
 from workings.data.importing.trace_formats import whole_completion
 from workings.errors import RequestError
 from workings.record import atomic
@@ -90,11 +90,11 @@ def write_given_traces(data: Any, out: Path, *, split_completions: bool) -> str:
 
     keep = form == COMPLETIONS and not split_completions and all(map(_is_one_text, rows))
 
-    def records(_: Progress) -> Records:
+    def records() -> Records:
         return (SourceRecord(number, row) for number, row in enumerate(rows, start=1))
 
     try:
-        import_records(RecordSource("data", "row", 0, records), out, ImportRequest(
+        import_records(RecordSource("data", "row", records), out, ImportRequest(
             format=form, labels={}, completions="keep" if keep else "split"))
     except RequestError as wrong:
         # Other proposals of an import are options of `workings data import`, which was not called.

@@ -3,7 +3,7 @@
 import math
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
@@ -21,9 +21,7 @@ from workings.reports.wrong_steps import CAPTION, first_wrong_steps_figure
 from workings.ui.answers import ITEMS_A_PAGE, STEP_FILTERS, AnswerPair, Change, pair, step_filter
 from workings.ui.comparisons import Difference, changes, compared, differences, wrong_steps
 from workings.ui.requests import paged
-from workings.ui.series import Curves
 from workings.ui.site import Site
-from workings.ui.tabs.curves import run_curves
 
 MAX_RUNS = 12
 """More curves cannot be told apart: there are this many pairs of colours and dashes."""
@@ -118,12 +116,6 @@ def router(site: Site) -> APIRouter:
     def pairs_json(run: Names, show: Change = "newly_right", page: int = 1, wrong_step: str = "") -> Pairs:
         """Items that both answered, by what changed from A to B, and by the first wrong equation of either."""
         return pairs_page(site, run, show, page, wrong_step)
-
-    @routes.get("/api/overlay")
-    def overlay_json(run: Names, x: Literal["step", "tokens", "seconds"] = "step") -> list[Curves]:
-        """Curves of the runs, drawn in one figure."""
-        two(site, run)
-        return [run_curves(site, name, x) for name in run]
 
     @routes.get("/export/compare", include_in_schema=False)
     def export(run: Names, within: Within = "") -> Response:

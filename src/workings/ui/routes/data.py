@@ -16,7 +16,6 @@ from workings.config.load import LoadedRecipe, load_recipe, shipped_recipes
 from workings.config.recipe_paths import recipe_paths
 from workings.errors import RequestError
 from workings.ui.jobs import ask
-from workings.ui.memory_bars import histogram
 from workings.ui.requests import FIRST_RECIPE, free_file, override_words, recipe_argument, recipe_files
 from workings.ui.site import Site
 
@@ -122,7 +121,6 @@ def router(site: Site) -> APIRouter:
             problem = error
         return site.html("data.html.jinja", 422 if problem else 200, page="data", found=look, recipe=recipe, row=row,
                          check=check, problem=problem, overrides=overrides, file=file,
-                         shipped=list(shipped_recipes()), written=recipe_files(site.folder),
-                         histogram=histogram(look.preview["histogram"], "Rows by length in tokens") if look else "")
+                         shipped=list(shipped_recipes()), written=recipe_files(site.folder))
 
     return routes

@@ -10,7 +10,6 @@ from pydantic import BaseModel, Field
 
 from workings.ui.listing import RunRow
 from workings.ui.routes.compare import MAX_RUNS
-from workings.ui.routes.rounds import Improvement, listed_improvements, rounds_here, shown
 from workings.ui.site import Site
 
 SortKey = Literal["started_at", "name", "state", "recipe", "model", "engine", "device", "dtypes", "tokens", "loss",
@@ -25,8 +24,6 @@ class RunList(BaseModel):
     found: int
     states: list[str]
     rows: list[RunRow]
-    differing: list[str] = Field(description="Keys of recipes in which the folder's runs differ: columns to choose")
-    improvements: list[Improvement] = Field(description="What `workings improve` made in the folder, unfiltered")
 
 
 class ListQuery(BaseModel):
@@ -36,14 +33,12 @@ class ListQuery(BaseModel):
     state: str = ""
     sort: SortKey = "started_at"
     order: Literal["up", "down"] = "down"
-    column: list[str] = Field(default=[], max_length=12, description="Keys of recipes that are shown as columns")
-    group: str = Field(default="", max_length=200, description="A key of the recipes, or folder: runs in groups by it")
     earlier: bool = Field(default=False, description="Include interrupted runs that were resumed")
 
     def address(self, **changes: Any) -> str:
         """The list's address with some parameters changed; defaults are left out."""
         parameters = self.model_copy(update=changes).model_dump(exclude_defaults=True)
-        return f"/?{urlencode(parameters, doseq=True)}" if parameters else "/"
+        return f"/?{urlencode(parameters)}" if parameters else "/"
 
 
 def listed(site: Site, text: str, state: str, sort: str, descending: bool) -> RunList:
@@ -61,15 +56,7 @@ def listed(site: Site, text: str, state: str, sort: str, descending: bool) -> Ru
     # An untrained model's evaluation appears in the row of its run.
     total, found = (sum(not row.base_of for row in run_rows) for run_rows in (rows, passing))
     return RunList(folder=site.folder.root.name, total=total, found=found, rows=passing,
-                   differing=_differing([row.settings for row in rows if row.settings]),
-                   states=sorted({row.state for row in rows}), improvements=listed_improvements(site.folder))
-
-
-def _differing(settings: list[dict[str, str]]) -> list[str]:
-    """Keys that do not have one value in all recipes; a key that a recipe lacks is another value."""
-    keys = dict.fromkeys(key for setting in settings for key in setting
-                         if key != "name")  # already the recipe's column
-    return [key for key in keys if len({setting.get(key) for setting in settings}) > 1]
+                   states=sorted({row.state for row in rows}))
 
 
 def _key(row: RunRow, sort: str) -> Any:
@@ -81,15 +68,6 @@ def _key(row: RunRow, sort: str) -> Any:
     if sort == "loss":
         return row.loss if row.loss is not None else float("inf")
     return getattr(row, sort)
-
-
-def _groups(rows: list[RunRow], key: str) -> list[tuple[str, list[RunRow]]]:
-    """Rows grouped by a key, in order of first appearance; one group without a key."""
-    groups: dict[str, list[RunRow]] = {}
-    for row in rows:
-        value = row.name.rpartition("/")[0] if key == "folder" else row.settings.get(key, "not said") if key else ""
-        groups.setdefault(value, []).append(row)
-    return list(groups.items())
 
 
 def router(site: Site) -> APIRouter:
@@ -117,8 +95,8 @@ def router(site: Site) -> APIRouter:
         earlier = Counter(row.earlier_of for row in run_list.rows if row.earlier_of)
         runs = [row for row in run_list.rows if row.kind == "run" and not (row.earlier_of and not wanted.earlier)]
         return site.html("runs.html.jinja", page="runs", found=run_list, wanted=wanted,
-                         groups=_groups(runs, wanted.group),
+                         runs=runs,
                          alone=[row for row in run_list.rows if row.kind != "run" and not row.base_of], earlier=earlier,
-                         begun=sorted(site.phases()), most=MAX_RUNS, **shown(rounds_here(site)))
+                         begun=sorted(site.phases()), most=MAX_RUNS)
 
     return routes
