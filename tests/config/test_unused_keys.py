@@ -9,7 +9,7 @@ import pytest
 import workings
 from tests.config.minimal_recipe import MINIMAL, values
 from workings.config.keys import known_keys
-from workings.config.load import check_recipe, load_recipe, shipped_recipes
+from workings.config.load import check_recipe, load_recipe
 from workings.config.section import changed_keys
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, PrecisionConfig
 from workings.errors import RequestError
@@ -116,12 +116,6 @@ def test_an_engine_is_told_what_is_not_the_default():
     asked = {"optimizer": AdamWConfig(name="adamw", beta1=0.9, beta2=0.95), "memory": MemoryConfig(remat="layer")}
     assert changed_keys(asked) == {"optimizer.beta2": 0.95, "memory.remat": "layer"}
     assert changed_keys({"optimizer": AdafactorConfig(name="adafactor"), "precision": PrecisionConfig()}) == {}
-
-
-@pytest.mark.parametrize("name", sorted(shipped_recipes()))
-def test_shipped_recipes_have_no_unused_key(name):
-    loaded = load_recipe(name)
-    check_recipe(loaded.recipe.model_dump(mode="json", exclude_unset=True), name, as_written=True)
 
 
 @pytest.mark.slow

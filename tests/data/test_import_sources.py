@@ -162,13 +162,6 @@ def test_a_table_that_is_none_is_told(tmp_path: Path, data: bytes, said: str) ->
         list(open_file(tmp_path / "table.csv").records())
 
 
-def test_only_bad_records_leave_rejects_and_no_file(tmp_path: Path) -> None:
-    result = run(written(tmp_path, b"{}\nx\n"))
-    assert (result.read, result.written, result.rejected) == (2, 0, 2)
-    assert not result.out.exists()
-    assert len(path_beside(result.out, "rejects.jsonl").read_text().splitlines()) == 2
-
-
 def test_rejects_of_an_earlier_import_do_not_stay(tmp_path: Path) -> None:
     run(written(tmp_path, LINE + b"\nx\n"))
     assert path_beside(tmp_path / "out.jsonl", "rejects.jsonl").exists()

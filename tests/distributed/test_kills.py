@@ -1,23 +1,65 @@
-"""Processes of a run that are killed: the other one says so and ends in order, and the run goes on to the same bit."""
+"""Processes of a run that are killed: the other one says so and ends in order, and the run goes on to the same bit.
 
+Two that nothing disturbs train and are asked as one is.
+"""
+
+import json
+import shutil
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.distributed import killing
 from tests.distributed.tiny_recipe import RECIPE
 from tests.runs.runs_helpers import write_recipe
+from workings.record.layout import RECIPE_EVALUATION
+from workings.record.reader import RunRecord
+from workings.runs.train_and_evaluate import train_and_evaluate
 
 SMALL = ("training.steps=8", "model.shape.layers=1", "evaluation.base=false", "evaluation.every_steps=8",
          "checkpoint.every_steps=2")
 
 
-def test_either_process_of_jax_is_killed(tmp_path: Path, start_forked) -> None:
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, start_forked) -> Path:
+    """A folder with the recipe and `whole`, a run of two processes of JAX that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("whole")
+    write_recipe(folder, RECIPE)
+    assert killing.kill_and_go_on(start_forked, folder, "whole", [], *SMALL) == (0, [])
+    return folder
+
+
+def test_two_processes_of_jax_train_and_are_asked_like_one(tmp_path: Path, start_forked, whole: Path) -> None:
+    """Training, held-out loss, the items; only the first process answers."""
+    words = ["engine=jax", *SMALL, "batch.micro_batch=2"]
+    one = train_and_evaluate(str(whole / "recipe.yaml"), tmp_path / "one", words)
+    two, alone = (killing.contents(run) for run in (whole / "whole", tmp_path / "one"))
+    assert two["answers"] == alone["answers"]
+    losses = [[line[key] for line in run["metrics"] for key in ("loss", "evaluation_loss") if key in line]
+              for run in (two, alone)]
+    np.testing.assert_allclose(*losses, atol=1e-5)
+    manifest = RunRecord.open(whole / "whole").manifest
+    assert (manifest.status, manifest.completed_steps, manifest.device.processes) == ("complete", 8, 2)
+    assert killing.problems_at_end(whole / "whole", two) == []
+    # As if all had been killed when the run was sealed: the same command finishes the evaluation.
+    again = shutil.copytree(whole, tmp_path / "again")
+    shutil.rmtree(again / "whole" / "eval")
+    pair = killing.jax_pair(start_forked, again, "whole", *SMALL, "--json")
+    said = [child.communicate() for child in pair]
+    assert [child.returncode for child in pair] == [0, 0], said
+    assert "{" not in said[1][0]
+    assert json.loads(said[0][0].splitlines()[-1])["accuracy"] == one.scorecard.overall.mean
+    assert (again / "whole" / RECIPE_EVALUATION / "predictions.jsonl").read_bytes() == two["answers"]
+
+
+# `python -m proof.kills` kills either one at random moments.
+@pytest.mark.parametrize("index", [0, pytest.param(1, marks=pytest.mark.full)])
+def test_a_process_of_jax_is_killed(tmp_path: Path, start_forked, whole: Path, index: int) -> None:
     write_recipe(tmp_path, RECIPE)
-    assert killing.kill_and_go_on(start_forked, tmp_path, "killed", [(0, 3, 0.0), (1, 2, 0.0)], *SMALL) == (2, [])
-    assert killing.kill_and_go_on(start_forked, tmp_path, "whole", [], *SMALL) == (0, [])
-    assert killing.problems_at_end(tmp_path / "killed", killing.contents(tmp_path / "whole")) == []
+    assert killing.kill_and_go_on(start_forked, tmp_path, "killed", [(index, 3, 0.0)], *SMALL) == (1, [])
+    assert killing.problems_at_end(tmp_path / "killed", killing.contents(whole / "whole")) == []
 
 
 @pytest.mark.full

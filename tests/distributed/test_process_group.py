@@ -2,9 +2,7 @@
 
 import json
 import os
-import shutil
 import signal
-import socket
 import threading
 import time
 import weakref
@@ -27,7 +25,7 @@ from workings.distributed.process_group import ProcessGroup
 from workings.errors import RequestError, WorkingsError
 from workings.evidence.verify import verify
 from workings.record import jsonl
-from workings.record.layout import METRICS, RECIPE_EVALUATION
+from workings.record.layout import METRICS
 from workings.record.reader import RunRecord
 from workings.runs.train_and_evaluate import train_and_evaluate
 
@@ -241,42 +239,6 @@ def test_two_processes_are_stopped_and_one_goes_on(tmp_path, start_forked, monke
     moved = [event["moved"] for event in jsonl.read(tmp_path / "two" / "train" / "events.jsonl")[0] if "moved" in event]
     assert moved == [["batch.micro_batch: 1 before, 2 now",
                       "mesh: {'fsdp': 2, 'tp': 1} before, {'fsdp': 1, 'tp': 1} now"]]
-
-
-def test_two_processes_of_jax_train_and_are_asked_like_one(tmp_path, start_forked) -> None:
-    """The same command on two hosts (here: twice on one), with the variables of the coordinator. Training, held-out
-    loss, the items; only the first process answers."""
-    write_recipe(tmp_path, RECIPE)
-    asked = ["engine=jax", "training.steps=4", "evaluation.base=false", "model.shape.layers=1"]
-
-    def start() -> list[tuple[str, str]]:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{probe.getsockname()[1]}"
-        children = []
-        for index in range(2):
-            own = {"JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": str(index)}
-            children.append(start_forked("-m", "workings", "train", "recipe.yaml", "--json", *asked, "--out", "two",
-                                         "--auto-resume", cwd=tmp_path, environment=own))
-        said = [child.communicate() for child in children]
-        assert [child.returncode for child in children] == [0, 0], said
-        return said
-
-    said = start()
-    assert "{" not in said[1][0]
-    two = json.loads(said[0][0].splitlines()[-1])
-    one = train_and_evaluate(str(tmp_path / "recipe.yaml"), tmp_path / "one", [*asked, "batch.micro_batch=2"])
-    assert one.scorecard is not None
-    assert (two["status"], two["steps"], two["accuracy"]) == ("complete", 4, one.scorecard.overall.mean)
-    answers = [(tmp_path / run / RECIPE_EVALUATION / "predictions.jsonl").read_bytes() for run in ("two", "one")]
-    assert answers[0] == answers[1]
-    np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), atol=1e-5)
-    assert RunRecord.open(tmp_path / "two").manifest.device.processes == 2
-    assert verify(tmp_path / "two").failed == 0
-    # As if all had been killed when the run was sealed: the same command finishes the evaluation.
-    shutil.rmtree(tmp_path / "two" / "eval")
-    assert json.loads(start()[0][0].splitlines()[-1])["accuracy"] == two["accuracy"]
-    assert (tmp_path / "two" / RECIPE_EVALUATION / "predictions.jsonl").read_bytes() == answers[0]
 
 
 def test_an_environment_without_a_launcher_is_one_process(monkeypatch) -> None:

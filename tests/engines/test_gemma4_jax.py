@@ -31,8 +31,6 @@ pytestmark = pytest.mark.slow
 LARGE = {"shared_kv_layers": 0, "shared_mlp_width": 0, "per_layer_width": 0, "keys_as_values": True,
          "global_kv_heads": 1}
 """The form of the 12B and 31B models: no sharing, no per-layer embeddings, global values that are keys."""
-FEW_LAYERS = tiny_shape("gemma4", layers=4)
-"""A sliding and a global layer with own keys, then one of each without; no loop goes round twice."""
 NEIGHBORS = tiny_shape("gemma4", layers=9, sliding_pattern=3, shared_kv_layers=3)
 """Two sliding layers and a global one, twice with own keys and once without."""
 

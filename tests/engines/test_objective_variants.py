@@ -105,3 +105,4 @@ def test_within_range_nothing_is_bounded(framework: str) -> None:
     _, metrics, _ = FRAMEWORKS[framework](objective, np.array([[-20.0, -20.0]]), np.ones((1, 2)), signals)
     assert metrics["kl_behavior"] == pytest.approx((exp(1) - 2 + exp(19) - 20) / 2, rel=1e-6)
     assert metrics["kl_reference"] == pytest.approx((exp(19) - 20 + exp(1) - 2) / 2, rel=1e-6)
+    assert metrics["entropy"] == pytest.approx(20)

@@ -19,7 +19,6 @@ from tests.evidence.fakes import (
     gone,
     header,
     made_again,
-    moved,
     put,
     recipe,
     recipe_everywhere,
@@ -93,18 +92,13 @@ OF_A_RUN: Table = {
     # --- texts
     "README: praise": (text(README, "- Made by", "The best model that there is.\n- Made by"), VIEWS),
     "log: loss": (text(LOG, "step 5/12  loss 5.6", "step 5/12  loss 1.6"), NAMED),
-    "log: no step": (add(LOG, lambda data: data.split(b"step 1/")[0]), NAMED),
     "recipe: rate": (text(RECIPE, "learning_rate: 0.5", "learning_rate: 0.1"), "consistency.recipe"),
     "recipe: another": (add(RECIPE, b"name: unigram\n"), "consistency.recipe"),
     "recipe: no one can read it": (add(RECIPE, lambda data: data + b"favourite: blue\n"), "consistency.recipe"),
     "recipe: no items, everywhere": (recipe_everywhere("a", "evaluation.items", "none"), "consistency.recipe"),
     "recipe: more devices, everywhere": (recipe_everywhere("a", "mesh.tp", 2), "consistency.machine"),
-    "results.json": (add(RUN + "results.json", b'{"accuracy":0.98}\n'), NAMED),
-    "a text next to the evaluation": (add(EVAL + "/NOTES.md", b"All right.\n"), NAMED),
     "a text next to the runs": (add("RESULTS.md", b"98 %\n"), NAMED),
-    "status reason": (put(MANIFEST, "status_reason", "it converged"), VIEWS),
     # --- tensors
-    "weights from a file": (put(MANIFEST, "weight_digests", {"model.safetensors": "ab" * 32}), "consistency.tensors"),
     "wider, with its parameters": (together(put(SHAPE, "width", 16), put(MANIFEST, "parameters", 6848)),
                                    "consistency.tensors"),
     "no shape": (gone(SHAPE), NAMED),
@@ -115,7 +109,6 @@ OF_A_RUN: Table = {
     "spaces in a header": (add(MODEL, spaces), "content.plain"),
     "a name of 300 letters": (header(MODEL, lambda found: {"x" * 300: found["logits"]}), "content.plain"),
     "another tensor's name": (header(MODEL, lambda found: {"weights": found["logits"]}), NAMED),
-    "other numbers": (add(MODEL, lambda data: data[:-8] + b"\0" * 8), NAMED),
     "no step that changed a weight": (every(METRICS, lambda each: {"share_of_weights_changed": 0}),
                                       "consistency.checkpoints"),
     "checkpoints without weights": (gone(*(folder + name for folder in (LAST, EARLIER) for name in (
@@ -135,37 +128,27 @@ OF_A_RUN: Table = {
     "interrupted and called complete": (together(cut(9), gone(LAST)), "consistency.recipe"),
     "a row dropped for nothing": (dropped(tokens=9, reason="odd"), "consistency.rows"),
     "a dropped row more": (dropped(tokens=900, reason="900 tokens, and data.max_length is 64"), "consistency.rows"),
-    "losses in the middle": (every(METRICS, lambda each: {} if each["step"] in (1, 12) else {"loss": 5.0}), NAMED),
-    "gradients as texts": (every(METRICS, lambda each: {"grad_norm": "1.0"}), "form.schema"),
     "seconds that are true": (every(METRICS, lambda each: {"seconds": True}), "form.schema"),
     "lines of another system": (add(METRICS, lambda data: data.replace(b"\n", b"\r\n")), "form.json"),
     "a failure in the events": (edit(EVENTS, lambda found: [*found, {
         "kind": "failed", "reason": "at step 3", "time": found[-1]["time"]}]), "consistency.steps"),
     "a smoke run": (put(MANIFEST, "facts.smoke", True), VIEWS),
     # --- evaluations
-    "what it wrote is right": (predictions(lambda found: [each | {"gold": each["completion"], "score": 1}
-                                                          for each in found]), "consistency.announced"),
     "the wrong ones left out": (predictions(lambda found: found[:3]), "consistency.announced"),
     "easier items": (predictions(lambda found: [each | {"prompt": "What is 1+1?"} for each in found]),
                      "consistency.announced"),
-    "sections renamed": (predictions(lambda found: [each | {"section": "hard"} for each in found]),
-                         "consistency.announced"),
     "announced anew": (together(predictions(lambda found: found[:3]), announced_anew), NAMED),
     "not announced": (edit(EVENTS, lambda found: found[:1]), "consistency.recipe: 0 events announce the evaluation"),
     "announced other settings": (row(EVENTS, 1, decoding={"samples": 9}), "consistency.announced"),
-    "another scorer": (put(ASKED, "scorer.name", "exact"), "consistency.announced"),
     "no decoding": (put(ASKED, "decoding", {"absent": "not recorded"}), "consistency.announced"),
     "ended by a person": (row(PREDICTIONS, 0, finish_reason="enough", truncated=False), "consistency.answers"),
     "more tokens than asked": (every(PREDICTIONS, lambda each: {"completion_tokens": 9}), "consistency.answers"),
     "a completion missing": (row(PREDICTIONS, 0, completion={"absent": "missing"}), "consistency.answers"),
     "standing twice": (lambda files: files.update({
         name.replace("/items/", "/again/"): data for name, data in files.items() if name.startswith(EVAL)}), NAMED),
-    "removed": (gone(EVAL), NAMED),
-    "under another name": (moved(EVAL, RUN + "eval/best"), NAMED),
     # --- times, versions
     "all a year back": (all_a_year_back, "consistency.time_and_memory"),
     "no start": (row(EVENTS, 0, kind="begun"), "consistency.time_and_memory"),
-    "no attempts": (gone("attempts.jsonl"), NAMED),
     "another version ran": (put(ENVIRONMENT, "packages.workings", "9.0"), "consistency.announced"),
 }
 

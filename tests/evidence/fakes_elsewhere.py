@@ -33,7 +33,6 @@ from tests.evidence.fakes import (
     recipe_everywhere,
     row,
     scored_again,
-    text,
     together,
     values_in,
     without,
@@ -316,16 +315,10 @@ def leave_out_a_bad_draw(files: Files) -> None:
     files.update({f"{S}/{name}": data for name, data in selected(files, 1).items()})
 
 
-def counts(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Fake:
-    """Other counts."""
-    return put(SELECTION, "counts", lambda value: value["counts"] | change(value["counts"]))
-
-
 CHOSEN, ANSWERS = "recompute.selection", "consistency.answers"
 another_seed = put(DRAWS, "0.seed", lambda each: each["seed"] ^ 1)
 OF_SAMPLES: Table = {
     "colder": (put(CONFIG, "decoding.temperature", 0.2), NAMED),
-    "longer": (put(CONFIG, "decoding.max_new_tokens", 4096), NAMED),
     "of a larger model": (put(CONFIG, "model", {"run": "teacher-70b", "step": 9}), FOUND),
     "a wrong sample kept": (keep_a_wrong_sample, CHOSEN),
     "one row more and its count": (one_row_more_and_its_count, CHOSEN),
@@ -335,16 +328,11 @@ OF_SAMPLES: Table = {
     "another seed of all": (put(CONFIG, "decoding.seed", 99), ANSWERS),
     "no seeds": (without(DRAWS, "seed"), ANSWERS),
     "no selection": (gone(SELECTION), f"form.schema {CHOSEN}"),
-    "one row more": (kept(lambda found: [*found, found[0] | {"id": found[0]["id"] + "1"}]), CHOSEN),
     "another order": (kept(lambda found: found[::-1]), CHOSEN),
-    "a better text": (kept(lambda found: [found[0] | {"steps": ["it is obvious"]}, *found[1:]]), CHOSEN),
-    "fewer never solved": (counts(lambda value: {"never": value["never"] + 1, "sometimes": value["sometimes"] - 1}),
-                           CHOSEN),
     "reasons exchanged": (put(SELECTION, "counts.left_out", lambda value: value["left_out"] | {
         "wrong": value["left_out"]["another form"], "another form": value["left_out"]["wrong"]}), CHOSEN),
     "a pair turned around": (kept(lambda found: [
         found[0] | {"chosen": found[0]["rejected"], "rejected": found[0]["chosen"]}, *found[1:]], PAIRS), CHOSEN),
-    "one pair less": (kept(lambda found: found[1:], PAIRS), CHOSEN),
     "no pairs": (put(SELECTION, "pairs", {"absent": "not requested"}), CHOSEN),
     "completions from elsewhere": (put(CONFIG, "source", {"kind": "predictions"}), CHOSEN),
     **{f"hostile {place or 'whole'}": (put(SELECTION, place, value), CHOSEN) for place, value in (
@@ -371,12 +359,8 @@ def one_evaluation_fewer(files: Files) -> None:
 PRAISE = add("README.md", lambda data: b"It is the best of all.\n" + data)
 VIEWS, PACK = "consistency.views", "integrity.pack"
 OF_A_PACK: Table = {
-    "a card": (add("model_cards/a.md", b"It reaches 99.9 %.\n"), NAMED),
-    "a command in the README": (text("README.md", "--out again/a", "--out again/a seed=3"), VIEWS),
-    "praise in the README": (PRAISE, VIEWS),
     "a root in the README": (add("README.md", lambda data: re.sub(
         rb"    [0-9a-f]{64}", b"    " + b"ab" * 32, data, count=1)), VIEWS),
-    "a recipe of no run": (copy("runs/a/config/recipe.yaml", "recipes/c.yaml"), NAMED),
     "a run taken out": (gone("runs/a/"), PACK),
     "an evaluation taken out": (gone("runs/a/eval/"), PACK),
     "an evaluation taken out, and what names it": (one_evaluation_fewer, FOUND),
@@ -386,14 +370,9 @@ OF_A_PACK: Table = {
     "weights said to be elsewhere": (put("pack.json", "weights", "digest"), PACK),
     "the last attempt left out": (edit("runs/attempts.jsonl", lambda found: found[:-1]), FOUND),
     "the first attempt left out": (edit("runs/attempts.jsonl", lambda found: found[1:]), FOUND),
-    "a comparison": (add("compare.json", b'{"verdict":"better"}\n'), NAMED),
     "a script": (add("run.sh", b"#!/bin/sh\n"), "content.plain"),
     "a note to oneself": (add("WRITEUP.md", b"TODO: write\n"), "form.placeholders"),
     "a pickle as a signature": (add("runs/b/attest/x.pkl", b"\x80\x04N."), "attestation.signed"),
-    "outputs of a notebook": (
-        add("notebook/train.ipynb", b'{"cells":[{"outputs":["98 %"]}],"nbformat":4}\n'),
-        "content.plain",
-    ),
     "a version": (put("pack.json", "workings_version", "9.9"), NAMED),
     "praise of another version": (together(put("pack.json", "workings_version", "9.9"), PRAISE), NAMED),
     "a RESULTS.md": (add("RESULTS.md", b"We reach 98 %.\n"), NAMED),

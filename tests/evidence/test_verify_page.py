@@ -18,7 +18,6 @@ from workings.evidence.pack.page import verify_page
 from workings.evidence.verify import verify
 from workings.publish.pack import pack
 
-HERE = Path(__file__).parent
 pytestmark = pytest.mark.children
 
 

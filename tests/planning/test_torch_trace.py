@@ -61,14 +61,7 @@ def test_a_plan_for_two_cards_traces_one_process_of_two(cache: Path, one_card: t
     assert 0.49 < state[0] / state[1] < 0.6
     with pytest.raises(RequestError, match="adamw8bit in 2 processes"):
         make_plan(asked(optimizer={"name": "adamw8bit"}), shape(), find_target("t4x2"))
-
-
-def test_what_the_engine_refuses_is_a_wrong_request(cache: Path) -> None:
-    wrong = asked(memory={"optimizer_in_backward": True}, batch={"micro_batch": 1, "accumulation": 2})
-    with pytest.raises(RequestError, match=r"batch\.accumulation: 2") as refused:
-        make_plan(wrong, shape(), find_target("rtx5090"))
-    assert "bytes" in refused.value.expected
-    assert not cache.exists()
+    assert len(kept_plans(cache)) == 1
 
 
 def test_a_crash_is_no_verdict(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

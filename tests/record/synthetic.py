@@ -50,6 +50,11 @@ DEVICE_CHECKS = {"platform": "cpu", "kind": "Test CPU", "count": 1, "reason": "a
 ENVIRONMENT = {"python": {"version": "3.11.7"}, "packages": {"numpy": "2.0.0", "workings": "0.1.0"}}
 
 
+def names(folder: Path) -> list[str]:
+    """Names in a folder, hidden ones included."""
+    return sorted(path.name for path in folder.iterdir())
+
+
 def digest_of(text: str) -> str:
     """A digest of something."""
     return hashlib.sha256(text.encode()).hexdigest()

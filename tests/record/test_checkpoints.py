@@ -6,13 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.record.synthetic import names
 from workings.errors import RecordError
 from workings.record.checkpoints import CheckpointStore, parse_commit
-
-
-def names(folder: Path) -> list[str]:
-    """Names in a folder, hidden ones included."""
-    return sorted(path.name for path in folder.iterdir())
 
 
 def store_with(directory: Path, *steps: int, keep_last: int = 3) -> CheckpointStore:

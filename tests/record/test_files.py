@@ -10,14 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.record.synthetic import names
 from workings.errors import RecordError, RequestError, StorageError
 from workings.record import atomic, jsonl
 from workings.record.storage import storage
-
-
-def names(folder: Path) -> list[str]:
-    """Names in a folder, hidden ones included."""
-    return sorted(path.name for path in folder.iterdir())
 
 
 def test_a_file_is_replaced_and_nothing_is_left_over(tmp_path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.record import synthetic
+from tests.record.synthetic import names
 from workings.errors import RecordError, RequestError, StorageError
 from workings.record import attempts, jsonl, recovery
 from workings.record.layout import EVENTS, MANIFEST, METRICS, partial_path, rollout_file, rollout_step
@@ -19,11 +20,6 @@ from workings.record.manifest import read_manifest
 from workings.record.reader import RunRecord
 from workings.record.run_files import RunFolder
 from workings.record.writer import RunWriter
-
-
-def names(folder: Path) -> list[str]:
-    """Names in a folder, hidden ones included."""
-    return sorted(path.name for path in folder.iterdir())
 
 
 def test_a_run_is_written_sealed_and_read(tmp_path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-OTHER_PACKAGE = Path(__file__).resolve().parent.parent / "other_package"
+from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
 
 
 @pytest.fixture(autouse=True)
@@ -17,3 +17,9 @@ def other_package(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(OTHER_PACKAGE), *before]))
     yield
     sys.modules.pop("other_engine", None)
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    """The recipe of the unigram engine, with its data."""
+    return write_recipe(tmp_path / "asked")

@@ -102,6 +102,18 @@ def in_fork(start_forked: Callable[..., ForkedChild]) -> Start:
     return start
 
 
+Begun = tuple[Path, Start, Path]
+"""A recipe, how children start, and a run that was never killed."""
+
+
+def begin(recipe: Path, settings: Sequence[str], start_forked: Callable[..., ForkedChild]) -> Begun:
+    """Train a run next to its recipe, which nothing disturbs."""
+    start, out = in_fork(start_forked), recipe.with_name("run")
+    done = train(recipe, out, settings, start)
+    assert done.returncode == 0, done.stderr
+    return recipe, start, out
+
+
 def compiled_in(cache: Path) -> dict[str, str]:
     """Environment in which JAX keeps what it has compiled."""
     return {"JAX_COMPILATION_CACHE_DIR": str(cache), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
@@ -155,6 +167,16 @@ def problems(out: Path, straight: dict[str, object]) -> list[str]:
     differing = [name for name in sorted(straight.keys() | found.keys()) if straight.get(name) != found.get(name)]
     failed = [f"{check.id}: {check.text}" for check in verify(out).checks if check.verdict == "failed"]
     return [f"{name} differs" for name in differing] + failed
+
+
+def assert_ends_alike(begun: Begun, settings: Sequence[str], kill_at: str) -> Path:
+    """Killed at this call and resumed, another run ends bit for bit like the one that was not killed."""
+    recipe, start, straight = begun
+    out = straight.with_name(f"killed-{kill_at[:5].strip()}")
+    assert was_killed(train(recipe, out, settings, start, kill_at))
+    assert resume(recipe, out, settings, start) == []
+    assert problems(out, contents(straight)) == []
+    return out
 
 
 def assert_engines_agree(recipe: Path, settings: Sequence[str], folder: Path, names: Sequence[str]) -> None:

@@ -84,9 +84,9 @@ def lines_of(run: Path) -> list[dict[str, Any]]:
 
 
 def last_weights(run: Path) -> dict[str, bytes]:
-    """The tensor files of a run's last checkpoint."""
+    """The tensor files of a run's last checkpoint, with its name."""
     last = RunRecord.open(run).checkpoints.folders()[-1]
-    return {file.name: file.read_bytes() for file in last.glob("*.safetensors")}
+    return {f"{last.name}/{file.name}": file.read_bytes() for file in last.glob("*.safetensors")}
 
 
 def resumed_bit_for_bit(engine: Any, folder: Path, words: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> Path:

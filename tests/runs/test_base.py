@@ -4,18 +4,12 @@ import json
 
 import pytest
 
-from tests.runs.runs_helpers import write_recipe
 from workings.evidence.verify import verify
 from workings.publish.pack import pack
 from workings.record.layout import partial_path
 from workings.record.lock import DirectoryLock
 from workings.record.reader import RunRecord
 from workings.runs.train_and_evaluate import train_and_evaluate
-
-
-@pytest.fixture
-def recipe(tmp_path):
-    return write_recipe(tmp_path / "asked")
 
 
 def test_runs_from_one_start_share_their_base(recipe, tmp_path):

@@ -38,11 +38,7 @@ def write(folder):
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory, start_forked):
     """The recipe, how children start, and a run that was never killed."""
-    recipe = write(tmp_path_factory.mktemp("best"))
-    start = killed.in_fork(start_forked)
-    done = killed.train(recipe, recipe.parent / "run", BEST, start)
-    assert done.returncode == 0, done.stderr
-    return recipe, start, recipe.parent / "run"
+    return killed.begin(write(tmp_path_factory.mktemp("best")), BEST, start_forked)
 
 
 def test_it_ends_when_patience_does_and_keeps_the_best(begun):
@@ -66,12 +62,8 @@ def test_it_ends_when_patience_does_and_keeps_the_best(begun):
 
 @pytest.mark.parametrize("point", ["rename checkpoints/.step_000004", "write .README"])
 def test_killed_and_resumed_it_ends_bit_for_bit_the_same(begun, point):
-    recipe, start, straight = begun
-    out = straight.with_name(f"killed-{point[:5]}")
-    assert killed.was_killed(killed.train(recipe, out, BEST, start, point))
-    assert killed.resume(recipe, out, BEST, start) == []
-    assert killed.problems(out, killed.contents(straight)) == []
-    assert RunRecord.open(out).manifest.facts["kept"] == RunRecord.open(straight).manifest.facts["kept"]
+    out = killed.assert_ends_alike(begun, BEST, point)
+    assert RunRecord.open(out).manifest.facts["kept"] == RunRecord.open(begun[2]).manifest.facts["kept"]
 
 
 def test_by_accuracy_and_evaluated_with_the_kept_weights(begun, tmp_path):

@@ -13,7 +13,7 @@ import pytest
 
 import workings
 from tests.record import synthetic
-from tests.runs.runs_helpers import OTHER_PACKAGE, RECIPE, write_recipe
+from tests.runs.runs_helpers import OTHER_PACKAGE, RECIPE, last_weights, write_recipe
 from workings.errors import DoesNotFit, RequestError
 from workings.evaluation.comparison.seeds import compare_seeds
 from workings.evidence.verify import verify
@@ -22,11 +22,6 @@ from workings.record.reader import RunRecord
 from workings.record.writer import RunWriter
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
-
-
-@pytest.fixture
-def recipe(tmp_path):
-    return write_recipe(tmp_path / "asked")
 
 
 @pytest.fixture(scope="module")
@@ -41,11 +36,6 @@ def straight(tmp_path_factory):
 def lines(run):
     return [{key: value for key, value in line.items() if key not in TIME_AND_MEMORY}
             for line in RunRecord.open(run).metrics()]
-
-
-def weights(run):
-    last = RunRecord.open(run).checkpoints.folders()[-1]
-    return last.name, {file.name: file.read_bytes() for file in last.glob("*.safetensors")}
 
 
 @pytest.fixture
@@ -102,7 +92,7 @@ def test_attempts_are_listed_next_to_the_runs_and_the_log_says_what_runs_and_whe
 def test_the_same_recipe_twice_is_the_same_run(straight, recipe, tmp_path):
     again = train(str(recipe), tmp_path / "again").run
     assert lines(again) == lines(straight.training.run)
-    assert weights(again) == weights(straight.training.run)
+    assert last_weights(again) == last_weights(straight.training.run)
 
 
 def test_a_place_that_cannot_be_written_is_said_at_once(recipe, tmp_path):
@@ -171,7 +161,7 @@ def test_killed_at_any_moment_it_ends_bit_for_bit_the_same(straight, child, reci
     resumed = train(str(recipe), out, resume=True)
     assert resumed.status == "complete"
     assert lines(out) == lines(straight.training.run)
-    assert weights(out) == weights(straight.training.run)
+    assert last_weights(out) == last_weights(straight.training.run)
     assert RunRecord.open(out).manifest.resumes == 1
     assert verify(out).failed == 0
 
@@ -268,7 +258,7 @@ def test_the_command_in_the_readme_makes_the_same_run_again(run_forked, recipe, 
     command = next(line.split() for line in (run / "README.md").read_text().splitlines() if "workings train" in line)
     assert command[:2] == ["workings", "train"]
     run_forked("-m", *command, cwd=run)
-    assert weights(tmp_path / "runs" / "a-again") == weights(run)
+    assert last_weights(tmp_path / "runs" / "a-again") == last_weights(run)
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0,

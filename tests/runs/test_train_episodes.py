@@ -43,18 +43,12 @@ def write(folder: Path, environment: str, own: str = OWN) -> Path:
 
 
 def test_killed_between_two_turns_it_ends_bit_for_bit_the_same(tmp_path: Path, start_forked):
-    start = killed.in_fork(start_forked)
-    recipe = write(tmp_path, "{name: 'own.py:Vowels', turns: 4, tasks: 6}")
-    straight, out = tmp_path / "run", tmp_path / "killed"
-    done = killed.train(recipe, straight, TORCH, start)
-    assert done.returncode == 0, done.stderr
+    begun = killed.begin(write(tmp_path, "{name: 'own.py:Vowels', turns: 4, tasks: 6}"), TORCH, start_forked)
     # Random weights end a quarter of their turns; one that is cut off ends its episode.
-    turns = [loads(path.read_bytes())["episodes"]["turns"] for path in sorted((straight / "train/rollouts").iterdir())]
+    turns = [loads(path.read_bytes())["episodes"]["turns"] for path in sorted((begun[2] / "train/rollouts").iterdir())]
     assert max(turns[2]) > 1, "an episode of the third rollout has several turns"
     # The first turn of the third rollout is drawn, and the environment has not replied yet.
-    assert killed.was_killed(killed.train(recipe, out, TORCH, start, "draw 3 unrewarded"))
-    assert killed.resume(recipe, out, TORCH, start) == []
-    assert killed.problems(out, killed.contents(straight)) == []
+    killed.assert_ends_alike(begun, TORCH, "draw 3 unrewarded")
 
 
 def test_a_shipped_environment_is_played_again_and_its_steps_are_replayed(tmp_path: Path):

@@ -14,21 +14,11 @@ SETTING = killed.SETTINGS["bf16 with stochastic rounding, Adafactor, clipped, pa
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory, start_forked):
     """The recipe, how children start, and a run that was never killed with the calls that it made."""
-    folder = tmp_path_factory.mktemp("straight")
-    recipe, out = killed.write_recipe(folder), folder / "run"
-    start = killed.in_fork(start_forked)
-    done = killed.train(recipe, out, SETTING, start)
-    assert done.returncode == 0, done.stderr
-    return recipe, start, out
+    return killed.begin(killed.write_recipe(tmp_path_factory.mktemp("straight")), SETTING, start_forked)
 
 
 def test_killed_within_its_first_save_it_ends_bit_for_bit_the_same(begun):
-    recipe, start, straight = begun
-    out, point = straight.with_name("killed"), "write checkpoints/.step_000002.tmp/optimizer.safetensors"
-    assert killed.was_killed(killed.train(recipe, out, SETTING, start, point))
-    assert not out.exists()
-    assert killed.resume(recipe, out, SETTING, start) == []
-    assert killed.problems(out, killed.contents(straight)) == []
+    out = killed.assert_ends_alike(begun, SETTING, "write checkpoints/.step_000002.tmp/optimizer.safetensors")
     assert RunRecord.open(out).manifest.resumes == 1
 
 

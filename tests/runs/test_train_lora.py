@@ -41,7 +41,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_stopped_run_resumes_bit_for_bit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = resumed_bit_for_bit(JaxEngine, folder, WORDS, monkeypatch)
-    assert sorted(last_weights(out)) == ["adapter_model.safetensors", "optimizer.safetensors"]
+    assert sorted(last_weights(out)) == [
+        "step_000004/adapter_model.safetensors", "step_000004/optimizer.safetensors"]
 
 
 def test_it_verifies_and_answers(folder: Path) -> None:

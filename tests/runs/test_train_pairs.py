@@ -22,11 +22,7 @@ LORA = ("method={name: lora, rank: 4, dropout: 0.1}", "training.learning_rate=0.
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory, start_forked):
     """The recipe, how children start, and a run that was never killed."""
-    folder = tmp_path_factory.mktemp("pairs")
-    recipe, start = killed.write_pairs(folder), killed.in_fork(start_forked)
-    done = killed.train(recipe, folder / "run", (), start)
-    assert done.returncode == 0, done.stderr
-    return recipe, start, folder / "run"
+    return killed.begin(killed.write_pairs(tmp_path_factory.mktemp("pairs")), (), start_forked)
 
 
 def test_the_straight_run_verifies_and_prefers(begun):
@@ -54,11 +50,7 @@ def test_a_report_draws_rewards_and_calls_no_objective_a_loss(begun, tmp_path):
 
 
 def test_killed_after_a_checkpoint_it_ends_bit_for_bit_the_same(begun):
-    recipe, start, straight = begun
-    out = straight.with_name("killed")
-    assert killed.was_killed(killed.train(recipe, out, (), start, "rename checkpoints/.step_000004"))
-    assert killed.resume(recipe, out, (), start) == []
-    assert killed.problems(out, killed.contents(straight)) == []
+    killed.assert_ends_alike(begun, (), "rename checkpoints/.step_000004")
 
 
 def test_steps_are_taken_again_and_wrong_ones_differ(begun):

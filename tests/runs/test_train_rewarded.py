@@ -24,12 +24,7 @@ TORCH = ("engine=torch", *DYNAMIC)
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory, start_forked):
     """The recipe, how children start, and a run that was never killed."""
-    folder = tmp_path_factory.mktemp("rewarded")
-    recipe, out = killed.write_rewarded(folder), folder / "run"
-    start = killed.in_fork(start_forked)
-    done = killed.train(recipe, out, TORCH, start)
-    assert done.returncode == 0, done.stderr
-    return recipe, start, out
+    return killed.begin(killed.write_rewarded(tmp_path_factory.mktemp("rewarded")), TORCH, start_forked)
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +34,7 @@ def by_jax(begun):
 
 
 def test_killed_in_the_middle_of_drawing_it_ends_bit_for_bit_the_same(begun):
-    recipe, start, straight = begun
-    out = straight.with_name("killed")
-    assert killed.was_killed(killed.train(recipe, out, TORCH, start, "draw 3 unrewarded"))
-    assert killed.resume(recipe, out, TORCH, start) == []
-    assert killed.problems(out, killed.contents(straight)) == []
+    killed.assert_ends_alike(begun, TORCH, "draw 3 unrewarded")
 
 
 def test_the_straight_run_verifies_and_learns(begun):

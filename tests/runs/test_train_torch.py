@@ -9,8 +9,6 @@ from tests.runs import killed
 from workings.evidence.verify import verify
 from workings.record.reader import RunRecord
 
-KILL_AT = "write checkpoints/.step_000004.tmp/optimizer.safetensors"
-
 
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch):
@@ -19,15 +17,9 @@ def one_thread(monkeypatch):
 
 def test_a_run_killed_within_a_checkpoint_ends_bit_for_bit_like_one_that_was_not(tmp_path, start_forked):
     """bf16 with stochastic rounding, Adafactor, clipping, packing, accumulation: all that has its own state."""
-    recipe = killed.write_recipe(tmp_path)
     settings = ("engine=torch", *killed.SETTINGS["bf16 with stochastic rounding, Adafactor, clipped, packed"])
-    start = killed.in_fork(start_forked)
-    done = killed.train(recipe, tmp_path / "straight", settings, start)
-    assert done.returncode == 0, done.stderr
-    straight, out = killed.contents(tmp_path / "straight"), tmp_path / "killed"
-    assert killed.was_killed(killed.train(recipe, out, settings, start, kill_at=KILL_AT))
-    assert killed.resume(recipe, out, settings, start) == []
-    assert killed.problems(out, straight) == []
+    begun = killed.begin(killed.write_recipe(tmp_path), settings, start_forked)
+    killed.assert_ends_alike(begun, settings, "write checkpoints/.step_000004.tmp/optimizer.safetensors")
 
 
 def test_a_run_says_which_pytorch_took_its_steps(workings, tmp_path):

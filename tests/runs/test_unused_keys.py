@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests.runs.runs_helpers import write_recipe
 from workings.config.load import check_recipe, load_recipe
 from workings.config.section import Section
 from workings.engines.base import EngineRequest
@@ -18,11 +17,6 @@ from workings.runs.train import train
 
 FOR_THE_ENGINE = ("optimizer", "precision", "memory", "mesh", "method")
 """Sections whose keys an engine honours or refuses: `EngineRequest` hands them on."""
-
-
-@pytest.fixture
-def recipe(tmp_path):
-    return write_recipe(tmp_path / "asked")
 
 
 @pytest.fixture

@@ -6,15 +6,14 @@ import time
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 
 from tests.reports.parsed_page import Page
-from tests.ui.making import client, two_runs
+from tests.ui.making import client
 from workings.ui import jobs
 
 
-def test_a_run_opens_on_its_numbers_and_its_wrong_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
-    page = client(tmp_path, monkeypatch)
+def test_a_run_opens_on_its_numbers_and_its_wrong_answers(page: TestClient) -> None:
     shown, row = Page(page.get("/run/runs/plain").text), page.get("/api/live/runs/plain").json()
     assert f"{row['accuracy']['n']} items" in shown.text
     assert f"for {row['steps']} steps" in shown.text
@@ -24,18 +23,14 @@ def test_a_run_opens_on_its_numbers_and_its_wrong_answers(tmp_path: Path, monkey
     assert items[5]["id"] not in shown.text, "five answers"
 
 
-def test_one_line_per_item_opens_by_a_click(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
-    page = client(tmp_path, monkeypatch)
+def test_one_line_per_item_opens_by_a_click(page: TestClient) -> None:
     assert "<details open>" in page.get("/run/runs/plain?tab=items").text
     compact = page.get("/run/runs/plain?tab=items&compact=true").text
     assert "<details open>" not in compact
     assert "<details>" in compact
 
 
-def test_the_list_draws_a_small_curve_of_each_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
-    page = client(tmp_path, monkeypatch)
+def test_the_list_draws_a_small_curve_of_each_run(page: TestClient, tmp_path: Path) -> None:
     rows = {row["name"]: row for row in page.get("/api/runs").json()["rows"]}
     lines = (tmp_path / "runs/plain/train/metrics.jsonl").read_text().splitlines()
     losses = [json.loads(line)["loss"] for line in lines]
@@ -43,12 +38,11 @@ def test_the_list_draws_a_small_curve_of_each_run(tmp_path: Path, monkeypatch: p
     assert f'aria-label="from {losses[0]:.4g} to {losses[-1]:.4g}"' in page.get("/").text
 
 
-def test_an_unfinished_run_offers_its_own_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
+def test_an_unfinished_run_offers_its_own_resume(page: TestClient, tmp_path: Path,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
     seal = tmp_path / "runs/plain/SEAL.json"
     seal.write_text(json.dumps(json.loads(seal.read_text()) | {"status": "interrupted"}))
     monkeypatch.setattr(jobs, "PROGRAM", [sys.executable, "-c", "pass"])
-    page = client(tmp_path, monkeypatch)
     assert "Resume" in Page(page.get("/run/runs/plain").text).text
     assert "Resume" not in Page(page.get("/run/runs/steps").text).text
     answer = page.post("/start/resume", data={"run": "runs/plain"}, follow_redirects=False)
@@ -101,11 +95,9 @@ def test_the_table_of_what_fits_shows_my_machines(tmp_path: Path, monkeypatch: p
     assert "No machine has such a name" in Page(page.get("/fits?machines=cray").text).text
 
 
-def test_a_conversation_carries_its_earlier_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
+def test_a_conversation_carries_its_earlier_turns(page: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = json.dumps({"completion": "72", "finish_reason": "stop"})
     monkeypatch.setattr(jobs, "PROGRAM", [sys.executable, "-c", f"print({answer!r})"])
-    page = client(tmp_path, monkeypatch)
     first = page.post("/api/ask/runs/steps", data={"question": "What is 47+25?"}).json()["id"]
     while page.get(f"/api/jobs/{first}").json()["state"] == "running":
         time.sleep(0.1)

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from tests.ui.making import client, two_runs
 from workings.config.load import load_recipe
 from workings.runs.plan import estimate_memory
 from workings.ui.number_format import coded, ending, small_p
@@ -39,10 +38,9 @@ def test_an_error_keeps_the_form(page: TestClient) -> None:
     assert page.post("/api/train", data=typed).status_code == 422
 
 
-def test_names_that_are_proposed_are_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_runs(tmp_path)
+def test_names_that_are_proposed_are_free(page: TestClient, tmp_path: Path) -> None:
     (tmp_path / "runs").rename(tmp_path / "first-run")
-    form = client(tmp_path, monkeypatch).get("/start").text
+    form = page.get("/start").text
     assert 'name="out" value="first-run-2"' in form
     assert 'name="out" value="quickstart"' in form
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from starlette.testclient import TestClient
 
 from tests.reports.parsed_page import Page
-from tests.ui.making import client, two_runs
+from tests.ui.making import two_runs
 from workings.ui import tabs
 from workings.ui.routes import run
 from workings.ui.site import Site
@@ -111,15 +111,13 @@ def test_two_tabs_do_not_share_a_key_a_position_or_a_parameter(changes: dict, sa
     ("runs/bare.partial", ["overview", "curves", "device", "recipe", "checks", "log"]),
     ("alone", ["scorecard", "items", "checks"]),
 ])
-def test_a_tab_with_nothing_to_show_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str,
+def test_a_tab_with_nothing_to_show_is_not_there(page: TestClient, tmp_path: Path, name: str,
                                                  shown: list[str]) -> None:
-    two_runs(tmp_path)
     shutil.copytree(tmp_path / "runs/steps/eval/items", tmp_path / "alone")
     shutil.copytree(tmp_path / "runs/steps", tmp_path / "runs/bare", ignore=shutil.ignore_patterns("eval"))
     shutil.copytree(tmp_path / "runs/bare", tmp_path / "runs/bare.partial",
                     ignore=shutil.ignore_patterns("SEAL.json", "SHA256SUMS", "run_manifest.json"))
-    page = client(tmp_path, monkeypatch).get(f"/run/{name}").text
-    navigation = page.partition('<nav class="tabs"')[2].partition("</nav>")[0]
+    navigation = page.get(f"/run/{name}").text.partition('<nav class="tabs"')[2].partition("</nav>")[0]
     assert re.findall(r'href="[^"]+\?tab=([a-z]+)"', navigation) == shown
 
 

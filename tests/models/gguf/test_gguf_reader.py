@@ -1,8 +1,7 @@
-"""GGUF files: number formats by hand-written rules, tensors under Hugging Face's names, and what is refused."""
+"""GGUF files: tensors under Hugging Face's names, and what is refused."""
 
 from pathlib import Path
 
-import gguf
 import numpy as np
 import pytest
 
@@ -10,94 +9,6 @@ from tests.models.gguf.tiny_gguf import byte_pair_header, byte_pair_tokenizer, r
 from workings.errors import RequestError
 from workings.models.gguf.reader import TYPES, GgufFile
 from workings.models.gguf.tokenizer import PRE_TOKENIZERS
-
-
-def scale(block: bytes) -> float:
-    return float(np.frombuffer(block, np.float16)[0])
-
-
-def nibbles(data: bytes) -> list[int]:
-    """Low halves of the bytes, then high halves."""
-    return [byte & 15 for byte in data] + [byte >> 4 for byte in data]
-
-
-def high_bits(data: bytes) -> list[int]:
-    number = int.from_bytes(data, "little")
-    return [number >> at & 1 for at in range(32)]
-
-
-def q4_0(block):
-    return [scale(block[:2]) * (value - 8) for value in nibbles(block[2:])]
-
-
-def q4_1(block):
-    return [scale(block[:2]) * value + scale(block[2:4]) for value in nibbles(block[4:])]
-
-
-def q5_0(block):
-    values = zip(nibbles(block[6:]), high_bits(block[2:6]), strict=True)
-    return [scale(block[:2]) * (low + 16 * high - 16) for low, high in values]
-
-
-def q8_0(block):
-    return [scale(block[:2]) * value for value in np.frombuffer(block[2:], np.int8).tolist()]
-
-
-def six_bits(packed: bytes, at: int) -> tuple[int, int]:
-    """Scale and minimum of the eight sub-blocks of a K-quant."""
-    if at < 4:
-        return packed[at] & 63, packed[at + 4] & 63
-    return (packed[at + 4] & 15 | packed[at - 4] >> 6 << 4), (packed[at + 4] >> 4 | packed[at] >> 6 << 4)
-
-
-def k_quant(block, low_bits, high):
-    d, smallest, found = scale(block[:2]), scale(block[2:4]), []
-    for at in range(8):
-        factor, minimum = six_bits(block[4:16], at)
-        half = low_bits[at // 2 * 32:at // 2 * 32 + 32]
-        values = [byte >> 4 if at % 2 else byte & 15 for byte in half]
-        if high is not None:
-            values = [value + 16 * (bits >> at & 1) for value, bits in zip(values, high, strict=True)]
-        found += [d * factor * value - smallest * minimum for value in values]
-    return found
-
-
-def q4_k(block):
-    return k_quant(block, block[16:], None)
-
-
-def q5_k(block):
-    return k_quant(block, block[48:], block[16:48])
-
-
-def q6_k(block):
-    low, high, scales, d = block[:128], block[128:192], np.frombuffer(block[192:208], np.int8), scale(block[208:])
-    found = np.zeros(256)
-    for half in range(2):
-        for at in range(32):
-            bits = high[half * 32 + at]
-            for quarter in range(4):
-                byte = low[half * 64 + at + (32 if quarter % 2 else 0)]
-                value = (byte >> 4 if quarter > 1 else byte & 15) | (bits >> 2 * quarter & 3) << 4
-                found[half * 128 + quarter * 32 + at] = d * scales[half * 8 + quarter * 2 + at // 16] * (value - 32)
-    return found.tolist()
-
-
-RULES = {"Q4_0": q4_0, "Q4_1": q4_1, "Q5_0": q5_0, "Q8_0": q8_0, "Q4_K": q4_k, "Q5_K": q5_k, "Q6_K": q6_k}
-
-
-@pytest.mark.parametrize("kind", RULES)
-def test_a_quantized_block_has_the_values_of_its_definition(kind):
-    values, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
-    data = np.random.default_rng(0).integers(0, 256, (3, 2, size), np.uint8)
-    # The sixteen bits of scales: numbers near one, so that none is infinite.
-    places = {"Q4_1": (0, 2), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}.get(kind, (0,))
-    for place in places:
-        data[..., place:place + 2] = np.frombuffer(np.float16(0.75).tobytes(), np.uint8)
-    found = gguf.quants.dequantize(data.reshape(3, -1), gguf.GGMLQuantizationType[kind])
-    expected = [[value for block in row for value in RULES[kind](block.tobytes())] for row in data]
-    assert found.shape == (3, 2 * values)
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
 @pytest.fixture(scope="module")
