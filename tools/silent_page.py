@@ -36,7 +36,7 @@ _TEACHER = ("foreign_teacher", "no_teacher_signal")
 _TURNS = ("double_bos", "dropped_context", "dropped_reasoning", "dropped_system_turn", "dropped_tools",
           "everything_masked", "ignored_turn_weight", "lost_end_of_turn", "mask_starts_early", "packed_border",
           "packed_documents", "reasoning_twice", "rewritten_turns", "split_conversation", "template_without_stop")
-ABSENT = {
+ABSENT: dict[str, dict[str, tuple[str, ...]]] = {
     "trl": {"no evaluation of answers": ("cut_score", "trained_questions"),
             "documents each column that it reads, and no marks of turns": ("dropped_context", "ignored_turn_weight"),
             "adapters and merging are PEFT's": ("qlora_merge", "tied_embeddings")},

@@ -3,6 +3,7 @@
 import random
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 

@@ -1,14 +1,18 @@
-"""Seconds of a run."""
+"""Seconds of a run, and deadlines."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.planning.planning_helpers import planned_run, recipe, request_of, shape
 from workings.config.load import load_recipe
 from workings.engines.base import MeshShape
+from workings.errors import RequestError
 from workings.hardware.catalog import targets
+from workings.inputs.resolve import find_shape
 from workings.models.batch import BatchShape
+from workings.planning.plan import make_plan
 from workings.planning.run_time import (
     DISK_BYTES_A_SECOND,
     Throughput,
@@ -18,7 +22,7 @@ from workings.planning.run_time import (
     step_seconds,
 )
 from workings.record.number_text import duration
-from workings.runs.plan_time import count_items
+from workings.runs.plan_time import count_items, parse_duration, with_deadline, with_time
 
 
 def test_times_for_people():
@@ -78,3 +82,30 @@ def test_items_are_counted_where_they_are_known(tmp_path):
     (0.0, "0 flop"), (999.0, "999 flop"), (3.21e14, "321 Tflop"), (1e15, "1 Pflop"), (5e20, "500 Eflop")])
 def test_operations_are_said_in_the_unit_that_people_use(operations, said):
     assert flop_text(operations) == said
+
+
+def test_a_missed_deadline_comes_with_the_steps_that_finish(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from workings.engines.jax import planning as jax_planning
+    from workings.engines.jax.target import CompilerAbsent
+
+    def absent(*_: object, **__: object) -> None:
+        raise CompilerAbsent("no compiler", "a compiler", "install it")
+
+    monkeypatch.setattr(jax_planning, "compile_for", absent)
+    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path))
+    loaded, target = load_recipe("gemma-2b-rtx5090"), targets()["rtx5090"]
+    model = find_shape(loaded)
+    plan = with_time(make_plan(loaded.recipe, model, target), loaded, model, target)
+    assert plan.time is not None
+    missed, met = (with_deadline(plan, share * plan.time.seconds).reasons[-1] for share in (0.5, 2))
+    assert missed.startswith("does not finish in")
+    assert missed.endswith(f"with training.steps={loaded.recipe.training.steps // 2} it finishes")
+    assert met.startswith("finishes in")
+    assert with_deadline(replace(plan, time=None), 60).reasons[-1].startswith("the time of the run is unknown")
+
+
+def test_a_deadline_is_a_length_of_time() -> None:
+    assert [parse_duration(text) for text in ("9h", "90m", "1h30m", "1.5h", "45s")] == [32400, 5400, 5400, 5400, 45]
+    for wrong in ("9", "h", "0h", "9 hours", "-1h"):
+        with pytest.raises(RequestError, match="is no length of time"):
+            parse_duration(wrong)

@@ -61,7 +61,6 @@ def test_a_plan_for_two_cards_traces_one_process_of_two(cache: Path, one_card: t
     assert 0.49 < state[0] / state[1] < 0.6
     with pytest.raises(RequestError, match="adamw8bit in 2 processes"):
         make_plan(asked(optimizer={"name": "adamw8bit"}), shape(), find_target("t4x2"))
-    assert len(kept_plans(cache)) == 1
 
 
 def test_a_crash_is_no_verdict(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

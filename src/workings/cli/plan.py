@@ -30,6 +30,7 @@ def plan_command(
     )] = ...,  # type: ignore[assignment]
     nearest: Annotated[bool, typer.Option(
         "--nearest/--no-nearest", help="If it does not fit, look for the nearest plan that does.")] = True,
+    deadline: Annotated[str, typer.Option(help="Time limit of the run, e.g. 9h or 90m.")] = "",
     formula: Annotated[bool, typer.Option(
         "--formula", help="Only estimate by formula, at once.")] = False,
     as_json: JsonFlag = False,
@@ -38,6 +39,7 @@ def plan_command(
     from workings.config.load import load_recipe
     from workings.hardware.catalog import find_target
     from workings.runs.plan import estimate_memory, estimate_sentence, plan
+    from workings.runs.plan_time import parse_duration, with_deadline
 
     # Resolve aliases, so that one machine under two names is planned once.
     names = [find_target(name).name for words in on for name in words.split(",") if name.strip()]
@@ -45,6 +47,10 @@ def plan_command(
     # Check options before planning, which may compile for minutes.
     if not names:
         raise RequestError("--on without a name", "a target of the catalog", "--on v5e-8")
+    seconds = parse_duration(deadline) if deadline else 0.0
+    if formula and deadline:
+        raise RequestError("--formula plans no time, so it cannot check --deadline", "one of the two",
+                           "leave --formula out")
     if formula:
         estimates = [estimate_memory(loaded, name) for name in dict.fromkeys(names)]
         answer({"estimates": [estimate.to_json() for estimate in estimates]}, as_json=as_json,
@@ -55,7 +61,8 @@ def plan_command(
     for name in dict.fromkeys(names):
         # The formula's estimate is there at once; print it only before a compilation.
         with report_progress_to(WaitingLine(partial(estimate_sentence, loaded, name))):
-            plans.append(plan(loaded, name, nearest=nearest))
+            planned = plan(loaded, name, nearest=nearest)
+        plans.append(with_deadline(planned, seconds) if deadline else planned)
     if len(plans) == 1:
         answer(plans[0].to_json(), as_json=as_json, text=table(plans[0], recipe))
     else:

@@ -1,5 +1,6 @@
-"""Time of a planned run."""
+"""Time of a planned run, and whether it meets a deadline."""
 
+import re
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Literal
 from workings.config.load import LoadedRecipe
 from workings.data.named_sets import shipped_sets
 from workings.engines.registry import find_planning_engine
+from workings.errors import RequestError
 from workings.hardware.catalog import Target
 from workings.inputs.datasets import ADDITION, ADDITION_ITEMS, ADDITION_TRACES
 from workings.models.shape import ModelShape
@@ -15,8 +17,12 @@ from workings.planning.plan import Plan
 from workings.planning.planned_run import PlannedRun
 from workings.planning.recipe_changes import with_counted_steps
 from workings.planning.run_time import Throughput, estimate_run_time, step_seconds
+from workings.record.number_text import duration
 from workings.ways.base import way_of
 from workings.ways.parts.teacher_request import TeacherModel, teacher_request
+
+UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+"""Seconds of the units in which a deadline is written."""
 
 
 def with_time(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, own: Throughput | None = None,
@@ -84,3 +90,27 @@ def _count(loaded: LoadedRecipe, name: str, half: Literal["traces", "items"]) ->
     if name == ADDITION:
         return ADDITION_TRACES if half == "traces" else ADDITION_ITEMS
     return getattr(shipped_sets().get(name), half, 0)
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a duration such as ``1h30m``. Raises `RequestError` for anything else, and for zero."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)([dhms])", text)
+    seconds = sum(float(number) * UNITS[unit] for number, unit in parts)
+    if "".join(map("".join, parts)) != text or seconds <= 0:
+        raise RequestError(f"--deadline {text} is no length of time", "a time such as 9h, 90m or 1h30m",
+                           "--deadline 9h")
+    return seconds
+
+
+def with_deadline(plan: Plan, seconds: float) -> Plan:
+    """The plan with a remark: whether its run ends within this time, and with how many steps it does."""
+    if plan.time is None:
+        remark = "the time of the run is unknown, so the deadline cannot be checked"
+    elif plan.time.seconds <= seconds:
+        remark = f"finishes in {duration(plan.time.seconds)} of {duration(seconds)}"
+    else:
+        # Evaluations and checkpoints are spread over the steps, so time is proportional to steps.
+        steps = max(1, int(plan.time.steps * seconds / plan.time.seconds))
+        remark = (f"does not finish in {duration(seconds)}: the whole run takes {duration(plan.time.seconds)}; "
+                  f"with training.steps={steps} it finishes")
+    return replace(plan, remarks=(*plan.remarks, remark))
