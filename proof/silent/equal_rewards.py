@@ -1,4 +1,4 @@
-"""All rewards of a group are equal, every advantage is 0, and the run goes on without a word.
+"""All rewards of a group are equal, every advantage is 0, and the run continues without a word.
 
 Reported: trl#3452, trl#3857, ms-swift#5571.
 """

@@ -1,4 +1,4 @@
-"""The template writes earlier turns otherwise once the conversation goes on: what is learned is never shown.
+"""The template writes earlier turns otherwise once the conversation continues: what is learned is never shown.
 
 Reported: ms-swift#4939 (Qwen 3 drops earlier thoughts).
 """
