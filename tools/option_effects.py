@@ -49,7 +49,7 @@ EFFECTS: dict[str, Tried | Named] = {
                              "doctor/test_verb.py::test_setting_up_cuda_without_a_card_is_refused_and_nothing_is_written"),
              **dict.fromkeys(("steps", "whole"), "runs/test_parity.py::test_steps_and_the_own_model_count"),
              engines="runs/test_parity.py::test_a_model_that_one_engine_lacks_is_refused"),
-    **_tried("plan", "gemma-2b-t4 --on t4 --formula", "--on rtx5090"),
+    **_tried("plan", "gemma-2b-t4 --on t4 --formula", "--on rtx5090", "--deadline 1m"),
     "plan --formula": Named("ui/test_start_form.py::test_what_the_formula_says_stands_beside_the_form"),
     **_named("plan", nearest="planning/test_plan.py::test_several_targets_at_once"),
     **_tried("train", "smoke-tiny --out HERE/runs/a", "--out HERE/runs/b", "--resume", "--auto-resume",
@@ -169,8 +169,7 @@ ARGUMENTS: dict[str, str] = {
              "test_the_hub_gets_the_very_bytes_and_the_record_verifies_after_a_download",
              **dict.fromkeys(("level", "progress"), _EVIDENCE.format("verify.py::test_progress_counts_every_byte")),
              trusted=_EVIDENCE.format("sign.py::test_a_key_that_did_not_sign_is_not_trusted"),
-             replay="runs/test_train_pairs.py::test_steps_are_taken_again_and_wrong_ones_differ",
-             rounds=_EVIDENCE.format("rounds.py::test_a_folder_is_compared_and_a_zip_asks_to_be_unpacked")),
+             replay="runs/test_train_pairs.py::test_steps_are_taken_again_and_wrong_ones_differ"),
     **_shown("Run.ask", question=_WHOLE, max_new_tokens=_WHOLE),
     **_shown("Run.evaluate", items=_WHOLE, name=_WHOLE, out=_API.format(
         "test_items_are_rows_for_an_evaluation_outside_of_the_run_too")),

@@ -23,7 +23,8 @@ def test_every_verb_stands_in_one_group_of_the_help():
     assert sorted(verbs) == sorted(command.commands)
     shown = CliRunner().invoke(app, ["--help"]).stdout
     assert all(f"\n{heading}:\n" in shown for heading in COMMAND_GROUPS)
-    assert "versions, space." in shown  # to the end of the sentence, on a second line
+    # To the end of the sentence, on a second line.
+    assert "versions, space." in " ".join(shown.split())
 
 
 def test_the_version_is_printed():
