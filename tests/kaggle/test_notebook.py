@@ -84,7 +84,7 @@ def test_what_is_overridden_is_overridden_from_the_first_look_on() -> None:
 
 def test_prose_stands_between_the_cells_and_the_run_is_drawn() -> None:
     found = cells(script(request_for()))
-    assert [markdown for markdown, _ in found[2:]] == [True, False] * ((len(found) - 3) // 2) + [True]
+    assert [markdown for markdown, _ in found[2:]] == [True, False] * ((len(found) - 2) // 2)
     assert (False, "run") in found
 
 
