@@ -243,5 +243,5 @@ def test_every_key_is_documented(generator):
 
 def test_commands_are_those_of_the_program():
     assert {"train", "verify", "runs"} <= {*command_reference.commands_of()}
-    assert "note" in command_reference.commands_of("runs")
+    assert "sign" in command_reference.commands_of("runs")
     assert command_reference.commands_of("train") == []
