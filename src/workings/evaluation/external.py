@@ -47,7 +47,7 @@ class ExternalPredictions:
                 than the number of lines.
         """
         if not path.is_file():
-            raise RequestError(f"predictions: {path}", "a file of JSON lines with id and completion")
+            raise RequestError(f"predictions: {path} is not a file", "a file of JSON lines with id and completion")
         self.path = path
         self.problems = Problems()
         self._items = items

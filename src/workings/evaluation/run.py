@@ -252,4 +252,4 @@ def _check_samples(aggregate: str, samples: int) -> None:
 
 def _need_items(items: Sequence[Item]) -> None:
     if not items:
-        raise RequestError("no items", "at least one item")
+        raise RequestError("there are no items", "at least one item")

@@ -139,7 +139,8 @@ def find_units(path: Path) -> list[EvaluationRecord]:
         raise RequestError(f"{path} does not exist", "a run directory, or the directory that `eval --out` wrote",
                            _nearest_folder(path))
     if not units:
-        raise RequestError(str(path), "a run directory with an evaluation, or the directory that `eval --out` wrote",
+        raise RequestError(f"{path} has no evaluation",
+                           "a run directory with an evaluation, or the directory that `eval --out` wrote",
                            f"workings eval {quote(str(path))} --items ITEMS.jsonl "
                            f"--out {quote(f'{path}/eval/{DEFAULT_NAME}')}")
     return units
@@ -202,7 +203,7 @@ def _only(path: Path, units: Sequence[EvaluationRecord]) -> EvaluationRecord:
     named = [unit for unit in units if unit.path.name == DEFAULT_NAME]
     if len(units) == 1 or named:
         return (named or list(units))[0]
-    raise RequestError(f"{path}, which has {len(units)} evaluations", "one of them",
+    raise RequestError(f"{path} has {len(units)} evaluations", "one of them",
                        " or ".join(str(unit.path) for unit in units))
 
 

@@ -95,7 +95,7 @@ def ask_untrained(run: Path, question: Question, *, show: ShowPiece | None = Non
 def _reply(session: ModelSession, question: Question, show: ShowPiece | None) -> Reply:
     # Before an engine compiles a program for it.
     if question.max_new_tokens < 1:
-        raise RequestError(f"max_new_tokens: {question.max_new_tokens}", "at least 1")
+        raise RequestError(f"max_new_tokens is {question.max_new_tokens}, too few for an answer", "at least 1")
     engine, stops = session.engine, session.template.stop_ids
     prompt, max_new_tokens = session.template.prompt_ids(question.text, question.history), question.max_new_tokens
     with ExitStack() as until_first_piece:

@@ -63,7 +63,7 @@ class ImproveRequest:
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
-            raise RequestError(f"--rounds {self.rounds}", "at least 1")
+            raise RequestError(f"--rounds {self.rounds} is too few", "at least 1")
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def _checked_data(loaded: LoadedRecipe, request: ImproveRequest, prompts: Sequen
                            "workings train RECIPE for any other algorithm")
     data = find_data(loaded)
     if not data.items:
-        raise RequestError("a recipe without evaluation.items", "held-out items, by which rounds are compared",
+        raise RequestError("the recipe has no evaluation.items", "held-out items, by which rounds are compared",
                            "evaluation.items=ITEMS.jsonl")
     # By digests of the normalized text, so that spaces do not hide an overlap.
     questions = {prompt_digest(item.prompt) for item in data.items}

@@ -178,8 +178,8 @@ def decoding_of(settings: Mapping[str, Any]) -> Decoding:
     unread = {name: value for name, value in given.items()
               if value not in (None, False) and value != _NEUTRAL.get(name) and (sampled or name not in _ONLY_SAMPLED)}
     if unread:
-        raise RequestError(f"the task's generation settings {', '.join(unread)}",
-                           "do_sample, temperature, until and max_gen_toks, which the engines here do",
+        raise RequestError(f"the task's generation settings {', '.join(unread)} are not supported",
+                           "at most do_sample, temperature, until and max_gen_toks",
                            "a task file without them")
     return decoding
 

@@ -157,6 +157,6 @@ def refuse_strangers(devices: tuple[jax.Device, ...]) -> None:
     hosts = {device.process_index for device in devices}
     # XLA would wait for the other hosts' part of the first collective, without a message and without an end.
     if len(hosts) > 1 and not jax.distributed.is_initialized():
-        raise DeviceError(f"devices of {len(hosts)} hosts, and a process that has not met those of the others",
+        raise DeviceError(f"this process sees devices of {len(hosts)} hosts and has not met the others' processes",
                           "the same command on every host, told to meet the others",
                           f"JAX_NUM_PROCESSES={CLUSTER} workings train … on every host")

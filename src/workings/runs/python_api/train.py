@@ -108,7 +108,8 @@ def _refuse_both(keywords: Mapping[str, Any]) -> None:
              if value is not None and not (isinstance(value, int | float) and value == 0)]
     if given:
         words = {_KEYS[name]: _override_value(name, keywords[name]) for name in given}
-        raise RequestError(f"a recipe and {', '.join(given)}", "one of the two, because a recipe has all settings",
+        raise RequestError(f"a recipe does not go with {', '.join(given)}",
+                           "one of the two, because a recipe has all settings",
                            f"overrides={json.dumps(words, default=str)}; or no recipe, with model and data")
 
 
