@@ -78,7 +78,7 @@ def _table_on_host(request: EngineRequest, engine: str) -> Iterator[Refusal]:
     if request.memory.per_layer_embeddings == "device":
         return
     if not request.shape.per_layer_width:
-        yield Refusal(feature=feature, given=f"{asked} needs a model with such a table, and {request.shape.family} has none",
+        yield Refusal(feature=feature, given=f"a {request.shape.family} model has no table for {asked}",
                       expected="device: there is nothing to keep on the host",
                       try_next="memory.per_layer_embeddings=device")
     elif engine != "torch":
@@ -112,8 +112,8 @@ def _own_class(request: EngineRequest) -> Iterator[Refusal]:
     what = "experts" if shape.experts else "" if shape.verified else "model.verified: false"
     if what and precision.parameters != precision.compute:
         yield Refusal(feature=f"two number formats with {what}",
-                      given=f"{what} does not work with precision.parameters: {precision.parameters} and "
-                            f"precision.compute: {precision.compute}",
+                      given=f"precision.parameters: {precision.parameters} and precision.compute: "
+                            f"{precision.compute} do not work with {what}",
                       expected="one format for both: these modules of transformers compute in their storage format",
                       try_next=f"precision.compute={precision.parameters}")
     if what and isinstance(request.optimizer, AdafactorConfig) and request.method.name == "full":

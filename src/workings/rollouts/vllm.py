@@ -136,7 +136,7 @@ class VllmSampler:
                 process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True,
                                            env=ENVIRONMENT | os.environ)
         except OSError as error:
-            raise RequestError(f"sampler.command: {self._config.command} ({error.strerror})",
+            raise RequestError(f"sampler.command: {self._config.command} does not start ({error.strerror})",
                                "the program of vLLM, in its own environment",
                                "sampler.command=/path/to/vllm, or sampler.url of a server that runs") from None
         self._end = weakref.finalize(self, _stop, process, self._folder)

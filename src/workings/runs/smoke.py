@@ -37,7 +37,7 @@ class Smoke:
                                "training.steps=2, without --smoke")
         if not is_verified(loaded):
             raise RequestError("--smoke cannot make a model with model.verified: false",
-                               "a model of a family that has a tiny one", "training.steps=2, without --smoke")
+                               "a model of a family that it can make small", "training.steps=2, without --smoke")
         values = loaded.recipe.model_dump(mode="json", exclude_unset=True)
         # Another name, to avoid confusion with the recipe's numbers.
         values["name"] += "-smoke"

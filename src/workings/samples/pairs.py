@@ -29,9 +29,9 @@ class PairRule:
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
-            raise RequestError(f"pairs: {self.rule}", f"one of {', '.join(RULES)}")
+            raise RequestError(f"the rule {self.rule} of pairs is unknown", f"one of {', '.join(RULES)}")
         if self.most_per_prompt < 1:
-            raise RequestError(f"pairs of a prompt: {self.most_per_prompt}", "at least 1")
+            raise RequestError(f"most_per_prompt is {self.most_per_prompt}, too few for a pair", "at least 1")
 
     @classmethod
     def from_options(cls, rule: str | None, most_per_prompt: int | None) -> "PairRule | None":

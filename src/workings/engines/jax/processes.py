@@ -83,7 +83,7 @@ def _arguments() -> dict[str, Any] | None:
     if len(there) == len(VARIABLES):
         address, number, index = (os.environ[name] for name in VARIABLES)
         if not (number.isdigit() and index.isdigit() and int(index) < int(number)):
-            raise RequestError(f"JAX_NUM_PROCESSES={number} JAX_PROCESS_ID={index}",
+            raise RequestError(f"JAX_NUM_PROCESSES={number} does not fit JAX_PROCESS_ID={index}",
                                "how many processes there are, and this one's index, from 0")
         # The three variables decide alone, even inside a SLURM job that JAX would recognize.
         several = {"coordinator_address": address, "num_processes": int(number), "process_id": int(index),
@@ -96,12 +96,12 @@ def _arguments() -> dict[str, Any] | None:
     if launched or len(os.environ.get(TPU_HOSTS, "").split(",")) > 1:
         return {}
     if there:
-        raise RequestError(f"{', '.join(there)} without {', '.join(sorted(set(VARIABLES) - set(there)))}",
+        raise RequestError(f"{', '.join(sorted(set(VARIABLES) - set(there)))} must be set, as {', '.join(there)} is",
                            "all three of them, or a launcher that JAX knows (SLURM, Open MPI, a TPU pod)",
                            "JAX_COORDINATOR_ADDRESS=HOST:PORT JAX_NUM_PROCESSES=N JAX_PROCESS_ID=I workings train …")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise RequestError(f"WORLD_SIZE={os.environ['WORLD_SIZE']} with engine: jax",
-                           "processes that JAX can bring together; torchrun starts those of PyTorch",
+        raise RequestError(f"engine jax does not read WORLD_SIZE={os.environ['WORLD_SIZE']}, torchrun's variable",
+                           "processes that JAX can bring together",
                            f"engine=torch, or {', '.join(VARIABLES)} for each process")
     if not there and (apart := started_apart()):
         raise RequestError(f"{apart} started several processes, and JAX does not know how they meet",
@@ -145,7 +145,7 @@ def _refuse_taken_port(address: str) -> None:
     try:
         socket.create_server(("", int(port))).close()
     except (OSError, OverflowError, ValueError) as error:
-        raise RequestError(f"JAX_COORDINATOR_ADDRESS={address}: {first_line(error)}",
+        raise RequestError(f"JAX_COORDINATOR_ADDRESS={address} cannot be opened: {first_line(error)}",
                            "a port that is free on the host of process 0", "another port, the same for all") from error
 
 

@@ -87,7 +87,7 @@ def refuse_unsuited(spec: TorchSpec) -> None:
 
 
 def _unsuited(shape: ModelShape, why: str) -> RequestError:
-    return RequestError(f"a {shape.family} model with model.verified: false: {why}",
+    return RequestError(f"a {shape.family} model does not work with model.verified: false: {why}",
                         "a class of transformers that hands its keyword arguments to an attention function of ours, "
                         "and whose steps do not depend on values", "another model.id")
 
@@ -101,7 +101,7 @@ def _refuse_other_tensors(shape: ModelShape, model: PreTrainedModel) -> None:
     if wrong:
         which = "only the files have" if wrong[0] in stored and wrong[0] not in there else (
             "the files lack" if wrong[0] not in stored else "is of another size in the files than in the class:")
-        raise RequestError(f"{len(wrong)} tensors other than those of transformers' class for {shape.family}; {which} "
+        raise RequestError(f"{len(wrong)} tensors differ from those of transformers' class for {shape.family}; {which} "
                            f"{wrong[0]}", "files with the class's own names and sizes (those of some families, experts "
                            "above all, transformers renames or joins as it reads them; here they are read as they are)",
                            "another model.id")
@@ -117,7 +117,7 @@ def expected_windows(model: PreTrainedModel) -> list[int]:
     kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * config.num_hidden_layers
     known = {"sliding_attention": slides, "full_attention": EVERYTHING, "attention": EVERYTHING, "hybrid": EVERYTHING}
     if unknown := {*kinds} - {*known, *NO_ATTENTION}:
-        raise RequestError(f"layers of the kind {', '.join(sorted(unknown))} in a {config.model_type} model",
+        raise RequestError(f"a {config.model_type} model has layers of an unknown kind: {', '.join(sorted(unknown))}",
                            f"layers of the kinds {', '.join([*known, *NO_ATTENTION])}", "another model.id")
     return [known[kind] for kind in kinds if kind in known]
 

@@ -167,8 +167,8 @@ class RolloutWay(Way):
         completions = self.completions_of_a_rollout(recipe.batch, fsdp)
         if completions % self.group:
             raise RequestError(
-                f"{completions} completions per rollout {where}".rstrip() + f" in groups of {self.group}",
-                "whole groups: micro_batch x accumulation x devices x updates divides by algorithm.group",
+                f"{completions} completions per rollout {where}".rstrip() + f" do not fill groups of {self.group}",
+                "whole groups: micro_batch x accumulation x devices x updates that algorithm.group divides",
                 f"batch.micro_batch={self.group}")
 
     def watched_items(self, recipe: Recipe) -> int:
