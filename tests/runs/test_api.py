@@ -171,14 +171,14 @@ def test_frames_and_data_sets_are_rows():
             return [{"prompt": "a", "n": None}]
 
     assert rows_of(Frame(), "data") == [{"prompt": "a", "n": None}, {"prompt": "b", "n": 2}]
-    with pytest.raises(RequestError, match="a recipe and data"):
+    with pytest.raises(RequestError, match="a recipe does not go with data"):
         workings.train("smoke-tiny", data=Frame())
     assert rows_of(Dataset(), "data") == [{"prompt": "a", "n": None}]
 
 
 @pytest.mark.parametrize(("keywords", "said"), [
     ({}, "a recipe, or model and data"),
-    ({"recipe": "smoke-tiny", "data": ROWS}, "a recipe and data"),
+    ({"recipe": "smoke-tiny", "data": ROWS}, "a recipe does not go with data"),
     ({"model": "x", "data": [], "steps": 1}, "data: no rows"),
     ({"model": "x", "data": ["text"], "steps": 1}, "a row of type str"),
     ({"model": "x", "data": [{"a": "1"}], "steps": 1}, "data: the first row, which has a"),
@@ -191,9 +191,10 @@ def test_frames_and_data_sets_are_rows():
     ({"model": "x", "data": {"train": ROWS}, "steps": 1}, r"(?s)a dict with train.*data=data\['train'\]"),
     ({"model": "x", "data": ROWS, "method": "lorra", "steps": 1}, r"(?s)method: .lorra.*one of full, lora, qlora"),
     ({"recipe": "smoke-tiny", "method": "qlora", "data": ROWS},
-     r'(?s)a recipe and data, method.*overrides=\{"data.traces": "FILE", "method.name": "qlora"\}'),
+     r'(?s)a recipe does not go with data, method.*overrides=\{"data.traces": "FILE", "method.name": "qlora"\}'),
     ({"recipe": "smoke-tiny", "learning_rate": 0.1, "items": Path("i.jsonl")},
-     r'(?s)a recipe and items, learning_rate.*\{"evaluation.items": "i.jsonl", "training.learning_rate": 0.1\}'),
+     r'(?s)a recipe does not go with items, learning_rate.*'
+     r'\{"evaluation.items": "i.jsonl", "training.learning_rate": 0.1\}'),
     ({"recipe": ROWS}, "a recipe of type list"),
     ({"recipe": "smoke-tiny", "overrides": {"rewards": [rows_of]}},
      r'(?s)the function rows_of in a recipe.*FILE\.py:FUNCTION.*"scorer": "mine\.py:rows_of".*rewards=\[rows_of\]'),
@@ -201,7 +202,7 @@ def test_frames_and_data_sets_are_rows():
     ({"recipe": "smoke-tiny", "overrides": {"data.max_length": {1, 2}}}, "a value of type set in a recipe"),
     ({"model": "x", "data": QUESTIONS, "steps": 1}, r'(?s)have no completion to imitate.*rewards=\["answer"\]'),
     ({"recipe": "smoke-tiny", "rewards": ["answer"]},
-     r'(?s)a recipe and rewards.*overrides=\{"rewards": \[\{"scorer": "FILE.py:FUNCTION"'),
+     r'(?s)a recipe does not go with rewards.*overrides=\{"rewards": \[\{"scorer": "FILE.py:FUNCTION"'),
     ({"reward_funcs": ["answer"], "model": "x", "data": QUESTIONS}, "reward_funcs"),
 ])
 def test_a_request_that_makes_no_run_says_what_would(keywords, said):
@@ -211,7 +212,7 @@ def test_a_request_that_makes_no_run_says_what_would(keywords, said):
 
 @pytest.mark.parametrize(("keywords", "words"), [
     ({"out": "there"}, "--out there already exists"),
-    ({"resume": True}, "--resume without --out"),
+    ({"resume": True}, "--resume needs --out"),
     ({"steps": 0}, "neither steps nor epochs"),
     ({"epochs": 1}, "steps=3 and epochs=1"),
     ({"overrides": "training.steps=3"}, "overrides=['training.steps=3']"),
@@ -379,7 +380,7 @@ def test_words_of_other_trainers_are_refused_with_what_they_are_here(words, advi
 
 
 @pytest.mark.parametrize(("keywords", "given", "advice"), [
-    ({"model": object(), "steps": 1}, "model: an object of type object", "save_pretrained"),
+    ({"model": object(), "steps": 1}, "model is an object of type object", "save_pretrained"),
     ({"model": "Qwen/Qwen3-0.6B", "method": "LoRA", "steps": 1}, "method: 'LoRA'", 'method="lora"'),
     ({"model": "Qwen/Qwen3-0.6B", "method": "dpo", "steps": 1}, "method: 'dpo'", '"algorithm.name": "dpo"')])
 def test_a_model_that_is_an_object_and_a_method_that_does_not_exist_are_named(keywords, given, advice):

@@ -125,7 +125,7 @@ def test_what_cannot_teach_is_refused_before_anything_is_made(recipe, tmp_path):
         ("tokenizer=train", "data.traces=dev-reasoning"): "tokens have another id than the student's or none",
         ("algorithm.teacher=nowhere/at/all",): "nowhere/at/all",
         ('rewards=[{scorer: answer}]',): "rewards with algorithm.name: distill",
-        ("data.max_length=10000",): "at most the model's context of 8192 tokens",
+        ("data.max_length=10000",): "data.max_length: 10000 is longer than the model's context",
     }
     for words, said in refused.items():
         with pytest.raises(RequestError) as caught:

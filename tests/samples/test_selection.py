@@ -98,7 +98,7 @@ def test_wrong_rules_are_refused() -> None:
         Selection.check("any")
     with pytest.raises(RequestError, match="pairs: all"):
         PairRule(rule="all")
-    with pytest.raises(RequestError, match="pairs of a prompt: 0"):
+    with pytest.raises(RequestError, match="most_per_prompt is 0"):
         PairRule(most_per_prompt=0)
 
 

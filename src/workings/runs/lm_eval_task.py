@@ -271,7 +271,8 @@ def _load(name: str) -> dict[str, Any]:
     path = Path(name)
     own = path.suffix in _SUFFIXES
     if own and not path.is_file():
-        raise RequestError(f"no task file {name}", "a YAML file of lm-evaluation-harness, or the name of a task",
+        raise RequestError(f"the task file {name} does not exist",
+                           "a YAML file of lm-evaluation-harness, or the name of a task",
                            "--task FILE.yaml")
     with slow_operation("looking for the task"):
         manager = TaskManager(include_defaults=False, include_path=[] if own else _folders(name))
