@@ -222,7 +222,7 @@ def test_two_processes_are_stopped_and_one_goes_on(tmp_path, start_forked, monke
     begun = losses(tmp_path / "two")
     assert 4 <= answer["steps"] < 24
 
-    with pytest.raises(RequestError, match="micro batches of 1 rows over all devices; the run had 2") as caught:
+    with pytest.raises(RequestError, match="micro batches have 1 rows over all devices, and the run had 2") as caught:
         train_and_evaluate("recipe.yaml", tmp_path / "two", (), resume=True)
     assert caught.value.try_next == "batch.micro_batch=2"
     alone = ["batch.micro_batch=2", "evaluation.base=false"]

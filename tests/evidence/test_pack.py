@@ -162,7 +162,7 @@ def test_unsealed_failed_and_missing_runs_are_not_packed(runs: Path, tmp_path: P
         pack([tmp_path / "open"], tmp_path / "out.zip")
     with pytest.raises(RequestError, match="one sealed run or more"):
         pack([], tmp_path / "out.zip")
-    with pytest.raises(RequestError, match="two runs named a"):
+    with pytest.raises(RequestError, match="two runs are named a"):
         pack([runs / "a", runs / "a"], tmp_path / "out.zip")
 
 

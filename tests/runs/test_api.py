@@ -112,7 +112,7 @@ def test_rows_and_a_model_are_a_run_that_keeps_them_and_draws_itself(tmp_path, m
     assert reply.tokens == 3
     assert opened.evaluate([{"id": "a", "prompt": "1+1?", "expected_answer": 2}], "more").overall.n == 1
     assert set(opened.evaluations) == {"items", "more"}
-    with pytest.raises(RequestError, match="name='more', an evaluation that runs/scratch-full has"):
+    with pytest.raises(RequestError, match="runs/scratch-full already has an evaluation name='more'"):
         opened.evaluate(ITEMS, "more")
     # A file that is called as the run's own evaluation is: another name is found for what it becomes.
     (tmp_path / "items.jsonl").write_text('{"id": "a", "prompt": "1+1?", "expected_answer": "2"}\n')
@@ -181,7 +181,7 @@ def test_frames_and_data_sets_are_rows():
     ({"recipe": "smoke-tiny", "data": ROWS}, "a recipe does not go with data"),
     ({"model": "x", "data": [], "steps": 1}, "data: no rows"),
     ({"model": "x", "data": ["text"], "steps": 1}, "a row of type str"),
-    ({"model": "x", "data": [{"a": "1"}], "steps": 1}, "data: the first row, which has a"),
+    ({"model": "x", "data": [{"a": "1"}], "steps": 1}, "data: the first row has a"),
     ({"model": "x", "data": [{"prompt": "1+1?", "answer": [2]}], "steps": 1}, "`answer` must be a text, not a list"),
     ({"model": "x", "data": [{"prompt": "1+1?", "chosen": None, "rejected": "3"}], "steps": 1}, "`chosen` is null"),
     ({"model": "x", "data": [{"prompt": "Hi", "answer": "Hi"}, *ROWS], "steps": 1},
@@ -218,7 +218,7 @@ def test_a_request_that_makes_no_run_says_what_would(keywords, said):
     ({"overrides": "training.steps=3"}, "overrides=['training.steps=3']"),
     ({"data": "gone.jsonl"}, "no file {here}/gone.jsonl"),
     ({"data": [*ROWS, {"prompt": "x"}]}, "correct that row"),
-    ({"items": [{"question": "x"}]}, "items: row 1, which has question")])
+    ({"items": [{"question": "x"}]}, "items: row 1 has question")])
 def test_errors_name_the_arguments(keywords, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there").mkdir()
@@ -306,11 +306,11 @@ def test_a_function_that_no_file_can_hold_is_refused():
     unread = {}
     exec("def unread(prompts, completions, **columns):\n    return []", unread)
     copied = FunctionType(outside.__code__, outside.__globals__)
-    for function, said in ((lambda **columns: [], "a lambda"), (Path, "Path, which is not a function"),
+    for function, said in ((lambda **columns: [], "a lambda"), (Path, "Path is not a function"),
                            (closed, "closed uses name from outside the function"),
                            (copied, "outside uses json, SHAPE from outside the function"),
                            (annotated, "annotated uses QUESTIONS from"),
-                           (unread["unread"], "unread, whose source cannot be read"),
+                           (unread["unread"], "the source of unread cannot be read"),
                            (private, "private, whose source holds a home folder")):
         with pytest.raises(RequestError, match=said):
             recipe_rewards([function], Path("/nowhere"), str)

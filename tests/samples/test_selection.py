@@ -96,7 +96,7 @@ def test_wrong_rules_are_refused() -> None:
             Selection(**rules)
     with pytest.raises(RequestError, match="in the form any"):
         Selection.check("any")
-    with pytest.raises(RequestError, match="pairs: all"):
+    with pytest.raises(RequestError, match="rule all of pairs is unknown"):
         PairRule(rule="all")
     with pytest.raises(RequestError, match="most_per_prompt is 0"):
         PairRule(most_per_prompt=0)

@@ -185,6 +185,6 @@ class ProcessGroup:
 def _distributed(engine: Engine) -> DistributedEngine:
     """The engine as one whose steps several processes take together. Raises `RequestError` where it lacks a method."""
     if not isinstance(engine, DistributedEngine):
-        raise RequestError(f"engine: {engine.name} in several processes",
+        raise RequestError(f"engine: {engine.name} does not run in several processes",
                            "an engine with the methods of `workings.engines.base.DistributedEngine`", "one process")
     return engine

@@ -80,7 +80,7 @@ class WeightFiles:
         file_names = _index_file_names(index) if index.exists() and self._names else {}
         for stored in self._names.values() if file_names else ():
             if file_names.get(stored) != self._where[stored].path.name:
-                raise RequestError(f"{index}: {stored} in {file_names.get(stored, 'no file')}, while it is in "
+                raise RequestError(f"{index} has {stored} in {file_names.get(stored, 'no file')}, and it is in "
                                    f"{self._where[stored].path.name}", "the index of these very files",
                                    "download the directory again, whole")
 
@@ -90,7 +90,7 @@ class WeightFiles:
             stored = prefix + name if prefix != PREFIXES[2] else prefix + name.removeprefix("model.")
             if stored in self._where:
                 return stored
-        raise RequestError(f"{self.directory} without tensor {name}",
+        raise RequestError(f"{self.directory} has no tensor {name}",
                            "all tensors of the architecture that config.json names", "")
 
     def _file(self, name: str) -> TensorFile:
@@ -118,7 +118,7 @@ def _index_file_names(index: Path) -> dict[str, str]:
     names = list(file_names.values())
     if not names or not all(isinstance(name, str) and name == Path(name).name
                             and 0 < len(name.encode("utf-8", "surrogatepass")) <= MAX_NAME_BYTES for name in names):
-        raise RequestError(f"{index}: weight_map {str(found)[:80]}",
+        raise RequestError(f"{index} has a wrong weight_map: {str(found)[:80]}",
                            "a JSON object: name of a tensor -> name of a file in this folder",
                            "download the file again")
     return file_names

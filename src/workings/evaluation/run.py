@@ -246,7 +246,7 @@ def _config(items: Sequence[Item], settings: EvaluationSettings, *, source: dict
 
 def _check_samples(aggregate: str, samples: int) -> None:
     if not is_aggregate(aggregate, samples):
-        raise RequestError(f"aggregate {aggregate} from {samples} sample{'s' if samples > 1 else ''} an item",
+        raise RequestError(f"aggregate {aggregate} needs more than {samples} sample{'s' if samples > 1 else ''} each",
                            "at least as many samples as K")
 
 

@@ -299,7 +299,7 @@ class EvaluationWriter:
         before = loads(path.read_bytes())
         # Answers to two different requests in one file could never be told apart again.
         if json_digest(before) != json_digest(self._config):
-            raise RequestError(f"--out {self.out}, where an interrupted evaluation was asked for something else: "
+            raise RequestError(f"--out {self.out} has an interrupted evaluation of another request: "
                                f"{', '.join(_differences(before, self._config))}",
                                "the same request, to continue it, or another --out",
                                f"--out {self.out}-2, or remove {self.partial}")

@@ -162,7 +162,7 @@ def refuse_evaluation_items(prompts: Sequence[Prompt], items: Sequence[Item]) ->
     shared = [prompt.item.id for prompt in prompts if prompt_digest(prompt.item.prompt) in evaluated]
     if shared:
         names = ", ".join(shared[:MAX_PROMPTS_IN_ERROR])
-        raise RequestError(f"{len(shared)} prompts that are evaluation items as well: {names}",
+        raise RequestError(f"{len(shared)} prompts are evaluation items as well: {names}",
                            "prompts that are not used for evaluation", "other questions in data.traces")
 
 

@@ -260,7 +260,7 @@ def _rows(config: Mapping[str, Any], mesh: Mapping[str, int]) -> int:
 
 def _refuse_other_rows(before: int, now: int, fsdp: int) -> None:
     if before != now:
-        raise RequestError(f"micro batches of {now} rows over all devices; the run had {before}",
+        raise RequestError(f"micro batches have {now} rows over all devices, and the run had {before}",
                            "as many rows as before, so that all batches stay the same",
                            f"batch.micro_batch={before // fsdp}" if before % fsdp == 0 else
                            f"a number of devices that divides {before} rows")

@@ -124,7 +124,8 @@ def _checked_data(loaded: LoadedRecipe, request: ImproveRequest, prompts: Sequen
     """The recipe's own data, after all checks of the request that need no device."""
     recipe = loaded.recipe
     if recipe.algorithm.name != "sft":
-        raise RequestError(f"algorithm.name: {recipe.algorithm.name}", "sft, because kept samples become traces",
+        raise RequestError(f"improve does not take algorithm.name: {recipe.algorithm.name}",
+                           "sft, because kept samples become traces",
                            "workings train RECIPE for any other algorithm")
     data = find_data(loaded)
     if not data.items:
@@ -166,7 +167,7 @@ def _open(out: Path, loaded: LoadedRecipe, request: ImproveRequest, digests: dic
     if path.is_file():
         before = loads(path.read_bytes())
         if request.rounds < before["rounds"]:
-            raise RequestError(f"--rounds {request.rounds} for {out}, where {before['rounds']} were asked for",
+            raise RequestError(f"--rounds {request.rounds} is below the {before['rounds']} that {out} was asked for",
                                f"as many or more rounds: finished ones are kept. {RESULT} has their results",
                                f"--rounds {before['rounds']}, or another --out")
         # More rounds continue; `all_rounds` may be switched on, but not off.

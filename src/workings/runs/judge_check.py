@@ -100,7 +100,7 @@ def read_labelled(path: Path) -> list[Labelled]:
     """Labelled completions. Raises `RequestError` for another kind of line, and for too few."""
     expected = "JSON lines with prompt, expected_answer, completion, and right (true or false)"
     if not path.is_file():
-        raise RequestError(f"--items {path}, which does not exist", expected)
+        raise RequestError(f"--items {path} does not exist", expected)
     labelled: list[Labelled] = []
     for number, record in read_lines(path):
         try:

@@ -209,7 +209,7 @@ def _files(job: LaunchJob, request: LaunchRequest) -> dict[str, str]:
           "--claim": ("kubernetes", request.volume_claim), "--wheel": ("skypilot", request.wheel)}
     for option, (launcher, value) in of.items():
         if value and launcher != request.launcher:
-            raise RequestError(f"{option} with --for {request.launcher}, which does not read it",
+            raise RequestError(f"--for {request.launcher} does not take {option}",
                                f"it with --for {launcher}", f"without {option}")
     if request.launcher == "slurm":
         return slurm(job)

@@ -38,8 +38,8 @@ class PairRule:
         """The rule of two options; None without a rule. Raises `RequestError` for a number of pairs without a rule."""
         if rule is None:
             if most_per_prompt is not None:
-                raise RequestError(f"--most-pairs {most_per_prompt} without --pairs, so that no pairs are made",
-                                   "--most-pairs next to --pairs", f"--pairs {RULES[0]} --most-pairs {most_per_prompt}")
+                raise RequestError(f"--most-pairs {most_per_prompt} needs --pairs", "both",
+                                   f"--pairs {RULES[0]} --most-pairs {most_per_prompt}")
             return None
         return cls(rule=rule) if most_per_prompt is None else cls(rule=rule, most_per_prompt=most_per_prompt)
 

@@ -41,7 +41,7 @@ class Selection:
     def check(form: str) -> None:
         """Raises `RequestError` if samples in this form cannot be kept; called before sampling."""
         if form not in STYLES:
-            raise RequestError(f"samples in the form {form}",
+            raise RequestError(f"samples in the form {form} cannot become traces",
                                f"one of {', '.join(STYLES)}: kept samples are traces, split into steps and answer",
                                f"--form {STYLES[0]}")
 

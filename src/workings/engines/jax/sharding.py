@@ -155,8 +155,8 @@ def make_layout(devices: tuple[jax.Device, ...], fsdp: int | Literal["auto"], tp
                            f"at most {available}",
                            f"mesh.fsdp={max(1, available // tp)}")
     if several and share * tp < available and jax.distributed.is_initialized():
-        raise RequestError(f"mesh.fsdp x mesh.tp = {share} x {tp} = {share * tp} in several processes that have "
-                           f"{available} devices", "all devices: a process without any could take no part",
+        raise RequestError(f"mesh.fsdp x mesh.tp = {share} x {tp} needs {share * tp} devices, and the processes have "
+                           f"{available}", "all devices: a process without any could take no part",
                            f"mesh.fsdp={max(1, available // tp)}")
     # `tp` goes along neighbors in JAX's order of devices, because it exchanges activations in every layer.
     grid = np.array(devices[:share * tp]).reshape(share, tp)

@@ -147,21 +147,21 @@ class MaskCheck:
         """Raise `RequestError` for what would train another model than transformers has."""
         name = f"a {request.shape.family} model with model.verified: false"
         if self.later > self.tolerance:
-            raise RequestError(f"{name}, in which earlier positions see later ones ({self.later:.2g})",
+            raise RequestError(f"in {name} earlier positions see later ones ({self.later:.2g})",
                                "a causal model that keeps to the mask it is given", "another model.id")
         if self.reference > self.tolerance:
             raise RequestError(
-                f"{name}, whose logits with our attention function differ from those with transformers' own by "
+                f"logits of {name} with our attention function differ from those with transformers' own by "
                 f"{self.reference:.2g} of the largest", f"a difference within {self.tolerance:g}: its class does more "
                 "with scores or logits than it tells an attention function", "another model.id")
         # Without packing no row is before another one, and the difference has no effect.
         if request.packed and self.segments > self.tolerance:
             raise RequestError(
-                f"data.packing with {name}, in which a row of a packed sequence sees the row before it "
+                f"data.packing does not work with {name}: a row of a packed sequence sees the row before it "
                 f"({self.segments:.2g})", "one row a sequence: some of its layers keep a state that no mask resets",
                 "data.packing=none")
         if self.cache > self.tolerance:
-            raise RequestError(f"{name}, which answers otherwise with a cache than without one ({self.cache:.2g})",
+            raise RequestError(f"{name} answers otherwise with a cache than without one ({self.cache:.2g})",
                                "a class whose cache is transformers' DynamicCache", "another model.id")
 
 

@@ -39,7 +39,8 @@ class ProcessMesh:
     def rows(self, count: int) -> slice:
         """The rows of a batch of ``count`` that this process computes. Raises `RequestError` for a remainder."""
         if count % self.fsdp:
-            raise RequestError(f"{count} rows per micro batch on fsdp={self.fsdp}", "rows divisible by fsdp",
+            raise RequestError(f"{count} rows per micro batch cannot be split over fsdp={self.fsdp}",
+                               "rows divisible by fsdp",
                                f"a batch of {self.fsdp} rows, or mesh.fsdp=1")
         own = count // self.fsdp
         return slice(self.rank * own, (self.rank + 1) * own)

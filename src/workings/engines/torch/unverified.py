@@ -40,7 +40,7 @@ def unverified_config(shape: ModelShape, values: Mapping[str, Any]) -> Any:
         return kind.from_dict(kind._decode_special_floats(dict(values)))
     except (StrictDataclassError, TypeError, ValueError, KeyError, AttributeError) as error:
         what = " ".join(str(error).split())[:300]
-        raise RequestError(f"a config.json that transformers refuses: {what}",
+        raise RequestError(f"transformers refuses config.json: {what}",
                            f"settings of a {shape.family} model", "download the directory again, whole") from None
 
 

@@ -47,7 +47,7 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
         kind = parse_seal((path / SEAL).read_bytes())["unit"] if (path / SEAL).is_file() else ""
         pack_path = f"{RUNS}/{path.resolve().name}" + (SAMPLES_SUFFIX if kind == SAMPLED else "")
         if pack_path in runs or pack_path in evaluations:
-            raise RequestError(f"two runs named {path.resolve().name}", "runs with different names", "")
+            raise RequestError(f"two runs are named {path.resolve().name}", "runs with different names", "")
         if kind in EVALUATION_UNITS:
             evaluations[pack_path] = path
             continue

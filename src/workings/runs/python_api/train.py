@@ -83,7 +83,8 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
                    else load_recipe(recipe, overrides))
     if model is None or data is None:
         given = [name for name, value in (("model", model), ("data", data)) if value is not None]
-        raise RequestError(f"{given[0]} alone" if given else "train without a recipe", "a recipe, or model and data",
+        raise RequestError(f"{given[0]} is given alone" if given else "train needs a recipe",
+                           "a recipe, or model and data",
                            'workings.train(model="Qwen/Qwen3-0.6B", data=rows, steps=100)')
     # Around the whole run: the rows are in a temporary folder until the run has its own copy.
     with keyword_recipe(Keywords(model=model, data=data, items=items, method=method or "lora", steps=steps,

@@ -75,7 +75,7 @@ def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape, 
 def refuse_processes(recipe: Recipe) -> None:
     """Raises `RequestError` for a teacher in several processes, which only share the calls of one engine."""
     if way_of(recipe).teacher_keys is not None:
-        raise RequestError(f"algorithm.name: {recipe.algorithm.name} in several processes",
+        raise RequestError(f"algorithm.name: {recipe.algorithm.name} does not run in several processes",
                            "one process: the teacher is its own engine, and only one engine's calls reach the "
                            "other processes",
                            "one process, with several devices where there are several")
@@ -146,11 +146,11 @@ def refuse_other_vocabulary(teacher: Teacher, tokenizer: Tokenizer, shape: Model
     name, theirs = teacher.algorithm.teacher, teacher.tokenizer.ids
     # Tokens that only the teacher has, such as those of pictures, do no harm: the student never samples them.
     if differing := sorted(token for token, number in tokenizer.ids.items() if theirs.get(token) != number):
-        raise RequestError(f"algorithm.teacher: {name}, in whose vocabulary {len(differing):,} tokens have another id "
+        raise RequestError(f"in algorithm.teacher: {name}, {len(differing):,} tokens have another id "
                            f"than the student's or none ({', '.join(map(repr, differing[:3]))})",
                            "a teacher with the student's vocabulary: it judges the very tokens that the student wrote",
                            "a teacher of the same family, or its tokenizer for the student")
     # Models have embedding rows for ids that their tokenizer never uses, and may sample them.
     if teacher.shape.vocab_size < shape.vocab_size:
-        raise RequestError(f"algorithm.teacher: {name}, with {teacher.shape.vocab_size:,} rows of its embedding",
+        raise RequestError(f"algorithm.teacher: {name} has only {teacher.shape.vocab_size:,} rows in its embedding",
                            f"at least the {shape.vocab_size:,} of the student, which it may sample any token of")
