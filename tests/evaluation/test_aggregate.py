@@ -85,5 +85,5 @@ def test_an_engine_that_does_not_sample_says_so(tmp_path: Path) -> None:
 
 
 def test_a_seed_that_no_record_can_hold_is_refused_before_anything_is_drawn() -> None:
-    with pytest.raises(RequestError, match="evaluation setting seed: 9007199254740992"):
+    with pytest.raises(RequestError, match="evaluation setting seed cannot be 9007199254740992"):
         EvaluationSettings(seed=2**53)

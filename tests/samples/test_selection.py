@@ -149,5 +149,5 @@ def test_a_number_of_pairs_needs_a_rule_that_makes_some() -> None:
     assert PairRule.from_options(None, None) is None
     assert PairRule.from_options("best-worst", None) == PairRule()
     assert PairRule.from_options("right-wrong", 3) == PairRule(rule="right-wrong", most_per_prompt=3)
-    with pytest.raises(RequestError, match="--most-pairs 3 without --pairs"):
+    with pytest.raises(RequestError, match="--most-pairs 3 needs --pairs"):
         PairRule.from_options(None, 3)
