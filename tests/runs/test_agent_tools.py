@@ -22,7 +22,7 @@ def test_nothing_starts_without_a_plan_or_outside_of_the_folder(tmp_path: Path) 
     for name in ("../first", "a/b", "", ".hidden", "/tmp"):
         with pytest.raises(RequestError, match="the name of a run directory"):
             tools.read_record(name)
-    with pytest.raises(RequestError, match="name: .* is no run"):
+    with pytest.raises(RequestError, match=r"name: .* is no run"):
         tools.read_record("first")
     assert list(tmp_path.iterdir()) == []
 
