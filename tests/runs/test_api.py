@@ -181,7 +181,7 @@ def test_frames_and_data_sets_are_rows():
     ({"recipe": "smoke-tiny", "data": ROWS}, "a recipe does not go with data"),
     ({"model": "x", "data": [], "steps": 1}, "data: no rows"),
     ({"model": "x", "data": ["text"], "steps": 1}, "a row of type str"),
-    ({"model": "x", "data": [{"a": "1"}], "steps": 1}, "data: the first row has a"),
+    ({"model": "x", "data": [{"a": "1"}], "steps": 1}, "data: the first row has the keys a"),
     ({"model": "x", "data": [{"prompt": "1+1?", "answer": [2]}], "steps": 1}, "`answer` must be a text, not a list"),
     ({"model": "x", "data": [{"prompt": "1+1?", "chosen": None, "rejected": "3"}], "steps": 1}, "`chosen` is null"),
     ({"model": "x", "data": [{"prompt": "Hi", "answer": "Hi"}, *ROWS], "steps": 1},
@@ -218,7 +218,7 @@ def test_a_request_that_makes_no_run_says_what_would(keywords, said):
     ({"overrides": "training.steps=3"}, "overrides=['training.steps=3']"),
     ({"data": "gone.jsonl"}, "no file {here}/gone.jsonl"),
     ({"data": [*ROWS, {"prompt": "x"}]}, "correct that row"),
-    ({"items": [{"question": "x"}]}, "items: row 1 has question")])
+    ({"items": [{"question": "x"}]}, "items: row 1 has the keys question")])
 def test_errors_name_the_arguments(keywords, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there").mkdir()

@@ -93,5 +93,5 @@ def find_planning_engine(name: str) -> PlanningEngine | None:
 
 def _distribution(point: EntryPoint) -> tuple[str, str]:
     if point.dist is None:
-        raise RequestError(f"engine: {point.name} is of no package", "an engine that belongs to an installed package")
+        raise RequestError(f"engine: {point.name} belongs to no package", "an engine of an installed package")
     return point.dist.name, point.dist.version

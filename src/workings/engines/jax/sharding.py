@@ -152,7 +152,7 @@ def make_layout(devices: tuple[jax.Device, ...], fsdp: int | Literal["auto"], tp
     share = fsdp if isinstance(fsdp, int) else 1 if alone else max(1, available // tp)
     if share * tp > available:
         raise RequestError(f"mesh.fsdp x mesh.tp = {share} x {tp} needs {share * tp} devices, and {available} are here",
-                           f"at most {available}",
+                           "a mesh that fits them",
                            f"mesh.fsdp={max(1, available // tp)}")
     if several and share * tp < available and jax.distributed.is_initialized():
         raise RequestError(f"mesh.fsdp x mesh.tp = {share} x {tp} needs {share * tp} devices, and the processes have "

@@ -81,7 +81,7 @@ def write_given_traces(data: Any, out: Path, *, split_completions: bool) -> str:
     rows = cleaned(rows_of(data, "data"))
     form = looks_like(rows[0]) or by_its_keys(rows[0])
     if not form:
-        raise RequestError(f"data: the first row has {', '.join(rows[0])}", FORMS, "rename the keys")
+        raise RequestError(f"data: the first row has the keys {', '.join(rows[0])}", FORMS, "rename the keys")
     # In the form of the first row, steps of another form would be lost.
     for number, row in enumerate(rows, start=1):
         if (other := looks_like(row)) not in ("", form):
@@ -130,7 +130,7 @@ def write_given_items(data: Any, out: Path) -> None:
         item = {"id": f"item-{number:05d}"} | {names.get(key, key): value for key, value in row.items()
                                                if value is not None}
         if missing := {"prompt", "expected_answer"} - item.keys():
-            raise RequestError(f"items: row {number} has {', '.join(row)}",
+            raise RequestError(f"items: row {number} has the keys {', '.join(row)}",
                                "rows with prompt (or question) and expected_answer (or answer)",
                                f"add or rename {' and '.join(sorted(missing))}")
         lines.append(json.dumps(item, ensure_ascii=False))
