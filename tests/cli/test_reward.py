@@ -41,4 +41,4 @@ def test_samples_are_drawn(workings, recipe):
 def test_a_mistake_is_exit_code_2(workings, recipe):
     done = workings("reward", "check", "smoke-tiny", check=False)
     assert done.returncode == 2
-    assert "which has no rewards to check" in done.stderr
+    assert "has no rewards to check" in done.stderr

@@ -35,7 +35,7 @@ def test_its_objective_is_what_an_engine_is_asked_for(tmp_path: Any) -> None:
     (("batch.micro_batch=2", "algorithm.loss=ipo", "algorithm.length_normalized=true"), "loss ipo alone"),
     (("batch.micro_batch=2", "algorithm.label_smoothing=0.5"), "less than 0.5"),
     (("batch.micro_batch=2", "algorithm.beta=0"), "greater than 0"),
-    (("batch.micro_batch=2", "rewards=[{scorer: answer}]"), "rewards with algorithm.name: dpo"),
+    (("batch.micro_batch=2", "rewards=[{scorer: answer}]"), "algorithm.name: dpo does not take rewards"),
     (("batch.micro_batch=2", "algorithm.group=8"), "group"),
     (("batch.micro_batch=2", "evaluation.items_during_training=4"), "evaluation.items_during_training"),
 ])

@@ -171,7 +171,7 @@ def test_memory_that_runs_out_in_one_process_ends_the_run_of_all(pair) -> None:
     ({"WORLD_SIZE": "2"}, ("doctor",), "workings doctor in several processes (WORLD_SIZE=2)"),
     ({"WORLD_SIZE": "2"}, ("train", "smoke-tiny", "--out", "run", "engine=jax"), "torchrun starts those of PyTorch"),
     ({"JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "0"}, ("train", "smoke-tiny", "--out", "run", "engine=jax"),
-     "without JAX_COORDINATOR_ADDRESS"),
+     "JAX_COORDINATOR_ADDRESS must be set"),
     ({"PET_NNODES": "2"}, ("train", "smoke-tiny", "--out", "run", "engine=jax"), "PET_NNODES=2 started several"),
     ({}, ("train", "smoke-tiny", "--out", "s3://bucket/run"), "--out s3://bucket/run is an address"),
     ({}, ("train", "smoke-tiny", "--auto-resume"), "--auto-resume without --out"),
@@ -222,7 +222,7 @@ def test_two_processes_are_stopped_and_one_goes_on(tmp_path, start_forked, monke
     begun = losses(tmp_path / "two")
     assert 4 <= answer["steps"] < 24
 
-    with pytest.raises(RequestError, match="micro batches of 1 rows over all devices; the run had 2") as caught:
+    with pytest.raises(RequestError, match="micro batches have 1 rows over all devices, and the run had 2") as caught:
         train_and_evaluate("recipe.yaml", tmp_path / "two", (), resume=True)
     assert caught.value.try_next == "batch.micro_batch=2"
     alone = ["batch.micro_batch=2", "evaluation.base=false"]
@@ -248,5 +248,5 @@ def test_an_environment_without_a_launcher_is_one_process(monkeypatch) -> None:
             True, 1, [{"a": 1}], True)
         assert group.coordinate("engine") == "engine"
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(RequestError, match="WORLD_SIZE=2 without RANK, MASTER_ADDR, MASTER_PORT"):
+    with pytest.raises(RequestError, match="WORLD_SIZE=2 needs RANK, MASTER_ADDR, MASTER_PORT"):
         ProcessGroup.of("torch", "cpu")

@@ -190,5 +190,5 @@ def test_the_plan_counts_masks(name: str) -> None:
 
 
 def test_learning_from_drawn_completions_refuses_it() -> None:
-    with pytest.raises(RequestError, match=r"method\.dropout: 0\.1 with algorithm\.name: grpo"):
+    with pytest.raises(RequestError, match=r"algorithm\.name: grpo does not take method\.dropout: 0\.1"):
         load_recipe("gemma-3-1b-grpo-t4x2", ["method.dropout=0.1"])

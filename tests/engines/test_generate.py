@@ -76,7 +76,7 @@ def test_a_streamed_answer_is_the_answer_token_by_token(engine: JaxEngine, state
         answer = engine.stream(state, prompt, max_new_tokens=14, stop_ids=stop_ids, tell=told.append)
         assert answer == engine.generate(state, [prompt], max_new_tokens=14, stop_ids=stop_ids)[0]
         assert told == answer.tokens
-    with pytest.raises(RequestError, match="empty prompt"):
+    with pytest.raises(RequestError, match="a prompt is empty"):
         engine.stream(state, [], max_new_tokens=2, stop_ids=[], tell=print)
 
 

@@ -134,7 +134,7 @@ def test_what_cannot_be_scaled_is_refused() -> None:
 
     request = EngineRequest(shape=tiny_shape("gemma"), device="cpu", precision=PrecisionConfig(compute="fp16"))
     for engine, changes, said in (
-            (JaxEngine, {}, "fp16 with engine jax(?s:.*)engine=torch"),
+            (JaxEngine, {}, "engine jax does not take precision.compute: fp16(?s:.*)engine=torch"),
             (TorchEngine, {"memory": MemoryConfig(optimizer_in_backward=True)}, "optimizer_in_backward"),
             (TorchEngine, {"shape": tiny_shape("qwen3_5")}, "layers that keep a state")):
         with pytest.raises(RequestError, match=said):

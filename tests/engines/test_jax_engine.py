@@ -88,7 +88,7 @@ def test_what_does_not_come_out_even_is_refused() -> None:
 
 def test_wrong_weights_are_one_clear_error(tmp_path: Path) -> None:
     engine = JaxEngine.open(request(tiny_shape()))
-    with pytest.raises(RequestError, match=r"without config\.json"):
+    with pytest.raises(RequestError, match=r"has no config\.json"):
         engine.load(tmp_path)
     engine.export(engine.init(0), tmp_path)
     with pytest.raises(RequestError, match="vocab_size=60"):

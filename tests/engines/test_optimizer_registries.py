@@ -57,6 +57,6 @@ def test_an_engine_has_what_the_configurations_say_and_refuses_the_rest(engine: 
     assert set(ENGINES[engine].OPTIMIZERS) == there
     refusals = {"jax": jax_refusals, "torch": torch_refusals}[engine]
     refused = {"jax": AdamW8bitConfig(name="adamw8bit"), "torch": MuonConfig(name="muon")}[engine]
-    with pytest.raises(RequestError, match=f"optimizer.name: {refused.name} with engine {engine}"):
+    with pytest.raises(RequestError, match=f"engine {engine} does not have optimizer.name: {refused.name}"):
         refuse(refusals(request(tiny_shape(), optimizer=refused)))
     refuse(refusals(request(tiny_shape())))

@@ -181,7 +181,7 @@ def test_a_transformers_that_calls_its_kernels_otherwise_is_refused(monkeypatch:
 
 
 def test_rows_share_neither_a_sequence_nor_their_beginnings() -> None:
-    with pytest.raises(RequestError, match=r"data\.packing with a qwen3_5 model") as caught:
+    with pytest.raises(RequestError, match=r"data\.packing does not work with a qwen3_5 model") as caught:
         TorchEngine.open(replace(request(tiny_shape("qwen3_5")), packed=True))
     assert caught.value.try_next == "data.packing=none"
     [refused] = TorchEngine.refusals(replace(request(tiny_shape("qwen3_5")), packed=True))

@@ -61,7 +61,7 @@ def test_a_process_tries_its_own_card_alone(monkeypatch, rank: str, tried: list[
         assert find_device("gpu", {}).device == torch.device("cuda", 1)
         assert chosen == [1]
     else:
-        with pytest.raises(DeviceError, match="process 2 of this machine, which has 2 cards"):
+        with pytest.raises(DeviceError, match="process 2 has no card: this machine has 2"):
             find_device("gpu", {})
     assert devices == tried
 

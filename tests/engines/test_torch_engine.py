@@ -151,7 +151,7 @@ def test_generation_stops_keeps_order_and_drawing_depends_on_the_own_seed() -> N
     drawn = engine.sample(state, prompts, seeds=range(6), **options)
     assert drawn[3:4] == engine.sample(state, prompts[3:4], seeds=[3], **options)
     assert drawn != engine.sample(state, prompts, seeds=range(6, 12), **options)
-    with pytest.raises(RequestError, match="empty prompt"):
+    with pytest.raises(RequestError, match="a prompt is empty"):
         engine.generate(state, [[1], []], max_new_tokens=2, stop_ids=[])
 
 

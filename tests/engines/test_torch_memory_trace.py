@@ -238,5 +238,5 @@ def test_the_trace_of_one_of_two_processes_is_what_each_of_two_real_ones_holds(r
 
 def test_what_several_processes_cannot_split_is_refused_by_the_trace_too() -> None:
     asked = request(SHAPE, memory=MemoryConfig(optimizer_in_backward=True), mesh=MeshConfig(fsdp=2))
-    with pytest.raises(RequestError, match="optimizer_in_backward: true in 2 processes"):
+    with pytest.raises(RequestError, match="optimizer_in_backward: true cannot be split among 2 processes"):
         inspect_step(asked, SIZE, "cpu")

@@ -125,6 +125,6 @@ def test_an_evaluation_is_never_overwritten(tmp_path: Path) -> None:
 
 
 def test_no_items_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="no items"):
+    with pytest.raises(RequestError, match="there are no items"):
         ask(adding_model(), [], tmp_path / "out")
     assert not (tmp_path / "out.partial").exists()

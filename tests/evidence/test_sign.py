@@ -48,7 +48,7 @@ def test_a_key_is_private_and_never_overwritten(key: Path, run: Path) -> None:
     assert key.read_text().startswith("-----BEGIN PRIVATE KEY-----")
     with pytest.raises(RequestError, match="never overwritten"):
         keys.new_key(key)
-    with pytest.raises(RequestError, match="inside the record"):
+    with pytest.raises(RequestError, match="is inside the record"):
         keys.new_key(run / "signing.key")
     key.chmod(0o644)
     with pytest.raises(RequestError, match="others can read"):

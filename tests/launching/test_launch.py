@@ -152,7 +152,7 @@ def test_a_teacher_of_this_machine_is_refused(tmp_path):
     (tmp_path / "teacher").mkdir()
     recipe = load_recipe("smoke-tiny", ["algorithm={name: distill_traces, teacher: teacher}"]).recipe
     loaded = SimpleNamespace(recipe=recipe, origin="r.yaml", path=lambda name: tmp_path / name)
-    with pytest.raises(RequestError, match=r"algorithm\.teacher: teacher, a folder of this machine"):
+    with pytest.raises(RequestError, match=r"algorithm\.teacher is teacher, a folder of this machine"):
         write_recipe(loaded, "gpu", tmp_path, "/shared")
 
 

@@ -102,7 +102,7 @@ def write(folder: Path, *, tensors: bool) -> Path:
 
 def test_a_folder_without_safetensors_is_refused(tmp_path: Path) -> None:
     assert read_shape(write(tmp_path / "whole", tensors=True), verified=False) == unverified_from_hf(CONFIG, STORED)
-    with pytest.raises(RequestError, match=r"without model\.safetensors"):
+    with pytest.raises(RequestError, match=r"has no model\.safetensors"):
         read_shape(write(tmp_path / "bare", tensors=False), verified=False)
 
 

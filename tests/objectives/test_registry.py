@@ -67,7 +67,7 @@ def test_adding_one_file_is_enough(folder: Path) -> None:
 
 def test_a_file_without_an_objective_of_its_name_is_refused(folder: Path) -> None:
     (folder / "local.py").write_text(FOCAL)
-    with pytest.raises(RequestError, match=r"'local': workings.objectives.local\n.*whose name is 'local'"):
+    with pytest.raises(RequestError, match=r"local does not bring objective 'local'\n.*whose name is 'local'"):
         find_objective("local")
 
 

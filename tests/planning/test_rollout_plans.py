@@ -48,7 +48,7 @@ def test_devices_share_a_batch_of_completions_or_have_one_each(engine, drawn):
 
 def test_completions_that_make_no_whole_groups_are_refused():
     asked = rewarded(batch={"micro_batch": 3}, algorithm={"name": "grpo", "group": 16, "max_new_tokens": 16})
-    with pytest.raises(RequestError, match="24 completions per rollout on v5e-8 in groups of 16"):
+    with pytest.raises(RequestError, match="24 completions per rollout on v5e-8 do not fill groups of 16"):
         make_plan(asked, shape(), find_target("v5e-8"))
     assert engine_request(with_changes(asked, {"batch.micro_batch": 2}), shape(), find_target("v5e-8"))
 

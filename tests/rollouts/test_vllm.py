@@ -169,7 +169,7 @@ def test_a_server_is_started_with_the_words_of_the_recipe(tmp_path: Path) -> Non
 
 
 def test_a_server_that_does_not_start_is_ended(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="serve, which did not start"):
+    with pytest.raises(RequestError, match="serve did not start"):
         draw(started(tmp_path, "import time; time.sleep(60)", start_seconds=0.5), b"adapters")
     with pytest.raises(RequestError, match="no such model"):
         draw(started(tmp_path, "raise SystemExit('no such model')"), b"adapters")

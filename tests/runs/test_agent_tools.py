@@ -17,12 +17,12 @@ WORDS = ["training.steps=2", "evaluation={traces: addition, items: none, every_s
 
 def test_nothing_starts_without_a_plan_or_outside_of_the_folder(tmp_path: Path) -> None:
     tools = AgentTools(folder=tmp_path)
-    with pytest.raises(RequestError, match="train without the token of a plan"):
+    with pytest.raises(RequestError, match="train needs the token of a plan"):
         tools.train("guessed", "first")
     for name in ("../first", "a/b", "", ".hidden", "/tmp"):
         with pytest.raises(RequestError, match="the name of a run directory"):
             tools.read_record(name)
-    with pytest.raises(RequestError, match="which is no run"):
+    with pytest.raises(RequestError, match=r"name: .* is no run"):
         tools.read_record("first")
     assert list(tmp_path.iterdir()) == []
 
@@ -60,7 +60,7 @@ def test_a_session_of_the_sdk_s_client(tmp_path: Path) -> None:
             assert started["recipe_digest"] == planned["recipe_digest"]
             again = await client.call_tool("train", {"token": planned["token"], "name": "second"})
             assert again.is_error
-            assert "train without the token of a plan" in again.content[0].text
+            assert "train needs the token of a plan" in again.content[0].text
             while (record := await call("read_record", name="first"))["process"] == "running":
                 time.sleep(1)
             assert (record["state"], record["process"]) == ("complete", "ended with 0; its output is in first.log")

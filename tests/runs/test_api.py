@@ -112,7 +112,7 @@ def test_rows_and_a_model_are_a_run_that_keeps_them_and_draws_itself(tmp_path, m
     assert reply.tokens == 3
     assert opened.evaluate([{"id": "a", "prompt": "1+1?", "expected_answer": 2}], "more").overall.n == 1
     assert set(opened.evaluations) == {"items", "more"}
-    with pytest.raises(RequestError, match="name='more', an evaluation that runs/scratch-full has"):
+    with pytest.raises(RequestError, match="runs/scratch-full already has an evaluation name='more'"):
         opened.evaluate(ITEMS, "more")
     # A file that is called as the run's own evaluation is: another name is found for what it becomes.
     (tmp_path / "items.jsonl").write_text('{"id": "a", "prompt": "1+1?", "expected_answer": "2"}\n')
@@ -171,17 +171,17 @@ def test_frames_and_data_sets_are_rows():
             return [{"prompt": "a", "n": None}]
 
     assert rows_of(Frame(), "data") == [{"prompt": "a", "n": None}, {"prompt": "b", "n": 2}]
-    with pytest.raises(RequestError, match="a recipe and data"):
+    with pytest.raises(RequestError, match="a recipe does not go with data"):
         workings.train("smoke-tiny", data=Frame())
     assert rows_of(Dataset(), "data") == [{"prompt": "a", "n": None}]
 
 
 @pytest.mark.parametrize(("keywords", "said"), [
     ({}, "a recipe, or model and data"),
-    ({"recipe": "smoke-tiny", "data": ROWS}, "a recipe and data"),
+    ({"recipe": "smoke-tiny", "data": ROWS}, "a recipe does not go with data"),
     ({"model": "x", "data": [], "steps": 1}, "data: no rows"),
     ({"model": "x", "data": ["text"], "steps": 1}, "a row of type str"),
-    ({"model": "x", "data": [{"a": "1"}], "steps": 1}, "data: the first row, which has a"),
+    ({"model": "x", "data": [{"a": "1"}], "steps": 1}, "data: the first row has the keys a"),
     ({"model": "x", "data": [{"prompt": "1+1?", "answer": [2]}], "steps": 1}, "`answer` must be a text, not a list"),
     ({"model": "x", "data": [{"prompt": "1+1?", "chosen": None, "rejected": "3"}], "steps": 1}, "`chosen` is null"),
     ({"model": "x", "data": [{"prompt": "Hi", "answer": "Hi"}, *ROWS], "steps": 1},
@@ -191,9 +191,10 @@ def test_frames_and_data_sets_are_rows():
     ({"model": "x", "data": {"train": ROWS}, "steps": 1}, r"(?s)a dict with train.*data=data\['train'\]"),
     ({"model": "x", "data": ROWS, "method": "lorra", "steps": 1}, r"(?s)method: .lorra.*one of full, lora, qlora"),
     ({"recipe": "smoke-tiny", "method": "qlora", "data": ROWS},
-     r'(?s)a recipe and data, method.*overrides=\{"data.traces": "FILE", "method.name": "qlora"\}'),
+     r'(?s)a recipe does not go with data, method.*overrides=\{"data.traces": "FILE", "method.name": "qlora"\}'),
     ({"recipe": "smoke-tiny", "learning_rate": 0.1, "items": Path("i.jsonl")},
-     r'(?s)a recipe and items, learning_rate.*\{"evaluation.items": "i.jsonl", "training.learning_rate": 0.1\}'),
+     r'(?s)a recipe does not go with items, learning_rate.*'
+     r'\{"evaluation.items": "i.jsonl", "training.learning_rate": 0.1\}'),
     ({"recipe": ROWS}, "a recipe of type list"),
     ({"recipe": "smoke-tiny", "overrides": {"rewards": [rows_of]}},
      r'(?s)the function rows_of in a recipe.*FILE\.py:FUNCTION.*"scorer": "mine\.py:rows_of".*rewards=\[rows_of\]'),
@@ -201,7 +202,7 @@ def test_frames_and_data_sets_are_rows():
     ({"recipe": "smoke-tiny", "overrides": {"data.max_length": {1, 2}}}, "a value of type set in a recipe"),
     ({"model": "x", "data": QUESTIONS, "steps": 1}, r'(?s)have no completion to imitate.*rewards=\["answer"\]'),
     ({"recipe": "smoke-tiny", "rewards": ["answer"]},
-     r'(?s)a recipe and rewards.*overrides=\{"rewards": \[\{"scorer": "FILE.py:FUNCTION"'),
+     r'(?s)a recipe does not go with rewards.*overrides=\{"rewards": \[\{"scorer": "FILE.py:FUNCTION"'),
     ({"reward_funcs": ["answer"], "model": "x", "data": QUESTIONS}, "reward_funcs"),
 ])
 def test_a_request_that_makes_no_run_says_what_would(keywords, said):
@@ -211,13 +212,13 @@ def test_a_request_that_makes_no_run_says_what_would(keywords, said):
 
 @pytest.mark.parametrize(("keywords", "words"), [
     ({"out": "there"}, "--out there already exists"),
-    ({"resume": True}, "--resume without --out"),
+    ({"resume": True}, "--resume needs --out"),
     ({"steps": 0}, "neither steps nor epochs"),
     ({"epochs": 1}, "steps=3 and epochs=1"),
     ({"overrides": "training.steps=3"}, "overrides=['training.steps=3']"),
     ({"data": "gone.jsonl"}, "no file {here}/gone.jsonl"),
     ({"data": [*ROWS, {"prompt": "x"}]}, "correct that row"),
-    ({"items": [{"question": "x"}]}, "items: row 1, which has question")])
+    ({"items": [{"question": "x"}]}, "items: row 1 has the keys question")])
 def test_errors_name_the_arguments(keywords, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there").mkdir()
@@ -305,11 +306,11 @@ def test_a_function_that_no_file_can_hold_is_refused():
     unread = {}
     exec("def unread(prompts, completions, **columns):\n    return []", unread)
     copied = FunctionType(outside.__code__, outside.__globals__)
-    for function, said in ((lambda **columns: [], "a lambda"), (Path, "Path, which is not a function"),
+    for function, said in ((lambda **columns: [], "a lambda"), (Path, "Path is not a function"),
                            (closed, "closed uses name from outside the function"),
                            (copied, "outside uses json, SHAPE from outside the function"),
                            (annotated, "annotated uses QUESTIONS from"),
-                           (unread["unread"], "unread, whose source cannot be read"),
+                           (unread["unread"], "the source of unread cannot be read"),
                            (private, "private, whose source holds a home folder")):
         with pytest.raises(RequestError, match=said):
             recipe_rewards([function], Path("/nowhere"), str)
@@ -379,7 +380,7 @@ def test_words_of_other_trainers_are_refused_with_what_they_are_here(words, advi
 
 
 @pytest.mark.parametrize(("keywords", "given", "advice"), [
-    ({"model": object(), "steps": 1}, "model: an object of type object", "save_pretrained"),
+    ({"model": object(), "steps": 1}, "model is an object of type object", "save_pretrained"),
     ({"model": "Qwen/Qwen3-0.6B", "method": "LoRA", "steps": 1}, "method: 'LoRA'", 'method="lora"'),
     ({"model": "Qwen/Qwen3-0.6B", "method": "dpo", "steps": 1}, "method: 'dpo'", '"algorithm.name": "dpo"')])
 def test_a_model_that_is_an_object_and_a_method_that_does_not_exist_are_named(keywords, given, advice):

@@ -70,5 +70,5 @@ def test_a_model_and_rows_in_python_take_epochs():
     rows = [{"prompt": "2+2?", "steps": ["2+2=4"], "answer": "4"}]
     with keyword_recipe(Keywords(model="Qwen/Qwen3-0.6B", data=rows, epochs=3)) as loaded:
         assert (loaded.recipe.training.epochs, loaded.recipe.training.steps) == (3.0, 0)
-    with pytest.raises(RequestError, match="a recipe and epochs"):
+    with pytest.raises(RequestError, match="a recipe does not go with epochs"):
         workings.train("smoke-tiny", epochs=3)

@@ -24,7 +24,7 @@ SECONDS = {*TIME_AND_MEMORY, "drawing_seconds"}
 @pytest.mark.parametrize("word", ["evaluation.items_during_training=3", "evaluation.items_during_training=0"])
 def test_watched_items_are_refused_where_nothing_is_rewarded(tmp_path, word):
     path = write_recipe(tmp_path)
-    with pytest.raises(RequestError, match=r"evaluation\.items_during_training: \d with algorithm\.name: sft"):
+    with pytest.raises(RequestError, match=r"algorithm\.name: sft does not take evaluation\.items_during_training: \d"):
         load_recipe(str(path), [word])
     assert load_recipe(str(path)).recipe.evaluation.items_during_training == 64
 

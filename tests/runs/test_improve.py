@@ -39,7 +39,7 @@ def test_a_recipe_that_cannot_be_improved_is_refused(tmp_path, word, said):
 
 
 @pytest.mark.parametrize(("changed", "said"), [
-    ({"temperature": 0.0}, "evaluation setting samples: 4"),
+    ({"temperature": 0.0}, "evaluation setting samples cannot be 4"),
 ])
 def test_what_could_not_be_drawn_is_refused_before_anything_is_trained(tmp_path, changed, said):
     with pytest.raises(RequestError, match=said):
@@ -108,7 +108,7 @@ def test_a_round_and_a_further_round(run_forked, tmp_path):
     assert [Path(run).name for run in further["runs"]] == [f"round_{number}" for number in range(3)]
     assert {path: (path / "SEAL.json").stat().st_mtime_ns for path in seals} == seals
     assert not verify(out).failed
-    assert "--rounds 1 for" in refused(*words)
+    assert "--rounds 1 is below the 2" in refused(*words)
 
 
 @pytest.mark.slow

@@ -113,7 +113,7 @@ def test_a_small_model_of_its_kind_is_made(folder: Path) -> None:
 
 def test_what_it_cannot_be_asked_for_is_refused_before_anything_is_written(folder: Path, tmp_path: Path) -> None:
     for words, given, try_next in (
-            (["data.packing=best_fit"], "data.packing with a qwen3_5 model", "data.packing=none"),
+            (["data.packing=best_fit"], "data.packing does not work with a qwen3_5 model", "data.packing=none"),
             (["engine=jax"], "a qwen3_5 model with engine: jax", "engine=torch"),
             (["engine=tunix"], "a qwen3_5 model with engine: tunix", "engine=torch"),
             (["model={source: pretrained, id: base, verified: false}"], "model.verified: false with a qwen3_5 model",

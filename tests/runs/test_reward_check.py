@@ -91,7 +91,7 @@ def test_equal_rewards_are_said(recipe):
 
 
 def test_mistakes_are_said(recipe):
-    with pytest.raises(RequestError, match="which has no rewards to check"):
+    with pytest.raises(RequestError, match="has no rewards to check"):
         check_rewards(recipe, ["algorithm={name: sft}", "rewards=[]", "evaluation={}"])
     with pytest.raises(RequestError, match="a file "):
         check_rewards(recipe, ["rewards=[{scorer: 'gone.py:x'}]"])

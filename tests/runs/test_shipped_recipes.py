@@ -49,7 +49,7 @@ def test_newer_families_have_a_recipe():
 
 
 def test_a_tiny_student_has_no_teacher():
-    with pytest.raises(RequestError, match=r"--smoke with algorithm\.name: distill"):
+    with pytest.raises(RequestError, match=r"--smoke does not work with algorithm\.name: distill"):
         Smoke().shrink(load_recipe("gemma-3-1b-distill-rtx5090"))
 
 

@@ -310,7 +310,7 @@ def test_a_recipe_trained_twice_with_one_seed_is_one_seed(recipe, tmp_path):
     first, again, other = [train_and_evaluate(str(recipe), tmp_path / name, [f"seed={seed}"]).training.run
                            for name, seed in (("first", 5), ("again", 5), ("other", 6))]
     assert compare_seeds([first, other], [again]).method_verdict == "no claim"
-    with pytest.raises(RequestError, match="on one side: one recipe with seed 5 twice"):
+    with pytest.raises(RequestError, match="on one side, are the same recipe with seed 5"):
         compare_seeds([first, again], [other])
 
 

@@ -124,8 +124,8 @@ def test_what_cannot_teach_is_refused_before_anything_is_made(recipe, tmp_path):
     refused = {
         ("tokenizer=train", "data.traces=dev-reasoning"): "tokens have another id than the student's or none",
         ("algorithm.teacher=nowhere/at/all",): "nowhere/at/all",
-        ('rewards=[{scorer: answer}]',): "rewards with algorithm.name: distill",
-        ("data.max_length=10000",): "at most the model's context of 8192 tokens",
+        ('rewards=[{scorer: answer}]',): "algorithm.name: distill does not take rewards",
+        ("data.max_length=10000",): "data.max_length: 10000 is longer than the model's context",
     }
     for words, said in refused.items():
         with pytest.raises(RequestError) as caught:
@@ -157,7 +157,7 @@ def test_a_teacher_may_have_tokens_and_rows_of_its_own(recipe):
     refuse_other_vocabulary(replace(teacher, tokenizer=more, shape=wider), tokenizer, shape)
     with pytest.raises(RequestError, match=r"in whose vocabulary 1 tokens have another id.*'<picture>'"):
         refuse_other_vocabulary(teacher, more, wider)
-    with pytest.raises(RequestError, match=f"with {tokenizer.vocab_size} rows of its embedding"):
+    with pytest.raises(RequestError, match=f"has only {tokenizer.vocab_size} rows in its embedding"):
         refuse_other_vocabulary(teacher, tokenizer, wider)
 
 

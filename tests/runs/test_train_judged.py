@@ -57,5 +57,5 @@ def test_another_reward_than_the_reply_gives_is_found(judged: Path) -> None:
 
 def test_a_judge_that_was_not_checked_is_refused_before_anything_is_opened(tmp_path: Path) -> None:
     recipe = rewarded.write(tmp_path)
-    with pytest.raises(RequestError, match=r"judge.json, which does not exist"):
+    with pytest.raises(RequestError, match=r"judge.json does not exist"):
         train(str(recipe), tmp_path / "run", WORDS)

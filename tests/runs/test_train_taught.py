@@ -84,7 +84,7 @@ def test_what_does_not_go_together_is_refused_before_anything_is_made(recipe, tm
         with pytest.raises(RequestError) as caught:
             train(str(recipe), tmp_path / "run", words)
         assert said in str(caught.value)
-    with pytest.raises(RequestError, match="distill_traces in several processes"):
+    with pytest.raises(RequestError, match="distill_traces does not run in several processes"):
         refuse_processes(load_recipe(str(recipe)).recipe)
 
 

@@ -145,7 +145,7 @@ def test_packed_rows_are_those_apart_where_attention_is_all(tmp_path: Path) -> N
     ("bloom", "0 of 2 layers ask our attention function"),
     pytest.param("opt", "whose steps do not depend on values", marks=pytest.mark.full),
     pytest.param("stablelm", "do not hand on the model's keyword arguments", marks=pytest.mark.full),
-    pytest.param("phi", "whose head has a bias", marks=pytest.mark.full),
+    pytest.param("phi", "the head of a phi model has a bias", marks=pytest.mark.full),
     pytest.param("mamba", "answers otherwise with a cache", marks=pytest.mark.full),
 ])
 def test_a_class_that_does_not_do_what_it_is_taken_for_is_refused(model_type: str, why: str, tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_it_is_exported_and_asked(folder: Path, tmp_path: Path) -> None:
 def test_no_small_model_is_made_in_its_place(folder: Path) -> None:
     from workings.runs.smoke import Smoke
 
-    with pytest.raises(RequestError, match=r"--smoke with model\.verified: false"):
+    with pytest.raises(RequestError, match=r"--smoke cannot make a model with model\.verified: false"):
         train(str(folder / "recipe.yaml"), folder / "small", WORDS, smoke=Smoke())
 
 

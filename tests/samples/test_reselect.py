@@ -65,7 +65,7 @@ def test_what_an_interrupted_sampling_drew_is_not_taken_away(tmp_path: Path) -> 
     unfinished = partial_unit_path(tmp_path / "second")
     unfinished.mkdir()
     (unfinished / "predictions.jsonl").write_text("drawn")
-    with pytest.raises(RequestError, match="is unfinished"):
+    with pytest.raises(RequestError, match="has an unfinished"):
         reselect(first, tmp_path / "second", Selection())
     assert (unfinished / "predictions.jsonl").read_text() == "drawn"
 

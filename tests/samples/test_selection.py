@@ -96,9 +96,9 @@ def test_wrong_rules_are_refused() -> None:
             Selection(**rules)
     with pytest.raises(RequestError, match="in the form any"):
         Selection.check("any")
-    with pytest.raises(RequestError, match="pairs: all"):
+    with pytest.raises(RequestError, match="rule all of pairs is unknown"):
         PairRule(rule="all")
-    with pytest.raises(RequestError, match="pairs of a prompt: 0"):
+    with pytest.raises(RequestError, match="most_per_prompt is 0"):
         PairRule(most_per_prompt=0)
 
 
@@ -149,5 +149,5 @@ def test_a_number_of_pairs_needs_a_rule_that_makes_some() -> None:
     assert PairRule.from_options(None, None) is None
     assert PairRule.from_options("best-worst", None) == PairRule()
     assert PairRule.from_options("right-wrong", 3) == PairRule(rule="right-wrong", most_per_prompt=3)
-    with pytest.raises(RequestError, match="--most-pairs 3 without --pairs"):
+    with pytest.raises(RequestError, match="--most-pairs 3 needs --pairs"):
         PairRule.from_options(None, 3)

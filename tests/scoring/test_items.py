@@ -80,7 +80,7 @@ def test_every_bad_line_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "\n\n"])
 def test_a_file_without_items_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "items.jsonl").write_text(text)
-    with pytest.raises(RequestError, match="no items"):
+    with pytest.raises(RequestError, match="has no items"):
         read_items(tmp_path / "items.jsonl")
 
 

@@ -246,7 +246,7 @@ def test_limits_that_are_none(written, said):
 
 @pytest.mark.children
 @pytest.mark.parametrize(("scorer", "said"), [
-    ("own.py:other", "no function other in"), ("own.py:number", "no function number in"),
+    ("own.py:other", "has no function other"), ("own.py:number", "has no function number"),
     ("bad.py:f", r"raised ZeroDivisionError: division by zero \(bad.py, line 1\)"),
     ("leaves.py:f", "raised SystemExit: 1"),
 ])

@@ -237,7 +237,7 @@ def _make(call: Call, engine: DistributedEngine, states: dict[int, State], weigh
         arguments[0] = weights  # each process has found them on its own machine
     if call.name == "restore" and not arguments[0].is_dir():
         # Most likely the directory is on process 0's own disk, which no other error would say.
-        raise RequestError(f"{arguments[0]}, which this process does not see",
+        raise RequestError(f"this process does not see {arguments[0]}",
                            "a run directory that all processes read: a checkpoint is restored by all of them",
                            "a --out on a file system that all machines share")
     result = getattr(engine, call.name)(arguments.pop(0), *arguments, **call.named)

@@ -53,7 +53,8 @@ class ProcessGroup:
             return cls(engine_class.join(device))
         # Each process would train the same run as if it were alone, and write into the same directory.
         if several := launched():
-            raise RequestError(f"engine: {engine} in several processes ({several})", "an engine that runs in several: "
+            raise RequestError(f"engine: {engine} does not run in several processes ({several})",
+                               "an engine that does: "
                                "jax or torch", "one process, or engine=torch")
         return cls(None)
 
@@ -184,6 +185,6 @@ class ProcessGroup:
 def _distributed(engine: Engine) -> DistributedEngine:
     """The engine as one whose steps several processes take together. Raises `RequestError` where it lacks a method."""
     if not isinstance(engine, DistributedEngine):
-        raise RequestError(f"engine: {engine.name} in several processes",
+        raise RequestError(f"engine: {engine.name} does not run in several processes",
                            "an engine with the methods of `workings.engines.base.DistributedEngine`", "one process")
     return engine

@@ -173,14 +173,14 @@ class StepResult:
 def require_adapters(method: FullConfig | LoraConfig | QloraConfig) -> None:
     """Raise `RequestError` for a method without adapters."""
     if isinstance(method, FullConfig):
-        raise RequestError("the model below its adapters, with method.name: full", "method lora or qlora",
+        raise RequestError("method.name: full has no model below its adapters", "method lora or qlora",
                            "load(weights, trainable=False): a copy of the first weights without an optimizer")
 
 
 def require_signals(objective: Objective, batch: Batch) -> None:
     """Raise `RequestError` for a batch without the signals that an objective reads."""
     if missing := [name for name in objective.signals if name not in batch.signals]:
-        raise RequestError(f"a batch with the signals {sorted(batch.signals)} for the objective {objective.name}",
+        raise RequestError(f"the objective {objective.name} needs more signals than {sorted(batch.signals)}",
                            f"also {', '.join(missing)}")
 
 

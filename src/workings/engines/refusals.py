@@ -21,12 +21,12 @@ def jax_refusals(request: EngineRequest) -> Iterator[Refusal]:
     yield from _optimizer(request, "jax")
     if request.memory.optimizer_in_backward:
         yield Refusal(feature="memory.optimizer_in_backward",
-                      given="memory.optimizer_in_backward: true with engine jax",
+                      given="engine jax does not take memory.optimizer_in_backward: true",
                       expected="false: the compiled step donates its state and frees each gradient as it is used",
                       try_next="leave it out, or engine=torch")
     yield from _table_on_host(request, "jax")
     if request.precision.compute == "fp16":
-        yield Refusal(feature="fp16", given="precision.compute: fp16 with engine jax",
+        yield Refusal(feature="fp16", given="engine jax does not take precision.compute: fp16",
                       expected="fp32 or bf16: this engine does not scale the loss, which fp16 needs",
                       try_next="engine=torch, or precision.compute=bf16")
     try:
@@ -41,23 +41,24 @@ def torch_refusals(request: EngineRequest) -> Iterator[Refusal]:
     shape, memory = request.shape, request.memory
     # Whole layers are checkpointed here; which products inside of one are kept cannot be chosen.
     if memory.remat not in ("none", "layer"):
-        yield Refusal(feature=f"memory.remat {memory.remat}", given=f"memory.remat: {memory.remat} with engine torch",
+        yield Refusal(feature=f"memory.remat {memory.remat}",
+                      given=f"engine torch does not take memory.remat: {memory.remat}",
                       expected="none or layer", try_next="memory.remat=layer, or engine=jax")
     if request.mesh.tp > 1:
-        yield Refusal(feature="mesh.tp above 1", given=f"mesh.tp: {request.mesh.tp} with engine: torch",
+        yield Refusal(feature="mesh.tp above 1", given=f"engine torch does not take mesh.tp: {request.mesh.tp}",
                       expected="tp of 1: this engine splits rows and parameters, not matrices", try_next="mesh.tp=1")
     yield from _optimizer(request, "torch")
     yield from _table_on_host(request, "torch")
     # The state of an unverified model is found when it is opened.
     if request.packed and shape.verified and shape.has_state:
         yield Refusal(feature="packed rows in layers with a state", expected="one row a sequence",
-                      given=f"data.packing with a {shape.family} model, whose layers keep a state: the row before "
-                            "would be seen", try_next="data.packing=none")
+                      given=f"data.packing does not work with a {shape.family} model: its layers keep a state, so the "
+                            "row before would be seen", try_next="data.packing=none")
     yield from _half(request)
     yield from _own_class(request)
     if request.device == "tpu":
-        yield Refusal(feature="a TPU", given="device: tpu with engine: torch", try_next="engine=jax",
-                      expected="cpu or gpu; TPUs are driven by the JAX engine")
+        yield Refusal(feature="a TPU", given="engine torch does not drive a TPU", try_next="engine=jax",
+                      expected="device cpu or gpu, or engine jax")
 
 
 def _optimizer(request: EngineRequest, engine: str) -> Iterator[Refusal]:
@@ -65,7 +66,8 @@ def _optimizer(request: EngineRequest, engine: str) -> Iterator[Refusal]:
     config = request.optimizer
     if engine not in config.engines:
         *names, last = (each.optimizer_name() for each in OPTIMIZERS if engine in each.engines)
-        yield Refusal(feature=f"optimizer {config.name}", given=f"optimizer.name: {config.name} with engine {engine}",
+        yield Refusal(feature=f"optimizer {config.name}",
+                      given=f"engine {engine} does not have optimizer.name: {config.name}",
                       expected=f"{', '.join(names)} or {last}",
                       try_next=f"optimizer.name=adamw, or engine={config.engines[0]}")
 
@@ -76,11 +78,11 @@ def _table_on_host(request: EngineRequest, engine: str) -> Iterator[Refusal]:
     if request.memory.per_layer_embeddings == "device":
         return
     if not request.shape.per_layer_width:
-        yield Refusal(feature=feature, given=f"{asked} with a {request.shape.family} model that has no such table",
+        yield Refusal(feature=feature, given=f"a {request.shape.family} model has no table for {asked}",
                       expected="device: there is nothing to keep on the host",
                       try_next="memory.per_layer_embeddings=device")
     elif engine != "torch":
-        yield Refusal(feature=feature, given=f"{asked} with engine {engine}",
+        yield Refusal(feature=feature, given=f"engine {engine} does not take {asked}",
                       expected="device: this engine holds all weights on the device",
                       try_next="memory.per_layer_embeddings=device, or engine=torch")
 
@@ -92,13 +94,14 @@ def _half(request: EngineRequest) -> Iterator[Refusal]:
         return
     if request.memory.optimizer_in_backward:
         yield Refusal(feature="fp16 with the optimizer in backward",
-                      given=f"{given} with memory.optimizer_in_backward: true",
+                      given=f"{given} does not work with memory.optimizer_in_backward: true",
                       expected="false: only after the whole backward is it known whether a gradient overflowed",
                       try_next="memory.optimizer_in_backward=false, or precision.compute=fp32")
     what = ("experts" if shape.experts else "layers that keep a state" if shape.has_state
             else "" if shape.verified else "a class that is not verified")
     if what:
-        yield Refusal(feature=f"fp16 with {what}", given=f"{given} with a {shape.family} model, which has {what}",
+        yield Refusal(feature=f"fp16 with {what}",
+                      given=f"{given} does not work with a {shape.family} model, which has {what}",
                       expected="fp32 or bf16: only attention and feed-forward layers have products in fp16",
                       try_next="precision.compute=fp32")
 
@@ -109,14 +112,14 @@ def _own_class(request: EngineRequest) -> Iterator[Refusal]:
     what = "experts" if shape.experts else "" if shape.verified else "model.verified: false"
     if what and precision.parameters != precision.compute:
         yield Refusal(feature=f"two number formats with {what}",
-                      given=f"precision.parameters: {precision.parameters} with precision.compute: "
-                            f"{precision.compute} and {what}",
+                      given=f"precision.parameters: {precision.parameters} and precision.compute: "
+                            f"{precision.compute} do not work with {what}",
                       expected="one format for both: these modules of transformers compute in their storage format",
                       try_next=f"precision.compute={precision.parameters}")
     if what and isinstance(request.optimizer, AdafactorConfig) and request.method.name == "full":
         blocks = [name for name, size in tensor_shapes(shape).items() if len(size) > 2]
         if blocks:
             yield Refusal(feature=f"Adafactor with {what}",
-                          given=f"optimizer.name: adafactor with {blocks[0]}, which has more than two axes",
+                          given=f"optimizer.name: adafactor cannot train {blocks[0]}, which has more than two axes",
                           expected="an optimizer that does not factor: Adafactor has a rule for matrices",
                           try_next="optimizer.name=adamw")

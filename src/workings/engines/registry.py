@@ -47,7 +47,7 @@ def find_engine(name: str) -> RegisteredEngine:
     point = find_plugin(GROUP, name, given=f"engine: {name}", task="register")
     if point is None:
         near = get_close_matches(name, engine_names(), n=1)
-        raise RequestError(f"engine: {name}", "a registered engine: " + ", ".join(engine_names()),
+        raise RequestError(f"engine: {name} is unknown", "a registered engine: " + ", ".join(engine_names()),
                            f"did you mean {near[0]}?" if near else
                            "set `engine:` to one of them, or install the package that brings it")
     try:
@@ -86,12 +86,12 @@ def find_planning_engine(name: str) -> PlanningEngine | None:
     engine = point.load()
     # A runtime protocol checks names, not signatures.
     if not isinstance(engine, PlanningEngine):
-        raise RequestError(f"engine: {name}, planned by {point.value}",
+        raise RequestError(f"{point.value} cannot plan for engine: {name}",
                            "a class with the methods of `workings.engines.base.PlanningEngine`")
     return engine
 
 
 def _distribution(point: EntryPoint) -> tuple[str, str]:
     if point.dist is None:
-        raise RequestError(f"engine: {point.name}", "an engine that belongs to an installed package")
+        raise RequestError(f"engine: {point.name} belongs to no package", "an engine of an installed package")
     return point.dist.name, point.dist.version

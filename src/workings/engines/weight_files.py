@@ -43,10 +43,10 @@ class WeightFiles:
         wrong = [f"{name}: {self._file(name).shape(self._names[name])}, expected {size}"
                  for name, size in expected.items() if self._file(name).shape(self._names[name]) != size]
         if wrong:
-            raise RequestError(f"{directory}: {len(wrong)} tensors of another shape, e.g. {wrong[0]}",
+            raise RequestError(f"{directory} has {len(wrong)} tensors of another shape, e.g. {wrong[0]}",
                                "weights of the model that config.json describes", "")
         if integral := next((name for name in expected if self._file(name).dtype(self._names[name]).kind in "iu"), ""):
-            raise RequestError(f"{self._file(integral).path}: {integral} in whole numbers", "floating-point numbers",
+            raise RequestError(f"{self._file(integral).path} has {integral} in whole numbers", "floating-point numbers",
                                "the model's unquantized weights; method.name=qlora quantizes them itself")
 
     def _find(self) -> dict[str, TensorFile]:
@@ -56,7 +56,7 @@ class WeightFiles:
         parts = sorted(set(_index_file_names(index).values())) if index.exists() else ["model.safetensors"]
         missing = [part for part in parts if not (self.directory / part).is_file()]
         if missing:
-            raise RequestError(f"{self.directory} without {', '.join(missing)}",
+            raise RequestError(f"{self.directory} has no {', '.join(missing)}",
                                "model.safetensors, or every shard that model.safetensors.index.json names",
                                "download the directory again, whole")
         files: dict[str, TensorFile] = {}
@@ -65,11 +65,11 @@ class WeightFiles:
                 file = TensorFile(self.directory / part)
             except RecordError as error:
                 # `TensorFile` also reads checkpoints, where this is damage; here it is someone's input.
-                raise RequestError(f"{self.directory / part}: {error}", "weights in safetensors, whole",
+                raise RequestError(f"{self.directory / part} cannot be read: {error}", "weights in safetensors, whole",
                                    "download the file again") from None
             # Other libraries would take whichever they read last.
             if twice := next((name for name in file.names() if name in files), ""):
-                raise RequestError(f"{twice} in {files[twice].path} and in {file.path}", "every tensor in one file",
+                raise RequestError(f"{twice} is in {files[twice].path} and in {file.path}", "every tensor in one file",
                                    "download the directory again, whole")
             files |= dict.fromkeys(file.names(), file)
         return files
@@ -80,7 +80,7 @@ class WeightFiles:
         file_names = _index_file_names(index) if index.exists() and self._names else {}
         for stored in self._names.values() if file_names else ():
             if file_names.get(stored) != self._where[stored].path.name:
-                raise RequestError(f"{index}: {stored} in {file_names.get(stored, 'no file')}, while it is in "
+                raise RequestError(f"{index} has {stored} in {file_names.get(stored, 'no file')}, and it is in "
                                    f"{self._where[stored].path.name}", "the index of these very files",
                                    "download the directory again, whole")
 
@@ -90,7 +90,7 @@ class WeightFiles:
             stored = prefix + name if prefix != PREFIXES[2] else prefix + name.removeprefix("model.")
             if stored in self._where:
                 return stored
-        raise RequestError(f"{self.directory} without tensor {name}",
+        raise RequestError(f"{self.directory} has no tensor {name}",
                            "all tensors of the architecture that config.json names", "")
 
     def _file(self, name: str) -> TensorFile:
@@ -118,7 +118,7 @@ def _index_file_names(index: Path) -> dict[str, str]:
     names = list(file_names.values())
     if not names or not all(isinstance(name, str) and name == Path(name).name
                             and 0 < len(name.encode("utf-8", "surrogatepass")) <= MAX_NAME_BYTES for name in names):
-        raise RequestError(f"{index}: weight_map {str(found)[:80]}",
+        raise RequestError(f"{index} has a wrong weight_map: {str(found)[:80]}",
                            "a JSON object: name of a tensor -> name of a file in this folder",
                            "download the file again")
     return file_names
@@ -133,7 +133,7 @@ def read_shape(directory: Path, *, verified: bool = True) -> ModelShape:
     """
     file = directory / "config.json"
     if not file.is_file():
-        raise RequestError(f"{directory} without config.json", "a directory in Hugging Face's format", "")
+        raise RequestError(f"{directory} has no config.json", "a directory in Hugging Face's format", "")
     config = read_object(file)
     try:
         return from_hf_config(config) if verified else unverified_from_hf(config, stored_shapes(directory))
@@ -161,5 +161,5 @@ def model_weights(directory: Path, shape: ModelShape) -> WeightFiles:
     actual = read_shape(directory, verified=shape.verified)
     # The recipe's shape was read earlier; the files may have been replaced since.
     if actual != shape:
-        raise RequestError(f"{directory / 'config.json'}: {actual}", f"{shape}", "")
+        raise RequestError(f"{directory / 'config.json'} describes another model: {actual}", f"{shape}", "")
     return WeightFiles(directory, tensor_shapes(shape))

@@ -23,10 +23,11 @@ class ReasoningGym:
             import reasoning_gym
             from reasoning_gym.factory import DATASETS
         except ImportError:
-            raise RequestError(f"environment: reasoning-gym:{task}, and the library is not installed",
-                               "the library `reasoning-gym`", pip_install("tasks")) from None
+            raise RequestError(f"environment: reasoning-gym:{task} needs reasoning-gym, which is not installed",
+                               "the library", pip_install("tasks")) from None
         if task not in DATASETS:
-            raise RequestError(f"environment: reasoning-gym:{task}", f"one of its tasks: {', '.join(sorted(DATASETS))}")
+            raise RequestError(f"environment: reasoning-gym has no task {task}",
+                               f"one of its tasks: {', '.join(sorted(DATASETS))}")
         self._library, self._task, self._config = reasoning_gym, task, config
         self._entry: dict[str, Any] = {}
 

@@ -34,7 +34,7 @@ class EnvironmentSettings:
     def __post_init__(self) -> None:
         name = self.config.name
         if not self.config.file and name not in SHIPPED and name.partition(":")[0] not in LIBRARIES:
-            raise RequestError(f"environment: {name}", f"one of {', '.join(SHIPPED)}, "
+            raise RequestError(f"environment: {name} is unknown", f"one of {', '.join(SHIPPED)}, "
                                f"{', '.join(f'{library}:TASK' for library in LIBRARIES)}, or FILE.py:CLASS")
 
     @property
@@ -53,7 +53,7 @@ class EnvironmentSettings:
         """What decides its replies next to its options: a version or a file's digest. Raises `RequestError`."""
         if self.config.file:
             if not self.path.is_file():
-                raise RequestError(f"environment: {self.config.name}", f"a file {self.path}",
+                raise RequestError(f"environment: {self.config.name} has no file {self.path}", "a Python file",
                                    "write the path as seen from the recipe's directory")
             return f"sha256:{file_digest(self.path)}"
         if self.config.name in SHIPPED:

@@ -68,7 +68,7 @@ def _maker(settings: EnvironmentSettings, version: str) -> Callable[[], Environm
     attribute = settings.config.name.rpartition(":")[2]
     found = runpy.run_path(str(settings.path)).get(attribute)
     if not callable(found):
-        raise RequestError(f"environment: no class {attribute} in {settings.path}", "a class of that name")
+        raise RequestError(f"environment: {settings.path} has no class {attribute}", "a class of that name")
     return partial(found, **settings.config.options)
 
 

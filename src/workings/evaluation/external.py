@@ -47,7 +47,7 @@ class ExternalPredictions:
                 than the number of lines.
         """
         if not path.is_file():
-            raise RequestError(f"predictions: {path}", "a file of JSON lines with id and completion")
+            raise RequestError(f"predictions: {path} is not a file", "a file of JSON lines with id and completion")
         self.path = path
         self.problems = Problems()
         self._items = items
@@ -62,8 +62,8 @@ class ExternalPredictions:
                                "lines with id and completion, ids as in the items")
         # Otherwise each item would get that many missing samples.
         if self.samples > (lines := sum(map(len, self._offsets.values()))):
-            raise RequestError(f"predictions: {path}: a line with sample {self.samples - 1}, and {lines} lines of "
-                               "items", "samples that are numbered from 0", "number the samples of each id from 0")
+            raise RequestError(f"predictions: {path} has a sample {self.samples - 1}, and only {lines} lines of items",
+                               "samples that are numbered from 0", "number the samples of each id from 0")
         # Otherwise every item would score 0.
         if not self._completions:
             raise RequestError(f"predictions: {path}: no line has a text as its completion; its keys are "

@@ -55,7 +55,7 @@ def that_samples(writer: "Engine | Sampler", temperature: float) -> "Sampler":
     from workings.engines.base import Sampler
 
     if not isinstance(writer, Sampler):
-        raise RequestError(f"temperature {temperature:g} with engine {writer.name}, which does not sample",
+        raise RequestError(f"engine {writer.name} does not sample, and the temperature is {temperature:g}",
                            "an engine that samples, or greedy decoding", "--temperature 0 --samples 1")
     return writer
 

@@ -246,10 +246,10 @@ def _config(items: Sequence[Item], settings: EvaluationSettings, *, source: dict
 
 def _check_samples(aggregate: str, samples: int) -> None:
     if not is_aggregate(aggregate, samples):
-        raise RequestError(f"aggregate {aggregate} from {samples} sample{'s' if samples > 1 else ''} an item",
+        raise RequestError(f"aggregate {aggregate} needs more than {samples} sample{'s' if samples > 1 else ''} each",
                            "at least as many samples as K")
 
 
 def _need_items(items: Sequence[Item]) -> None:
     if not items:
-        raise RequestError("no items", "at least one item")
+        raise RequestError("there are no items", "at least one item")

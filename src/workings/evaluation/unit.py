@@ -139,7 +139,8 @@ def find_units(path: Path) -> list[EvaluationRecord]:
         raise RequestError(f"{path} does not exist", "a run directory, or the directory that `eval --out` wrote",
                            _nearest_folder(path))
     if not units:
-        raise RequestError(str(path), "a run directory with an evaluation, or the directory that `eval --out` wrote",
+        raise RequestError(f"{path} has no evaluation",
+                           "a run directory with an evaluation, or the directory that `eval --out` wrote",
                            f"workings eval {quote(str(path))} --items ITEMS.jsonl "
                            f"--out {quote(f'{path}/eval/{DEFAULT_NAME}')}")
     return units
@@ -202,7 +203,7 @@ def _only(path: Path, units: Sequence[EvaluationRecord]) -> EvaluationRecord:
     named = [unit for unit in units if unit.path.name == DEFAULT_NAME]
     if len(units) == 1 or named:
         return (named or list(units))[0]
-    raise RequestError(f"{path}, which has {len(units)} evaluations", "one of them",
+    raise RequestError(f"{path} has {len(units)} evaluations", "one of them",
                        " or ".join(str(unit.path) for unit in units))
 
 
@@ -298,7 +299,7 @@ class EvaluationWriter:
         before = loads(path.read_bytes())
         # Answers to two different requests in one file could never be told apart again.
         if json_digest(before) != json_digest(self._config):
-            raise RequestError(f"--out {self.out}, where an interrupted evaluation was asked for something else: "
+            raise RequestError(f"--out {self.out} has an interrupted evaluation of another request: "
                                f"{', '.join(_differences(before, self._config))}",
                                "the same request, to continue it, or another --out",
                                f"--out {self.out}-2, or remove {self.partial}")

@@ -45,8 +45,8 @@ class Kto:
 
     def __post_init__(self) -> None:
         if not (self.beta > 0 and self.right_weight > 0 and self.wrong_weight > 0):
-            raise RequestError(f"beta {self.beta:g}, right_weight {self.right_weight:g}, wrong_weight "
-                               f"{self.wrong_weight:g}", "numbers above 0")
+            raise RequestError(f"beta {self.beta:g}, right_weight {self.right_weight:g} or wrong_weight "
+                               f"{self.wrong_weight:g} is out of range", "numbers above 0")
 
     def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
         """Value of the objective for some rows; see `Objective.terms`."""

@@ -40,7 +40,7 @@ class Orpo:
 
     def __post_init__(self) -> None:
         if not self.beta > 0:
-            raise RequestError(f"beta {self.beta:g}", "beta above 0")
+            raise RequestError(f"beta must be above 0, not {self.beta:g}", "a weight, e.g. 0.1")
 
     def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
         """Value of the objective for some rows; see `Objective.terms`."""

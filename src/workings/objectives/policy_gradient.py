@@ -49,11 +49,11 @@ class PolicyGradient:
     def __post_init__(self) -> None:
         if not (0 < self.clip_low <= 1 and self.clip_high > 0 and self.kl_beta >= 0 and self.temperature > 0):
             raise RequestError(
-                f"clip_low {self.clip_low:g}, clip_high {self.clip_high:g}, kl_beta {self.kl_beta:g}, "
-                f"temperature {self.temperature:g}",
+                f"clip_low {self.clip_low:g}, clip_high {self.clip_high:g}, kl_beta {self.kl_beta:g} or "
+                f"temperature {self.temperature:g} is out of range",
                 "clip_low above 0 and at most 1, clip_high above 0, kl_beta of at least 0, temperature above 0")
         if self.ratio == "sequence" and self.normalize != "sequences":
-            raise RequestError("a ratio of whole sequences, normalized by tokens",
+            raise RequestError("a ratio of whole sequences cannot be normalized by tokens",
                                "normalize sequences: the ratio is one number a row")
 
     @property

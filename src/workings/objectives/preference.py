@@ -44,11 +44,11 @@ class Preference:
 
     def __post_init__(self) -> None:
         if not (self.beta > 0 and 0 <= self.label_smoothing < 0.5):
-            raise RequestError(f"beta {self.beta:g}, label_smoothing {self.label_smoothing:g}",
+            raise RequestError(f"beta {self.beta:g} or label_smoothing {self.label_smoothing:g} is out of range",
                                "beta above 0, label_smoothing of at least 0 and below 0.5")
         if self.loss == "ipo" and (self.label_smoothing or self.length_normalized):
-            raise RequestError("loss ipo with label_smoothing or length_normalized",
-                               "loss ipo alone: it knows no label smoothing, and is normalized by length always",
+            raise RequestError("loss ipo takes neither label_smoothing nor length_normalized",
+                               "loss ipo alone: it is always normalized by length",
                                "algorithm.label_smoothing=0 algorithm.length_normalized=false")
 
     def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:

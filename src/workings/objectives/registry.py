@@ -40,9 +40,10 @@ def find_objective(name: str) -> type[Objective]:
         place, objective = point.value, point.load()
     else:
         others = [each for each in plugin_names(GROUP) if each not in ours]
-        raise RequestError(given, f"one of {', '.join(ours + others)}", "install the package that brings it")
+        raise RequestError(f"{given} is unknown", f"one of {', '.join(ours + others)}",
+                           "install the package that brings it")
     if not isinstance(objective, type) or getattr(objective, "name", None) != name:
-        raise RequestError(f"{given}: {place}",
+        raise RequestError(f"{place} does not bring {given}",
                            f"a class with the methods of `workings.objectives.base.Objective`, whose name is {name!r}")
     return objective
 

@@ -33,7 +33,8 @@ class SimPo:
 
     def __post_init__(self) -> None:
         if not (self.beta > 0 and self.gamma >= 0):
-            raise RequestError(f"beta {self.beta:g}, gamma {self.gamma:g}", "beta above 0, gamma of at least 0")
+            raise RequestError(f"beta {self.beta:g} or gamma {self.gamma:g} is out of range",
+                               "beta above 0, gamma of at least 0")
 
     def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
         """Value of the objective for some rows; see `Objective.terms`."""

@@ -42,7 +42,7 @@ class TopTokens:
 
     def __post_init__(self) -> None:
         if not 1 <= self.top_k <= MAX_TOKENS:
-            raise RequestError(f"top_k {self.top_k}", f"from 1 to {MAX_TOKENS}")
+            raise RequestError(f"top_k {self.top_k} is out of range", f"from 1 to {MAX_TOKENS}")
 
     @property
     def target_signals(self) -> tuple[str, ...]:

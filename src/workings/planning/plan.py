@@ -153,13 +153,14 @@ def _refuse_impossible(recipe: Recipe, target: Target, *, inspects: bool) -> Non
     """Raises `RequestError` for an engine that cannot plan for a TPU, and for several devices on a CPU."""
     if target.platform == "tpu" and not inspects:
         able = [name for name, engine in planning_engines().items() if "tpu" in engine.inspected_platforms]
-        raise RequestError(f"engine: {recipe.engine} on {target.name}", "an engine that can ask the TPU's compiler",
+        raise RequestError(f"engine: {recipe.engine} cannot plan for {target.name}",
+                           "an engine that can ask the TPU's compiler",
                            " or ".join(f"engine={name}" for name in able))
     if target.platform == "cpu":
         fsdp = 1 if recipe.mesh.fsdp == "auto" else recipe.mesh.fsdp
         if fsdp * recipe.mesh.tp > 1:
-            raise RequestError(f"mesh.fsdp x mesh.tp = {fsdp} x {recipe.mesh.tp} on cpu", "one device",
-                               "mesh.fsdp=1 mesh.tp=1")
+            raise RequestError(f"mesh.fsdp x mesh.tp = {fsdp} x {recipe.mesh.tp} needs {fsdp * recipe.mesh.tp} "
+                               "devices, and a cpu is one", "one device", "mesh.fsdp=1 mesh.tp=1")
 
 
 def _inspect_or_estimate(engine: PlanningEngine | None, run: PlannedRun) -> Inspections:

@@ -72,8 +72,8 @@ def mesh_of(recipe: Recipe, target: Target) -> MeshShape:
     tp = recipe.mesh.tp
     fsdp = max(1, target.devices // tp) if recipe.mesh.fsdp == "auto" else recipe.mesh.fsdp
     if fsdp < 1 or target.devices % (fsdp * tp):
-        raise RequestError(f"mesh.fsdp x mesh.tp = {fsdp} x {tp} = {fsdp * tp} on {target.name}",
-                           f"a product that divides its {target.devices} devices", "mesh.fsdp=auto mesh.tp=1")
+        raise RequestError(f"mesh.fsdp x mesh.tp = {fsdp} x {tp} = {fsdp * tp} does not divide the "
+                           f"{target.devices} devices of {target.name}", "one that does", "mesh.fsdp=auto mesh.tp=1")
     return MeshShape(fsdp, tp)
 
 
@@ -114,8 +114,8 @@ def programs_of(recipe: Recipe, fsdp: int, most_prompts: int = MAX_PROMPTS) -> P
 def check_context(recipe: Recipe, shape: ModelShape) -> None:
     """Raise `RequestError` for rows that may be longer than what the model was made for."""
     if recipe.data.max_length > shape.context:
-        raise RequestError(f"data.max_length: {recipe.data.max_length}",
-                           f"at most the model's context of {shape.context} tokens", f"data.max_length={shape.context}")
+        raise RequestError(f"data.max_length: {recipe.data.max_length} is longer than the model's context",
+                           f"at most {shape.context} tokens", f"data.max_length={shape.context}")
 
 
 def engine_request(recipe: Recipe, shape: ModelShape, target: Target) -> EngineRequest:
@@ -128,7 +128,8 @@ def engine_request(recipe: Recipe, shape: ModelShape, target: Target) -> EngineR
     check_context(recipe, shape)
     # `tp` splits attention by heads, and no head in two.
     if shape.heads % recipe.mesh.tp:
-        raise RequestError(f"mesh.tp: {recipe.mesh.tp} with {shape.heads} heads", "a tp that divides the heads",
+        raise RequestError(f"mesh.tp: {recipe.mesh.tp} does not divide the model's {shape.heads} heads",
+                           "a tp that divides the heads",
                            "mesh.tp=1")
     fsdp, _ = mesh_of(recipe, target)
     # Asked here, because the number of devices decides how many rows an update has.

@@ -61,7 +61,7 @@ def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None 
     """
     # As many as there are distinguishable colours.
     if not 1 <= len(runs) <= MAX_RUNS:
-        raise RequestError(f"{len(runs)} runs", f"1 to {MAX_RUNS} runs on one page")
+        raise RequestError(f"{len(runs)} runs do not fit on one page", f"1 to {MAX_RUNS}")
     out.parent.mkdir(parents=True, exist_ok=True)
     atomic.write_text(out, render_report(report_views(runs, comparison), comparison))
     return out

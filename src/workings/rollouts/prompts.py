@@ -142,14 +142,15 @@ def build_prompts(items: Sequence[Item], template: ChatTemplate, *, seed: int, l
             continue
         reason = f"{len(tokens)} tokens, and data.max_length leaves {longest} next to algorithm.max_new_tokens"
         if not drop:
-            raise RequestError(f"prompt {item.id}: {reason}", "room for the prompt and the longest completion",
+            raise RequestError(f"prompt {item.id} is too long: {reason}",
+                               "room for the prompt and the longest completion",
                                "a larger data.max_length, or data.over_length=drop")
         dropped.append(Dropped(item.id, len(tokens), reason))
     if len({prompt.item.id for prompt in prompts}) != len(prompts):
-        raise RequestError("an id that comes twice among the prompts", "unique ids: they decide order and seeds",
+        raise RequestError("an id comes twice among the prompts", "unique ids: they decide order and seeds",
                            "workings data check --fix")
     if not prompts:
-        raise RequestError(f"{len(dropped)} prompts, all too long", "at least one prompt",
+        raise RequestError(f"all {len(dropped)} prompts are too long", "at least one prompt",
                            "a larger data.max_length")
     return PromptSet(tuple(prompts), tuple(dropped), seed)
 
@@ -161,7 +162,7 @@ def refuse_evaluation_items(prompts: Sequence[Prompt], items: Sequence[Item]) ->
     shared = [prompt.item.id for prompt in prompts if prompt_digest(prompt.item.prompt) in evaluated]
     if shared:
         names = ", ".join(shared[:MAX_PROMPTS_IN_ERROR])
-        raise RequestError(f"{len(shared)} prompts that are evaluation items as well: {names}",
+        raise RequestError(f"{len(shared)} prompts are evaluation items as well: {names}",
                            "prompts that are not used for evaluation", "other questions in data.traces")
 
 

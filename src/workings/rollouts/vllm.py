@@ -57,7 +57,7 @@ class VllmSampler:
         """
         assert recipe.sampler is not None  # the caller has checked
         if isinstance(recipe.method, FullConfig) or weights is None:
-            raise RequestError(f"sampler.name: vllm with method.name: {recipe.method.name} and model.source: "
+            raise RequestError(f"sampler.name: vllm does not take method.name: {recipe.method.name} with model.source: "
                                f"{recipe.model.source}", "adapters on weights in a folder, which a server can load",
                                "method.name=lora, with a pretrained model; or no sampler")
         self._config: SamplerConfig = recipe.sampler
@@ -136,7 +136,7 @@ class VllmSampler:
                 process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True,
                                            env=ENVIRONMENT | os.environ)
         except OSError as error:
-            raise RequestError(f"sampler.command: {self._config.command} ({error.strerror})",
+            raise RequestError(f"sampler.command: {self._config.command} does not start ({error.strerror})",
                                "the program of vLLM, in its own environment",
                                "sampler.command=/path/to/vllm, or sampler.url of a server that runs") from None
         self._end = weakref.finalize(self, _stop, process, self._folder)
@@ -146,7 +146,7 @@ class VllmSampler:
             if process.poll() is not None or time.monotonic() > deadline:
                 last = " / ".join(log.read_text(errors="replace").splitlines()[-3:])[-300:]
                 self._end()
-                raise RequestError(f"{self._config.command} serve, which did not start: {last}",
+                raise RequestError(f"{self._config.command} serve did not start: {last}",
                                    "a server of vLLM that runs on this machine", f"run it by hand: {' '.join(command)}")
             time.sleep(1)
 

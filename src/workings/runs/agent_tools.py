@@ -59,13 +59,13 @@ class AgentTools:
         """
         out = self._path(name)
         if token not in self._plans:
-            raise RequestError("train without the token of a plan", "the token that plan gave, which starts one run",
+            raise RequestError("train needs the token of a plan", "the token that plan gave, which starts one run",
                                "plan RECIPE first")
         if out.exists() or partial_path(out).exists():
             raise RequestError(f"name: {name} already exists", "a new name", f"name={name}-2")
         recipe, overrides, digest = self._plans[token]
         if _digest(recipe, overrides) != digest:
-            raise RequestError(f"recipe {recipe}, which is not what was planned", "the recipe as it was planned",
+            raise RequestError(f"recipe {recipe} is not what was planned", "the recipe as it was planned",
                                "plan it again")
         del self._plans[token]
         log = self.folder / f"{name}.log"
@@ -85,7 +85,7 @@ class AgentTools:
         out = self._path(name)
         if not (out / MANIFEST).is_file():
             if not partial_path(out).is_dir() and name not in self._children:
-                raise RequestError(f"name: {name}, which is no run", "a run directory of this folder", "list_runs")
+                raise RequestError(f"name: {name} is no run", "a run directory of this folder", "list_runs")
             partial = partial_path(out)
             return {"run": name, "state": "not sealed", "process": self._process(name), "numbers": [
                 _number(f"{partial.name}/{METRICS}", f"line {line['step']}, {key}", line[key])
@@ -121,7 +121,8 @@ class AgentTools:
     def _path(self, name: str) -> Path:
         # A name, not a path: an agent works below the folder only.
         if not name or Path(name).name != name or name.startswith("."):
-            raise RequestError(f"name: {name!r}", "the name of a run directory, without slashes", "name=first")
+            raise RequestError(f"name: {name!r} is not the name of a folder",
+                               "the name of a run directory, without slashes", "name=first")
         return self.folder / name
 
 

@@ -241,7 +241,7 @@ def _refuse(differences: Sequence[str], overrides: Sequence[str]) -> None:
         more = [f"and {hidden} more"] if hidden > 0 else []
         again = f"resume with what it was started with: {shlex.join(overrides)}" if overrides else (
             "resume with the recipe it was started with")
-        raise RequestError("; ".join([*differences[:MAX_DIFFERENCES_SHOWN], *more]),
+        raise RequestError("recipe or data have changed: " + "; ".join([*differences[:MAX_DIFFERENCES_SHOWN], *more]),
                            "the same recipe and data as the run that is resumed",
                            f"{again}; or start a new run with another --out")
 
@@ -260,7 +260,7 @@ def _rows(config: Mapping[str, Any], mesh: Mapping[str, int]) -> int:
 
 def _refuse_other_rows(before: int, now: int, fsdp: int) -> None:
     if before != now:
-        raise RequestError(f"micro batches of {now} rows over all devices; the run had {before}",
+        raise RequestError(f"micro batches have {now} rows over all devices, and the run had {before}",
                            "as many rows as before, so that all batches stay the same",
                            f"batch.micro_batch={before // fsdp}" if before % fsdp == 0 else
                            f"a number of devices that divides {before} rows")
@@ -288,6 +288,6 @@ def run_directory(name: str, *, resume: bool = False) -> Path:
         # Probably the newest one: propose it, but do not use it.
         existing = sorted(RUNS.glob(f"{name}*"), key=lambda path: path.stat().st_mtime)
         last = str(existing[-1]).removesuffix(".partial") if existing else str(RUNS / name)
-        raise RequestError("--resume without --out", "the run to resume", f"--out {last} --resume")
+        raise RequestError("--resume needs --out", "the run to resume", f"--out {last} --resume")
     paths = (RUNS / (name if number == 1 else f"{name}-{number}") for number in count(1))
     return next(path for path in paths if not path.exists() and not partial_path(path).exists())

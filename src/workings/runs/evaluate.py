@@ -95,7 +95,7 @@ def ask_untrained(run: Path, question: Question, *, show: ShowPiece | None = Non
 def _reply(session: ModelSession, question: Question, show: ShowPiece | None) -> Reply:
     # Before an engine compiles a program for it.
     if question.max_new_tokens < 1:
-        raise RequestError(f"max_new_tokens: {question.max_new_tokens}", "at least 1")
+        raise RequestError(f"max_new_tokens is {question.max_new_tokens}, too few for an answer", "at least 1")
     engine, stops = session.engine, session.template.stop_ids
     prompt, max_new_tokens = session.template.prompt_ids(question.text, question.history), question.max_new_tokens
     with ExitStack() as until_first_piece:
@@ -275,8 +275,8 @@ def find_trained_items(run: Path, questions: Sequence[Item], out: Path) -> list[
     trained = [item.id for item in questions if prompt_digest(item.prompt) in digests]
     # Verification refuses such an evaluation in a run; outside of it the numbers are the caller's own.
     if trained and run.resolve() in out.resolve().parents:
-        raise RequestError(f"{len(trained):,} of {len(questions):,} items that {run} was trained on, such as "
-                           f"{trained[0]}, for an evaluation inside the run, which would then fail verification",
+        raise RequestError(f"{run} was trained on {len(trained):,} of {len(questions):,} items, such as {trained[0]}: "
+                           "an evaluation inside the run would then fail verification",
                            "questions that it has not seen",
                            "other --items, or --out DIR outside the run to measure memorization")
     return trained

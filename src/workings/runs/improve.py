@@ -63,7 +63,7 @@ class ImproveRequest:
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
-            raise RequestError(f"--rounds {self.rounds}", "at least 1")
+            raise RequestError(f"--rounds {self.rounds} is too few", "at least 1")
 
 
 @dataclass(frozen=True)
@@ -124,11 +124,12 @@ def _checked_data(loaded: LoadedRecipe, request: ImproveRequest, prompts: Sequen
     """The recipe's own data, after all checks of the request that need no device."""
     recipe = loaded.recipe
     if recipe.algorithm.name != "sft":
-        raise RequestError(f"algorithm.name: {recipe.algorithm.name}", "sft, because kept samples become traces",
+        raise RequestError(f"improve does not take algorithm.name: {recipe.algorithm.name}",
+                           "sft, because kept samples become traces",
                            "workings train RECIPE for any other algorithm")
     data = find_data(loaded)
     if not data.items:
-        raise RequestError("a recipe without evaluation.items", "held-out items, by which rounds are compared",
+        raise RequestError("the recipe has no evaluation.items", "held-out items, by which rounds are compared",
                            "evaluation.items=ITEMS.jsonl")
     # By digests of the normalized text, so that spaces do not hide an overlap.
     questions = {prompt_digest(item.prompt) for item in data.items}
@@ -166,7 +167,7 @@ def _open(out: Path, loaded: LoadedRecipe, request: ImproveRequest, digests: dic
     if path.is_file():
         before = loads(path.read_bytes())
         if request.rounds < before["rounds"]:
-            raise RequestError(f"--rounds {request.rounds} for {out}, where {before['rounds']} were asked for",
+            raise RequestError(f"--rounds {request.rounds} is below the {before['rounds']} that {out} was asked for",
                                f"as many or more rounds: finished ones are kept. {RESULT} has their results",
                                f"--rounds {before['rounds']}, or another --out")
         # More rounds continue; `all_rounds` may be switched on, but not off.

@@ -65,7 +65,8 @@ class SessionAPI(ModelAPI):
         del tool_choice  # without tools there is nothing to choose
         given = {name: value for name, value in config.model_dump(exclude_none=True).items() if name not in _NO_EFFECT}
         if unread := given.keys() - _PASSED_ON.keys():
-            raise RequestError(f"the task sets {', '.join(sorted(unread))}", f"{', '.join(_PASSED_ON)}", "another task")
+            raise RequestError(f"the task sets {', '.join(sorted(unread))}, which is not supported",
+                               f"a task that sets at most {', '.join(_PASSED_ON)}", "another task")
         asked = {"temperature": 0.0, "max_tokens": DEFAULT_TOKENS,
                  **{_PASSED_ON[name]: value for name, value in given.items()}}
         turns = [{"role": message.role, "content": message.text} for message in input]
@@ -97,13 +98,14 @@ class InspectTask:
         """Set the task. Raises `RequestError` for a missing file or an unsupported option."""
         file = Path(request.name.partition("@")[0])
         if file.suffix == ".py" and not file.is_file():
-            raise RequestError(f"no task file {file}", "a Python file with a function decorated by @task",
+            raise RequestError(f"the task file {file} does not exist",
+                               "a Python file with a function decorated by @task",
                                "--task inspect:FILE.py@NAME")
         given = {"--few-shot": request.few_shot is not None, "--harness-metric": bool(request.metric),
                  "--harness-filter": bool(request.filter)}
         if unread := [name for name, was_given in given.items() if was_given]:
-            raise RequestError(f"{' and '.join(unread)} with a task of inspect_ai",
-                               "these with a task of lm-evaluation-harness", f"leave {' and '.join(unread)} out")
+            raise RequestError(f"a task of inspect_ai does not take {' or '.join(unread)}",
+                               "a task of lm-evaluation-harness for these", f"leave {' and '.join(unread)} out")
         return cls(request=request)
 
     def texts(self) -> dict[str, list[str]]:

@@ -62,7 +62,7 @@ def check_judge(url: str, model: str, items: Path, out: Path, *, max_tokens: int
         RequestError: ``out`` exists, too few labelled items, or an endpoint that gives no reply.
     """
     if not url.startswith(("http://", "https://")):
-        raise RequestError(f"--url {url}", "an address that begins with http:// or https://",
+        raise RequestError(f"--url {url} is not a web address", "an address that begins with http:// or https://",
                            "--url http://127.0.0.1:8000/v1")
     if out.exists():
         raise RequestError(f"--out {out} already exists", "a new file", f"--out {out.with_suffix('')}-2.json")
@@ -100,7 +100,7 @@ def read_labelled(path: Path) -> list[Labelled]:
     """Labelled completions. Raises `RequestError` for another kind of line, and for too few."""
     expected = "JSON lines with prompt, expected_answer, completion, and right (true or false)"
     if not path.is_file():
-        raise RequestError(f"--items {path}, which does not exist", expected)
+        raise RequestError(f"--items {path} does not exist", expected)
     labelled: list[Labelled] = []
     for number, record in read_lines(path):
         try:
@@ -110,11 +110,11 @@ def read_labelled(path: Path) -> list[Labelled]:
             item = item_from_json({"id": f"line {number}", **{key: value for key, value in record.items()
                                                               if key not in ("completion", "right")}})
         except (ValueError, TypeError, KeyError) as error:
-            raise RequestError(f"{path}, line {number}: {str(error)[:120]}", expected) from None
+            raise RequestError(f"line {number} of {path} cannot be read: {str(error)[:120]}", expected) from None
         labelled.append(Labelled(item=item, completion=record["completion"], right=record["right"]))
     right = sum(one.right for one in labelled)
     if len(labelled) < FEWEST_ITEMS or min(right, len(labelled) - right) < FEWEST_OF_A_KIND:
-        raise RequestError(f"{path} with {len(labelled)} labelled completions, {right} of them correct",
+        raise RequestError(f"{path} has too few labelled completions: {len(labelled)}, and {right} of them are correct",
                            f"at least {FEWEST_ITEMS}, with {FEWEST_OF_A_KIND} correct and {FEWEST_OF_A_KIND} wrong "
                            "ones")
     return labelled

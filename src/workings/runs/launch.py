@@ -149,12 +149,12 @@ def candidates(request: LaunchRequest) -> Iterator[tuple[Target, int, int]]:
               and target.name.rsplit("-", 1)[0] == request.target.strip().lower() and target.slices == 1]
     rows = sorted(family, key=lambda target: target.chips) or [find_target(request.target)]
     if rows[0].slices > 1:
-        raise RequestError(f"--on {rows[0].name}, which is several slices", "one slice, because a job uses a single "
+        raise RequestError(f"--on {rows[0].name} is several slices", "one slice, because a job uses a single "
                            "slice",
                            f"--on {rows[0].name.partition('x')[0]}")
     if rows[0].platform == "tpu":
         if request.hosts or request.cards:
-            raise RequestError("--hosts or --cards with a TPU", "a slice, which says how many hosts it has",
+            raise RequestError("a TPU takes neither --hosts nor --cards", "a slice, which says how many hosts it has",
                                "--on v5e-16, or --on v5e for the smallest slice that fits")
         for target in rows:
             devices = target.devices if target.chips <= 8 else CHIPS_OF_A_HOST * target.devices // target.chips
@@ -164,7 +164,7 @@ def candidates(request: LaunchRequest) -> Iterator[tuple[Target, int, int]]:
     cards = request.cards or target.devices
     if target.platform == "cpu":
         if request.cards:
-            raise RequestError("--cards with --on cpu", "a machine with cards", "without --cards")
+            raise RequestError("--on cpu does not take --cards", "a machine with cards", "without --cards")
         # Plan for one process, an upper bound for each.
         yield target, request.hosts or 1, 1
         return
@@ -189,13 +189,13 @@ def write_recipe(loaded: LoadedRecipe, platform: str, folder: Path, remote_folde
             (values[section] if section else values)[key] = copied_name
             file_notes.append(f"{recipe_key}: {remote_folder}/{copied_name}, copied from here")
         elif path.exists():
-            raise RequestError(f"{recipe_key}: {name}, a folder of this machine", "weights and tokenizers that the "
+            raise RequestError(f"{recipe_key} is {name}, a folder of this machine", "weights and tokenizers that the "
                                "other machine reaches: a Hub id, or an absolute path there",
                                f"{recipe_key}=google/gemma-2b")
         else:
             file_notes.append(f"{recipe_key}: {name}, the same name on both machines")
     if any(".py:" in str(reward.get("scorer", "")) for reward in values.get("rewards", [])):
-        raise RequestError("a reward in a file of your own, with launch", "a shipped reward or one of an installed "
+        raise RequestError("launch does not copy the file of a reward", "a shipped reward or one of an installed "
                            "package", "install the reward as a package in the image")
     head = f"# {Path(loaded.origin).name}, as it is started on another machine by `workings launch`."
     (folder / RECIPE).write_text(
@@ -209,7 +209,7 @@ def _files(job: LaunchJob, request: LaunchRequest) -> dict[str, str]:
           "--claim": ("kubernetes", request.volume_claim), "--wheel": ("skypilot", request.wheel)}
     for option, (launcher, value) in of.items():
         if value and launcher != request.launcher:
-            raise RequestError(f"{option} with --for {request.launcher}, which does not read it",
+            raise RequestError(f"--for {request.launcher} does not take {option}",
                                f"it with --for {launcher}", f"without {option}")
     if request.launcher == "slurm":
         return slurm(job)
@@ -217,7 +217,8 @@ def _files(job: LaunchJob, request: LaunchRequest) -> dict[str, str]:
         return kubernetes(job, image=request.image, claim=request.volume_claim or "workings")
     if request.wheel is None or not re.fullmatch(r"workings-[A-Za-z0-9._+-]+\.whl", request.wheel.name) or (
             not zipfile.is_zipfile(request.wheel)):
-        raise RequestError(f"--for skypilot with --wheel {request.wheel or '(none)'}", "this package's wheel: a rented "
+        raise RequestError(f"--wheel {request.wheel} is not this package's wheel" if request.wheel else
+                           "--for skypilot needs --wheel", "this package's wheel: a rented "
                            "machine comes without it, and installs it by its digest",
                            "make dist, then --wheel dist/workings-….whl")
     return skypilot(job, storage=request.storage,

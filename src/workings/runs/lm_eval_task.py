@@ -178,8 +178,8 @@ def decoding_of(settings: Mapping[str, Any]) -> Decoding:
     unread = {name: value for name, value in given.items()
               if value not in (None, False) and value != _NEUTRAL.get(name) and (sampled or name not in _ONLY_SAMPLED)}
     if unread:
-        raise RequestError(f"the task's generation settings {', '.join(unread)}",
-                           "do_sample, temperature, until and max_gen_toks, which the engines here do",
+        raise RequestError(f"the task's generation settings {', '.join(unread)} are not supported",
+                           "at most do_sample, temperature, until and max_gen_toks",
                            "a task file without them")
     return decoding
 
@@ -271,7 +271,8 @@ def _load(name: str) -> dict[str, Any]:
     path = Path(name)
     own = path.suffix in _SUFFIXES
     if own and not path.is_file():
-        raise RequestError(f"no task file {name}", "a YAML file of lm-evaluation-harness, or the name of a task",
+        raise RequestError(f"the task file {name} does not exist",
+                           "a YAML file of lm-evaluation-harness, or the name of a task",
                            "--task FILE.yaml")
     with slow_operation("looking for the task"):
         manager = TaskManager(include_defaults=False, include_path=[] if own else _folders(name))
@@ -317,13 +318,13 @@ def _prepare(task: Any, request: TaskRequest) -> None:
                            "lm_eval --confirm_run_unsafe_code, in a sandbox, on `workings export RUN`")
     shots = task.get_config("num_fewshot")
     if request.few_shot is not None and shots == 0 != request.few_shot:
-        raise RequestError(f"--few-shot {request.few_shot} with task {name}, which takes no examples", "0",
+        raise RequestError(f"task {name} takes no examples, and --few-shot is {request.few_shot}", "0",
                            "leave --few-shot out")
     task.set_config(key="num_fewshot", value=(shots or 0) if request.few_shot is None else request.few_shot)
     task.set_fewshot_seed(seed=DEFAULT_OTHER_SEED)
     generates = task.OUTPUT_TYPE == "generate_until"
     if request.max_new_tokens is not None and not generates:
-        raise RequestError(f"--max-new-tokens with task {name}, which compares log likelihoods",
+        raise RequestError(f"task {name} compares log likelihoods and does not take --max-new-tokens",
                            "a task that generates text", "leave --max-new-tokens out")
     if generates:
         if request.max_new_tokens is not None:
@@ -341,6 +342,7 @@ def _chosen(kind: str, given: str, present: Sequence[str], usual: Sequence[str])
     """The given value, or the default. Raises `RequestError` without either."""
     if given in present or (not given and usual):
         return given or usual[0]
-    raise RequestError(f"{kind} {given or 'not chosen'}" if present else f"the task has no {kind} that scores an item",
+    raise RequestError(f"the task has no {kind} that scores an item" if not present else
+                       f"the task has no {kind} {given}" if given else f"no {kind} is chosen",
                        f"one of {', '.join(present)}" if present else "a score from 0 to 1 of each item",
                        f"--harness-{kind} {present[0]}" if present else "another --task")

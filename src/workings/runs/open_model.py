@@ -238,7 +238,8 @@ def starting_weights(path: Path, *, tensors: bool = True) -> Path:
     sealed = SealedRun.open(path)
     model = sealed.loaded.recipe.model
     if not isinstance(model, FromPretrained):
-        raise RequestError(f"the first weights of {path}", "a run that did not start from random weights")
+        raise RequestError(f"the first weights of {path} were random and are not kept",
+                           "a run that did not start from random weights")
     return sealed.find_weights(model, f"run it in the folder that {model.id} is relative to", tensors=tensors)
 
 
@@ -256,7 +257,7 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
     # Look for both files, so that the message names the missing one.
     described = (directory / "config.json").is_file()
     if not described or not any(directory.glob("*.safetensors")):
-        raise RequestError(f"{model}, without {'weights in safetensors' if described else 'config.json'}",
+        raise RequestError(f"{model} has no {'weights in safetensors' if described else 'config.json'}",
                            "a sealed run, or a folder with config.json, *.safetensors and tokenizer.json",
                            "workings eval RUN --items ITEMS.jsonl --out DIR")
     named = request.tokenizer and (local_folder(str(request.tokenizer), [Path.cwd()]) or request.tokenizer)
@@ -289,7 +290,8 @@ def _check(request: WeightsRequest) -> None:
 def _refuse_other(option: str, value: str, allowed: Sequence[str]) -> None:
     """Raise `RequestError` unless a value is one of those that an option may have."""
     if value not in allowed:
-        raise RequestError(f"{option} {value}".rstrip() if value else f"no {option}", f"one of {', '.join(allowed)}",
+        raise RequestError(f"{option} {value} is unknown" if value else f"{option} is empty",
+                           f"one of {', '.join(allowed)}",
                            f"{option} {allowed[0]}")
 
 

@@ -249,7 +249,8 @@ def trained_logits(case: ParityCase, name: str) -> np.ndarray:
         initializer.export(run_steps(case, initializer, state, 0, COMPARED_BATCHES)[0], trained)
     engine, batch = case.engine(name, method=FULL), case.batches[0]
     if not isinstance(engine, ComparableEngine):
-        raise RequestError(f"parity with engine {name}", "an engine that returns its logits (`ComparableEngine`)")
+        raise RequestError(f"engine {name} cannot be compared",
+                           "an engine that returns its logits (`ComparableEngine`)")
     # Segment 0 is padding, where the engines may differ.
     return engine.logits(engine.load(trained), batch)[batch.segment_ids[0] != 0]
 

@@ -107,11 +107,11 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
     """
     loaded = load_recipe(recipe, overrides)
     if not loaded.recipe.rewards:
-        raise RequestError(f"algorithm.name: {loaded.recipe.algorithm.name}, which has no rewards to check",
+        raise RequestError(f"algorithm.name: {loaded.recipe.algorithm.name} has no rewards to check",
                            "an algorithm that learns from rewards",
                            "algorithm='{name: grpo}' rewards='[{scorer: answer}]'")
     if loaded.recipe.environment is not None:
-        raise RequestError(f"environment: {loaded.recipe.environment.name}, whose rewards depend on whole episodes",
+        raise RequestError(f"the rewards of environment: {loaded.recipe.environment.name} depend on whole episodes",
                            "a recipe whose rewards score single texts", "workings train RECIPE training.steps=2")
     if model:
         loaded = with_engine(loaded)

@@ -63,10 +63,11 @@ def select_engine(*, refused: Mapping[str, Sequence[str]], installed: Collection
     decisive = [features[-1] for features in refused.values() if features]
     available = [engine for engine in able if engine in installed]
     if decisive and not available:
-        raise RequestError(f"engine: auto with {decisive[-1]}", f"engine {able[0]}, whose libraries are not installed",
+        raise RequestError(f"{decisive[-1]} needs engine {able[0]}, which is not installed",
+                           f"the libraries of {able[0]}",
                            install_hint(able[0]))
     if not available:
-        raise RequestError("engine: auto", f"{' or '.join(able)} to be installed; neither is", install_hint(able[0]))
+        raise RequestError("engine: auto finds no engine that is installed", " or ".join(able), install_hint(able[0]))
     if decisive:
         return available[0], f"the engine for {decisive[-1]}"
     return available[0], (f"{' and '.join(available)} work; engine={available[1]} picks the other"
@@ -78,7 +79,7 @@ def _none_does_all(refused: Mapping[str, Sequence[str]]) -> RequestError:
     features = dict.fromkeys(feature for names in refused.values() for feature in names)
     supporters = {feature: [engine for engine, names in refused.items() if feature not in names]
                   for feature in features}
-    return RequestError("engine: auto with " + " and ".join(features), "features of one engine: " + "; ".join(
+    return RequestError("no engine supports " + " and ".join(features), "features of one engine: " + "; ".join(
         f"{feature}: {' or '.join(engines) or 'none'}" for feature, engines in supporters.items()),
         " or ".join(f"engine={engine}" for engine in refused))
 

@@ -32,12 +32,12 @@ class Smoke:
         Raises `RequestError` for a recipe with a teacher, and for a model of no known family.
         """
         if not way_of(loaded.recipe).smoke:
-            raise RequestError(f"--smoke with algorithm.name: {loaded.recipe.algorithm.name}",
+            raise RequestError(f"--smoke does not work with algorithm.name: {loaded.recipe.algorithm.name}",
                                "a model with the teacher's vocabulary; a tiny model has another one",
                                "training.steps=2, without --smoke")
         if not is_verified(loaded):
-            raise RequestError("--smoke with model.verified: false", "a model of a family that this project can make "
-                               "small", "training.steps=2, without --smoke")
+            raise RequestError("--smoke cannot make a model with model.verified: false",
+                               "a model of a family that it can make small", "training.steps=2, without --smoke")
         values = loaded.recipe.model_dump(mode="json", exclude_unset=True)
         # Another name, to avoid confusion with the recipe's numbers.
         values["name"] += "-smoke"

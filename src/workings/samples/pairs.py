@@ -29,17 +29,17 @@ class PairRule:
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
-            raise RequestError(f"pairs: {self.rule}", f"one of {', '.join(RULES)}")
+            raise RequestError(f"the rule {self.rule} of pairs is unknown", f"one of {', '.join(RULES)}")
         if self.most_per_prompt < 1:
-            raise RequestError(f"pairs of a prompt: {self.most_per_prompt}", "at least 1")
+            raise RequestError(f"most_per_prompt is {self.most_per_prompt}, too few for a pair", "at least 1")
 
     @classmethod
     def from_options(cls, rule: str | None, most_per_prompt: int | None) -> "PairRule | None":
         """The rule of two options; None without a rule. Raises `RequestError` for a number of pairs without a rule."""
         if rule is None:
             if most_per_prompt is not None:
-                raise RequestError(f"--most-pairs {most_per_prompt} without --pairs, so that no pairs are made",
-                                   "--most-pairs next to --pairs", f"--pairs {RULES[0]} --most-pairs {most_per_prompt}")
+                raise RequestError(f"--most-pairs {most_per_prompt} needs --pairs", "both",
+                                   f"--pairs {RULES[0]} --most-pairs {most_per_prompt}")
             return None
         return cls(rule=rule) if most_per_prompt is None else cls(rule=rule, most_per_prompt=most_per_prompt)
 

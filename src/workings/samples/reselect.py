@@ -38,7 +38,7 @@ def reselect(unit: Path, out: Path, selection: Selection, pairs: PairRule | None
     try:
         partial.mkdir(parents=True)
     except FileExistsError:  # interrupted sampling keeps its samples there
-        raise RequestError(f"--out {out}, alongside which {partial} is unfinished", "another --out",
+        raise RequestError(f"--out {out} has an unfinished {partial} next to it", "another --out",
                            f"--out {out}-2, or remove {partial}") from None
     lock = DirectoryLock(partial)
     try:

@@ -29,9 +29,9 @@ class Selection:
 
     def __post_init__(self) -> None:
         if self.keep not in KEEP:
-            raise RequestError(f"keep: {self.keep}", f"one of {', '.join(KEEP)}")
+            raise RequestError(f"keep: {self.keep} is unknown", f"one of {', '.join(KEEP)}")
         if self.most_per_prompt < 0:
-            raise RequestError(f"most_per_prompt: {self.most_per_prompt}", "at least 1, or 0 for all")
+            raise RequestError(f"most_per_prompt is negative: {self.most_per_prompt}", "at least 1, or 0 for all")
 
     def to_json(self) -> dict[str, Any]:
         """JSON values for the record."""
@@ -41,7 +41,7 @@ class Selection:
     def check(form: str) -> None:
         """Raises `RequestError` if samples in this form cannot be kept; called before sampling."""
         if form not in STYLES:
-            raise RequestError(f"samples in the form {form}",
+            raise RequestError(f"samples in the form {form} cannot become traces",
                                f"one of {', '.join(STYLES)}: kept samples are traces, split into steps and answer",
                                f"--form {STYLES[0]}")
 

@@ -67,7 +67,7 @@ class SampleUnit(EvaluationRecord):
     def open(cls, path: Path) -> "SampleUnit":
         """Opens the unit at a path. Raises `RequestError` without one."""
         if unit_kind(path) != SAMPLED:
-            raise RequestError(str(path), "the directory that `workings sample --out` wrote",
+            raise RequestError(f"{path} holds no samples", "the directory that `workings sample --out` wrote",
                                f"workings sample RUN --prompts FILE --samples K --temperature T --out {path}")
         return cls(path)
 

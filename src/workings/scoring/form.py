@@ -23,7 +23,7 @@ FORMS = ("any", *_FORMS)
 def check_form(name: str) -> None:
     """Raise `RequestError` for a form that does not exist."""
     if name not in FORMS:
-        raise RequestError(f"expected form: {name}", f"one of {', '.join(FORMS)}")
+        raise RequestError(f"expected form {name} is unknown", f"one of {', '.join(FORMS)}")
 
 
 def keeps_form(text: str, form: str) -> bool:

@@ -101,12 +101,12 @@ def read_items(path: Path) -> list[Item]:
     if problems:
         shown = "; ".join(problems[:_SHOWN_PROBLEMS])
         more = f"; and {len(problems) - _SHOWN_PROBLEMS} more" if len(problems) > _SHOWN_PROBLEMS else ""
-        raise RequestError(f"{path}: {shown}{more}",
+        raise RequestError(f"{path} has wrong lines: {shown}{more}",
                            "one JSON object a line with a unique id, a prompt and an expected_answer",
                            "correct the lines named above" if items else f"workings data import {path} --out "
                            "questions.jsonl; a file of traces also works as questions")
     if not items:
-        raise RequestError(f"{path}: no items", "at least one item")
+        raise RequestError(f"{path} has no items", "at least one item")
     return items
 
 

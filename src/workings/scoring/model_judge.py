@@ -102,16 +102,16 @@ def read_judge(path: Path) -> JudgeFile:
     expected, check = "the file of a checked judge", ("workings reward judge --url URL --model NAME --items "
                                                       "LABELLED.jsonl --out judge.json")
     if not path.is_file():
-        raise RequestError(f"judge {path}, which does not exist", expected, check)
+        raise RequestError(f"judge {path} does not exist", expected, check)
     try:
         values = loads(path.read_bytes())
         judge = JudgeFile(**{field.name: values[field.name] for field in fields(JudgeFile) if field.name != "digest"})
     except (ValueError, TypeError, KeyError) as error:
-        raise RequestError(f"judge {path}, which is not a judge's file ({str(error)[:80]})", expected, check) from None
+        raise RequestError(f"judge {path} is not a judge's file ({str(error)[:80]})", expected, check) from None
     if judge.prompt != PROMPT:
-        raise RequestError(f"judge {path}, which was checked with another prompt", expected, check)
+        raise RequestError(f"judge {path} was checked with another prompt", expected, check)
     if not judge.passed:
-        raise RequestError(f"judge {path}, which did not pass its check", "a judge that agrees with labels and that no "
+        raise RequestError(f"judge {path} did not pass its check", "a judge that agrees with labels and that no "
                            "attack turns", check)
     return replace(judge, digest=file_digest(path))
 

@@ -73,7 +73,8 @@ def _load(reward: RewardConfig, version: str, settings: RewardSettings) -> Compu
                            "the file that was recorded")
     function = runpy.run_path(str(path)).get(reward.function)
     if not callable(function):
-        raise RequestError(f"{reward_name(reward)}: no function {reward.function} in {path}", "a function of that name")
+        raise RequestError(f"{reward_name(reward)}: {path} has no function {reward.function}",
+                           "a function of that name")
     return lambda samples: _called(function, {
         "prompts": [sample.item.prompt for sample in samples],
         "completions": [sample.text for sample in samples], **columns(samples)})

@@ -69,16 +69,17 @@ class RewardSettings:
     def __post_init__(self) -> None:
         check_form(self.form)
         if not self.rewards:
-            raise RequestError("rewards: none", "at least one reward", "rewards=[{scorer: answer}]")
+            raise RequestError("there are no rewards", "at least one reward", "rewards=[{scorer: answer}]")
         # Values come back by name, so a repeated one would overwrite the first.
         if len(set(self.names)) < len(self.names):
-            raise RequestError(f"rewards: {', '.join(self.names)}", "every reward once: values are known by its name")
+            raise RequestError(f"rewards repeat a name: {', '.join(self.names)}",
+                               "every reward once: values are known by its name")
         for name in ("max_new_tokens", "call_seconds"):
             if not 0 < getattr(self, name) < math.inf:
-                raise RequestError(f"rewards with {name}: {getattr(self, name)}", "a limit above 0")
+                raise RequestError(f"the limit {name} of rewards is {getattr(self, name)}", "a finite number above 0")
         for reward in self.rewards:
             if isinstance(reward, OverlongReward) and reward.buffer > self.max_new_tokens:
-                raise RequestError(f"rewards: overlong with buffer: {reward.buffer}",
+                raise RequestError(f"rewards: the buffer of overlong, {reward.buffer}, is longer than a completion",
                                    f"at most the {self.max_new_tokens} new tokens that a completion may have")
 
     @property
@@ -143,7 +144,7 @@ class RewardSettings:
             return SHIPPED_VERSIONS.get(reward.scorer) or get_scorer(reward.scorer).version
         path = self.path(reward)
         if not path.is_file():
-            raise RequestError(f"rewards: {reward.scorer}", f"a file {path}",
+            raise RequestError(f"rewards: {reward.scorer} has no file {path}", "a Python file",
                                "write the path as seen from the recipe's directory")
         return f"sha256:{file_digest(path)}"
 

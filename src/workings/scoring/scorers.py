@@ -56,7 +56,7 @@ def get_scorer(name: str) -> Scorer:
         RequestError: none exists, with the names that exist; or a library that it needs is not installed.
     """
     if name not in SCORERS:
-        raise RequestError(f"scorer: {name}", f"one of {', '.join(sorted(SCORERS))}, or FILE.py:FUNCTION")
+        raise RequestError(f"scorer: {name} is unknown", f"one of {', '.join(sorted(SCORERS))}, or FILE.py:FUNCTION")
     scorer = SCORERS[name]
     if scorer.libraries is None:
         return scorer
@@ -87,14 +87,14 @@ def load_scorer(name: str) -> Scorer:
     recorded, version = scorer_version(name)
     namespace = runpy.run_path(str(path))
     if not callable(namespace.get(function)):
-        raise RequestError(f"scorer: {name}", f"a function {function}(answer, item) in {path.name}")
+        raise RequestError(f"scorer: {path.name} has no function {function}", f"{function}(answer, item)")
     return Scorer(recorded, version, namespace[function])
 
 
 def _parts(name: str) -> tuple[Path, str]:
     path, _, function = name.rpartition(":")
     if not Path(path).is_file() or not function.isidentifier():
-        raise RequestError(f"scorer: {name}", "FILE.py:FUNCTION, with a file that exists")
+        raise RequestError(f"scorer: {name} has no file", "FILE.py:FUNCTION, with a file that exists")
     return Path(path), function
 
 

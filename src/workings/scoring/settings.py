@@ -53,4 +53,4 @@ class ScoringSettings:
 def require(holds: bool, name: str, given: object, expected: str) -> None:
     """Raise `RequestError` about a setting that does not hold."""
     if not holds:
-        raise RequestError(f"evaluation setting {name}: {given}", expected)
+        raise RequestError(f"evaluation setting {name} cannot be {given}", expected)

@@ -151,8 +151,8 @@ class Worker:
         try:
             ready = child.answer(START_SECONDS)
         except NoAnswer:
-            ready = {"problem": self._named, "expected": "a file that can be loaded (an error is above, or loading did "
-                     "not end)"}
+            ready = {"problem": f"{self._named} did not load", "expected": "a file that loads (an error is above, or "
+                     "loading did not end)"}
         if "problem" in ready:
             self._stop()
             raise RequestError(f"{self._what}: {ready['problem']}", ready["expected"],

@@ -53,7 +53,7 @@ class Way(Algorithm):
     def check(self, recipe: Recipe, info: ValidationInfo) -> None:
         """Refuses rewards, and held-out items during training: the run has its evaluation loss."""
         if recipe.rewards:
-            raise refused(f"rewards with algorithm.name: {self.name}", "an algorithm that learns from rewards",
+            raise refused(f"algorithm.name: {self.name} does not take rewards", "an algorithm that learns from rewards",
                           "algorithm.name=grpo, or rewards=[]")
         self._check_watched_items(recipe, info)
         self._check_learned_turns(recipe)
@@ -62,14 +62,14 @@ class Way(Algorithm):
         if recipe.checkpoint.scores_items:
             return
         if given := written_keys(recipe.evaluation, info, {"items_during_training"}, name="evaluation"):
-            raise refused(f"{given} with algorithm.name: {self.name}",
+            raise refused(f"algorithm.name: {self.name} does not take {given}",
                           "no `evaluation.items_during_training`: it is for runs with rollouts, and for the best "
                           "checkpoint by accuracy",
                           "leave it out, or checkpoint={keep: best, measure: accuracy}")
 
     def _check_learned_turns(self, recipe: Recipe) -> None:
         if recipe.data.learn == "all" and not self.learns_earlier_turns:
-            raise refused(f"data.learn: all with algorithm.name: {self.name}",
+            raise refused(f"algorithm.name: {self.name} does not take data.learn: all",
                           "last: only completions are trained on, not the turns before them", "data.learn=last")
 
     def watched_items(self, recipe: Recipe) -> int:

@@ -61,7 +61,7 @@ class Distill(TeacherWay, RolloutWay):
 
     def _check_rewards(self, recipe: Recipe) -> None:
         if recipe.rewards:
-            raise refused(f"rewards with algorithm.name: {self.name}", "an algorithm that learns from rewards",
+            raise refused(f"algorithm.name: {self.name} does not take rewards", "an algorithm that learns from rewards",
                           "algorithm.name=grpo, or rewards=[]")
 
     def prepare(self, resolved: ResolvedRun, engine: Engine) -> PromptData:

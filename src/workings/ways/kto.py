@@ -48,7 +48,7 @@ class Kto(ReferencedPairs):
         """Refuses micro batches of one completion, which say too little of the drift."""
         super().check(recipe, info)
         if recipe.batch.micro_batch < 4:
-            raise refused(f"batch.micro_batch: {recipe.batch.micro_batch} with algorithm.name: {self.name}",
+            raise refused(f"batch.micro_batch: {recipe.batch.micro_batch} is too small for algorithm.name: {self.name}",
                           "at least 4: two rows for each completion, and a drift that is a mean of several",
                           "batch.micro_batch=4")
 

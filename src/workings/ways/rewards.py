@@ -68,7 +68,7 @@ class RewardWay(RolloutWay):
 
     def _check_rewards(self, recipe: Recipe) -> None:
         if not recipe.rewards:
-            raise refused(f"algorithm.name: {self.name} without rewards", "at least one reward function",
+            raise refused(f"algorithm.name: {self.name} needs rewards", "at least one reward function",
                           "rewards='[{scorer: answer}]'")
         # Values are recorded by the name of their reward, so no name may come twice.
         refuse_repeated(recipe.rewards)

@@ -54,7 +54,7 @@ def find_devices(asked: str, present: Mapping[str, str] | None = None) -> Device
                                reason=f"auto: {present[platform]} is there")
             except RuntimeError as error:
                 raise DeviceError(
-                    f"device: auto on a machine with {present[platform]}, which JAX cannot use ({first_line(error)})",
+                    f"device is auto, and JAX cannot use {present[platform]} of this machine ({first_line(error)})",
                     f"a JAX that drives this {platform.upper()}",
                     f"{PLUGINS[platform]}, or ask for the CPU explicitly: device=cpu") from error
     return Devices(platform="cpu", devices=_open("cpu"), reason="auto: this machine shows no accelerator")
@@ -105,7 +105,7 @@ def _absent(asked: str, present: Mapping[str, str], error: Exception) -> DeviceE
     seen = (f"{present[asked]} is there, but JAX cannot use it ({first_line(error)})" if asked in present else
             "this machine shows none")
     others = [name for name in present if name != asked]
-    return DeviceError(f"device: {asked}; {seen}",
+    return DeviceError(f"device is {asked}, and {seen}",
                        f"a machine with a {asked.upper()} that JAX can use",
                        PLUGINS[asked] if asked in present else f"device={others[0] if others else 'cpu'}")
 

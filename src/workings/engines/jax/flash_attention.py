@@ -48,7 +48,7 @@ def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool =
         RequestError: the chip or the model's head size is not one that the kernel takes.
     """
     if refusal := flash_refusal(shape, layout.mesh.devices.flat[0].device_kind):
-        raise RequestError(f"memory.attention: flash; {refusal}", "a chip and a head size that the kernel takes",
+        raise RequestError(f"memory.attention: flash does not work here: {refusal}", "a chip and a head size that fit",
                            "memory.attention=chunked")
     # A group of query heads must find its key head on its own device, so both numbers have to divide.
     numbers = {shape.heads, *(shape.kv_heads_of(i) for i in range(shape.layers))}

@@ -352,11 +352,12 @@ def stop_array(stop_ids: Sequence[int]) -> np.ndarray:
 def check_prompts(prompts: Sequence[Sequence[int]]) -> None:
     """Raise `RequestError` for an empty prompt."""
     if any(len(prompt) == 0 for prompt in prompts):
-        raise RequestError("an empty prompt", "prompts of at least one token")
+        raise RequestError("a prompt is empty", "prompts of at least one token")
 
 
 def _check_sampling(prompts: Sequence[Sequence[int]], temperature: float, seeds: Sequence[int]) -> None:
     if temperature <= 0:
-        raise RequestError(f"temperature {temperature:g} for drawn completions", "above 0, or greedy decoding")
+        raise RequestError(f"temperature must be above 0 for sampling, not {temperature:g}", "greedy decoding for 0")
     if len(seeds) != len(prompts) or not all(0 <= seed < 2 ** 32 for seed in seeds):
-        raise RequestError(f"{len(seeds)} seeds for {len(prompts)} prompts", "one per prompt, each below 2 ** 32")
+        raise RequestError(f"{len(seeds)} seeds do not fit {len(prompts)} prompts",
+                           "one per prompt, each below 2 ** 32")

@@ -55,7 +55,7 @@ def _refuse_cut_blocks(sizes: dict[str, tuple[int, ...]], tp: int) -> None:
     for name, (out, inner) in sizes.items():
         # Both sides, because `tp` splits the outputs of some projections and the inputs of others.
         if out * inner % BLOCK or (tp > 1 and (out % (BLOCK * tp) or inner % (BLOCK * tp))):
-            raise RequestError(f"method.name=qlora with mesh.tp={tp}: {name} is {out} x {inner}",
+            raise RequestError(f"method.name=qlora does not work with mesh.tp={tp}: {name} is {out} x {inner}",
                                f"sides that are multiples of {BLOCK * tp}: blocks of {BLOCK} are not cut",
                                "mesh.tp=1" if tp > 1 else "method.name=lora")
 

@@ -83,7 +83,7 @@ def _arguments() -> dict[str, Any] | None:
     if len(there) == len(VARIABLES):
         address, number, index = (os.environ[name] for name in VARIABLES)
         if not (number.isdigit() and index.isdigit() and int(index) < int(number)):
-            raise RequestError(f"JAX_NUM_PROCESSES={number} JAX_PROCESS_ID={index}",
+            raise RequestError(f"JAX_NUM_PROCESSES={number} does not fit JAX_PROCESS_ID={index}",
                                "how many processes there are, and this one's index, from 0")
         # The three variables decide alone, even inside a SLURM job that JAX would recognize.
         several = {"coordinator_address": address, "num_processes": int(number), "process_id": int(index),
@@ -96,12 +96,12 @@ def _arguments() -> dict[str, Any] | None:
     if launched or len(os.environ.get(TPU_HOSTS, "").split(",")) > 1:
         return {}
     if there:
-        raise RequestError(f"{', '.join(there)} without {', '.join(sorted(set(VARIABLES) - set(there)))}",
+        raise RequestError(f"{', '.join(sorted(set(VARIABLES) - set(there)))} must be set, as {', '.join(there)} is",
                            "all three of them, or a launcher that JAX knows (SLURM, Open MPI, a TPU pod)",
                            "JAX_COORDINATOR_ADDRESS=HOST:PORT JAX_NUM_PROCESSES=N JAX_PROCESS_ID=I workings train …")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise RequestError(f"WORLD_SIZE={os.environ['WORLD_SIZE']} with engine: jax",
-                           "processes that JAX can bring together; torchrun starts those of PyTorch",
+        raise RequestError(f"engine jax does not read WORLD_SIZE={os.environ['WORLD_SIZE']}, torchrun's variable",
+                           "processes that JAX can bring together",
                            f"engine=torch, or {', '.join(VARIABLES)} for each process")
     if not there and (apart := started_apart()):
         raise RequestError(f"{apart} started several processes, and JAX does not know how they meet",
@@ -130,7 +130,7 @@ def join() -> Processes | None:
                     **arguments, initialization_timeout=seconds, shutdown_timeout_seconds=seconds,
                     heartbeat_timeout_seconds=min(HEARTBEAT_SECONDS, seconds))
         except (RuntimeError, ValueError) as error:
-            raise RequestError(f"processes that did not meet: {first_line(error)}",
+            raise RequestError(f"the processes did not meet: {first_line(error)}",
                                f"every process of the run, started within {seconds} seconds",
                                "the address of process 0 that all machines can reach, and the same number for all"
                                ) from error
@@ -145,7 +145,7 @@ def _refuse_taken_port(address: str) -> None:
     try:
         socket.create_server(("", int(port))).close()
     except (OSError, OverflowError, ValueError) as error:
-        raise RequestError(f"JAX_COORDINATOR_ADDRESS={address}: {first_line(error)}",
+        raise RequestError(f"JAX_COORDINATOR_ADDRESS={address} cannot be opened: {first_line(error)}",
                            "a port that is free on the host of process 0", "another port, the same for all") from error
 
 
@@ -157,6 +157,6 @@ def refuse_strangers(devices: tuple[jax.Device, ...]) -> None:
     hosts = {device.process_index for device in devices}
     # XLA would wait for the other hosts' part of the first collective, without a message and without an end.
     if len(hosts) > 1 and not jax.distributed.is_initialized():
-        raise DeviceError(f"devices of {len(hosts)} hosts, and a process that has not met those of the others",
+        raise DeviceError(f"this process sees devices of {len(hosts)} hosts and has not met the others' processes",
                           "the same command on every host, told to meet the others",
                           f"JAX_NUM_PROCESSES={CLUSTER} workings train … on every host")

@@ -151,12 +151,12 @@ def make_layout(devices: tuple[jax.Device, ...], fsdp: int | Literal["auto"], tp
     alone = devices[0].platform == "cpu" and not several
     share = fsdp if isinstance(fsdp, int) else 1 if alone else max(1, available // tp)
     if share * tp > available:
-        raise RequestError(f"mesh.fsdp x mesh.tp = {share} x {tp} = {share * tp}",
-                           f"at most {available} devices, which are here",
+        raise RequestError(f"mesh.fsdp x mesh.tp = {share} x {tp} needs {share * tp} devices, and {available} are here",
+                           "a mesh that fits them",
                            f"mesh.fsdp={max(1, available // tp)}")
     if several and share * tp < available and jax.distributed.is_initialized():
-        raise RequestError(f"mesh.fsdp x mesh.tp = {share} x {tp} = {share * tp} in several processes that have "
-                           f"{available} devices", "all devices: a process without any could take no part",
+        raise RequestError(f"mesh.fsdp x mesh.tp = {share} x {tp} needs {share * tp} devices, and the processes have "
+                           f"{available}", "all devices: a process without any could take no part",
                            f"mesh.fsdp={max(1, available // tp)}")
     # `tp` goes along neighbors in JAX's order of devices, because it exchanges activations in every layer.
     grid = np.array(devices[:share * tp]).reshape(share, tp)

@@ -53,7 +53,7 @@ def _attention(asked: str, shape: ModelShape, layout: Layout, platform: str) -> 
         on_tpu = "chunked" if flash_refusal(shape, layout.mesh.devices.flat[0].device_kind) else "flash"
         asked = {"tpu": on_tpu, "gpu": "chunked"}.get(platform, "plain")
     if asked == "flash" and platform != "tpu":
-        raise RequestError(f"memory.attention: flash on a {platform.upper()}", "flash is for TPUs in this engine",
+        raise RequestError(f"memory.attention: flash does not run on a {platform.upper()}", "a TPU, with engine jax",
                            "memory.attention=chunked")
     if asked == "flash":
         return make_flash_attention(shape, layout)
@@ -116,7 +116,8 @@ def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: Any, shape: 
         more: a batch's `loss_positions` by name; only its shape is read.
     """
     if shape[1] % spec.layout.fsdp:
-        raise RequestError(f"{shape[1]} rows per micro batch on fsdp={spec.layout.fsdp}", "rows divisible by fsdp",
+        raise RequestError(f"{shape[1]} rows per micro batch cannot be split over fsdp={spec.layout.fsdp}",
+                           "rows divisible by fsdp",
                            f"a batch of {spec.layout.fsdp} rows, or mesh.fsdp=1")
     arrays = batch_shapes(shape, spec.objective.signals)
     arrays |= {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in more.items()}

@@ -41,26 +41,26 @@ def find_device(asked: str, present: Mapping[str, str] | None = None) -> Device:
     asked = without_alias(asked)
     present = accelerators() if present is None else present
     if asked == "tpu":
-        raise DeviceError("device: tpu with engine: torch", "cpu or gpu; TPUs are driven by the JAX engine",
+        raise DeviceError("engine torch does not drive a TPU", "device cpu or gpu, or engine jax",
                           "engine=jax")
     # Before anything asks CUDA, which would take memory on a card that this run does not use.
     if asked == "cpu":
         return _cpu("asked for")
     if asked == "auto" and "gpu" not in present:
         if "tpu" in present:
-            raise DeviceError(f"device: auto with engine: torch on a machine with {present['tpu']}",
+            raise DeviceError(f"engine torch does not drive {present['tpu']} of this machine",
                               "an engine that drives a TPU", f"engine=jax, or {ASK_FOR_CPU}")
         return _cpu("auto: this machine shows no accelerator")
     card, cards = own_card(), torch.cuda.device_count()
     # Before a kernel runs, and on no other card: the first use of one takes some hundred MiB of it for good.
     if cards and card >= cards:
-        raise DeviceError(f"process {card} of this machine, which has {cards} cards", "at most one process a card",
+        raise DeviceError(f"process {card} has no card: this machine has {cards}", "at most one process a card",
                           f"torchrun --nproc-per-node {cards}")
     finding = cuda_problem()
     if finding:
         there = "gpu" in present
         seen = f"{present['gpu']} is there, but PyTorch cannot use it" if there else "this machine shows none"
-        raise DeviceError(f"device: {asked}; {seen} ({finding})", "a machine with a GPU that PyTorch can use",
+        raise DeviceError(f"device is {asked}, and {seen} ({finding})", "a machine with a GPU that PyTorch can use",
                           f"{SETUP_CUDA}; or {ASK_FOR_CPU}" if there else "device=cpu")
     # Otherwise libraries that name no card would use card 0 in every process of the machine.
     torch.cuda.set_device(card)

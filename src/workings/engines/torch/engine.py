@@ -271,14 +271,15 @@ class TorchEngine(TorchPlanning):
                temperature: float, seeds: Sequence[int]) -> list[Completion]:
         """One sampled completion per prompt, in the order of the prompts; it depends on its own seed."""
         if temperature <= 0:
-            raise RequestError(f"temperature: {temperature:g}", "a temperature above zero", "leave it out: greedy")
+            raise RequestError(f"temperature must be above 0 for sampling, not {temperature:g}",
+                               "greedy decoding for 0")
         return self._answers(state, prompts, max_new_tokens, stop_ids, lambda indices: sampled(
             temperature, uniform_numbers([seeds[i] for i in indices], max_new_tokens, self.device.device)))
 
     def _answers(self, state: State, prompts: Sequence[Sequence[int]], max_new_tokens: int, stop_ids: Sequence[int],
                  pick: Any, tell: Callable[[int], None] | None = None) -> list[Completion]:
         if any(len(prompt) == 0 for prompt in prompts):
-            raise RequestError("an empty prompt", "prompts of at least one token")
+            raise RequestError("a prompt is empty", "prompts of at least one token")
         answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
         mesh = self.spec.mesh
         # At least one prompt for each process. The cache of an unverified class may have any contents, so its rows

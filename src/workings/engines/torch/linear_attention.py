@@ -46,7 +46,7 @@ def by_own_operations(model_type: str) -> Iterator[None]:
     # Here, because it looks for those packages and loads them.
     module = import_module(MODULE)
     if missing := [name for name in (*KERNELS, FAST_PATH) if not hasattr(module, name)]:
-        raise RequestError(f"a {MODEL_TYPE} model with transformers {transformers.__version__}, which has no "
+        raise RequestError(f"a {MODEL_TYPE} model does not run with transformers {transformers.__version__}: it has no "
                            f"{missing[0]}", "a version that takes its kernels by these names, as 5.12.1 does",
                            f"{interpreter()} -m pip install 'transformers==5.12.1'")
     # The names are the module's globals: transformers reads them when a model is made.

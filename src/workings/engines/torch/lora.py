@@ -67,7 +67,7 @@ def _refuse_cut_blocks(shape: ModelShape) -> None:
     for layer, name in product(range(shape.layers), projections(shape)):
         size = layer_shapes(shape, layer).get(f"{name}.weight", ())
         if size and prod(size) % BLOCK:
-            raise RequestError(f"method.name: qlora: {name} of layer {layer} is {size[0]} x {size[1]}",
+            raise RequestError(f"method.name: qlora cannot store {name} of layer {layer}: it is {size[0]} x {size[1]}",
                                f"matrices of whole blocks of {BLOCK} elements", "method.name=lora")
 
 

@@ -87,7 +87,7 @@ def refuse_unsuited(spec: TorchSpec) -> None:
 
 
 def _unsuited(shape: ModelShape, why: str) -> RequestError:
-    return RequestError(f"a {shape.family} model with model.verified: false: {why}",
+    return RequestError(f"a {shape.family} model does not work with model.verified: false: {why}",
                         "a class of transformers that hands its keyword arguments to an attention function of ours, "
                         "and whose steps do not depend on values", "another model.id")
 
@@ -101,7 +101,7 @@ def _refuse_other_tensors(shape: ModelShape, model: PreTrainedModel) -> None:
     if wrong:
         which = "only the files have" if wrong[0] in stored and wrong[0] not in there else (
             "the files lack" if wrong[0] not in stored else "is of another size in the files than in the class:")
-        raise RequestError(f"{len(wrong)} tensors other than those of transformers' class for {shape.family}; {which} "
+        raise RequestError(f"{len(wrong)} tensors differ from those of transformers' class for {shape.family}; {which} "
                            f"{wrong[0]}", "files with the class's own names and sizes (those of some families, experts "
                            "above all, transformers renames or joins as it reads them; here they are read as they are)",
                            "another model.id")
@@ -117,7 +117,7 @@ def expected_windows(model: PreTrainedModel) -> list[int]:
     kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * config.num_hidden_layers
     known = {"sliding_attention": slides, "full_attention": EVERYTHING, "attention": EVERYTHING, "hybrid": EVERYTHING}
     if unknown := {*kinds} - {*known, *NO_ATTENTION}:
-        raise RequestError(f"layers of the kind {', '.join(sorted(unknown))} in a {config.model_type} model",
+        raise RequestError(f"a {config.model_type} model has layers of an unknown kind: {', '.join(sorted(unknown))}",
                            f"layers of the kinds {', '.join([*known, *NO_ATTENTION])}", "another model.id")
     return [known[kind] for kind in kinds if kind in known]
 
@@ -147,21 +147,21 @@ class MaskCheck:
         """Raise `RequestError` for what would train another model than transformers has."""
         name = f"a {request.shape.family} model with model.verified: false"
         if self.later > self.tolerance:
-            raise RequestError(f"{name}, in which earlier positions see later ones ({self.later:.2g})",
+            raise RequestError(f"in {name} earlier positions see later ones ({self.later:.2g})",
                                "a causal model that keeps to the mask it is given", "another model.id")
         if self.reference > self.tolerance:
             raise RequestError(
-                f"{name}, whose logits with our attention function differ from those with transformers' own by "
+                f"logits of {name} with our attention function differ from those with transformers' own by "
                 f"{self.reference:.2g} of the largest", f"a difference within {self.tolerance:g}: its class does more "
                 "with scores or logits than it tells an attention function", "another model.id")
         # Without packing no row is before another one, and the difference has no effect.
         if request.packed and self.segments > self.tolerance:
             raise RequestError(
-                f"data.packing with {name}, in which a row of a packed sequence sees the row before it "
+                f"data.packing does not work with {name}: a row of a packed sequence sees the row before it "
                 f"({self.segments:.2g})", "one row a sequence: some of its layers keep a state that no mask resets",
                 "data.packing=none")
         if self.cache > self.tolerance:
-            raise RequestError(f"{name}, which answers otherwise with a cache than without one ({self.cache:.2g})",
+            raise RequestError(f"{name} answers otherwise with a cache than without one ({self.cache:.2g})",
                                "a class whose cache is transformers' DynamicCache", "another model.id")
 
 

@@ -67,7 +67,7 @@ def _store() -> Any:
     """The launcher's store."""
     missing = [name for name in VARIABLES if name not in os.environ]
     if missing:
-        raise RequestError(f"WORLD_SIZE={world_size()} without {', '.join(missing)}", "the variables of a launcher",
+        raise RequestError(f"WORLD_SIZE={world_size()} needs {', '.join(missing)}", "the variables of a launcher",
                            f"torchrun --nproc-per-node {world_size()} -m workings train …")
     seconds = peer_timeout()
     try:

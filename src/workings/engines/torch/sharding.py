@@ -39,7 +39,8 @@ class ProcessMesh:
     def rows(self, count: int) -> slice:
         """The rows of a batch of ``count`` that this process computes. Raises `RequestError` for a remainder."""
         if count % self.fsdp:
-            raise RequestError(f"{count} rows per micro batch on fsdp={self.fsdp}", "rows divisible by fsdp",
+            raise RequestError(f"{count} rows per micro batch cannot be split over fsdp={self.fsdp}",
+                               "rows divisible by fsdp",
                                f"a batch of {self.fsdp} rows, or mesh.fsdp=1")
         own = count // self.fsdp
         return slice(self.rank * own, (self.rank + 1) * own)
@@ -73,7 +74,7 @@ def find_mesh(request: EngineRequest, platform: str) -> ProcessMesh:
     """
     world, wanted = world_size(), request.mesh.fsdp
     if wanted not in ("auto", world):
-        raise RequestError(f"mesh.fsdp: {wanted} in {world} processes", "one process a device",
+        raise RequestError(f"mesh.fsdp: {wanted} needs {wanted} processes, not {world}", "one process a device",
                            f"torchrun --nproc-per-node {wanted}, or mesh.fsdp={world}")
     if world == 1:
         return ProcessMesh()
@@ -87,7 +88,7 @@ def refuse_unsplit(request: EngineRequest, world: int) -> None:
     refused = {f"optimizer.name: {request.optimizer.name}": request.optimizer.name not in SPLIT_OPTIMIZERS,
                "memory.optimizer_in_backward: true": request.memory.optimizer_in_backward}
     if asked := [name for name, holds in refused.items() if holds]:
-        raise RequestError(f"{', '.join(asked)} in {world} processes",
+        raise RequestError(f"{', '.join(asked)} cannot be split among {world} processes",
                            " or ".join(SPLIT_OPTIMIZERS) + ", updated after backward",
                            "one process, or leave it out")
 

@@ -61,8 +61,8 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
     refuse(torch_refusals(request))
     # PyTorch's fused attention has no argument for a cap of the scores.
     if memory.attention == "flash" and shape.attention_softcap:
-        raise RequestError(f"memory.attention: flash with a {shape.family} model, whose attention scores are capped",
-                           "a function that caps scores; PyTorch's fused kernels do not", "memory.attention=chunked")
+        raise RequestError(f"memory.attention: flash does not cap scores, and a {shape.family} model needs that",
+                           "a function that caps them", "memory.attention=chunked")
     # By the device that is there: a trace for a card replaces it afterwards.
     attention = choose(memory.attention, device.type, shape.attention_softcap)
     on_cpu = device.type == "cpu" and memory.cpu_optimizations

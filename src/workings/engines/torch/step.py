@@ -91,7 +91,7 @@ def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[
         # Padding has the id 0 and is at the end, so causality alone hides it from a row's only segment.
         packed = bool(own["segment_ids"].max() > 1)
         if packed and spec.shape.has_state:
-            raise RequestError("rows of several segments in a model whose layers keep a state", "one row a sequence",
+            raise RequestError("layers that keep a state do not take rows of several segments", "one row a sequence",
                                "data.packing=none")
         # Computed on the host: on a GPU the size of the result is data, which the host would have to wait for.
         index = np.flatnonzero(own["loss_mask"])

@@ -31,7 +31,7 @@ def unverified_config(shape: ModelShape, values: Mapping[str, Any]) -> Any:
         RequestError: transformers itself has no causal class for the model, or refuses its settings.
     """
     if shape.family not in CONFIG_MAPPING or shape.family not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
-        raise RequestError(f"model_type: {shape.family} with model.verified: false",
+        raise RequestError(f"model_type: {shape.family} has no class for model.verified: false",
                            "a causal model whose class transformers itself has; code that comes with a model "
                            "(auto_map in its config.json) is never run", "another model.id, or a newer transformers")
     kind = CONFIG_MAPPING[shape.family]
@@ -40,7 +40,7 @@ def unverified_config(shape: ModelShape, values: Mapping[str, Any]) -> Any:
         return kind.from_dict(kind._decode_special_floats(dict(values)))
     except (StrictDataclassError, TypeError, ValueError, KeyError, AttributeError) as error:
         what = " ".join(str(error).split())[:300]
-        raise RequestError(f"a config.json that transformers refuses: {what}",
+        raise RequestError(f"transformers refuses config.json: {what}",
                            f"settings of a {shape.family} model", "download the directory again, whole") from None
 
 
@@ -59,9 +59,9 @@ def prepare_model(model: PreTrainedModel) -> None:
     setattr(model, LOGIT_FACTOR, float(factor))
     head = model.get_output_embeddings()
     if getattr(head, "bias", None) is not None:
-        raise RequestError(f"a {config.model_type} model, whose head has a bias",
+        raise RequestError(f"the head of a {config.model_type} model has a bias",
                            "a head without one: the loss is computed from hidden states and the head's matrix", "")
     buffers = {*model.state_dict()} - {name for name, _ in model.named_parameters(remove_duplicate=False)}
     if buffers:
-        raise RequestError(f"a {config.model_type} model with {sorted(buffers)[0]}, stored and not trained",
+        raise RequestError(f"a {config.model_type} model has {sorted(buffers)[0]}, stored and not trained",
                            "a model whose stored tensors are all parameters", "")

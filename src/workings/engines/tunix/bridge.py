@@ -37,7 +37,7 @@ def filled(state: Any, arrays: dict[Path, jax.Array]) -> Any:
     wrong |= {".".join(map(str, path)) for path in there.keys() & arrays.keys()
               if there[path].get_value().shape != arrays[path].shape}
     if wrong:
-        raise RequestError(f"tensors that Tunix's model does not have like this: {', '.join(sorted(wrong)[:5])}",
+        raise RequestError(f"Tunix's model does not have tensors like these: {', '.join(sorted(wrong)[:5])}",
                            "the same tensors in both")
     return nnx.from_flat_state([(path, variable.replace(arrays[path])) for path, variable in there.items()])
 

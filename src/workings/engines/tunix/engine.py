@@ -48,8 +48,8 @@ class TunixEngine:
         self.request = request
         self._ours = ours
         if ours.layout.size > 1:
-            raise RequestError(f"mesh.fsdp: {ours.layout.fsdp} with engine tunix",
-                               "1: this engine runs Tunix on one device", "mesh.fsdp=1, or engine=jax")
+            raise RequestError(f"engine tunix does not take mesh.fsdp: {ours.layout.fsdp}",
+                               "1, because it runs on one device", "mesh.fsdp=1, or engine=jax")
         self._trainer = make_trainer(
             model_class(request.shape, DTYPES[request.precision.parameters], remat=request.memory.remat == "layer"),
             optimizer)
@@ -94,7 +94,7 @@ class TunixEngine:
 
     def _inputs(self, batch: Batch) -> dict[str, np.ndarray]:
         if int(batch.segment_ids.max(initial=0)) > 1:
-            raise RequestError("packed rows with engine tunix", "one row a sequence", "data.packing=none")
+            raise RequestError("engine tunix does not take packed rows", "one row a sequence", "data.packing=none")
         # Tunix predicts the token at t + 1 where its mask is 1 at t + 1; our loss mask is at t.
         # What `roll` brings around to position 0 is never read: Tunix's loss leaves out the first token as a target.
         return {"tokens": batch.tokens[0], "supervised": np.roll(batch.loss_mask[0], 1, -1),
@@ -102,7 +102,7 @@ class TunixEngine:
 
     def _compiled_step(self, shape: tuple[int, ...]) -> Any:
         if shape[0] != 1:
-            raise RequestError(f"batch.accumulation: {shape[0]} with engine tunix",
+            raise RequestError(f"engine tunix does not take batch.accumulation: {shape[0]}",
                                "1: optax.MultiSteps averages micro batches as if each had as many supervised tokens",
                                "batch.accumulation=1, or engine=jax")
         if shape not in self._steps:

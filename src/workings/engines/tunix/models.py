@@ -31,7 +31,7 @@ def check_shape(shape: ModelShape) -> None:
         "soft caps": shape.family == "gemma3" and bool(shape.attention_softcap or shape.final_softcap),
     }
     if wrong := [what for what, differs in differing.items() if differs]:
-        raise RequestError(f"engine: tunix for a model with {', '.join(wrong)}",
+        raise RequestError(f"engine tunix has no model with {', '.join(wrong)}",
                            "Gemma 1, 2 or 3 as published: Tunix's classes have the other values written into them",
                            "engine=jax")
 

@@ -129,7 +129,7 @@ def check_request(request: EngineRequest) -> AdamWConfig:
     _need(memory.loss_chunk == 0, "memory.loss_chunk", memory.loss_chunk,
           "0: its loss has all logits, and a one-hot of their size", "memory.loss_chunk=0")
     if not isinstance(optimizer, AdamWConfig) or optimizer.name != "adamw":
-        raise RequestError(f"optimizer.name: {optimizer.name} with engine tunix",
+        raise RequestError(f"engine tunix does not take optimizer.name: {optimizer.name}",
                            "adamw: optax's Adafactor factors Tunix's per-head tensors, which is another optimizer",
                            "optimizer.name=adamw, or engine=jax")
     return optimizer
@@ -137,4 +137,4 @@ def check_request(request: EngineRequest) -> AdamWConfig:
 
 def _need(holds: bool, key: str, given: object, expected: str, try_next: str) -> None:
     if not holds:
-        raise RequestError(f"{key}: {given} with engine tunix", expected, f"{try_next}, or engine=jax")
+        raise RequestError(f"engine tunix does not take {key}: {given}", expected, f"{try_next}, or engine=jax")

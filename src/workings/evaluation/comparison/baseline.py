@@ -41,7 +41,7 @@ def baseline_path(folder: Path, name: str, items_digest: str) -> Path:
     """Path of a baseline. Raises `RequestError` for a name that is not a plain file name."""
     # The name becomes a folder: no separators, no leading dot.
     if not name or not all(character.isalnum() or character in "-_." for character in name) or name.startswith("."):
-        raise RequestError(f"baseline name {name!r}", "letters, digits, '-', '_' and '.'")
+        raise RequestError(f"baseline name {name!r} is not allowed", "letters, digits, '-', '_' and '.'")
     return folder / name / f"{items_digest[:16]}.json"
 
 
@@ -68,7 +68,7 @@ def read_baseline(folder: Path, name: str, items_digest: str) -> Baseline:
         # The folder of this name also has its baselines for other items.
         others = sorted(path.parent.glob("*.json")) if path.parent.is_dir() else []
         hint = f"; there are {len(others)} for other items" if others else ""
-        raise RequestError(f"--baseline {name}: none for items {items_digest[:16]}… in {folder}{hint}",
+        raise RequestError(f"{folder} has no --baseline {name} for items {items_digest[:16]}…{hint}",
                            "a baseline on the same items", f"workings gate RUN --save {name}")
     value = loads(path.read_bytes())
     if not isinstance(value, dict) or value.get("schema") != SCHEMA:

@@ -71,7 +71,8 @@ def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> GateResu
         RequestError: no such baseline for these items, or another way of scoring.
     """
     if not 0 <= max_drop < float("inf"):
-        raise RequestError(f"--max-drop {max_drop}", "a number of at least 0, e.g. 0.02 for two points of accuracy")
+        raise RequestError(f"--max-drop must be a number of at least 0, not {max_drop}",
+                           "a share, e.g. 0.02 for two points of accuracy")
     # Probably percentage points (2 for 2 %), with which every run would pass.
     if max_drop >= 1:
         raise RequestError(f"--max-drop {max_drop:g}, and accuracy is a share and cannot drop by that much",
@@ -79,7 +80,8 @@ def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> GateResu
     record, baseline_record = _matching(run, baseline, folder)
     different, notes, _ = compare_configs(baseline_record.config, record.config)
     if different:
-        raise RequestError(f"{run} and baseline {baseline}: {'; '.join(different)}", "the same way of evaluating",
+        raise RequestError(f"{run} does not match baseline {baseline}: {'; '.join(different)}",
+                           "the same way of evaluating",
                            f"workings gate {run} --save {baseline}")
     # Equal digests are not enough, because anyone can edit a baseline.
     by_id = {result.id: result for result in record.results()}

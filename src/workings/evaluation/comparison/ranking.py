@@ -78,7 +78,7 @@ def rank(paths: Sequence[Path]) -> Ranking:
         RequestError: fewer than two, or two that are not comparable.
     """
     if len(paths) < 2:
-        raise RequestError(f"{len(paths)} run", "at least two runs to rank")
+        raise RequestError(f"a ranking needs at least two runs, not {len(paths)}", "more runs")
     records = [find_unit(path) for path in paths]
     # By the summaries, without reading predictions.
     records.sort(key=lambda record: -float(record.summary["scorecard"]["overall"]["mean"]))

@@ -148,7 +148,7 @@ def compare_seeds(a: Sequence[Path], b: Sequence[Path], *, equivalent_within: fl
         RequestError: a side is empty, has a run or a seed twice, or two of the evaluations are not comparable.
     """
     if not a or not b:
-        raise RequestError("a side without runs", "at least one run per side")
+        raise RequestError("one side has no runs", "at least one run per side")
     records_a, records_b = [find_unit(path) for path in a], [find_unit(path) for path in b]
     notes = _check_all([*records_a, *records_b])
     _refuse_repeated(records_a)
@@ -190,7 +190,7 @@ def _check_all(records: Sequence[EvaluationRecord]) -> list[str]:
     for record in records[1:]:
         different, unknown, _ = compare_configs(records[0].config, record.config)
         if different:
-            raise RequestError(f"{records[0].path} and {record.path}: {'; '.join(different)}",
+            raise RequestError(f"{records[0].path} does not match {record.path}: {'; '.join(different)}",
                                "evaluations of the same items with the same scorer, template and decoding")
         notes += [note for note in unknown if note not in notes]
     return notes
@@ -202,15 +202,15 @@ def _refuse_repeated(side: Sequence[EvaluationRecord]) -> None:
     for record in side:
         model = record.config["made_from"]
         # Weights that were not trained here have no root digest: use their evaluation's.
-        same: dict[object, str] = {model if isinstance(model, str) else record.root: "one run twice"}
+        same: dict[object, str] = {model if isinstance(model, str) else record.root: "the same run"}
         if record.run is not None:
             manifest = RunRecord.open(record.run).manifest
             # The recipe's digest includes its seed, so equal digests with equal data are the same training.
             same[manifest.config_digest,
-                 *sorted(manifest.data_digests.items())] = f"one recipe with seed {manifest.seed} twice"
+                 *sorted(manifest.data_digests.items())] = f"the same recipe with seed {manifest.seed}"
         for key, repetition in same.items():
             if key in record_of_key:
-                raise RequestError(f"{record_of_key[key].path} and {record.path} on one side: {repetition}",
+                raise RequestError(f"{record_of_key[key].path} and {record.path}, on one side, are {repetition}",
                                    "runs of one recipe with different seeds", f"workings train RECIPE seed={len(side)}")
             record_of_key[key] = record
 
@@ -218,7 +218,7 @@ def _refuse_repeated(side: Sequence[EvaluationRecord]) -> None:
 def _scores(record: EvaluationRecord, order: Sequence[ItemResult]) -> list[float]:
     by_id = {result.id: result.score for result in record.results()}
     if by_id.keys() != {result.id for result in order}:
-        raise RequestError(f"{record.path}: other items than the first run", "evaluations of the same items")
+        raise RequestError(f"{record.path} has other items than the first run", "evaluations of the same items")
     return [by_id[result.id] for result in order]
 
 

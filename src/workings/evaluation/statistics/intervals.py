@@ -100,7 +100,7 @@ def t_mean(values: Sequence[float], confidence: float = CONFIDENCE) -> MeanResul
     data = np.asarray(values, dtype=np.float64)
     n = len(data)
     if n < 2:
-        raise RequestError(f"{n} value", "at least 2 values for an interval")
+        raise RequestError(f"an interval needs at least 2 values, not {n}", "more values")
     return t_result(float(data.mean()), float(data.std(ddof=1)) / math.sqrt(n), n - 1, "t", confidence)
 
 
@@ -119,7 +119,7 @@ def clustered_t_mean(values: Sequence[float], clusters: Sequence[str], confidenc
     # float64: sums over ten thousand items in float32 would lose the last digits that records print.
     groups, totals, sizes = cluster_sums(data, clusters)
     if groups < MIN_CLUSTERS:
-        raise RequestError(f"{groups} clusters", f"at least {MIN_CLUSTERS} clusters for an interval",
+        raise RequestError(f"{groups} clusters are too few for an interval", f"at least {MIN_CLUSTERS} clusters",
                            "more clusters: items of one cluster count as one observation")
     n = len(data)
     mean = float(data.mean())

@@ -61,7 +61,7 @@ def new_key(path: Path) -> NewKey:
             raise RequestError(f"{taken} already exists", "a new file; keys are never overwritten", "another --out")
     if inside := next((folder for folder in path.absolute().parents
                        if (folder / SEAL).exists() or (folder / MANIFEST).exists()), None):
-        raise RequestError(f"{path}, inside the record {inside}", "a private place outside of every record",
+        raise RequestError(f"{path} is inside the record {inside}", "a private place outside of every record",
                            "--out ~/.workings/signing.key")
     key = Ed25519PrivateKey.generate()
     private_bytes = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
@@ -91,23 +91,24 @@ def signer(path: Path) -> "CryptoSigner":
     from securesystemslib.signer import CryptoSigner
 
     if not path.is_file():
-        raise RequestError(f"--key {path}", "the private key that `workings runs sign --new-key FILE` made",
+        raise RequestError(f"--key {path} is not a file",
+                           "the private key that `workings runs sign --new-key FILE` made",
                            "workings runs sign --new-key ~/.workings/signing.key")
     if path.read_bytes()[:200].lstrip().startswith(b"-----BEGIN PUBLIC KEY-----"):
         private = path.with_suffix("") if path.suffix == ".pub" else Path("PRIVATE-KEY")
-        raise RequestError(f"--key {path}, a public key", "the private key that belongs to it", f"--key {private}")
+        raise RequestError(f"--key {path} is a public key", "the private key that belongs to it", f"--key {private}")
     # As in `ssh`: no rights for group and others.
     if path.stat().st_mode & 0o077:
-        raise RequestError(f"--key {path}, which others can read (mode {path.stat().st_mode & 0o777:o})",
+        raise RequestError(f"others can read --key {path} (mode {path.stat().st_mode & 0o777:o})",
                            "a key that only its owner can read", f"chmod 600 {path}")
     try:
         key = load_pem_private_key(path.read_bytes(), None)
     # cryptography raises TypeError for an encrypted key.
     except (TypeError, ValueError):
-        raise RequestError(f"--key {path}", "a private key in PEM without a passphrase",
+        raise RequestError(f"--key {path} cannot be read", "a private key in PEM without a passphrase",
                            "workings runs sign --new-key ~/.workings/signing.key") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise RequestError(f"--key {path}, a key of another kind", "an Ed25519 key",
+        raise RequestError(f"--key {path} is a key of another kind", "an Ed25519 key",
                            "workings runs sign --new-key FILE")
     return CryptoSigner(key)
 

@@ -81,5 +81,5 @@ def _envelope_path(folder: Path, signed: bytes) -> tuple[Path, bool]:
                 return path, True
             numbers.append(int(match.group(1)))
     if max(numbers) >= 999:
-        raise RequestError(f"{folder}, which holds 999 signatures", "fewer of them", "remove those that are not needed")
+        raise RequestError(f"{folder} holds 999 signatures", "fewer of them", "remove those that are not needed")
     return folder / f"{max(numbers) + 1:03d}.dsse.json", False

@@ -47,18 +47,19 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
         kind = parse_seal((path / SEAL).read_bytes())["unit"] if (path / SEAL).is_file() else ""
         pack_path = f"{RUNS}/{path.resolve().name}" + (SAMPLES_SUFFIX if kind == SAMPLED else "")
         if pack_path in runs or pack_path in evaluations:
-            raise RequestError(f"two runs named {path.resolve().name}", "runs with different names", "")
+            raise RequestError(f"two runs are named {path.resolve().name}", "runs with different names", "")
         if kind in EVALUATION_UNITS:
             evaluations[pack_path] = path
             continue
         run = RunRecord.open(path)
         # Refused, not skipped, so that the user notices; the list of attempts shows the failed run anyway.
         if run.status == "failed":
-            raise RequestError(f"{path}, which failed: {run.manifest.status_reason}", "runs that did not fail",
+            raise RequestError(f"{path} failed: {run.manifest.status_reason}", "runs that did not fail",
                                "leave it out; the list of attempts names it all the same")
         runs[pack_path] = run
     if not runs:
-        raise RequestError("no run", "one sealed run or more", "workings pack RUN --out submission.zip")
+        raise RequestError("there is no run to pack", "one sealed run or more",
+                           "workings pack RUN --out submission.zip")
     contents = Contents(runs=runs, evaluations=evaluations)
     for pack_path, run in runs.items():
         _add_run(contents, pack_path, run, weights)
@@ -97,7 +98,7 @@ def _attempts(paths: list[Path]) -> bytes:
     folders = sorted({path.resolve().parent for path in paths})
     rows: list[dict[str, Any]] = [row for folder in folders for row in attempts.read(folder)]
     if not rows:
-        raise RequestError(f"no {ATTEMPTS} next to {paths[0]}", "the list of all runs that were started there",
+        raise RequestError(f"there is no {ATTEMPTS} next to {paths[0]}", "the list of all runs that were started there",
                            "pack the run where `workings train` put it")
     # One list stays as it is: each of its lines names the one before it, and a clock may have been set back.
     if len(folders) > 1:

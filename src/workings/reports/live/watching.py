@@ -118,12 +118,12 @@ def check_trackers(names: Sequence[str]) -> None:
     """Raises `RequestError` for an unknown name, and for a library that is not installed or has no server."""
     for name in names:
         if name not in TRACKERS:
-            raise RequestError(f"tracker {name}", f"one of {', '.join(TRACKERS)}", TRACKERS[0])
+            raise RequestError(f"tracker {name} is unknown", f"one of {', '.join(TRACKERS)}", TRACKERS[0])
         # Without importing, because trackers take seconds to load.
         if find_spec(name) is None:
-            raise RequestError(f"tracker {name}, which is not installed", f"the package {name}",
+            raise RequestError(f"tracker {name} is not installed", f"the package {name}",
                                pip_install({"mlflow": "track", "tensorboard": "track"}.get(name, name),
                                            extra=name != "trackio"))
         if name == "mlflow" and not os.environ.get("MLFLOW_TRACKING_URI", "").startswith(("http://", "https://")):
-            raise RequestError("tracker mlflow without a server", "its address in MLFLOW_TRACKING_URI",
+            raise RequestError("tracker mlflow needs a server", "its address in MLFLOW_TRACKING_URI",
                                "MLFLOW_TRACKING_URI=http://127.0.0.1:5000")

@@ -89,7 +89,8 @@ def refuse_unknown(words: Mapping[str, Any]) -> None:
         plain = isinstance(value, str | int | float)
         given.append(f"{name}={value!r}" if plain else f"{name}: a {type(value).__name__}")
         counterparts.append(_counterpart(name, repr(value) if plain else "…"))
-    raise RequestError(", ".join(given), f"arguments of workings.train: {', '.join(_ARGUMENTS)}",
+    raise RequestError(f"workings.train does not take {', '.join(given)}",
+                       f"arguments of workings.train: {', '.join(_ARGUMENTS)}",
                        "; ".join(counterparts))
 
 
@@ -208,12 +209,12 @@ def _batch(traces: Path, form: str) -> dict[str, int]:
 
 def _check_model_and_method(keywords: Keywords) -> None:
     if not isinstance(keywords.model, str | Path | Mapping):
-        raise RequestError(f"model: an object of type {type(keywords.model).__name__}",
+        raise RequestError(f"model is an object of type {type(keywords.model).__name__}",
                            "a Hub id, a folder of weights, or a recipe's section `model`",
                            'model.save_pretrained("FOLDER"), the tokenizer too, and model="FOLDER"')
     if keywords.method not in get_args(Method):
         near = get_close_matches(str(keywords.method).lower(), get_args(Method), n=1)
-        raise RequestError(f"method: {keywords.method!r}", f"one of {', '.join(get_args(Method))}",
+        raise RequestError(f"method {keywords.method!r} is unknown", f"one of {', '.join(get_args(Method))}",
                            counterpart(str(keywords.method)) or
                            (f'method="{near[0]}"' if near else f'overrides={{"algorithm.name": "{keywords.method}"}}'))
 
@@ -221,11 +222,11 @@ def _check_model_and_method(keywords: Keywords) -> None:
 def _check_length(keywords: Keywords) -> None:
     """Raises `RequestError` for both or neither of steps and epochs, in terms of the arguments."""
     if keywords.steps and keywords.epochs:
-        raise RequestError(f"steps={keywords.steps} and epochs={keywords.epochs}", "one of the two",
+        raise RequestError(f"steps={keywords.steps} and epochs={keywords.epochs} are both given", "one of the two",
                            "leave one of them out")
     elsewhere = any(key.startswith("training") for key, _ in _pairs(keywords.overrides))
     if not keywords.steps and not keywords.epochs and not elsewhere:
-        raise RequestError("neither steps nor epochs", "one of the two", "steps=100, or epochs=1")
+        raise RequestError("neither steps nor epochs are given", "one of the two", "steps=100, or epochs=1")
 
 
 def _is_constant(overrides: Overrides) -> bool:

@@ -63,7 +63,7 @@ def _named_function(scorer: Callable[..., Any]) -> FunctionType:
     name = getattr(scorer, "__name__", type(scorer).__name__)
     if isinstance(scorer, FunctionType) and name != "<lambda>":
         return scorer
-    raise RequestError(f"rewards: {'a lambda' if name == '<lambda>' else f'{name}, which is not a function'}",
+    raise RequestError(f"rewards: {'a lambda has no name' if name == '<lambda>' else f'{name} is not a function'}",
                        f"a function that is defined by its name, or {IN_A_FILE}",
                        f"{SIGNATURE} return [...]; rewards=[my_reward]")
 
@@ -86,7 +86,7 @@ def _own_source(function: FunctionType) -> str:
     try:
         source = textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError):
-        raise RequestError(f"rewards: {name}, whose source cannot be read",
+        raise RequestError(f"rewards: the source of {name} cannot be read",
                            f"a function of a file or of a notebook's cell, or {IN_A_FILE}",
                            f'rewards=["mine.py:{name}"]') from None
     namespace: dict[str, Any] = {"__name__": name}
@@ -100,7 +100,7 @@ def _own_source(function: FunctionType) -> str:
     if needed:
         _refuse_needs(name, needed)
     if cleaned(source) != source:
-        raise RequestError(f"rewards: {name}, whose source holds a home folder or what looks like a token or password",
+        raise RequestError(f"rewards: the source of {name} holds a home folder or what looks like a token or password",
                            "a source without secrets, because the run keeps it", IN_A_FILE)
     return source
 

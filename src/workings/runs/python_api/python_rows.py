@@ -39,10 +39,10 @@ def rows_of(data: Any, name: str) -> list[dict[str, Any]]:
     elif hasattr(data, "to_list") and hasattr(data, "column_names"):  # a Dataset
         data = data.to_list()
     if isinstance(data, Mapping):  # a DatasetDict, as `load_dataset` without a split gives it; or one row alone
-        raise RequestError(f"{name}: a {type(data).__name__} with {', '.join(map(str, data))}", f"a file, or {FORMS}",
+        raise RequestError(f"{name} is a {type(data).__name__} with {', '.join(map(str, data))}", f"a file, or {FORMS}",
                            f"{name}={name}[{next(iter(data), 'train')!r}] for one split of it")
     if not isinstance(data, Iterable) or isinstance(data, str | bytes):
-        raise RequestError(f"{name}: {type(data).__name__}", f"a file, or {FORMS}",
+        raise RequestError(f"{name} is of type {type(data).__name__}", f"a file, or {FORMS}",
                            f'{name}=[{{"prompt": "1+1?", "answer": "2"}}]')
     rows = list(data)
     if not rows or not all(isinstance(row, Mapping) for row in rows):
@@ -81,7 +81,7 @@ def write_given_traces(data: Any, out: Path, *, split_completions: bool) -> str:
     rows = cleaned(rows_of(data, "data"))
     form = looks_like(rows[0]) or by_its_keys(rows[0])
     if not form:
-        raise RequestError(f"data: the first row, which has {', '.join(rows[0])}", FORMS, "rename the keys")
+        raise RequestError(f"data: the first row has the keys {', '.join(rows[0])}", FORMS, "rename the keys")
     # In the form of the first row, steps of another form would be lost.
     for number, row in enumerate(rows, start=1):
         if (other := looks_like(row)) not in ("", form):
@@ -130,7 +130,7 @@ def write_given_items(data: Any, out: Path) -> None:
         item = {"id": f"item-{number:05d}"} | {names.get(key, key): value for key, value in row.items()
                                                if value is not None}
         if missing := {"prompt", "expected_answer"} - item.keys():
-            raise RequestError(f"items: row {number}, which has {', '.join(row)}",
+            raise RequestError(f"items: row {number} has the keys {', '.join(row)}",
                                "rows with prompt (or question) and expected_answer (or answer)",
                                f"add or rename {' and '.join(sorted(missing))}")
         lines.append(json.dumps(item, ensure_ascii=False))

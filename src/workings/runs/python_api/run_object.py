@@ -107,7 +107,7 @@ class Run:
             RequestError: invalid items, or an evaluation of the given name exists.
         """
         if name and out is not None:
-            raise RequestError(f"name={name!r} and out={str(out)!r}", "one of the two", "leave name out")
+            raise RequestError(f"name={name!r} and out={str(out)!r} are both given", "one of the two", "leave name out")
         settings = settings_of(check_recipe(dict(self.record.manifest.config), str(self.path)))
         # The default seed of `workings eval`: both give the same answers.
         settings = replace(settings, seed=0)
@@ -120,7 +120,7 @@ class Run:
         if not name:
             return free_unit(self.path, default)
         if (self.path / "eval" / name).exists():
-            raise RequestError(f"name={name!r}, an evaluation that {self.path} has", "another name",
+            raise RequestError(f"{self.path} already has an evaluation name={name!r}", "another name",
                                f"name={f'{name}-2'!r}")
         return self.path / "eval" / name
 

@@ -83,7 +83,8 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
                    else load_recipe(recipe, overrides))
     if model is None or data is None:
         given = [name for name, value in (("model", model), ("data", data)) if value is not None]
-        raise RequestError(f"{given[0]} alone" if given else "train without a recipe", "a recipe, or model and data",
+        raise RequestError(f"{given[0]} is given alone" if given else "train needs a recipe",
+                           "a recipe, or model and data",
                            'workings.train(model="Qwen/Qwen3-0.6B", data=rows, steps=100)')
     # Around the whole run: the rows are in a temporary folder until the run has its own copy.
     with keyword_recipe(Keywords(model=model, data=data, items=items, method=method or "lora", steps=steps,
@@ -108,7 +109,8 @@ def _refuse_both(keywords: Mapping[str, Any]) -> None:
              if value is not None and not (isinstance(value, int | float) and value == 0)]
     if given:
         words = {_KEYS[name]: _override_value(name, keywords[name]) for name in given}
-        raise RequestError(f"a recipe and {', '.join(given)}", "one of the two, because a recipe has all settings",
+        raise RequestError(f"a recipe does not go with {', '.join(given)}",
+                           "one of the two, because a recipe has all settings",
                            f"overrides={json.dumps(words, default=str)}; or no recipe, with model and data")
 
 

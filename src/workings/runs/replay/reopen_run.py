@@ -78,7 +78,7 @@ def _recorded_data(sealed: SealedRun, given: Path | None) -> RunData:
                            f"a file with SHA-256 {expected}", "--data FILE gives its path") from None
     # A file of the same name may have changed: compare its digest.
     if data.digests["traces"] != expected:
-        raise RequestError(f"traces {traces} with SHA-256 {data.digests['traces']}",
+        raise RequestError(f"traces {traces} have another SHA-256: {data.digests['traces']}",
                            f"the data that the run was trained on, SHA-256 {expected}",
                            "--data FILE gives their path")
     return data

@@ -102,7 +102,7 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     # Before reading data or opening a device.
     metrics = RunRecord.open(path).metrics()
     if not metrics:
-        raise RequestError(f"{path}, which took no step", "a run with at least one step")
+        raise RequestError(f"{path} took no step", "a run with at least one step")
     opened = reopen_run(path, request.inputs)
     # From the system's randomness, so that the record's maker cannot foresee the selection.
     seed = secrets.randbits(32) if request.seed is None else request.seed
@@ -160,7 +160,7 @@ def _start(opened: ReopenedRun, done: int, requested: int | None) -> int:
     if requested == 0 or requested in before_the_end:
         return requested
     available = ", ".join(map(str, [0, *before_the_end]))
-    raise RequestError(f"--from {requested}",
+    raise RequestError(f"--from {requested} is not a step to start after",
                        f"a checkpoint of {opened.run.path} with recorded steps after it: {available}",
                        "leave --from out")
 
@@ -237,7 +237,7 @@ def _criteria(opened: ReopenedRun, collected: Mapping[str, Any]) -> _ReplayCrite
     tolerance = tolerance_for(manifest.actual_dtypes, recorded, current)
     # Refused, because no tolerance was measured for such conditions.
     if tolerance is None:
-        raise RequestError(f"{opened.run.path}, computed in {number_format(manifest.actual_dtypes)} on a "
+        raise RequestError(f"{opened.run.path} was computed in {number_format(manifest.actual_dtypes)} on a "
                            f"{platform(recorded)} under other conditions than here: "
                            + ", ".join(differing_conditions(recorded, current)),
                            "the conditions of the run, or a number format and devices that have a tolerance",

@@ -37,11 +37,12 @@ class DistillationData(TraceData):
         """Raises `RequestError` if the engine does not compute most likely tokens, or the vocabulary is too small."""
         name, count = "algorithm.name: distill_traces", self.objective.top_k
         if not isinstance(engine, TeachingEngine):
-            raise RequestError(f"{name} with engine {engine.name}", "an engine that computes its most likely tokens",
+            raise RequestError(f"engine {engine.name} does not support {name}",
+                               "an engine that computes its most likely tokens",
                                "engine=jax")
         if count > self.resolved.shape.vocab_size:
-            raise RequestError(f"algorithm.top_k: {count} of a vocabulary of {self.resolved.shape.vocab_size}",
-                               "at most the vocabulary's size", "a smaller algorithm.top_k")
+            raise RequestError(f"algorithm.top_k: {count} exceeds the vocabulary of {self.resolved.shape.vocab_size}",
+                               "at most its size", "a smaller algorithm.top_k")
 
     def write(self, writer: RunWriter) -> None:
         """Writes the row index and the teacher's identity."""

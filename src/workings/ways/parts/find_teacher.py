@@ -59,15 +59,15 @@ def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape, 
         weights = locate_weights(algorithm.teacher, algorithm.teacher_revision, folders, tensors=False)
         refuse_unread_revision("algorithm.teacher_revision", algorithm.teacher_revision, weights)
         if not (weights.folder / "config.json").is_file():
-            raise RequestError(f"algorithm.teacher: {algorithm.teacher}, without config.json",
+            raise RequestError(f"algorithm.teacher: {algorithm.teacher} has no config.json",
                                "a sealed run, or a folder with config.json, *.safetensors and tokenizer.json",
                                "workings export RUN --out TEACHER")
         teacher = Teacher(algorithm=algorithm, shape=read_shape(weights.folder), weights=weights,
                           tokenizer=Tokenizer.load(weights.folder))
     refuse_other_vocabulary(teacher, tokenizer, shape)
     if loaded.recipe.data.max_length > teacher.shape.context:
-        raise RequestError(f"data.max_length: {loaded.recipe.data.max_length} with algorithm.teacher: "
-                           f"{algorithm.teacher}", f"at most its context of {teacher.shape.context} tokens",
+        raise RequestError(f"data.max_length: {loaded.recipe.data.max_length} is longer than the context of "
+                           f"algorithm.teacher: {algorithm.teacher}", f"at most {teacher.shape.context} tokens",
                            f"data.max_length={teacher.shape.context}")
     return teacher
 
@@ -75,7 +75,7 @@ def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape, 
 def refuse_processes(recipe: Recipe) -> None:
     """Raises `RequestError` for a teacher in several processes, which only share the calls of one engine."""
     if way_of(recipe).teacher_keys is not None:
-        raise RequestError(f"algorithm.name: {recipe.algorithm.name} in several processes",
+        raise RequestError(f"algorithm.name: {recipe.algorithm.name} does not run in several processes",
                            "one process: the teacher is its own engine, and only one engine's calls reach the "
                            "other processes",
                            "one process, with several devices where there are several")
@@ -109,7 +109,7 @@ def _of_run(path: Path, algorithm: TeacherWay, engine: str) -> Teacher:
     run = RunRecord.open(path)
     recipe = _recipe_of(run)
     if not run.checkpoints.folders():
-        raise RequestError(f"algorithm.teacher: {algorithm.teacher}, without a checkpoint", "a run that kept one")
+        raise RequestError(f"algorithm.teacher: {algorithm.teacher} has no checkpoint", "a run that kept one")
     kept = run.kept_checkpoint().path
     sealed_digests(run, [MODEL_SHAPE, *(f"{TOKENIZER}/{file.name}" for file in (path / TOKENIZER).iterdir())])
     return Teacher(algorithm=algorithm, run=run, method=recipe.method, base=_base(run, recipe, algorithm, engine),
@@ -128,7 +128,7 @@ def _base(run: RunRecord, recipe: Recipe, algorithm: TeacherWay, engine: str) ->
                                    tensors=False)
     # The same seed gives other random weights in another engine, and adapters fit only those that they were trained on.
     elif recipe.engine != engine:
-        raise RequestError(f"algorithm.teacher: {algorithm.teacher}, adapters next to random weights of engine "
+        raise RequestError(f"algorithm.teacher: {algorithm.teacher} has adapters on random weights of engine "
                            f"{recipe.engine}", f"an engine with the same random numbers; this run's is {engine}",
                            f"workings export {quote(algorithm.teacher)} --out TEACHER, then algorithm.teacher=TEACHER")
     else:
@@ -146,11 +146,11 @@ def refuse_other_vocabulary(teacher: Teacher, tokenizer: Tokenizer, shape: Model
     name, theirs = teacher.algorithm.teacher, teacher.tokenizer.ids
     # Tokens that only the teacher has, such as those of pictures, do no harm: the student never samples them.
     if differing := sorted(token for token, number in tokenizer.ids.items() if theirs.get(token) != number):
-        raise RequestError(f"algorithm.teacher: {name}, in whose vocabulary {len(differing):,} tokens have another id "
+        raise RequestError(f"in algorithm.teacher: {name}, {len(differing):,} tokens have another id "
                            f"than the student's or none ({', '.join(map(repr, differing[:3]))})",
                            "a teacher with the student's vocabulary: it judges the very tokens that the student wrote",
                            "a teacher of the same family, or its tokenizer for the student")
     # Models have embedding rows for ids that their tokenizer never uses, and may sample them.
     if teacher.shape.vocab_size < shape.vocab_size:
-        raise RequestError(f"algorithm.teacher: {name}, with {teacher.shape.vocab_size:,} rows of its embedding",
+        raise RequestError(f"algorithm.teacher: {name} has only {teacher.shape.vocab_size:,} rows in its embedding",
                            f"at least the {shape.vocab_size:,} of the student, which it may sample any token of")

@@ -40,10 +40,10 @@ class PairWay(Way):
         rows, packing = recipe.batch.micro_batch, recipe.data.packing
         # Chosen and rejected are neighbors in a micro batch, so that one pass gives both losses.
         if rows % 2:
-            raise refused(f"batch.micro_batch: {rows} with algorithm.name: {self.name}",
+            raise refused(f"batch.micro_batch: {rows} does not fit algorithm.name: {self.name}",
                           "an even number: it counts rows, and a pair has two", f"batch.micro_batch={rows + 1}")
         if packing != "none":
-            raise refused(f"data.packing: {packing} with algorithm.name: {self.name}",
+            raise refused(f"algorithm.name: {self.name} does not take data.packing: {packing}",
                           "one row per sequence: the two rows of a pair are compared", "data.packing=none")
 
     def entries(self, data: RunData) -> Sequence[Any]:

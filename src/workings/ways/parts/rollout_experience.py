@@ -213,7 +213,7 @@ class RolloutExperience(Experience):
             # changed.
             rollout = self._load_rollout(step - part)
         if rollout is None:
-            raise RequestError(f"update {step}, which is trained on the rollout of update {step - part}",
+            raise RequestError(f"update {step} needs the rollout of update {step - part}",
                                "that rollout in the record", "resume from an earlier checkpoint")
         self._current = rollout
         batch = self._sampler.batch(rollout, step)

@@ -129,20 +129,20 @@ class RolloutWay(Way):
         self._check_rewards(recipe)
         data = recipe.data
         if data.packing != "none":
-            raise refused(f"data.packing: {data.packing} with algorithm.name: {self.name}",
+            raise refused(f"algorithm.name: {self.name} does not take data.packing: {data.packing}",
                           "one completion per row: its length is not known before it is sampled", "data.packing=none")
         if self.max_new_tokens >= data.max_length:
-            raise refused(f"algorithm.max_new_tokens: {self.max_new_tokens} in rows of data.max_length: "
+            raise refused(f"algorithm.max_new_tokens: {self.max_new_tokens} does not fit in rows of data.max_length: "
                           f"{data.max_length}", "room for the prompt and the longest completion",
                           f"data.max_length={2 * self.max_new_tokens}")
         if recipe.method.dropout:
-            raise refused(f"method.dropout: {recipe.method.dropout:g} with algorithm.name: {self.name}",
+            raise refused(f"algorithm.name: {self.name} does not take method.dropout: {recipe.method.dropout:g}",
                           "0: an update compares the model with the one that wrote the completions, and dropped inputs "
                           "would count as learning", "method.dropout=0")
         # The punished part must be within what a completion may have.
         for reward in recipe.rewards:
             if isinstance(reward, OverlongReward) and reward.buffer > self.max_new_tokens:
-                raise refused(f"rewards, overlong: buffer {reward.buffer}",
+                raise refused(f"the buffer of overlong in rewards, {reward.buffer}, is longer than a completion",
                               f"at most algorithm.max_new_tokens ({self.max_new_tokens})", "a smaller buffer")
         # With `auto` it is checked once the devices are open and can be counted.
         if recipe.mesh.fsdp != "auto":
@@ -152,7 +152,7 @@ class RolloutWay(Way):
                 # Inside of a validator pydantic expects an error of its kind.
                 raise refused(error.given, error.expected, error.try_next) from None
         if recipe.training.epochs:
-            raise refused(f"training.epochs: {recipe.training.epochs:g} with algorithm.name: {self.name}",
+            raise refused(f"algorithm.name: {self.name} does not take training.epochs: {recipe.training.epochs:g}",
                           "`training.steps`: completions are sampled, so there is no fixed number of rows",
                           "training.steps=100")
         self._check_learned_turns(recipe)
@@ -167,8 +167,8 @@ class RolloutWay(Way):
         completions = self.completions_of_a_rollout(recipe.batch, fsdp)
         if completions % self.group:
             raise RequestError(
-                f"{completions} completions per rollout {where}".rstrip() + f" in groups of {self.group}",
-                "whole groups: micro_batch x accumulation x devices x updates divides by algorithm.group",
+                f"{completions} completions per rollout {where}".rstrip() + f" do not fill groups of {self.group}",
+                "whole groups: micro_batch x accumulation x devices x updates that algorithm.group divides",
                 f"batch.micro_batch={self.group}")
 
     def watched_items(self, recipe: Recipe) -> int:
@@ -237,6 +237,6 @@ def rollout_way(recipe: Recipe) -> RolloutWay:
     """The way of a recipe with rollouts. Raises `RequestError` for any other recipe."""
     way = recipe.algorithm
     if not isinstance(way, RolloutWay):
-        raise RequestError(f"algorithm.name: {way.name}, which samples nothing to learn from",
+        raise RequestError(f"algorithm.name: {way.name} samples nothing to learn from",
                            "an algorithm that learns from its own completions", "algorithm.name=grpo")
     return way

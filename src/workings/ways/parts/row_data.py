@@ -158,10 +158,12 @@ class ReferencedPairData(PairData):
         """Raises `RequestError` if the engine computes no log probabilities, or cannot switch adapters off."""
         name = f"algorithm.name: {self.recipe.algorithm.name}"
         if not isinstance(engine, LikelihoodEngine):
-            raise RequestError(f"{name} with engine {engine.name}", "an engine that computes log probabilities",
+            raise RequestError(f"engine {engine.name} does not support {name}",
+                               "an engine that computes log probabilities",
                                "engine=jax")
         if not self.recipe.method.trains_all_weights and not isinstance(engine, AdapterEngine):
-            raise RequestError(f"{name} with adapters of engine {engine.name}", "an engine that switches them off",
+            raise RequestError(f"engine {engine.name} does not support {name} with adapters",
+                               "an engine that switches them off",
                                "method.name=full, or engine=jax")
 
     def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:

@@ -133,7 +133,7 @@ class Teacher:
             if precision != "nf4":
                 raise
             # The engine was asked for `method: qlora`, a key that the recipe may not have or has for the student.
-            raise RequestError(f"algorithm.teacher_precision: {precision}, which is stored as with {error.given}",
+            raise RequestError(f"algorithm.teacher_precision: {precision} is not possible: {error.given}",
                                error.expected, "algorithm.teacher_precision=bf16") from error
 
     def _opened(self, student: Engine, resolved: ResolvedRun) -> tuple[Engine, Callable[[], State]]:
@@ -142,8 +142,8 @@ class Teacher:
         student_request = EngineRequest.of(recipe, resolved.shape, device=device.platform, mesh=mesh)
         engine = self.engine(recipe.engine, student_request)
         if self.base is not None and not isinstance(engine, AdapterReadingEngine):
-            raise RequestError(f"algorithm.teacher: {self.algorithm.teacher}, adapters, with engine {engine.name}",
-                               "an engine that reads them",
+            raise RequestError(f"algorithm.teacher: {self.algorithm.teacher} has adapters, and engine {engine.name} "
+                               "does not read them", "an engine that does",
                                f"workings export {quote(self.algorithm.teacher)} --out TEACHER, then "
                                " algorithm.teacher=TEACHER")
 

@@ -119,10 +119,11 @@ class PromptData:
     def check(self, engine: Engine) -> None:
         """Raises `RequestError` if the engine cannot sample, switch adapters off, or open the teacher."""
         if not isinstance(engine, LikelihoodEngine) or sampler_of(engine) is None:
-            raise RequestError(f"algorithm.name: {self.resolved.recipe.algorithm.name} with engine {engine.name}",
+            name = self.resolved.recipe.algorithm.name
+            raise RequestError(f"engine {engine.name} does not run algorithm.name: {name}",
                                "an engine that samples completions", "engine=jax")
         if self._reference_is_below_adapters and not isinstance(engine, AdapterEngine):
-            raise RequestError(f"algorithm.kl_beta above 0 with adapters of engine {engine.name}",
+            raise RequestError(f"engine {engine.name} does not support algorithm.kl_beta above 0 with adapters",
                                "an engine that switches them off", "algorithm.kl_beta=0")
         if self.teacher is not None:
             self.teacher.open(engine, self.resolved)  # no weight is read before the first call

@@ -33,7 +33,7 @@ def _kernels() -> Any:
     try:
         import bitsandbytes.functional as functional
     except ModuleNotFoundError as error:
-        raise RequestError("optimizer.name: adamw8bit without bitsandbytes", "the package bitsandbytes",
+        raise RequestError("optimizer.name: adamw8bit needs bitsandbytes", "the package bitsandbytes",
                            f"{pip_install('torch')}, or optimizer.name=adamw") from error
     return functional
 

@@ -39,7 +39,7 @@ def _trace(ask: Mapping[str, Any]) -> dict[str, Any]:
         # Here, because only the child process may load PyTorch.
         from workings.engines.torch.trace.inspect import TracedCard, inspect_program
     except ModuleNotFoundError as error:
-        return wrong(RequestError(f"a plan for engine: torch without {error.name}", "the libraries of this engine",
+        return wrong(RequestError(f"a plan for engine torch needs {error.name}", "the libraries of this engine",
                                   pip_install("torch")))
     card = TracedCard(capability=ask["capability"], limit_bytes=ask["limit_bytes"])
     answers: dict[str, Any] = {}
