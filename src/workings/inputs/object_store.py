@@ -126,7 +126,7 @@ def copy(store: Any, url: str, listing: Listing, folder: Path) -> None:
                 raise _unreachable(f"{url}/{name}", error) from None
             size = Path(half, "copy").stat().st_size
             if "size" in attributes and size != attributes["size"]:
-                raise RequestError(f"{url}/{name} was received in part: {size} of {attributes['size']} bytes",
+                raise RequestError(f"{url}/{name}: {size} bytes were received instead of {attributes['size']}",
                                    "an object that does not change while it is copied", "the same command again")
             # In one file system, because the temporary folder is next to the path: the rename is atomic.
             Path(half, "copy").replace(path)
