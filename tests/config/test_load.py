@@ -148,7 +148,7 @@ def test_shipped_recipes_are_valid_and_explain_themselves(name):
     *(("training: {steps: 3, learning_rate: 1e-3}", [words], "DoRA also trains the length")
       for words in ("method.dora=true", "method.name=dora", "use_dora=true")),
     ("training: {steps: 3, learning_rate: 1e-3}", ["method.dora=true"],
-     "unknown key method.dora, in the override method.dora=true"),
+     "the key method.dora is unknown, in the override method.dora=true"),
     ("training: {steps: 3, learning_rate: 1e-3}", ["load_best_model_at_end=true"], "is `checkpoint.keep` here"),
     ("training: {steps: many, learning_rate: 1e-3}", [], "training.steps: a whole number"),
     ("training: {steps: 3, learning_rate: 1e-3, schedule: cosin}", [], "did you mean `training.schedule: cosine`?"),
@@ -169,7 +169,7 @@ def test_an_error_shows_the_line_with_a_caret_below_the_key(tmp_path: Path) -> N
         load_recipe(path)
     said = caught.value.given.splitlines()
     at = next(number for number, line in enumerate(said)
-              if line.lstrip().startswith("unknown key training.stepz: 3, in "))
+              if line.lstrip().startswith("the key training.stepz is unknown: 3, in "))
     assert said[at + 1] == " " * 14 + "training: {stepz: 3, learning_rate: 1e-3}"
     assert said[at + 2].index("^") == said[at + 1].index("stepz")
     path.write_text(MINIMAL.replace("training: {steps: 3,", f"training: {{stepz: {'3' * 100},"))

@@ -263,7 +263,7 @@ def test_reasoning_that_is_given_twice_counts_once(tmp_path: Path) -> None:
         assert (trace.steps, trace.answer) == (("1+1=2",), "2")
         other = {**record, "steps": ["no"]} if "steps" in record else {**record, "reasoning": "no"}
         assert "two different reasonings in the record" in reason(tmp_path, kind, other)
-    with pytest.raises(RequestError, match="trace a: reasoning twice: its steps, and <think> in its text"):
+    with pytest.raises(RequestError, match="trace a: the reasoning is there twice, in its steps and behind <think> in its text"):
         rows(qwen(QWEN3, "think"), Trace(id="a", prompt="1?", steps=("x",), answer="<think>x</think>2"),
              reasoning="think")
 

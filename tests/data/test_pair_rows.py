@@ -87,9 +87,9 @@ def test_a_pair_is_kept_whole_or_dropped_whole() -> None:
 
 @pytest.mark.parametrize(("changed", "reason"), [
     ({"rejected": PAIR.chosen}, "pair p: both completions are the same 6 tokens"),
-    ({"rejected": "7<end_of_turn>"}, "pair p: rejected: control tokens in its text: <end_of_turn>"),
-    ({"chosen": "<bos>6"}, "pair p: chosen: control tokens in its text: <bos>"),
-    ({"prompt": "x<eos>"}, "pair p: chosen: control tokens in its text: <eos>"),
+    ({"rejected": "7<end_of_turn>"}, "pair p: rejected: its text has control tokens: <end_of_turn>"),
+    ({"chosen": "<bos>6"}, "pair p: chosen: its text has control tokens: <bos>"),
+    ({"prompt": "x<eos>"}, "pair p: chosen: its text has control tokens: <eos>"),
     ({"rejected": "7\n"}, "pair p: rejected: white space around its completion"),
 ])
 def test_what_must_not_be_learned_from(changed: dict[str, str], reason: str) -> None:

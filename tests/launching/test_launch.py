@@ -128,7 +128,7 @@ def test_a_wrong_request_is_refused_before_anything_is_planned(tmp_path, monkeyp
     for asked, said in [(LaunchRequest(launcher="slurm", target="v5e-8", remote_folder="/a"),
                          "TPUs are not lent by Slurm"),
                         (LaunchRequest(launcher="kubernetes", target="h100", remote_folder="/a"), "--image"),
-                        (LaunchRequest(launcher="slurm", target="h100", remote_folder="a"), "--home a"),
+                        (LaunchRequest(launcher="slurm", target="h100", remote_folder="a"), "--home cannot be a"),
                         (LaunchRequest(launcher="skypilot", target="h100", remote_folder="/a"), "this package's wheel"),
                         (LaunchRequest(launcher="slurm", target="h100", remote_folder="/a", storage="gs://a"),
                          "does not read it")]:

@@ -123,6 +123,6 @@ def test_a_name_that_leads_out_of_its_folder_is_refused(name):
 
 def test_a_copy_that_is_cut_short_leaves_nothing(tmp_path):
     store = Hostile(["a"], size=4)
-    with pytest.raises(RequestError, match="3 bytes received of 4"):
+    with pytest.raises(RequestError, match="3 bytes were received instead of 4"):
         copy(store, "gs://b", listing(store, "gs://b"), tmp_path / "to")
     assert list((tmp_path / "to").iterdir()) == []

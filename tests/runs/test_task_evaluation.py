@@ -177,7 +177,7 @@ def test_a_task_that_cannot_be_asked_is_refused_before_a_model_is_opened(
 @pytest.mark.parametrize(("words", "said"), [
     ("--task none.yaml", "no task file none.yaml"),
     ("--task inspect:none.py@sums", "no task file none.py"),
-    ("--task sums --items i.jsonl", "--task with --items"),
+    ("--task sums --items i.jsonl", "--task and --items cannot be combined"),
     ("--task sums --scorer math --temperature 1", "--scorer with --task"),
     ("--items i.jsonl --limit 3 --few-shot 2", "--limit and --few-shot without --task"),
 ])
