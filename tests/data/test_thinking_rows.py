@@ -48,7 +48,7 @@ def test_nobodys_text_may_hold_the_marks(case: str, mark: str) -> None:
 
 
 def test_white_space_that_the_template_takes_away_is_named() -> None:
-    with pytest.raises(RequestError, match="trace one: white space around its completion"):
+    with pytest.raises(RequestError, match="trace one: its completion has white space around it"):
         parts(gemma4(), replace(TRACE, answer=" 2"))
 
 

@@ -86,7 +86,7 @@ def test_a_template_for_another_form_is_refused() -> None:
     for form, other in (("channel", "tags"), ("tags", "channel")):
         template = gemma4(reasoning=form)
         config = DataConfig(traces="x", max_length=200, template="gemma4", reasoning=other)
-        with pytest.raises(RequestError, match=f"data.reasoning is {other}, but the chat template has Gemma 4's thinking"):
+        with pytest.raises(RequestError, match=f"data.reasoning is {other}, but the chat template has Gemma 4's"):
             build_rows([TRACE], template.tokenizer, template, config)
 
 

@@ -72,8 +72,8 @@ def test_a_second_copy_of_a_tied_matrix_is_left_out() -> None:
     ({"is_encoder_decoder": True}, "an encoder with a decoder"),
     ({"quantization_config": {"bits": 4}}, "quantization_config"),
     ({"model_type": None}, "model_type of config.json cannot be None"),
-    ({"hidden_size": None}, "without hidden_size"),
-    ({"num_hidden_layers": 3}, "without tensors of 3 numbered layers"),
+    ({"hidden_size": None}, "config.json lacks hidden_size"),
+    ({"num_hidden_layers": 3}, "lack tensors of 3 numbered layers"),
     ({"num_attention_heads": 2, "num_key_value_heads": 3}, "must be a multiple of kv_heads"),
     ({"architectures": ["BertForMaskedLM"], "is_decoder": False}, "a causal model"),
 ])
@@ -84,7 +84,7 @@ def test_what_cannot_be_trained_is_refused_by_its_files(changes: dict[str, Any],
 
 def test_a_family_that_is_proven_is_not_recorded_as_if_it_were_not() -> None:
     llama = CONFIG | {"model_type": "llama"}
-    with pytest.raises(RequestError, match=r"model\.verified: false with a llama model") as caught:
+    with pytest.raises(RequestError, match=r"model\.verified: false contradicts the family llama") as caught:
         unverified_from_hf(llama, STORED)
     assert caught.value.try_next.startswith("model.verified=true")
     # settings that our own Llama does not compute are those of another model

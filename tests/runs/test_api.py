@@ -196,7 +196,7 @@ def test_frames_and_data_sets_are_rows():
      r'(?s)a recipe and items, learning_rate.*\{"evaluation.items": "i.jsonl", "training.learning_rate": 0.1\}'),
     ({"recipe": ROWS}, "a recipe cannot be of type list"),
     ({"recipe": "smoke-tiny", "overrides": {"rewards": [rows_of]}},
-     r'(?s)a recipe cannot hold the function rows_of.*FILE\.py:FUNCTION.*"scorer": "mine\.py:rows_of".*rewards=\[rows_of\]'),
+     r'(?s)cannot hold the function rows_of.*FILE\.py:FUNCTION.*"scorer": "mine\.py:rows_of".*rewards=\[rows_of\]'),
     ({"recipe": {"name": "a", "rewards": [{"scorer": rows_of}]}}, "a recipe cannot hold the function rows_of"),
     ({"recipe": "smoke-tiny", "overrides": {"data.max_length": {1, 2}}}, "a recipe cannot hold a value of type set"),
     ({"model": "x", "data": QUESTIONS, "steps": 1}, r'(?s)have no completion to imitate.*rewards=\["answer"\]'),
