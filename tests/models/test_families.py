@@ -62,7 +62,7 @@ def test_a_family_agrees_with_itself(name):
 def test_a_config_without_a_window_is_refused_where_layers_slide():
     config = to_hf_config(published_shape("gemma-3-1b"))
     del config["sliding_window"]
-    with pytest.raises(RequestError, match="config.json lacks sliding_window"):
+    with pytest.raises(RequestError, match="lacks sliding_window"):
         from_hf_config(config)
 
 
