@@ -240,5 +240,5 @@ def test_null_removes_a_key_of_the_recipe_so_that_its_default_holds(tmp_path: Pa
     # A key that is not there cannot be left out: it may be misspelt.
     with pytest.raises(RequestError, match=r"the key training\.final_shar is unknown: None"):
         load_recipe("smollm2-135m-cpu", ["training.final_shar=null"])
-    with pytest.raises(RequestError, match=r"no `training\.learning_rate`"):
+    with pytest.raises(RequestError, match=r"`training\.learning_rate` is missing"):
         load_recipe("smollm2-135m-cpu", ["training.learning_rate=null"])

@@ -178,8 +178,8 @@ def test_a_task_that_cannot_be_asked_is_refused_before_a_model_is_opened(
     ("--task none.yaml", "no task file none.yaml"),
     ("--task inspect:none.py@sums", "no task file none.py"),
     ("--task sums --items i.jsonl", "--task and --items cannot be combined"),
-    ("--task sums --scorer math --temperature 1", "--scorer with --task"),
-    ("--items i.jsonl --limit 3 --few-shot 2", "--limit and --few-shot without --task"),
+    ("--task sums --scorer math --temperature 1", "--scorer cannot be used with --task"),
+    ("--items i.jsonl --limit 3 --few-shot 2", "--limit and --few-shot cannot be used without --task"),
 ])
 def test_words_that_say_nothing_are_refused(made: Path, words: str, said: str) -> None:
     if "none" in words and find_spec("inspect_ai" if "inspect:" in words else "lm_eval") is None:
