@@ -37,7 +37,7 @@ def find_plugin(group: str, name: str, *, given: str, task: str = "bring") -> En
     # Deduplicated by target: a package that is on the path twice lists each entry point twice.
     points = {point.value: point for point in entry_points(group=group) if point.name == name}
     if len(points) > 1:
-        raise RequestError(given, f"one package to {task} it; these do: "
+        raise RequestError(f"several packages {task} {given}", "one package; these do: "
                            + ", ".join(distribution_name(point) for point in points.values()), "uninstall all but one")
     return next(iter(points.values()), None)
 
@@ -57,8 +57,8 @@ def refuse_our_names(group: str, names: Collection[str], *, kind: str) -> None:
         # Stale entry points of an earlier version of this package stay listed until it is reinstalled.
         if point.name in names and not point.value.startswith("workings."):
             package = distribution_name(point)
-            raise RequestError(f"{kind} {point.name} of {package}", f"a name that no {kind} of this package has",
-                               f"pip uninstall {package}")
+            raise RequestError(f"{kind} {point.name} of {package} has one of this package's names",
+                               f"a name that no {kind} of this package has", f"pip uninstall {package}")
 
 
 def distribution_name(point: EntryPoint) -> str:

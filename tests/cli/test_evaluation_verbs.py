@@ -108,7 +108,7 @@ def test_wrong_requests_exit_with_two(tmp_path: Path, workings: Workings) -> Non
     for arguments, text in (
             (("eval", "--out", tmp_path / "x"), "nothing to score"),
             (("eval", a, "--predictions", a, "--items", a, "--out", tmp_path / "x"), "MODEL and --predictions"),
-            (("eval", "--predictions", a, "--out", tmp_path / "x"), "no --items"),
+            (("eval", "--predictions", a, "--out", tmp_path / "x"), "--items is missing"),
             (("eval", "--predictions", a, "--items", tmp_path / "gone", "--out", tmp_path / "x"), "gone"),
             (("compare", a, tmp_path / "nothing"), "nothing"),
             (("gate", a, "--baseline", "none", "--dir", tmp_path), "none")):

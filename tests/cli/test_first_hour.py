@@ -40,7 +40,7 @@ def test_an_error_is_a_line_of_json_for_who_asked_for_json(monkeypatch, capsys):
         assert ended.value.code == 2
     said = capsys.readouterr()
     error = json.loads(said.out)["error"]  # one line: without --json none is printed
-    assert (error["exit_code"], error["given"]) == (2, "--on moon")
+    assert (error["exit_code"], error["given"]) == (2, "--on moon names no target of the catalog")
     assert "v5e-8" in error["expected"]
     assert said.err.count("given:    --on moon") == 2
 

@@ -61,14 +61,14 @@ CHAT = {"messages": [{"role": "user", "content": "1+1?"}, {"role": "assistant", 
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    ("data import rows.jsonl --out x.jsonl --subset main", "--subset without --revision"),
-    ("data import rows.jsonl --out x.jsonl --split test", "--split without --revision"),
-    ("data import rows.jsonl --out x.jsonl --seed 3", "--seed without --hold-out"),
+    ("data import rows.jsonl --out x.jsonl --subset main", "--subset cannot be used without --revision"),
+    ("data import rows.jsonl --out x.jsonl --split test", "--split cannot be used without --revision"),
+    ("data import rows.jsonl --out x.jsonl --seed 3", "--seed cannot be used without --hold-out"),
     ("data make dev-reasoning --out x --n 5", "--n with dev-reasoning"),
-    ("gate run --save main --max-drop 0.1", "--max-drop with --save"),
+    ("gate run --save main --max-drop 0.1", "--max-drop cannot be used with --save"),
     ("eval --predictions p.jsonl --items i.jsonl --out x --temperature 0.5 --seed 3",
-     "--temperature and --seed without a model"),
-    ("eval run --items i.jsonl --harness-filter strict", "--harness-filter without --task"),
+     "--temperature and --seed cannot be used without a model"),
+    ("eval run --items i.jsonl --harness-filter strict", "--harness-filter cannot be used without --task"),
 ])
 def test_an_option_that_decides_nothing_is_refused(words: str, said: str, tmp_path: Path,
                                                    monkeypatch: pytest.MonkeyPatch) -> None:

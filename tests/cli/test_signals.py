@@ -44,7 +44,7 @@ def test_a_verb_that_is_stopped_says_so(number: signal.Signals, name: str, start
 
 @pytest.mark.parametrize(("raised", "said_first", "code"), [
     ('PermissionError(13, "Permission denied", "secret.jsonl")',
-     "permission denied: secret.jsonl", 2),
+     "permission is denied for secret.jsonl", 2),
     ('OSError(30, "Read-only file system", "input/x")', "could not use input/x: the file system is read-only", 2),
     ('OSError(28, "No space left on device", "runs/x")', "could not use runs/x: the disk is full", 1)])
 def test_a_place_that_cannot_be_used_is_named(raised: str, said_first: str, code: int, start_forked,

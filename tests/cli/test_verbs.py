@@ -27,10 +27,10 @@ def test_help_lists_the_verbs_and_module_and_script_are_the_same(workings):
     (["train", "smoke-tiny", "--out", "x", "training.final_share=0.1"], "leave it out, or training.schedule=cosine"),
     (["plan", "smoke-tiny", "--on", "v5e-8", "training.final_share=0.1"], "leave it out, or training.schedule=cosine"),
     (["plan", "smoke-tiny", "--on", "v5e-8", "precision.rounding=stochastic"], "try:      precision.rounding=nearest"),
-    (["chat"], "given:    unknown command 'chat'\nexpected: a command that `workings -h` lists\n"
+    (["chat"], "given:    there is no command 'chat'\nexpected: a command that `workings -h` lists\n"
                "try:      workings ask"),
     (["baseline", "set"], "try:      workings gate RUN --save NAME"),
-    (["trian"], "given:    unknown command 'trian'\nexpected: a command that `workings -h` lists\n"
+    (["trian"], "given:    there is no command 'trian'\nexpected: a command that `workings -h` lists\n"
                 "try:      workings train"),
     (["data", "nothing"], "try:      workings data -h"),
     (["train", "smoke-tiny", "--steps", "5"], "try:      training.steps=…"),
@@ -39,19 +39,19 @@ def test_help_lists_the_verbs_and_module_and_script_are_the_same(workings):
     (["train", "smoke-tiny", "--resum"], "expected: --resume\ntry:      workings train smoke-tiny --resume"),
     (["data", "make", "addition", "--count", "4", "--out", "x"], "try:      workings data make -h"),
     (["--nonsense"], "try:      workings -h"),
-    (["eval", "nowhere", "--template", "plain", "--items", "none.jsonl"], "no --out"),
+    (["eval", "nowhere", "--template", "plain", "--items", "none.jsonl"], "--out is missing"),
     (["eval", "nowhere", "--items", "none.jsonl"], "nowhere, which is not a sealed run"),
     (["ask", "nowhere", "What is 1+1?"], "a sealed run directory"),
     (["verify", "nowhere"], "nowhere"),
     (["train"], "given:    no recipe\nexpected: a recipe file, or the name of a shipped recipe\n"
                 "try:      workings train quickstart"),
-    (["data", "make", "addition"], "given:    no --out\nexpected: directory, or a .jsonl file for the traces\n"
+    (["data", "make", "addition"], "given:    --out is missing\nexpected: directory, or a .jsonl file for the traces\n"
                                    "try:      workings data make addition --out FOLDER"),
     (["compare", "runs/a"], "try:      workings compare runs/a runs/B"),
     (["launch", "quickstart", "--write", "jobs"], "slurm, kubernetes, skypilot, kaggle\n"
      "try:      workings launch quickstart --write jobs --for slurm"),
     (["ask", "runs/a"], "try:      workings ask runs/a 'What is 12 + 30?'"),
-    (["plan", "quickstart", "--on"], "given:    --on without a value\nexpected: target, e.g."),
+    (["plan", "quickstart", "--on"], "given:    --on needs a value\nexpected: target, e.g."),
     (["ui", "--port", "x"], "try:      workings ui -h"),
     (["verify", ".", "--level", "9"], "a level from 0 to"),
     (["verify"], "nothing to verify"),
@@ -130,7 +130,7 @@ def test_train_ask_verify_and_score_again(workings, tmp_path):
     assert texts[0] == texts[3]
     assert len(set(texts)) == 3, "another seed and earlier turns give other answers"
     for words, wrong in ((["--also", run], f"{run} is named twice"),
-                         (["--seed", "3"], "--seed 3 without --temperature"),
+                         (["--seed", "3"], "--seed 3 needs --temperature"),
                          (["--history", '[{"role": "narrator"}]'], "must have a role")):
         refused = workings("ask", run, "1+1?", *words, check=False)
         assert (refused.returncode, wrong in refused.stderr) == (2, True)

@@ -35,7 +35,7 @@ def test_a_file_beside_the_recipe_is_found_as_well(recipe: str) -> None:
 def test_two_files_of_one_name_are_told_apart_by_the_person(recipe: str) -> None:
     Path("mine.jsonl").touch()
     Path("recipes/mine.jsonl").touch()
-    with pytest.raises(RequestError, match=r"one here and one in .*\n.*\.\./mine\.jsonl for the one here"):
+    with pytest.raises(RequestError, match=r"one here and one in .*\n.*\n.*\.\./mine\.jsonl for the one here"):
         load_recipe(recipe, ["data.traces=mine.jsonl"])
     assert load_recipe(recipe, ["data.traces=../mine.jsonl"]).overrides == ("data.traces=../mine.jsonl",)
 

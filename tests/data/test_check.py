@@ -169,7 +169,7 @@ def test_rows_are_proved_one_by_one(tmp_path: Path) -> None:
     found = {finding.id: finding.text for finding in report.findings if finding.kind == "row"}
     assert set(found) == {"long", "bare", "forged"}
     assert "tokens, and data.max_length is 64" in found["long"]
-    assert found["bare"] == "no steps"
+    assert found["bare"] == "it has no steps"
     assert "<end_of_turn>" in found["forged"]
 
 
@@ -204,8 +204,8 @@ def test_questions_are_read_from_items_and_from_gsm8k(tmp_path: Path) -> None:
     path.write_text('{"id": "x", "prompt": "1?"}\n{"question": "2?", "answer": "#### 2"}\n')
     assert read_questions(path) == [Question("x", "1?"), Question("line 2", "2?")]
     path.write_text('{"id": "x"}\n')
-    with pytest.raises(RequestError, match=":1: no question"):
+    with pytest.raises(RequestError, match=":1: the record has no question"):
         read_questions(path)
     path.write_text("{\n")
-    with pytest.raises(RequestError, match=":1: no question"):
+    with pytest.raises(RequestError, match=":1: the record has no question"):
         read_questions(path)

@@ -114,7 +114,7 @@ def test_rows_are_proved_one_by_one(tmp_path: Path) -> None:
     found = {finding.id: finding.text for finding in report.findings if finding.kind == "row"}
     assert set(found) == {"long", "spaced"}
     assert "in its longer row, and data.max_length is 96" in found["long"]
-    assert found["spaced"].startswith("rejected: white space around its completion")
+    assert found["spaced"].startswith("rejected: its completion has white space around it")
 
 
 def test_the_first_line_says_what_a_file_holds(tmp_path: Path) -> None:

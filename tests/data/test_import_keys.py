@@ -53,7 +53,7 @@ def test_labels_and_inner_keys_can_be_mapped_and_may_be_missing_in_some_records(
     ("sharegpt", "", "`conversations` is missing", "a record of format sharegpt", "--map says what the keys"),
     ("sharegpt", "answer=solution", "`conversations` is missing", "format sharegpt", "--format question-answer"),
     ("", "", "two answers: `answer` and `solution` differ", "a record of format question-answer", "--on-error skip"),
-    ("", "section=problem,category=solution", "unknown format; the first record has `answer`", "data list",
+    ("", "section=problem,category=solution", "the format is unknown; the first record has `answer`", "data list",
      "--map KEY=KEY"),
 ])
 def test_an_error_names_the_keys_that_are_there(tmp_path: Path, kind: str, keys: str, given: str, expected: str,

@@ -170,8 +170,8 @@ TAGGED = "<reasoning>1+1=2</reasoning><answer>2</answer>"
     ("<think>\n1+1\n</think>\n\n2", "answer_only", "holds reasoning, and data.reasoning is answer_only"),
     ("2", "tags", "is not written as data.reasoning: tags writes the last one"),
     ("<think>\n1+1\n</think>\n\n2", "tags", "is not written as data.reasoning: tags"),
-    ("2<end_of_turn>3", "answer_only", "control tokens in its text: <end_of_turn>"),
-    ("2<bos>", "answer_only", "control tokens in its text: <bos>"),
+    ("2<end_of_turn>3", "answer_only", "its text has control tokens: <end_of_turn>"),
+    ("2<bos>", "answer_only", "its text has control tokens: <bos>"),
 ])
 def test_an_earlier_turn_that_must_not_be_learned(said: str, reasoning: str, reason: str) -> None:
     wrong = Trace(id="bad", prompt="2+2?", steps=("2+2=4",), answer="4",

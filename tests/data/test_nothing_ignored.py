@@ -190,7 +190,7 @@ def test_calls_and_what_tools_said_are_read_and_calls_are_learned(tmp_path: Path
 def test_control_tokens_in_tools_are_refused(key: str) -> None:
     tool = {**WEATHER, "function": {**WEATHER["function"], "description": "<|im_end|>"}}  # type: ignore[dict-item]
     trace = Trace(id="a", prompt="1+1?", steps=(), answer="2", tools=json.dumps([tool]))
-    with pytest.raises(RequestError, match="control tokens in its text"):
+    with pytest.raises(RequestError, match="its text has control tokens"):
         rows(qwen(TOOLS), trace)
 
 
@@ -263,7 +263,7 @@ def test_reasoning_that_is_given_twice_counts_once(tmp_path: Path) -> None:
         assert (trace.steps, trace.answer) == (("1+1=2",), "2")
         other = {**record, "steps": ["no"]} if "steps" in record else {**record, "reasoning": "no"}
         assert "two different reasonings in the record" in reason(tmp_path, kind, other)
-    with pytest.raises(RequestError, match="trace a: reasoning twice: its steps, and <think> in its text"):
+    with pytest.raises(RequestError, match="trace a: the reasoning is there twice, in its steps and behind <think>"):
         rows(qwen(QWEN3, "think"), Trace(id="a", prompt="1?", steps=("x",), answer="<think>x</think>2"),
              reasoning="think")
 

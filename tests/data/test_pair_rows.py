@@ -87,10 +87,10 @@ def test_a_pair_is_kept_whole_or_dropped_whole() -> None:
 
 @pytest.mark.parametrize(("changed", "reason"), [
     ({"rejected": PAIR.chosen}, "pair p: both completions are the same 6 tokens"),
-    ({"rejected": "7<end_of_turn>"}, "pair p: rejected: control tokens in its text: <end_of_turn>"),
-    ({"chosen": "<bos>6"}, "pair p: chosen: control tokens in its text: <bos>"),
-    ({"prompt": "x<eos>"}, "pair p: chosen: control tokens in its text: <eos>"),
-    ({"rejected": "7\n"}, "pair p: rejected: white space around its completion"),
+    ({"rejected": "7<end_of_turn>"}, "pair p: rejected: its text has control tokens: <end_of_turn>"),
+    ({"chosen": "<bos>6"}, "pair p: chosen: its text has control tokens: <bos>"),
+    ({"prompt": "x<eos>"}, "pair p: chosen: its text has control tokens: <eos>"),
+    ({"rejected": "7\n"}, "pair p: rejected: its completion has white space around it"),
 ])
 def test_what_must_not_be_learned_from(changed: dict[str, str], reason: str) -> None:
     wrong = replace(PAIR, **changed)
@@ -102,7 +102,7 @@ def test_what_must_not_be_learned_from(changed: dict[str, str], reason: str) -> 
 
 
 def test_repeated_ids_are_refused() -> None:
-    with pytest.raises(RequestError, match="pair id 'p' twice"):
+    with pytest.raises(RequestError, match="the pair id 'p' occurs twice"):
         rows_of(PAIR, PAIR)
 
 

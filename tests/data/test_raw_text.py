@@ -145,7 +145,7 @@ def test_turns_and_steps_are_no_form_of_a_raw_text() -> None:
         with pytest.raises(RequestError, match="t0 is a raw text, which has no turns and no steps"):
             rows_of(TEXTS[0], **keys)
     forged = replace(TEXTS[0], answer="stop here<eos>and go on")
-    with pytest.raises(RequestError, match="control tokens in its text: <eos>"):
+    with pytest.raises(RequestError, match="its text has control tokens: <eos>"):
         rows_of(forged)
 
 

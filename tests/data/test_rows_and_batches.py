@@ -60,7 +60,7 @@ def test_renderings(style: str, text: str) -> None:
 def test_a_style_that_shows_steps_needs_steps() -> None:
     trace = Trace(id="x", prompt="p", steps=(" ",), answer="2")
     assert completion_text(trace, "answer_only") == "2"
-    with pytest.raises(RequestError, match="trace x: no steps"):
+    with pytest.raises(RequestError, match="trace x: it has no steps"):
         completion_text(trace, "tags")
     with pytest.raises(RequestError, match="one of tags, think"):
         completion_text(TRACES[0], "tag")

@@ -40,15 +40,15 @@ def test_nobodys_text_may_hold_the_marks(case: str, mark: str) -> None:
     for trace in wrong:
         with pytest.raises(RequestError) as caught:
             parts(template, trace)
-        assert caught.value.given == f"trace one: control tokens in its text: {mark}", trace
+        assert caught.value.given == f"trace one: its text has control tokens: {mark}", trace
     for trace in wrong[:2]:
         with pytest.raises(RequestError) as caught:
             parts(gemma4(case, "answer_only"), trace, "answer_only")
-        assert caught.value.given == f"trace one: control tokens in its text: {mark}", trace
+        assert caught.value.given == f"trace one: its text has control tokens: {mark}", trace
 
 
 def test_white_space_that_the_template_takes_away_is_named() -> None:
-    with pytest.raises(RequestError, match="trace one: white space around its completion"):
+    with pytest.raises(RequestError, match="trace one: its completion has white space around it"):
         parts(gemma4(), replace(TRACE, answer=" 2"))
 
 
@@ -88,10 +88,10 @@ def test_pairs_hold_the_channel_themselves() -> None:
     assert [template.tokenizer.decode(row.tokens[row.loss_mask == 1].tolist()) for row in (chosen, rejected)] == [
         THOUGHT + "<turn|>", "3<turn|>"]
     for text in ("<|channel>thought\nnever closed", f"{THOUGHT}<channel|>", "a<|channel>b<channel|>c"):
-        with pytest.raises(RequestError, match=r"pair p: chosen: control tokens in its text: <"):
+        with pytest.raises(RequestError, match=r"pair p: chosen: its text has control tokens: <"):
             build_pair_rows([replace(pair, chosen=text)], template.tokenizer, template, CONFIG)
     off = gemma4(reasoning="answer_only")
-    with pytest.raises(RequestError, match=r"pair p: chosen: control tokens in its text: <\|channel>, <channel\|>"):
+    with pytest.raises(RequestError, match=r"pair p: chosen: its text has control tokens: <\|channel>, <channel\|>"):
         build_pair_rows([pair], off.tokenizer, off, CONFIG.model_copy(update={"reasoning": "answer_only"}))
 
 

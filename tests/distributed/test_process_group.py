@@ -168,13 +168,13 @@ def test_memory_that_runs_out_in_one_process_ends_the_run_of_all(pair) -> None:
 
 
 @pytest.mark.parametrize(("environment", "words", "said"), [
-    ({"WORLD_SIZE": "2"}, ("doctor",), "workings doctor in several processes (WORLD_SIZE=2)"),
+    ({"WORLD_SIZE": "2"}, ("doctor",), "workings doctor cannot run in several processes (WORLD_SIZE=2)"),
     ({"WORLD_SIZE": "2"}, ("train", "smoke-tiny", "--out", "run", "engine=jax"), "torchrun starts those of PyTorch"),
     ({"JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "0"}, ("train", "smoke-tiny", "--out", "run", "engine=jax"),
      "JAX_COORDINATOR_ADDRESS must be set"),
     ({"PET_NNODES": "2"}, ("train", "smoke-tiny", "--out", "run", "engine=jax"), "PET_NNODES=2 started several"),
     ({}, ("train", "smoke-tiny", "--out", "s3://bucket/run"), "--out s3://bucket/run is an address"),
-    ({}, ("train", "smoke-tiny", "--auto-resume"), "--auto-resume without --out"),
+    ({}, ("train", "smoke-tiny", "--auto-resume"), "--auto-resume needs --out"),
     ({"PET_NNODES": "2"}, ("train", "smoke-tiny", "--out", "run", "engine=torch"), "PET_NNODES=2 started several"),
     ({"SLURM_STEP_NUM_TASKS": "2"}, ("train", "smoke-tiny", "--out", "run", "engine=torch"), "SLURM_STEP_NUM_TASKS=2"),
     ({"OMPI_COMM_WORLD_SIZE": "2"}, ("train", "smoke-tiny", "--out", "run", "engine=torch"), "OMPI_COMM_WORLD_SIZE=2"),

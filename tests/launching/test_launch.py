@@ -76,13 +76,13 @@ def test_a_train_job_names_its_runtime_and_mounts_the_volume():
 
 @pytest.mark.parametrize(("make", "said"), [
     (lambda: job_of(name="My_Run"), "--name My_Run"),
-    (lambda: job_of(engine="tunix"), "engine: tunix"),
+    (lambda: job_of(engine="tunix"), "the engine tunix cannot be launched"),
     (lambda: job_of(remote_folder="shared; rm -rf /"), "--home"),
     (lambda: job_of(remote_folder="/a/../b"), "--home"),
     (lambda: kubernetes(job_of(), image="", claim="a"), "--image"),
-    (lambda: kubernetes(job_of(platform="tpu", target="v3-8"), **CLUSTER), "--on v3-8"),
+    (lambda: kubernetes(job_of(platform="tpu", target="v3-8"), **CLUSTER), "has no slice v3-8"),
     (lambda: skypilot(job_of(), storage="my bucket", wheel=WHEEL), "--storage my bucket"),
-    (lambda: skypilot(job_of(platform="tpu", target="v5e-16"), storage="", wheel=WHEEL), "--on v5e-16"),
+    (lambda: skypilot(job_of(platform="tpu", target="v5e-16"), storage="", wheel=WHEEL), "SkyPilot has no v5e-16"),
     (lambda: list(candidates(LaunchRequest(launcher="slurm", target="v5e", remote_folder="/a", hosts=2))), "--hosts"),
     (lambda: list(candidates(LaunchRequest(launcher="kubernetes", target="v5e-256x2", remote_folder="/a"))),
      "several slices"),
@@ -126,9 +126,9 @@ def test_the_folder_holds_all_that_the_other_machine_needs(tmp_path):
 def test_a_wrong_request_is_refused_before_anything_is_planned(tmp_path, monkeypatch):
     monkeypatch.setattr("workings.runs.launch.plan_target", None)
     for asked, said in [(LaunchRequest(launcher="slurm", target="v5e-8", remote_folder="/a"),
-                         "TPUs are not lent by Slurm"),
+                         "Slurm has no v5e-8: it does not lend TPUs"),
                         (LaunchRequest(launcher="kubernetes", target="h100", remote_folder="/a"), "--image"),
-                        (LaunchRequest(launcher="slurm", target="h100", remote_folder="a"), "--home a"),
+                        (LaunchRequest(launcher="slurm", target="h100", remote_folder="a"), "--home cannot be a"),
                         (LaunchRequest(launcher="skypilot", target="h100", remote_folder="/a"), "this package's wheel"),
                         (LaunchRequest(launcher="slurm", target="h100", remote_folder="/a", storage="gs://a"),
                          "does not read it")]:

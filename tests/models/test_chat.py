@@ -125,7 +125,7 @@ def test_a_bos_that_opens_every_turn_is_a_turn_mark() -> None:
 
 def test_a_second_bos_is_an_error() -> None:
     template = llama(chat_template="{{ bos_token }}" + LLAMA)
-    with pytest.raises(RequestError, match="trace one: 2 BOS tokens"):
+    with pytest.raises(RequestError, match="trace one: the prompt has 2 BOS tokens"):
         build_rows([TRACE], template.tokenizer, template, DataConfig(traces="x", max_length=200))
 
 

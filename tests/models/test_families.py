@@ -62,7 +62,7 @@ def test_a_family_agrees_with_itself(name):
 def test_a_config_without_a_window_is_refused_where_layers_slide():
     config = to_hf_config(published_shape("gemma-3-1b"))
     del config["sliding_window"]
-    with pytest.raises(RequestError, match="without sliding_window"):
+    with pytest.raises(RequestError, match="lacks sliding_window"):
         from_hf_config(config)
 
 
@@ -71,7 +71,7 @@ def test_two_families_of_one_name_are_refused(key, monkeypatch):
     monkeypatch.setattr(registry, "registered", {})
     llama = find_family("llama")
     assert register(llama) is llama
-    with pytest.raises(RequestError, match=f"llama and .*, both with {key} 'llama'"):
+    with pytest.raises(RequestError, match=f"llama and .* both have {key} 'llama'"):
         register(replace(FAMILY, **{key: "llama"}))
 
 
@@ -87,7 +87,7 @@ def test_a_typo_lists_the_families(monkeypatch, tmp_path):
 
 def test_a_family_of_another_package_is_one_of_ours(monkeypatch, tmp_path):
     values = recipe_values(family="toy")
-    with pytest.raises(RequestError, match="family: 'toy'"):
+    with pytest.raises(RequestError, match="family cannot be 'toy'"):
         check_recipe(values, "recipe.yaml")
     install(monkeypatch, tmp_path, toy=TOY)
     assert recipe_schema()["$defs"]["ShapeConfig"]["properties"]["family"]["enum"] == [*FAMILIES, "toy"]
@@ -105,7 +105,7 @@ def test_a_directory_names_its_family_by_model_type(monkeypatch, tmp_path):
     """Nothing but `config.json` says so, and no family was asked for by name."""
     config = to_hf_config(ModelShape(family="llama", vocab_size=61, **SIZES, activation="silu")) | {
         "model_type": "seed_oss", "attention_bias": True}
-    with pytest.raises(RequestError, match=r"model_type: 'seed_oss'\nexpected: one of gemma, gemma2, gemma3_text, "):
+    with pytest.raises(RequestError, match=r"no family has model_type 'seed_oss'\nexpected: one of gemma, gemma2, "):
         from_hf_config(config)
     install(monkeypatch, tmp_path, toy=TOY)
     assert from_hf_config(config).family == "toy"
@@ -128,7 +128,7 @@ def test_two_packages_may_not_bring_one_family(monkeypatch, tmp_path):
     for package, attribute in (("toys", "FAMILY"), ("more-toys", "SECOND")):
         (tmp_path / package).mkdir()
         install(monkeypatch, tmp_path / package, package, toy=f"tests.models.other_family:{attribute}")
-    with pytest.raises(RequestError, match=r"one package to bring it; these do: .*toys"):
+    with pytest.raises(RequestError, match=r"several packages bring model family .*\n.*these do: .*toys"):
         find_family("toy")
 
 
@@ -158,7 +158,7 @@ def test_converted_weights_have_the_licence_of_their_file():
 
 
 def test_an_engine_that_cannot_run_a_family_says_which_can():
-    with pytest.raises(RequestError, match="a qwen3_5 model with engine: jax") as refused:
+    with pytest.raises(RequestError, match="engine: jax cannot train a qwen3_5 model") as refused:
         find_family("qwen3_5").check_engine("jax", published_shape("qwen3.5-2b"))
     assert refused.value.try_next == "engine=torch"
     find_family("qwen3_5").check_engine("torch", published_shape("qwen3.5-2b"))

@@ -58,8 +58,8 @@ def test_who_uses_an_exported_model_can_switch_thinking_off(case: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "source", "marks", "reason"), [
-    ("gemma", "", MARKS, "channel with data.template: gemma"),
-    ("plain", "", MARKS, "channel with data.template: plain"),
+    ("gemma", "", MARKS, "channel does not fit data.template: gemma"),
+    ("plain", "", MARKS, "channel does not fit data.template: plain"),
     ("gemma4", "", MARKS[:3], r"does not have <\|channel>, <channel\|> as single control tokens"),
     ("gemma4", "", (*MARKS[:2], *MARKS[3:]), r"does not have <\|think\|> as"),
     ("tokenizer", QWEN3, (*MARKS, "<|im_start|>", "<|im_end|>"), r"own chat template does not write <\|think\|>"),
@@ -86,7 +86,7 @@ def test_a_template_for_another_form_is_refused() -> None:
     for form, other in (("channel", "tags"), ("tags", "channel")):
         template = gemma4(reasoning=form)
         config = DataConfig(traces="x", max_length=200, template="gemma4", reasoning=other)
-        with pytest.raises(RequestError, match=f"data.reasoning: {other}, and a chat template with Gemma 4's thinking"):
+        with pytest.raises(RequestError, match=f"data.reasoning is {other}, but the chat template has Gemma 4's"):
             build_rows([TRACE], template.tokenizer, template, config)
 
 

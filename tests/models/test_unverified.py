@@ -71,10 +71,10 @@ def test_a_second_copy_of_a_tied_matrix_is_left_out() -> None:
 @pytest.mark.parametrize(("changes", "why"), [
     ({"is_encoder_decoder": True}, "an encoder with a decoder"),
     ({"quantization_config": {"bits": 4}}, "quantization_config"),
-    ({"model_type": None}, "model_type: None"),
-    ({"hidden_size": None}, "without hidden_size"),
-    ({"num_hidden_layers": 3}, "without tensors of 3 numbered layers"),
-    ({"num_attention_heads": 2, "num_key_value_heads": 3}, "kv_heads divides heads"),
+    ({"model_type": None}, "model_type of config.json cannot be None"),
+    ({"hidden_size": None}, "config.json lacks hidden_size"),
+    ({"num_hidden_layers": 3}, "lack tensors of 3 numbered layers"),
+    ({"num_attention_heads": 2, "num_key_value_heads": 3}, "must be a multiple of kv_heads"),
     ({"architectures": ["BertForMaskedLM"], "is_decoder": False}, "a causal model"),
 ])
 def test_what_cannot_be_trained_is_refused_by_its_files(changes: dict[str, Any], why: str) -> None:
@@ -84,7 +84,7 @@ def test_what_cannot_be_trained_is_refused_by_its_files(changes: dict[str, Any],
 
 def test_a_family_that_is_proven_is_not_recorded_as_if_it_were_not() -> None:
     llama = CONFIG | {"model_type": "llama"}
-    with pytest.raises(RequestError, match=r"model\.verified: false with a llama model") as caught:
+    with pytest.raises(RequestError, match=r"model\.verified: false contradicts the family llama") as caught:
         unverified_from_hf(llama, STORED)
     assert caught.value.try_next.startswith("model.verified=true")
     # settings that our own Llama does not compute are those of another model
@@ -107,7 +107,7 @@ def test_a_folder_without_safetensors_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_unknown_model_says_how_it_can_be_trained_all_the_same(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="model_type: 'phi3'") as caught:
+    with pytest.raises(RequestError, match="no family has model_type 'phi3'") as caught:
         read_shape(write(tmp_path / "whole", tensors=True))
     assert "model.verified=false" in caught.value.try_next
 
@@ -120,7 +120,7 @@ def test_other_engines_have_no_class_for_it(engine: str, tmp_path: Path) -> None
     folder = write(tmp_path / "whole", tensors=True)
     words = [f"model={{source: pretrained, id: {folder}, verified: false}}", "tokenizer=model"]
     assert not find_shape(load_recipe("smoke-tiny", [*words, "engine=torch"])).verified
-    with pytest.raises(RequestError, match=f"a phi3 model with engine: {engine}") as caught:
+    with pytest.raises(RequestError, match=f"engine: {engine} cannot train a phi3 model") as caught:
         find_shape(load_recipe("smoke-tiny", [*words, f"engine={engine}"]))
     assert caught.value.try_next == "engine=torch"
 

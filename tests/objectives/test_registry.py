@@ -79,7 +79,7 @@ def test_another_package_brings_an_objective(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(RequestError, match="top_tokens, focal\n"):
         find_objective("hope")
     install(tmp_path, monkeypatch, "others", "focal")
-    with pytest.raises(RequestError, match=r"one package to bring it; these do: .*focals"):
+    with pytest.raises(RequestError, match=r"several packages bring .*\nexpected: one package; these do: .*focals"):
         find_objective("focal")
 
 

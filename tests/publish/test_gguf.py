@@ -67,7 +67,7 @@ def test_without_out_the_folder_has_the_name_of_run_and_format(run: Path, tmp_pa
 
 
 @pytest.mark.parametrize(("words", "error"), [
-    (("--type", "q8_0"), "--type q8_0 with --format safetensors"),
+    (("--type", "q8_0"), "--type q8_0 does not apply to --format safetensors"),
     (("--format", "gguf", "--type", "q4_k_m"), "'--type': 'q4_k_m'"),
     (("--format", "onnx"), "'--format': 'onnx'"),
 ])

@@ -114,8 +114,8 @@ def test_a_small_model_of_its_kind_is_made(folder: Path) -> None:
 def test_what_it_cannot_be_asked_for_is_refused_before_anything_is_written(folder: Path, tmp_path: Path) -> None:
     for words, given, try_next in (
             (["data.packing=best_fit"], "data.packing does not work with a qwen3_5 model", "data.packing=none"),
-            (["engine=jax"], "a qwen3_5 model with engine: jax", "engine=torch"),
-            (["engine=tunix"], "a qwen3_5 model with engine: tunix", "engine=torch"),
+            (["engine=jax"], "engine: jax cannot train a qwen3_5 model", "engine=torch"),
+            (["engine=tunix"], "engine: tunix cannot train a qwen3_5 model", "engine=torch"),
             (["model={source: pretrained, id: base, verified: false}"], "model.verified: false with a qwen3_5 model",
              "model.verified=true, or leave it out")):
         with pytest.raises(RequestError, match=given) as caught:

@@ -177,9 +177,9 @@ def test_a_task_that_cannot_be_asked_is_refused_before_a_model_is_opened(
 @pytest.mark.parametrize(("words", "said"), [
     ("--task none.yaml", "the task file none.yaml does not exist"),
     ("--task inspect:none.py@sums", "the task file none.py does not exist"),
-    ("--task sums --items i.jsonl", "--task with --items"),
-    ("--task sums --scorer math --temperature 1", "--scorer with --task"),
-    ("--items i.jsonl --limit 3 --few-shot 2", "--limit and --few-shot without --task"),
+    ("--task sums --items i.jsonl", "--task and --items cannot be combined"),
+    ("--task sums --scorer math --temperature 1", "--scorer cannot be used with --task"),
+    ("--items i.jsonl --limit 3 --few-shot 2", "--limit and --few-shot cannot be used without --task"),
 ])
 def test_words_that_say_nothing_are_refused(made: Path, words: str, said: str) -> None:
     if "none" in words and find_spec("inspect_ai" if "inspect:" in words else "lm_eval") is None:

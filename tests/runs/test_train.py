@@ -104,7 +104,7 @@ def test_a_place_that_cannot_be_written_is_said_at_once(recipe, tmp_path):
 
 @pytest.mark.parametrize(("override", "said"), [
     ("data.traces=absent.jsonl", "absent.jsonl"),
-    ("tokenizer=model", "tokenizer: model"),
+    ("tokenizer=model", "this model has no tokenizer"),
     ("engine=jaxx", "a registered engine"),
     ("data.max_length=16", "max_length (16)"),
 ])

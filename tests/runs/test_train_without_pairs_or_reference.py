@@ -150,7 +150,7 @@ def test_verdicts_of_one_prompt_are_refused(tmp_path):
     recipe = write_verdicts(tmp_path)
     lines = [json.loads(line) | {"prompt": "1 + 1?"} for line in (tmp_path / "verdicts.jsonl").read_text().splitlines()]
     (tmp_path / "verdicts.jsonl").write_bytes(lines_bytes(lines))
-    with pytest.raises(RequestError, match="9 verdicts of one prompt"):
+    with pytest.raises(RequestError, match="all 9 verdicts have the same prompt"):
         train(str(recipe), tmp_path / "run", ["algorithm={name: kto}"])
 
 

@@ -347,7 +347,7 @@ def test_every_json_twin_is_described(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_an_address_without_a_needed_value_says_what_is_needed(page: TestClient) -> None:
     assert "select them in the list" in page.get("/compare").text
-    assert page.get("/api/compare").json()["expected"] == "2 to 12 different runs to compare"
+    assert page.get("/api/compare").json()["expected"] == "2 to 12 different runs"
     wrong = page.get("/api/items/runs/steps?page=x").json()
     assert wrong == {"error": "page: x", "expected": "page: a valid integer, unable to parse string as an integer"}
 

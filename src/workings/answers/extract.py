@@ -182,7 +182,7 @@ def check_rules(names: Sequence[str]) -> None:
     """Raise `RequestError` for a rule that does not exist."""
     unknown = [name for name in names if name not in RULES]
     if unknown:
-        raise RequestError(f"extraction rules: {', '.join(unknown)}", f"some of {', '.join(RULES)}")
+        raise RequestError(f"there is no extraction rule {' or '.join(unknown)}", f"some of {', '.join(RULES)}")
 
 
 def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool = False, question: str = ""

@@ -76,9 +76,9 @@ def ask_command(
 def _refuse(question: str, asked: list[Path], *, seed: int, temperature: float) -> None:
     """Raise `RequestError` for a request that makes no sense."""
     if not question.strip():
-        raise RequestError("an empty question", "a question", 'workings ask RUN "What is 17+25?"')
+        raise RequestError("the question is empty", "a question", 'workings ask RUN "What is 17+25?"')
     if seed and not temperature:
-        raise RequestError(f"--seed {seed} without --temperature", "a seed for a sampled answer", "--temperature 0.7")
+        raise RequestError(f"--seed {seed} needs --temperature", "a sampled answer", "--temperature 0.7")
     for path in asked:
         if asked.count(path) > 1:
             raise RequestError(f"{path} is named twice", "each run once", f"--also another run than {path}")
@@ -93,7 +93,8 @@ def _turns(history: str) -> "tuple[Turn, ...]":
     try:
         return history_of(json.loads(history if history.lstrip().startswith("[") else Path(history).read_text("utf-8")))
     except (OSError, ValueError) as error:
-        raise RequestError(f"--history {history[:60]}: {error}", "a JSON list of turns with `role` and `content`",
+        raise RequestError(f"--history {history[:60]} cannot be read: {error}",
+                           "a JSON list of turns with `role` and `content`",
                            '--history \'[{"role": "user", "content": "Hi"}, …]\'') from None
 
 

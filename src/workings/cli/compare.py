@@ -39,13 +39,14 @@ def compare_command(
     # One more seed on either side asks for the comparison of seeds.
     several_seeds = len(seeds_a) + len(seeds_b) > 2
     if more and several_seeds:
-        raise RequestError("more than two runs and --with-a or --with-b", "a table of runs, or several seeds of two")
+        raise RequestError("--with-a and --with-b compare two runs, not more",
+                           "a table of runs, or several seeds of two")
     if equivalent_within is not None:
         if more:
-            raise RequestError("--equivalent-within with a table of runs", "two evaluations, or several seeds of two",
-                               "further runs as --with-a and --with-b")
+            raise RequestError("--equivalent-within compares two runs, not a table of them",
+                               "two evaluations, or several seeds of two", "further runs as --with-a and --with-b")
         if not 0 < equivalent_within < 100:
-            raise RequestError(f"--equivalent-within {equivalent_within:g}",
+            raise RequestError(f"--equivalent-within cannot be {equivalent_within:g}",
                                "percentage points above 0 and below 100", "--equivalent-within 2")
     margin = None if equivalent_within is None else equivalent_within / 100
     if more:

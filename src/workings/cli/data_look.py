@@ -139,7 +139,7 @@ def preview_command(
     chosen = [shown_row for shown_row in rows.rows if shown_row.id == row] if row else list(rows.rows[:n])
     # Some traces make no row, for example because they are too long.
     if row and not chosen:
-        raise RequestError(f"--row {row}", "the id of a row", "workings data preview without --row")
+        raise RequestError(f"there is no row {row}", "the id of a row", "workings data preview without --row")
     entries_of_rows = entries_by_row(entries)
     rows_to_show = [(shown_row, pieces(shown_row, tokenizer), turns_of(entries_of_rows[shown_row.id], shown_row))
                     for shown_row in chosen]

@@ -37,7 +37,7 @@ def doctor_command(
 ) -> None:
     """Examine this machine: real kernels, drivers, wheels, versions, space."""
     if setup is None and yes:
-        raise RequestError("--yes without --setup", "--setup cuda --yes", "workings doctor --setup cuda --yes")
+        raise RequestError("--yes needs --setup", "--setup cuda --yes", "workings doctor --setup cuda --yes")
     compared = {"steps": steps != COMPARED_STEPS, "whole": own_model}
     examined = {"out": out != RUNS}
     if not engines:
@@ -65,7 +65,7 @@ def doctor_command(
 def _compare_engines(recipe: str | None, overrides: Sequence[str], *, steps: int, own_model: bool,
                      as_json: bool) -> None:
     if recipe is None:
-        raise RequestError("--engines without a recipe", "the recipe to compare the engines on",
+        raise RequestError("--engines needs a recipe", "the recipe to compare the engines on",
                            "workings doctor smoke-tiny --engines")
     from workings.runs.parity import parity
 

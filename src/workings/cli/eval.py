@@ -190,7 +190,7 @@ def _unit_in_run(model: str | None, items: Path | None, task: str | None) -> Pat
     # The last part of a task's name: `sums` for `tasks/sums.yaml` and for `inspect:tasks.py@sums`.
     named = items or (Path(task.rpartition("@")[2].rpartition(":")[2]) if task else None)
     if model is None or named is None or not Path(model, MANIFEST).is_file():
-        raise RequestError("no --out", "a directory to make for the evaluation", "--out DIR")
+        raise RequestError("--out is missing", "a directory to make for the evaluation", "--out DIR")
     return free_unit(Path(model), named.stem)
 
 
@@ -201,7 +201,7 @@ def _check_source(model: str | None, predictions: Path | None, items: Path | Non
     if len(sources) != 1:
         raise RequestError(" and ".join(sources) or "nothing to score", "MODEL or --predictions", example)
     if task is not None and (model is None or items is not None):
-        raise RequestError("--task with --items" if model else "--task without a model", "a model and a task, which "
-                           "brings its items", "workings eval RUN --task TASK")
+        raise RequestError("--task and --items cannot be combined" if model else "--task needs a model",
+                           "a model and a task, which brings its items", "workings eval RUN --task TASK")
     if task is None and items is None:
-        raise RequestError("no --items", "the items to score", example)
+        raise RequestError("--items is missing", "the items to score", example)

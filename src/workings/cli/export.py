@@ -32,8 +32,8 @@ def export_command(
     from workings.publish.gguf_file import TYPES
 
     if gguf_type and file_format != GGUF:
-        raise RequestError(f"--type {gguf_type} with --format {file_format}", f"--type with --format {GGUF} alone",
-                           f"--format {GGUF} --type {gguf_type}")
+        raise RequestError(f"--type {gguf_type} does not apply to --format {file_format}",
+                           f"--type with --format {GGUF} only", f"--format {GGUF} --type {gguf_type}")
     out = Path(f"{run.resolve().name}-{file_format}") if out is None else out
     if file_format == GGUF and out.suffix == f".{GGUF}":
         raise RequestError(f"--out {out}, the name of a file", "a directory to make, which will hold the GGUF file and "

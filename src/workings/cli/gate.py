@@ -28,9 +28,9 @@ def gate_command(
     """
     compared = {"max_drop": bool(max_drop), "inconclusive": inconclusive != "3"}
     if run is None:
-        raise RequestError("no RUN", "a run directory or an evaluation", "workings gate RUN --baseline NAME")
+        raise RequestError("RUN is missing", "a run directory or an evaluation", "workings gate RUN --baseline NAME")
     if bool(baseline) == bool(save):
-        raise RequestError("--baseline and --save" if save else "neither --baseline nor --save",
+        raise RequestError("--baseline and --save cannot be combined" if save else "--baseline or --save is missing",
                            "--baseline NAME to compare with, or --save NAME to make one",
                            f"workings gate {quote(str(run))} --baseline NAME")
     if save:

@@ -56,7 +56,7 @@ def launch_command(
         return
     _refuse_unread({"--user": user, "--smoke": smoke}, launcher, "--for kaggle")
     if not on:
-        raise RequestError("no --on", "the target, e.g. h100 or v5e-16", "--on h100")
+        raise RequestError("--on is missing", "the target, e.g. h100 or v5e-16", "--on h100")
     from workings.config.load import load_recipe
     from workings.runs.launch import LaunchRequest, launch
 
@@ -69,7 +69,8 @@ def launch_command(
 def _refuse_unread(options: Mapping[str, object], launcher: str, reader: str) -> None:
     """Raise `RequestError` for an option that these files do not use."""
     if unread := [option for option, value in options.items() if value]:
-        raise RequestError(f"{unread[0]} with --for {launcher}", f"{reader} with this option", f"without {unread[0]}")
+        raise RequestError(f"--for {launcher} does not use {unread[0]}", f"{reader} with this option",
+                           f"without {unread[0]}")
 
 
 def _text(result: "LaunchResult") -> str:
@@ -90,7 +91,7 @@ def _write_notebook(recipe: str, overrides: Sequence[str], out: Path, *, user: s
     The notebook installs the wheel by its digest.
     """
     if not user:
-        raise RequestError("--for kaggle without --user", "your name on Kaggle", "--user NAME")
+        raise RequestError("--for kaggle needs --user", "your name on Kaggle", "--user NAME")
     from workings.publish.kaggle import write_kaggle
 
     paths = write_kaggle(recipe, out, overrides, user=user, on=on, wheel=wheel, smoke=smoke)

@@ -89,7 +89,7 @@ def root_options(
     # All processes of a launcher would write the same folder.
     several = launched()
     if several and context.invoked_subcommand != "train":
-        raise RequestError(f"workings {context.invoked_subcommand} in several processes ({several})",
+        raise RequestError(f"workings {context.invoked_subcommand} cannot run in several processes ({several})",
                            "only `train` runs in several processes",
                            "the same without the launcher")
     context.with_resource(report_progress_to(WaitingLine()))
@@ -116,7 +116,7 @@ def main() -> None:
     except WorkingsError as error:
         _fail(error)
     except PermissionError as denied:  # commands that know more raise their own error
-        _fail(RequestError(f"permission denied: {denied.filename or denied}",
+        _fail(RequestError(f"permission is denied for {denied.filename or denied}",
                            "a path that this user may read and write", "another path, or chmod"))
     except OSError as error:
         if not is_of_the_disk(error):

@@ -85,8 +85,8 @@ def as_recorded(model: str, opening: Mapping[str, Any], example: str, *,
 
 def misplaced(opening: Mapping[str, Any], where: str) -> RequestError:
     """Error about options that are for plain weights only."""
-    return RequestError(f"{' and '.join(f'--{name}' for name in opening)} {where}", "these with plain weights only",
-                        "leave them out")
+    return RequestError(f"{' and '.join(f'--{name}' for name in opening)} cannot be used {where}",
+                        "these with plain weights only", "leave them out")
 
 
 def refuse_unread(situation: str, expected: str, **given: bool) -> None:
@@ -98,4 +98,5 @@ def refuse_unread(situation: str, expected: str, **given: bool) -> None:
         given: by the options' names, with ``_`` for ``-``, whether they have another value than the default.
     """
     if names := [f"--{name.replace('_', '-')}" for name, was_given in given.items() if was_given]:
-        raise RequestError(f"{' and '.join(names)} {situation}", expected, f"leave {' and '.join(names)} out")
+        raise RequestError(f"{' and '.join(names)} cannot be used {situation}", expected,
+                           f"leave {' and '.join(names)} out")

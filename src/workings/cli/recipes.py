@@ -17,7 +17,7 @@ def _find(name: str) -> str:
 
     shipped = shipped_recipes()
     if name not in shipped:
-        raise RequestError(f"recipe {name!r}", "one of " + ", ".join(shipped), "workings recipes list")
+        raise RequestError(f"there is no recipe {name!r}", "one of " + ", ".join(shipped), "workings recipes list")
     return shipped[name]
 
 
@@ -55,7 +55,8 @@ def copy_command(
     except FileExistsError:
         raise RequestError(f"{target} already exists", "a file that does not exist yet", "another name") from None
     except OSError as error:
-        raise RequestError(f"{target}: {error.strerror}", "a path that can be written", "another folder") from None
+        raise RequestError(f"{target} cannot be written: {error.strerror}", "a path that can be written",
+                           "another folder") from None
     answer({"written": str(target)}, as_json=as_json, text=f"written: {target}")
 
 

@@ -25,7 +25,8 @@ def sign_command(
         _make_key(new_key, run or key, as_json=as_json)
         return
     if run is None or key is None:
-        raise RequestError("no RUN" if run is None else "no --key", "a sealed run and the private key that signs it",
+        raise RequestError("RUN is missing" if run is None else "--key is missing",
+                           "a sealed run and the private key that signs it",
                            f"workings runs sign {'runs/NAME' if run is None else shlex.quote(str(run))} "
                            f"--key {key or 'KEY.pem'}; workings runs sign --new-key KEY.pem makes a key")
     from workings.evidence.attest.keys import require_available
@@ -44,7 +45,7 @@ def sign_command(
 def _make_key(out: Path, other: object, *, as_json: bool) -> None:
     """Make a key pair; nothing is signed."""
     if other:
-        raise RequestError("--new-key with a run or --key", "--new-key FILE alone",
+        raise RequestError("--new-key cannot be combined with a run or --key", "--new-key FILE alone",
                            f"workings runs sign --new-key {shlex.quote(str(out))}, "
                            "then workings runs sign RUN --key FILE")
     from workings.evidence.attest.keys import new_key, require_available

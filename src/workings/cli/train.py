@@ -48,7 +48,7 @@ def train_command(
               else load_recipe(recipe, overrides or ()))
     if auto_resume:
         if out is None:
-            raise RequestError("--auto-resume without --out", "the run to start or to resume", "--out runs/my-run")
+            raise RequestError("--auto-resume needs --out", "the run to start or to resume", "--out runs/my-run")
         left = what_is_left(out)
         if left == "nothing":
             answer({"status": "complete", "run": str(out)}, as_json=as_json,

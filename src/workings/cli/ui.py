@@ -22,8 +22,8 @@ def ui_command(
         from workings.ui.serve import serve
     # An extra, because training machines need no web server.
     except ModuleNotFoundError as error:
-        raise RequestError(f"workings ui without {error.name}", "the libraries of the page",
+        raise RequestError(f"workings ui needs {error.name}", "the libraries of the page",
                            pip_install("ui")) from error
     if not folder.is_dir():
-        raise RequestError(f"{folder}", "a folder that exists; it may be empty", f"mkdir {folder}")
+        raise RequestError(f"there is no folder {folder}", "a folder, which may be empty", f"mkdir {folder}")
     serve(folder, port, open_browser=browser, say=say, new_token=new_token)

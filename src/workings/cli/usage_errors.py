@@ -51,7 +51,7 @@ def _request_error(wrong: Any, program: Any, typed: Sequence[str]) -> RequestErr
     called, option = " ".join(["workings", *names]), getattr(wrong, "option_name", "")
     if hasattr(command, "commands") and (unknown := next((w for w in typed[len(names):] if w[:1] != "-"), "")):
         near = difflib.get_close_matches(unknown, command.commands, 1)
-        return RequestError(f"unknown command {unknown!r}", f"a command that `{called} -h` lists",
+        return RequestError(f"there is no command {unknown!r}", f"a command that `{called} -h` lists",
                             f"workings {INSTEAD[unknown]}" if command is program and unknown in INSTEAD else
                             f"{called} {near[0] if near else '-h'}")
     # Options of other trainers, such as a learning rate, are recipe keys here.
@@ -65,7 +65,7 @@ def _request_error(wrong: Any, program: Any, typed: Sequence[str]) -> RequestErr
     listed = f"what `{called} -h` lists"
     parameter = getattr(wrong, "param", None) or next((each for each in command.params if option in each.opts), None)
     if option and parameter is not None and typed[-1] == option:
-        return RequestError(f"{option} without a value", _lowered(parameter.help) or listed,
+        return RequestError(f"{option} needs a value", _lowered(parameter.help) or listed,
                             _joined([*typed, _example(parameter, names)]))
     message = wrong.format_message().replace("Value error, ", "")
     return RequestError(_lowered(message), _lowered(getattr(parameter, "help", "")) or listed, f"{called} -h")
@@ -92,7 +92,7 @@ def _missing(wrong: Any, names: list[str], typed: Sequence[str]) -> RequestError
     choices = re.findall(r"[\w.-]+", wrong.format_message().partition("Choose from:")[2])
     # Older versions of Typer have no help of arguments.
     expected = ": ".join(filter(None, (_lowered(wrong.param.help) or "one, as below", ", ".join(choices))))
-    return RequestError(f"no {_name(wrong.param)}", expected, _joined([*typed, *words]))
+    return RequestError(f"{_name(wrong.param)} is missing", expected, _joined([*typed, *words]))
 
 
 def _unknown_option(wrong: Any, called: str, typed: Sequence[str]) -> RequestError:

@@ -63,7 +63,7 @@ def verify_command(
     from workings.ui.verification_cache import VerificationCache
 
     if path is None:
-        raise RequestError("nothing to verify", "a run directory, a folder of runs, or a zip of them",
+        raise RequestError("there is nothing to verify", "a run directory, a folder of runs, or a zip of them",
                            "workings verify runs/NAME")
     if render:
         from workings.evidence.verify.views import render as rendered
@@ -72,7 +72,8 @@ def verify_command(
         return
     highest = USUAL_LEVEL if level is None else level
     if highest > HIGHEST_LEVEL:
-        raise RequestError(f"--level {highest}", f"a level from 0 to {HIGHEST_LEVEL}", f"--level {HIGHEST_LEVEL}")
+        raise RequestError(f"there is no level {highest}", f"a level from 0 to {HIGHEST_LEVEL}",
+                           f"--level {HIGHEST_LEVEL}")
 
     replay = _replayer(highest, steps=steps, whole=whole, seed=seed, data=data, weights=weights)
     verdicts = VerificationCache.here()  # the page's badges
@@ -177,7 +178,7 @@ def _trusted(files: Sequence[Path]) -> tuple[bytes, ...]:
         try:
             keys.public_key(file.read_bytes())
         except (OSError, RecordError) as error:
-            raise RequestError(f"--key {file}: {error}",
+            raise RequestError(f"the key {file} cannot be read: {error}",
                                "a public key in PEM, as `workings runs sign --new-key FILE` makes",
                                f"--key {file}.pub") from None
     return tuple(file.read_bytes() for file in files)
@@ -190,11 +191,12 @@ def _replayer(level: int, *, steps: int | None, whole: bool, seed: int | None, d
     words = [*(f"--{name} {value}" for name, value in given.items() if value is not None), *["--whole"] * whole]
     if level < 3:
         if words:
-            raise RequestError(f"{' '.join(words)} with --level {level}", "level 3, which recomputes steps",
+            raise RequestError(f"--level {level} does not use {' '.join(words)}", "level 3, which recomputes steps",
                                "--level 3")
         return None
     if steps is not None and whole:
-        raise RequestError(" ".join(words), "a number of steps, or the whole run", "leave --steps out")
+        raise RequestError("--steps and --whole cannot be combined", "a number of steps, or the whole run",
+                           "leave --steps out")
     from workings.runs.replay.reopen_run import ReplayInputs
     from workings.runs.replay.replay import STEPS, ReplayRequest, replay_run
 

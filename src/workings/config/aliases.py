@@ -57,7 +57,8 @@ def rename(values: dict[str, Any], known: frozenset[str], origin: str) -> Rename
         translated = value if isinstance(value, list | dict) else row.get("values", {}).get(
             value if isinstance(value, str) else json.dumps(value), value)
         if "instead" in row:
-            refused.append(RequestError(f"{source} in {origin}", "keys with a counterpart here", row["instead"]))
+            refused.append(RequestError(f"{origin} has {source}, which has no counterpart here",
+                                        "keys with a counterpart here", row["instead"]))
             continue
         # Full fine-tuning implies no settings of adapters.
         if translated != "full":
@@ -87,10 +88,10 @@ def _set(values: dict[str, Any], dotted: str, value: Any, source: str, origin: s
     section, key = dotted.split(".")
     inside = values.setdefault(section, {})
     if not isinstance(inside, dict):
-        raise RequestError(f"{source} and `{section}: {inside!r}` in {origin}", f"`{section}` to be a section",
-                           f"write `{dotted}: {value}` and leave the other out")
+        raise RequestError(f"{source} and `{section}: {inside!r}` contradict each other in {origin}",
+                           f"`{section}` to be a section", f"write `{dotted}: {value}` and leave the other out")
     # The same value under both names is no contradiction.
     if inside.get(key, value) != value:
-        raise RequestError(f"{source} and `{dotted}: {inside[key]!r}` in {origin}", "one of the two",
-                           f"leave {source} out")
+        raise RequestError(f"{source} and `{dotted}: {inside[key]!r}` contradict each other in {origin}",
+                           "one of the two", f"leave {source} out")
     inside[key] = value

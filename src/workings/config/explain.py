@@ -55,17 +55,17 @@ def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
             expected.append(error["ctx"]["expected"])
             hints.append(error["ctx"]["try_next"])
         elif error["type"] == "extra_forbidden":
-            problems.append(f"unknown key {dotted}: {short_repr(error['input'])}, in {where}")
+            problems.append(f"the key {dotted} is unknown: {short_repr(error['input'])}, in {where}")
             expected.append(f"a key of `{'.'.join(location[:-1])}`" if location[1:] else "a key of a recipe")
             hints += [_did_you_mean(location), "" if where.startswith(OVERRIDE) else _whole_section(error, location)]
         elif error["type"] == "missing" and dotted not in meant:
-            problems.append(f"no `{dotted}`, in {where}")
+            problems.append(f"`{dotted}` is missing in {where}")
             expected.append(f"`{dotted}`" + _described(location))
             missing.append(_override_for(location))
         elif error["type"] in ("union_tag_invalid", "union_tag_not_found"):
             _explain_choice(error, location, source, (problems, expected, hints))
         elif error["type"] != "missing":
-            problems.append(f"{dotted}: {short_repr(error['input'])}, in {where}")
+            problems.append(f"{dotted} cannot be {short_repr(error['input'])}, in {where}")
             expected.append(f"{dotted}: {_expected(error, location)}" + _described(location))
             hints.append(_near_choice(error, dotted) or _empty_section(error, location) or _example(location) or
                          f"correct `{dotted}`; `workings recipes show smoke-tiny` prints a whole recipe")
@@ -163,18 +163,18 @@ def _explain_choice(error: ErrorDetails, location: tuple[str, ...], source: KeyS
     dotted, where = ".".join(key), source(key)
     if error["type"] == "union_tag_not_found":
         names = [choice.partition(": ")[2] for section in section_at(location) for choice in choice_of(section)]
-        given.append(f"no `{dotted}`, in {where}")
+        given.append(f"`{dotted}` is missing in {where}")
         fitting = [choice.partition(": ")[2] for section in section_at(location) for choice in choice_of(section)
                    if error["input"].keys() <= section.model_fields.keys()]
         hints.append(" or ".join(f"{dotted}={name}" for name in fitting) + f", with {', '.join(error['input'])}"
                      if error["input"] and fitting else "")
         known = {name for section in section_at(location) for name in section.model_fields}
         unknown = [(*location, name) for name in error["input"] if name not in known]
-        given += [f"unknown key {'.'.join(place)}, in {source(place)}" for place in unknown]
+        given += [f"the key {'.'.join(place)} is unknown, in {source(place)}" for place in unknown]
         hints += map(_did_you_mean, unknown)
     else:
         names = _choices(context)
-        given.append(f"{dotted}: {context['tag']}, in {where}")
+        given.append(f"{dotted} cannot be {context['tag']}, in {where}")
         # Prefer a name with this beginning over a similar one.
         near = [name for name in names if name.startswith(str(context["tag"]))] or difflib.get_close_matches(
             str(context["tag"]), names, n=1)

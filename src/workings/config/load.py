@@ -106,7 +106,8 @@ def load_recipe(name: RecipeLike, overrides: Overrides = (), *, recorded: bool =
         return name
     words = override_words(overrides)
     if not isinstance(name, str | Path | Mapping):
-        raise RequestError(f"a recipe of type {type(name).__name__}", "a file, a shipped recipe's name, or a dict",
+        raise RequestError(f"a recipe cannot be of type {type(name).__name__}",
+                           "a file, a shipped recipe's name, or a dict",
                            "rows and a model go by name: workings.train(model=…, data=rows, steps=100)")
     # Write and read a dict, so that it gets the same checks and messages as a file.
     text, origin, base = (_dump(name), GIVEN, Path.cwd()) if isinstance(name, Mapping) else _find(str(name))
@@ -117,7 +118,7 @@ def parse_recipe(text: str, origin: str, base: Path, overrides: Sequence[str] = 
     """A recipe from its text. Arguments are those of `LoadedRecipe`; errors those of `load_recipe`."""
     values = parse_yaml(text, origin)
     if not isinstance(values, dict):
-        raise RequestError(f"{origin}: {type(values).__name__}", "a mapping of recipe keys",
+        raise RequestError(f"{origin} is not a mapping but {type(values).__name__}", "a mapping of recipe keys",
                            "workings recipes show smoke-tiny, which prints one")
     # Before the overrides, which use only recipe keys.
     moved = rename(values, frozenset(Recipe.model_fields), origin)
@@ -186,7 +187,7 @@ def _find(name: str) -> tuple[str, str, Path]:
             # Editors on Windows write a byte order mark, which would become part of the first key.
             return path.read_text("utf-8-sig"), str(path), path.resolve().parent
         except (UnicodeDecodeError, OSError) as error:
-            raise RequestError(f"{path}: {error}", "a readable UTF-8 file") from None
+            raise RequestError(f"{path} cannot be read: {error}", "a readable UTF-8 file") from None
     shipped = shipped_recipes()
     if name in shipped:
         return shipped[name], f"shipped:{name}", Path.cwd()

@@ -17,7 +17,7 @@ def override_words(overrides: Overrides) -> list[str]:
     """Overrides as ``key=value`` words. Raises `RequestError` for a single text, and for a value that no file holds."""
     if isinstance(overrides, str) or not isinstance(overrides, Sequence | Mapping):
         # A text is a sequence of letters, which is not intended.
-        raise RequestError(f"overrides={overrides!r}", "a dict, or a list of key=value words",
+        raise RequestError(f"overrides cannot be {overrides!r}", "a dict, or a list of key=value words",
                            f"overrides=[{overrides!r}]")
     if not isinstance(overrides, Mapping):
         return list(overrides)
@@ -43,7 +43,8 @@ def apply_override(values: dict[str, Any], override: str) -> None:
     """Sets one dotted key in place."""
     key, equals, written = override.partition("=")
     if not equals or not key:
-        raise RequestError(override, "an override of the form key=value", "e.g. training.steps=100")
+        raise RequestError(f"the override {override} is not of the form key=value", "a key and a value",
+                           "e.g. training.steps=100")
     # The value is read as in a file, so `[]`, `true` and `1e-3` mean the same in both.
     set_key(values, key, parse_yaml(written, f"override {override!r}"), override)
 
@@ -62,7 +63,7 @@ def seen_from(base: Path, override: str) -> str:
             return name
         relative = relative_path(typed_path, base)
         if is_data_or_model_path(recipe_path) and not recipe_path.samefile(typed_path):
-            raise RequestError(f"the override {override}", f"one file; there is one here and one in {base}",
+            raise RequestError(f"the override {override} names two files, one here and one in {base}", "one file",
                                f"{relative} for the one here, {recipe_path} for the other")
         return relative
 
@@ -96,7 +97,8 @@ def set_key(values: dict[str, Any], key: str, value: Any, given: str) -> None:
         # Create a missing section.
         inner = here.setdefault(parent, {})
         if not isinstance(inner, dict):
-            raise RequestError(given, f"`{parent}` to be a section; it is {inner!r}", "leave out the part after it")
+            raise RequestError(f"{given}: `{parent}` is {inner!r}", f"`{parent}` to be a section",
+                               "leave out the part after it")
         here = inner
     if value is None and last in here:
         del here[last]
@@ -109,11 +111,12 @@ def no_value(value: Any) -> RequestError:
     inner = next((part for part in _inside(value) if not isinstance(part, str | int | float | None)), value)
     if callable(inner):
         name = getattr(inner, "__name__", "function")
-        return RequestError(f"the function {name} in a recipe",
+        return RequestError(f"a recipe cannot hold the function {name}",
                             "FILE.py:FUNCTION: it runs in its own process, and its file's digest is recorded",
                             f'"rewards": [{{"scorer": "mine.py:{name}"}}]; or, without a recipe, the argument '
                             f"rewards=[{name}] of workings.train")
-    return RequestError(f"a value of type {type(inner).__name__} in a recipe", "texts, numbers, lists and dicts")
+    return RequestError(f"a recipe cannot hold a value of type {type(inner).__name__}",
+                        "texts, numbers, lists and dicts")
 
 
 def _inside(value: Any) -> Iterator[Any]:

@@ -59,11 +59,12 @@ def parse_yaml(text: str, origin: str) -> Any:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{origin}, line {mark.line + 1}, column {mark.column + 1}" if mark else origin
-        raise RequestError(where, f"one YAML document; {getattr(error, 'problem', None) or error}",
+        raise RequestError(f"{where} is not YAML: {getattr(error, 'problem', None) or error}", "one YAML document",
                            "fix that line; `workings recipes show smoke-tiny` prints a whole recipe") from None
     # PyYAML recurses with the depth of the text; a number of more than 4,300 digits is a ValueError.
     except (RecursionError, ValueError) as error:
-        raise RequestError(origin, f"a YAML document of ordinary depth and values ({type(error).__name__})") from None
+        raise RequestError(f"{origin} cannot be read ({type(error).__name__})",
+                           "a YAML document of ordinary depth and values") from None
 
 
 def key_places(text: str) -> dict[tuple[str, ...], tuple[int, int]]:

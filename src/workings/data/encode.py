@@ -110,8 +110,8 @@ def _texts(example: Example, template: ChatTemplate) -> list[tuple[str, str]]:
         # Most templates trim answers.
         _, answer = template.split_thought(example.completion)
         if answer != answer.strip():
-            raise RequestError(f"{example.name}: white space around its completion, with which chat template "
-                               f"`{template.name}` does not write it", "a completion without it") from None
+            raise RequestError(f"{example.name}: its completion has white space around it, which chat template "
+                               f"`{template.name}` leaves out", "a completion without it") from None
         raise RequestError(f"{example.name}: {error.given}", error.expected, error.try_next) from None
 
 
@@ -149,7 +149,7 @@ def _prove(encoded: Encoded, tokenizer: Tokenizer, template: ChatTemplate) -> No
     # Where one token begins and ends a text (GPT-2's tokenizer), it also ends the assistant's earlier turns.
     ends = sum(turn.role == "assistant" for turn in example.asked.turns) if bos == stop else 0
     if bos is not None and (before[0] != bos or before.count(bos) != 1 + ends):
-        raise _unproved(example, f"{before.count(bos) - ends} BOS tokens in the prompt", "exactly one, at the start")
+        raise _unproved(example, f"the prompt has {before.count(bos) - ends} BOS tokens", "exactly one, at the start")
     turns = [*((before[start:end], (turn.text,)) for (start, end), turn in zip(encoded.earlier, example.earlier,
                                                                                strict=True)),
              (learned, example.parts)]
@@ -161,7 +161,7 @@ def _prove_learned(example: Example, learned: list[int], parts: tuple[str, ...],
                    ) -> None:
     """Check what must hold for the tokens of one turn that is learned."""
     if not learned:
-        raise _unproved(example, "no supervised token", "at least one")
+        raise _unproved(example, "there is no supervised token", "at least one")
     if learned[-1] != stop or learned.count(stop) != 1:
         raise _unproved(example, f"the last learned token is {tokenizer.token(learned[-1])}",
                         f"the stop token {tokenizer.token(stop)}, once, at the end")
@@ -185,7 +185,7 @@ def _refuse_forged_turns(encoded: Encoded, tokenizer: Tokenizer, template: ChatT
     if (sum(i in controls for i in encoded.prompt), sum(i in controls for i in encoded.completion)) == expected:
         return
     _refuse_control_tokens(example, [*example.parts, *(turn.text for turn in example.asked.turns)], tokenizer)
-    raise _unproved(example, "control tokens in its text: not found one by one", _FORGES_NOTHING)
+    raise _unproved(example, "its text has control tokens that are not found one by one", _FORGES_NOTHING)
 
 
 def _refuse_control_tokens(example: Example, texts: Iterable[str], tokenizer: Tokenizer) -> None:
@@ -193,7 +193,7 @@ def _refuse_control_tokens(example: Example, texts: Iterable[str], tokenizer: To
     own = list(texts)
     # Only after a failure: a vocabulary can hold thousands, and nearly every row passes.
     if own and (tokens := [token for token in tokenizer.control_tokens if any(token in text for text in own)]):
-        raise _unproved(example, f"control tokens in its text: {', '.join(tokens)}", _FORGES_NOTHING)
+        raise _unproved(example, f"its text has control tokens: {', '.join(tokens)}", _FORGES_NOTHING)
 
 
 def _unproved(example: Example, given: str, expected: str) -> RequestError:

@@ -87,4 +87,5 @@ def _refuse_existing(paths: Sequence[Path], force: bool) -> None:
 
 def _refuse_absent_folder(out: Path) -> None:
     if out.is_dir() or not out.parent.is_dir():
-        raise RequestError(f"--out {out}", "a file in a directory that exists", f"mkdir -p {out.parent}")
+        raise RequestError(f"--out {out} is a folder" if out.is_dir() else f"there is no folder {out.parent}",
+                           "a file in a directory that exists", f"mkdir -p {out.parent}")

@@ -327,9 +327,10 @@ def _example(trace: Trace, config: DataConfig) -> Example:
     # First refuse a trace without steps.
     completion = completion_text(trace, reasoning)
     if reasoning != "answer_only" and (marks := _REASONING_MARKS.findall("\n".join(parts))):
-        raise RequestError(f"trace {trace.id}: reasoning twice: its steps, and {marks[0]} in its text",
-                           f"plain text in steps and answer, around which data.reasoning: {reasoning} writes the marks",
-                           "workings data import, which splits completions, or data.reasoning=answer_only")
+        raise RequestError(
+            f"trace {trace.id}: the reasoning is there twice, in its steps and behind {marks[0]} in its text",
+            f"plain text in steps and answer, around which data.reasoning: {reasoning} writes the marks",
+            "workings data import, which splits completions, or data.reasoning=answer_only")
     if config.learn == "all":
         _refuse_another_form(trace, reasoning)
     return Example(id=trace.id, name=f"trace {trace.id}", prompt=trace.prompt,
@@ -379,7 +380,7 @@ def _refuse_another_form(trace: Trace, reasoning: str) -> None:
 def refuse_other_template(template: ChatTemplate, config: DataConfig) -> None:
     """Raise `RequestError` where Gemma 4's thinking is on in the template and off in the recipe, or the other way."""
     if template.thinking != (config.reasoning == CHANNEL):
-        raise RequestError(f"data.reasoning: {config.reasoning}, and a chat template with Gemma 4's thinking "
+        raise RequestError(f"data.reasoning is {config.reasoning}, but the chat template has Gemma 4's thinking "
                            f"{'on' if template.thinking else 'off'}", "a template made for this recipe",
                            f"ChatTemplate.for_config(template, tokenizer, reasoning={config.reasoning!r})")
 
@@ -389,6 +390,6 @@ def refuse_repeated_ids(ids: Iterable[str], what: str) -> None:
     seen: set[str] = set()
     for row_id in ids:
         if row_id in seen:
-            raise RequestError(f"{what} id {row_id!r} twice", "ids that are unique: they decide the order of rows",
-                               "workings data check --fix")
+            raise RequestError(f"the {what} id {row_id!r} occurs twice",
+                               "ids that are unique: they decide the order of rows", "workings data check --fix")
         seen.add(row_id)

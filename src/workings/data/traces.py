@@ -22,6 +22,7 @@ from workings.data.row_fields import (
     texts_of,
 )
 from workings.errors import RequestError
+from workings.hints import no_file
 from workings.record import atomic
 
 STYLES = ("tags", "think", "channel", "hashes", "answer_only")
@@ -100,7 +101,7 @@ def iterate_traces(path: Path) -> Iterator[Trace]:
         RequestError: naming file and line, when the file is absent or a line is not a trace or repeats an id.
     """
     if not path.is_file():
-        raise RequestError(f"traces: {path}", "a file of traces, one JSON object a line",
+        raise RequestError(f"traces: {no_file(path)}", "a file of traces, one JSON object a line",
                            "workings data make addition --out traces.jsonl")
     yield from iterate_lines(path, trace_from_json, form="traces", out="traces.jsonl",
                              expected="one trace per line: id, prompt, steps, answer; or a raw text: text")
@@ -143,10 +144,10 @@ def completion_text(trace: Trace, reasoning: str) -> str:
         return trace.answer
     # Empty tags would be a row that teaches a model to answer without reasoning, so it is an error instead.
     if not any(step.strip() for step in trace.steps):
-        raise RequestError(f"trace {trace.id}: no steps", f"steps, because data.reasoning is {reasoning}",
+        raise RequestError(f"trace {trace.id}: it has no steps", f"steps, because data.reasoning is {reasoning}",
                            "data.reasoning=answer_only, or traces with steps")
     if reasoning not in _MARKS:
-        raise RequestError(f"data.reasoning: {reasoning}", f"one of {', '.join(STYLES)}")
+        raise RequestError(f"data.reasoning cannot be {reasoning}", f"one of {', '.join(STYLES)}")
     before, between, after = _MARKS[reasoning]
     return before + "\n".join(trace.steps) + between + trace.answer + after
 

@@ -58,7 +58,7 @@ def build_verdict_rows(verdicts: Sequence[Verdict], tokenizer: Tokenizer, templa
     """
     questions = [(entry.prompt, entry.history, entry.tool_turns) for entry in verdicts]
     if len(set(questions)) < 2:
-        raise RequestError(f"{len(verdicts)} verdicts of one prompt",
+        raise RequestError(f"all {len(verdicts)} verdicts have the same prompt",
                            "at least two prompts: the model's drift is measured by completions of other prompts")
 
     def examples() -> Iterator[Example]:

@@ -129,5 +129,5 @@ def find_target(name: str) -> Target:
     # Several spellings may lead to one target, which is proposed once.
     near = list(dict.fromkeys(spelled[spelling].name for spelling in get_close_matches(normalized_name, spelled, 5,
                                                                                        0.5)))
-    raise RequestError(f"--on {name}", "a target of the catalog: " + ", ".join(targets()),
+    raise RequestError(f"--on {name} names no target of the catalog", "one of " + ", ".join(targets()),
                        "--on " + " or --on ".join(near[:3]) if near else "--on v5e-8")

@@ -246,12 +246,12 @@ def _traces(loaded: LoadedRecipe, name: str, generated: list[Trace], label: str,
         # Held-out pairs are no traces: their loss differs.
         way_on = "algorithm.name=dpo, if the recipe is to learn from these pairs" if label == "traces" else (
             "evaluation.traces=none, or a file of traces: the evaluation loss is cross entropy on traces")
-        raise RequestError(f"{path}, a file of preference pairs, in place of traces", "a file of traces", way_on)
+        raise RequestError(f"{path} holds preference pairs instead of traces", "a file of traces", way_on)
     form = RAW_TEXT if path.suffix.lower() == TEXT and not first else looks_like(first, "traces") or by_its_keys(first)
     # Texts in JSON lines are read like traces.
     if path.is_file() and not {"prompt", "answer"} <= set(first) and form and not (form == RAW_TEXT and first):
         if form in VERDICT_FORMATS:
-            raise RequestError(f"{path}, a file of verdicts, in place of traces", "a file of traces",
+            raise RequestError(f"{path} holds verdicts instead of traces", "a file of traces",
                                "algorithm.name=kto, if the recipe is to learn from these verdicts"
                                if label == "traces" else "evaluation.traces=none, or a file of traces")
         digests[label] = file_digest(path)

@@ -49,7 +49,7 @@ def local_name(name: str) -> str:
     # A name may be both an object and a folder; stores only have keys.
     parent, _, last = name.rpartition("/")
     if (attributes := about(store, name)).get("type") != "file":
-        raise RequestError(f"{name}, a folder", "an object, which is a file", f"{name.rstrip('/')}/FILE")
+        raise RequestError(f"{name} is a folder", "an object, which is a file", f"{name.rstrip('/')}/FILE")
     return str(_copied(store, parent, {last: attributes}) / last)
 
 
@@ -103,7 +103,8 @@ def listing(store: Any, url: str) -> Listing:
         raise RequestError(f"{url} is empty", "a folder with objects that you may read", ADVICE)
     # An object's name decides where its copy is written.
     if wrong := [name for name in named if ".." in PurePosixPath(name).parts or "\\" in name]:
-        raise RequestError(f"{url}: an object named {wrong[0]}", "names that stay below their folder", "another folder")
+        raise RequestError(f"{url} has an object named {wrong[0]}", "names that stay below their folder",
+                           "another folder")
     return named
 
 
@@ -125,7 +126,7 @@ def copy(store: Any, url: str, listing: Listing, folder: Path) -> None:
                 raise _unreachable(f"{url}/{name}", error) from None
             size = Path(half, "copy").stat().st_size
             if "size" in attributes and size != attributes["size"]:
-                raise RequestError(f"{url}/{name}: {size} bytes received of {attributes['size']}",
+                raise RequestError(f"{url}/{name}: {size} bytes were received instead of {attributes['size']}",
                                    "an object that does not change while it is copied", "the same command again")
             # In one file system, because the temporary folder is next to the path: the rename is atomic.
             Path(half, "copy").replace(path)
@@ -136,7 +137,7 @@ def open_store(url: str) -> Any:
     scheme = url.partition("://")[0]
     # The last part becomes the name of a folder or a file on this machine.
     if url.rstrip("/").rpartition("/")[2] in (".", ".."):
-        raise RequestError(url, "an address that ends with a name", ADVICE)
+        raise RequestError(f"{url} does not end with a name", "an address that ends with a name", ADVICE)
     try:
         import fsspec
 
@@ -146,7 +147,7 @@ def open_store(url: str) -> Any:
                            f"the package for it; the extra `{EXTRA}` brings those of gs:// and s3://",
                            pip_install(EXTRA)) from None
     except ValueError:
-        raise RequestError(f"{url}: {scheme}://", "an address that fsspec knows, such as gs://bucket/traces.jsonl",
+        raise RequestError(f"{url}: fsspec does not know {scheme}://", "an address such as gs://bucket/traces.jsonl",
                            "gs:// or s3://") from None
 
 
@@ -176,5 +177,5 @@ def _errors() -> tuple[type[Exception], ...]:
 def _unreachable(url: str, error: Exception) -> RequestError:
     # Not the message: clients put whole server responses into it.
     message = " ".join(str(error).split())[:200]
-    return RequestError(f"{url}: {type(error).__name__}" + (f": {message}" if message else ""),
+    return RequestError(f"{url} cannot be read: {type(error).__name__}" + (f": {message}" if message else ""),
                         "an existing object that you may read", ADVICE)

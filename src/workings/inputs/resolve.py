@@ -221,7 +221,7 @@ def find_tokenizer(loaded: LoadedRecipe, weights: Weights,
         return train_tokenizer((text for entry in data for text in _texts(entry, reasoning)), TRAINED_VOCABULARY)
     if name == "model":
         if weights.directory is None:
-            raise RequestError("tokenizer: model", "a model with its own tokenizer; this one is made from scratch",
+            raise RequestError("this model has no tokenizer: it is made from scratch", "another tokenizer",
                                "set `tokenizer: train`, or a directory with tokenizer.json")
         return Tokenizer.load(weights.directory)
     return Tokenizer.load(_local_tokenizer(loaded, name) or locate_weights(name, "main", [], tensors=False).folder)
@@ -268,7 +268,8 @@ def find_shape(loaded: LoadedRecipe, *, directory: Path | None = None, vocabular
         # The catalog must have the shape, because planning downloads nothing.
         if directory is None:
             if not model.verified:
-                raise RequestError(f"model.id: {model.id} with model.verified: false", "a directory with config.json "
+                raise RequestError(f"model.verified: false needs a directory, not the id {model.id}",
+                                   "a directory with config.json "
                                    "and *.safetensors, whose headers list the tensors: without them there is no plan",
                                    "download it, then model.id=DIRECTORY")
             return shape_by_hub_id(model.id)
@@ -306,8 +307,9 @@ def shape_by_hub_id(name: str, key: str = "model.id") -> ModelShape:
             return published_shape(str(rows[candidate]["name"]))
     # A loose bound, because a wrong proposal costs nothing.
     near = get_close_matches(name, rows, 1, 0.4) or ["google/gemma-2b"]
-    raise RequestError(f"{key}: {name}", "a directory with config.json, or a model whose shape is known: "
-                       + ", ".join(rows), f"{key}={near[0]}")
+    raise RequestError(f"{key}: the model {name} is unknown",
+                       "a directory with config.json, or a model whose shape is known: " + ", ".join(rows),
+                       f"{key}={near[0]}")
 
 
 def _vocabulary(loaded: LoadedRecipe) -> int:
@@ -318,6 +320,7 @@ def _vocabulary(loaded: LoadedRecipe) -> int:
         return TRAINED_VOCABULARY
     path = _local_tokenizer(loaded, name)
     if path is None:
-        raise RequestError(f"tokenizer: {name} for a plan", "a tokenizer on this machine, because its size decides",
+        raise RequestError(f"a plan cannot read the tokenizer {name}",
+                           "a tokenizer on this machine, because its size decides",
                            "tokenizer=train, or a directory with tokenizer.json")
     return Tokenizer.load(path).vocab_size

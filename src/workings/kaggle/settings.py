@@ -51,8 +51,9 @@ def find_machine(name: str, device: str) -> Machine:
     platform = {"tpu": "tpu", "gpu": "gpu", "cuda": "gpu"}.get(device, "") if not name else ""
     machine = next((machine for machine in MACHINES.values() if machine.platform == platform), None)
     if machine is None:
-        raise RequestError(f"--on {name}" if name else f"a recipe for device {device}, and no --on",
-                           " or ".join(MACHINES), f"--on {next(iter(MACHINES))}")
+        raise RequestError(
+            f"--on {name} names no machine of Kaggle" if name else f"Kaggle has no machine for device {device}",
+            " or ".join(MACHINES), f"--on {next(iter(MACHINES))}")
     return machine
 
 
@@ -64,7 +65,7 @@ def slug(title: str) -> str:
 def check_user(user: str) -> str:
     """The name if it can be one. Raises `RequestError`."""
     if not _USER.fullmatch(user):
-        raise RequestError(f"--user {user}", "your name on Kaggle, as in kaggle.com/NAME", "--user NAME")
+        raise RequestError(f"--user cannot be {user}", "your name on Kaggle, as in kaggle.com/NAME", "--user NAME")
     return user
 
 

@@ -31,7 +31,7 @@ class Wheel:
 def slurm(job: LaunchJob) -> dict[str, str]:
     """The batch script by its name. Raises `RequestError` for a TPU."""
     if job.platform == "tpu":
-        raise RequestError(f"--for slurm --on {job.target}", "cards or CPUs: TPUs are not lent by Slurm",
+        raise RequestError(f"Slurm has no {job.target}: it does not lend TPUs", "cards or CPUs",
                            "--for kubernetes")
     return _file("job.sbatch", job, "slurm")
 
@@ -48,13 +48,13 @@ def kubernetes(job: LaunchJob, *, image: str, claim: str) -> dict[str, str]:
         RequestError: no image, or a TPU that Google Kubernetes Engine does not offer as a slice.
     """
     if not image:
-        raise RequestError("--for kubernetes without --image", "the image in which workings is installed",
+        raise RequestError("--for kubernetes needs --image", "the image in which workings is installed",
                            "--image registry/name:tag")
     if job.platform != "tpu":
         return _file("trainjob.yaml", job, "kubernetes-trainjob", image=image, claim=claim)
     rows = names("kubernetes")
     if (family := job.target.rsplit("-", 1)[0]) not in rows:
-        raise RequestError(f"--for kubernetes --on {job.target}", "a TPU that Google Kubernetes Engine has slices of: "
+        raise RequestError(f"Google Kubernetes Engine has no slice {job.target}", "one of "
                            + ", ".join(rows), "--on v5e-8")
     return _file("jobset.yaml", job, "kubernetes-jobset", image=image, claim=claim, accelerator=rows[family])
 
@@ -67,10 +67,10 @@ def skypilot(job: LaunchJob, *, storage: str, wheel: Wheel) -> dict[str, str]:
     """
     rows = names("skypilot")
     if job.platform != "cpu" and job.target not in rows:
-        raise RequestError(f"--for skypilot --on {job.target}", "an accelerator that SkyPilot has: " + ", ".join(rows),
+        raise RequestError(f"SkyPilot has no {job.target}", "one of " + ", ".join(rows),
                            "--for kubernetes" if job.platform == "tpu" else "--on h100")
     if storage and not BUCKET_ADDRESS.fullmatch(storage):
-        raise RequestError(f"--storage {storage}", "a bucket, such as gs://my-runs or s3://my-runs/a",
+        raise RequestError(f"--storage {storage} is not a bucket", "a bucket, such as gs://my-runs or s3://my-runs/a",
                            "--storage gs://my-runs")
     return _file("task.yaml", job, "skypilot", storage=storage, wheel=wheel, accelerator=rows.get(job.target, ""))
 

@@ -93,7 +93,7 @@ class ChatTemplate:
                                    "a tokenizer that has one", "data.template=plain")
             return cls(template, tokenizer.chat_template, tokenizer)
         if template not in _TURN_MARKS:
-            raise RequestError(f"data.template: {template}", f"tokenizer, {' or '.join(_TURN_MARKS)}")
+            raise RequestError(f"data.template cannot be {template}", f"tokenizer, {' or '.join(_TURN_MARKS)}")
         # A mark that is not in the vocabulary would be cut into ordinary pieces, and the model would never see a turn.
         missing = [token for token in _TURN_MARKS[template] if tokenizer.token_id(token) is None]
         if missing or (_TURN_MARKS[template] and tokenizer.bos_id is None):
@@ -119,7 +119,7 @@ class ChatTemplate:
     def _thinking(self) -> "ChatTemplate":
         """The template with Gemma 4's thinking switched on."""
         if self.name not in ("gemma4", "tokenizer"):
-            raise RequestError(f"data.reasoning: {CHANNEL} with data.template: {self.name}",
+            raise RequestError(f"data.reasoning: {CHANNEL} does not fit data.template: {self.name}",
                                "gemma4, or tokenizer where the model's own template is Gemma 4's: other models have no "
                                "such channel", "data.template=gemma4, or data.reasoning=think")
         # A token that is not in the vocabulary would be cut into ordinary pieces that the model does not know.
@@ -181,7 +181,7 @@ class ChatTemplate:
         tokens = self.tokenizer.encode(whole[len(before):])
         # The text "a" is what the others are compared with.
         if text != "a" and sum(i in self.tokenizer.control_ids for i in tokens) != self._observation_controls:
-            raise RequestError(f"an observation with control tokens: {_excerpt(text)}",
+            raise RequestError(f"an observation contains control tokens: {_excerpt(text)}",
                                "a text that cannot end or forge a turn")
         return tokens
 

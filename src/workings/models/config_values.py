@@ -54,14 +54,14 @@ def check_values(config: Mapping[str, Any], place: str = "") -> None:
     """
     for key, value in config.items():
         if value is not None and (expected := _expected(key, value)):
-            raise RequestError(f"{place}{key}: {str(value)[:80]}", expected)
+            raise RequestError(f"{place}{key} cannot be {str(value)[:80]}", expected)
         # A limit, because the file comes from somewhere else and may be nested without end.
         if key in _OBJECTS and value is not None and place.count(".") < _DEPTH:
             check_values(value, f"{place}{key}.")
     kind = config.get("rope_type", config.get("type")) if place else None
     needed = _NEEDED_BY_SCALING.get(kind, ()) if isinstance(kind, str) else ()
     if missing := [key for key in needed if config.get(key) is None]:
-        raise RequestError(f"{place}rope_type: {kind}, without {', '.join(missing)}", f"with {', '.join(needed)}")
+        raise RequestError(f"{place}rope_type: {kind} needs {', '.join(missing)}", f"all of {', '.join(needed)}")
 
 
 def _expected(key: str, value: Any) -> str:

@@ -92,7 +92,7 @@ class Family:
     def check(self, shape: ModelShape) -> None:
         """Raise `RequestError` for sizes that the family cannot have."""
         if shape.verified and shape.head_dim % 2:
-            raise RequestError(f"head_dim: {shape.head_dim}", "an even number: rotary embeddings turn pairs")
+            raise RequestError(f"head_dim is odd: {shape.head_dim}", "an even number: rotary embeddings turn pairs")
 
     def scratch_switches(self, heads: int, head_dim: int) -> dict[str, Any]:
         """`switches` of a model from scratch with this many query heads of this size."""
@@ -111,7 +111,7 @@ class Family:
         del shape
         if engine in self.refusals:
             refusal = self.refusals[engine]
-            raise RequestError(f"a {self.name} model with engine: {engine}", refusal.expected, refusal.try_next)
+            raise RequestError(f"engine: {engine} cannot train a {self.name} model", refusal.expected, refusal.try_next)
 
     def layer_shapes(self, shape: ModelShape, layer: int) -> dict[str, tuple[int, ...]]:
         """Tensors of one layer (from 0): name below `layer_prefix` and number -> shape."""
@@ -161,7 +161,7 @@ class Family:
         # Biases that are not computed would be left out of the model without a word.
         biases = config.get("attention_bias") and not self.switches.get("qkv_bias")
         if biases or config.get("mlp_bias"):
-            raise RequestError("attention_bias or mlp_bias: true", "a model without these biases")
+            raise RequestError("attention_bias or mlp_bias is true", "a model without these biases")
         self.check_fixed(config)
         self.check_activation(config)
         heads, width = int(config["num_attention_heads"]), int(config["hidden_size"])
@@ -182,7 +182,7 @@ class Family:
         """Raise `RequestError` for a setting that no model of the family has."""
         # A key that is missing has the value that every model of the family has.
         if other := [f"{key}: {config[key]}" for key, value in self.fixed.items() if config.get(key, value) != value]:
-            raise RequestError(", ".join(other) + f" in a {self.name} model",
+            raise RequestError(f"a {self.name} model cannot have {', '.join(other)}",
                                ", ".join(f"{key}: {value}" for key, value in self.fixed.items()))
 
     def check_activation(self, config: Mapping[str, Any]) -> None:
@@ -190,12 +190,14 @@ class Family:
         ours = str(self.switches.get("activation", "gelu_tanh"))
         for key in ("hidden_activation", "hidden_act"):
             if (said := config.get(key)) is not None and said not in (ACTIVATIONS[ours], ours.partition("_")[0]):
-                raise RequestError(f"{key}: {str(said)[:80]} in a {self.name} model", f"{key}: {ACTIVATIONS[ours]}")
+                raise RequestError(f"a {self.name} model cannot have {key}: {str(said)[:80]}",
+                                   f"{key}: {ACTIVATIONS[ours]}")
 
     def read_attention(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Fields of `ModelShape` that say what attention sees and how scores are scaled."""
         if config.get("use_sliding_window"):
-            raise RequestError(f"use_sliding_window: true in a {self.name} model", "a model without sliding windows")
+            raise RequestError(f"a {self.name} model cannot have use_sliding_window: true",
+                               "a model without sliding windows")
         return {}
 
     def write_config(self, shape: ModelShape) -> dict[str, Any]:

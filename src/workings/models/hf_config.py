@@ -45,7 +45,7 @@ def read_rotation(config: Mapping[str, Any]) -> dict[str, Any]:
         fields |= {"rotated_part": float(scaling.get("partial_rotary_factor", 1.0)),
                    "rope_scaling": float(scaling.get("factor", 1.0))}
     elif kind != "default":
-        raise RequestError(f"rope scaling of type {kind!r}", "default, linear, llama3, yarn or proportional")
+        raise RequestError(f"rope scaling cannot be of type {kind!r}", "default, linear, llama3, yarn or proportional")
     return fields
 
 
@@ -53,7 +53,8 @@ def _read_yarn(scaling: Mapping[str, Any]) -> tuple[float, ...]:
     """`ModelShape.rope_yarn` from transformers' settings."""
     # Other families' variants of the rule, which this package does not compute.
     if variants := [name for name in ("mscale", "mscale_all_dim", "truncate") if scaling.get(name, True) is not True]:
-        raise RequestError(f"rope scaling of type yarn with {', '.join(variants)}", "YaRN as OLMo 3 uses it")
+        raise RequestError(f"rope scaling of type yarn cannot be computed with {', '.join(variants)}",
+                           "YaRN as OLMo 3 uses it")
     factor = float(scaling["factor"])
     # YaRN's own rule, for files that do not say it: attention gets a little sharper with the stretch.
     sharper = scaling.get("attention_factor") or (0.1 * log(factor) + 1.0 if factor > 1 else 1.0)
@@ -109,8 +110,9 @@ def _read_pattern(config: Mapping[str, Any], other: str, field: str, usual: int,
     if not kinds:
         return {field: usual}
     if len(kinds) != layers or not {*kinds} <= {other, GLOBAL}:
-        raise RequestError(f"{len(kinds)} layer_types ({', '.join(sorted(map(str, {*kinds})))}), {layers} layers",
-                           f"{other} or {GLOBAL} for each layer")
+        raise RequestError(
+            f"layer_types do not fit {layers} layers: {len(kinds)} of {', '.join(sorted(map(str, {*kinds})))}",
+            f"{other} or {GLOBAL} for each layer")
     # Few layers fit several patterns: the usual one is meant, or else the one whose end is the first global layer.
     first = kinds.index(GLOBAL) + 1 if GLOBAL in kinds else layers + 1
     for pattern in (usual, first):
@@ -128,4 +130,4 @@ def layer_types(shape: ModelShape) -> list[str]:
 def require(config: Mapping[str, Any], keys: tuple[str, ...]) -> None:
     """Raise `RequestError` where a ``config.json`` lacks one of these keys, or has null for it."""
     if missing := [key for key in keys if config.get(key) is None]:
-        raise RequestError(f"a config.json without {', '.join(missing)}", "a complete Hugging Face config.json")
+        raise RequestError(f"config.json lacks {', '.join(missing)}", "a complete Hugging Face config.json")

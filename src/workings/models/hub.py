@@ -41,7 +41,7 @@ def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tupl
     if local.is_dir():
         return local, LOCAL
     # Most often a path that was mistyped, or that begins at another folder than was meant.
-    absent = f"{name}, which is not a folder here"
+    absent = f"there is no folder {name}"
     try:
         # Here and not above: a local directory needs neither the package nor the time to import it.
         from huggingface_hub import snapshot_download
@@ -66,7 +66,7 @@ def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tupl
                            f"open https://huggingface.co/{name}, accept the licence, then set HF_TOKEN") from None
     # Before its base class `HfHubHTTPError`, which represents a Hub that cannot be reached.
     except RevisionNotFoundError:
-        raise RequestError(f"{name} at revision {revision}", "a branch, tag or commit of that repository",
+        raise RequestError(f"{name} has no revision {revision}", "a branch, tag or commit of that repository",
                            "set `model.revision: main`") from None
     except (RepositoryNotFoundError, HFValidationError):
         raise RequestError(absent, "a local directory or the id of a repository that your token can see",

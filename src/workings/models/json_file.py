@@ -27,9 +27,9 @@ def read_bytes(path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
         with path.open("rb") as file:
             data = file.read(max_bytes + 1)
     except OSError as error:
-        raise RequestError(f"{path}: {error.strerror or error}", "a file that can be read") from None
+        raise RequestError(f"{path} cannot be read: {error.strerror or error}", "a file that can be read") from None
     if len(data) > max_bytes:
-        raise RequestError(f"{path}, larger than {max_bytes} bytes", "the file that was published with the model",
+        raise RequestError(f"{path} is larger than {max_bytes} bytes", "the file that was published with the model",
                            "download it again")
     return data
 
@@ -39,7 +39,8 @@ def read_text(path: Path, *, max_bytes: int = MAX_BYTES) -> str:
     try:
         return read_bytes(path, max_bytes=max_bytes).decode()
     except UnicodeDecodeError as error:
-        raise RequestError(f"{path}: {error}", "text in UTF-8", "download it again") from None
+        raise RequestError(f"{path} is not text in UTF-8: {error}", "a text file in UTF-8",
+                           "download it again") from None
 
 
 def parse_object(data: bytes, where: str) -> dict[str, Any]:
@@ -52,11 +53,12 @@ def parse_object(data: bytes, where: str) -> dict[str, Any]:
     try:
         value = json.loads(data.decode(), object_pairs_hook=_agreeing)
     except RecursionError:
-        raise RequestError(f"{where}: nested too deep", "a JSON object", "download it again") from None
+        raise RequestError(f"{where} is nested too deep", "a JSON object", "download it again") from None
     except ValueError as error:  # also bytes that are no UTF-8, and integers of more than 4,300 digits
-        raise RequestError(f"{where}: {str(error)[:200]}", "a JSON object in UTF-8", "download it again") from None
+        raise RequestError(f"{where} is not JSON: {str(error)[:200]}", "a JSON object in UTF-8",
+                           "download it again") from None
     if not isinstance(value, dict):
-        raise RequestError(f"{where}: a JSON {type(value).__name__}", "a JSON object", "download it again")
+        raise RequestError(f"{where} holds a JSON {type(value).__name__}", "a JSON object", "download it again")
     return value
 
 

@@ -60,7 +60,7 @@ def find_model_type(config: Mapping[str, Any]) -> Family:
     for family in registered.values():
         if wanted in _model_types(family):
             return family
-    raise RequestError(f"model_type: {wanted!r}",
+    raise RequestError(f"no family has model_type {wanted!r}",
                        f"one of {', '.join(family.model_type for family in registered.values())}",
                        "for training by transformers' own class, unverified: model.verified=false engine=torch")
 
@@ -84,7 +84,7 @@ def _add(family: Family) -> Family:
         value = getattr(family, key)
         # The same object may be registered again; another one under its name may not.
         if taken := [other for other in registered.values() if other is not family and getattr(other, key) == value]:
-            raise RequestError(f"model families {taken[0].name} and {family.name}, both with {key} {value!r}",
+            raise RequestError(f"model families {taken[0].name} and {family.name} both have {key} {value!r}",
                                f"a {key} that no other family has")
     registered[family.name] = family
     return family
@@ -94,11 +94,11 @@ def _brought(name: str) -> Family:
     """A family from another package."""
     point = find_plugin(GROUP, name, given=f"model family {name!r}")
     if point is None:
-        raise RequestError(f"model family {name!r}", f"one of {', '.join(known_families())}",
+        raise RequestError(f"there is no model family {name!r}", f"one of {', '.join(known_families())}",
                            "install the package that brings it")
     family = point.load()
     # The name is recorded, so an object with another one would be looked up under that later.
     if not isinstance(family, Family) or family.name != name:
-        raise RequestError(f"model family {name!r}: {point.value}",
+        raise RequestError(f"{point.value} is not the model family {name!r}",
                            f"a `workings.models.family.Family` whose name is {name!r}")
     return family

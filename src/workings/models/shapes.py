@@ -24,7 +24,7 @@ def check_shape(shape: ModelShape) -> ModelShape:
     check_values({name: getattr(shape, name) for name in ("vocab_size", "layers", "width", "mlp_width", "heads",
                                                           "kv_heads", "head_dim", "context")})
     if shape.heads % shape.kv_heads:
-        raise RequestError(f"heads: {shape.heads}, kv_heads: {shape.kv_heads}", "kv_heads divides heads",
+        raise RequestError(f"heads ({shape.heads}) must be a multiple of kv_heads ({shape.kv_heads})", "a divisor",
                            f"kv_heads: {next(k for k in range(shape.kv_heads, 0, -1) if shape.heads % k == 0)}")
     family_of(shape).check(shape)
     return shape
@@ -53,7 +53,7 @@ def published_shape(name: str) -> ModelShape:
     rows = catalog()
     if name not in rows:
         near = get_close_matches(name, rows, 1) or ["gemma-2b"]
-        raise RequestError(f"model shape {name!r}", f"one of {', '.join(rows)}", f"shape: {near[0]}")
+        raise RequestError(f"there is no model shape {name!r}", f"one of {', '.join(rows)}", f"shape: {near[0]}")
     # JSON has no tuples, and a frozen shape has to be hashable.
     row = {key: tuple(value) if isinstance(value, list) else value for key, value in rows[name]["shape"].items()}
     return check_shape(ModelShape(**(dict(find_family(str(row["family"])).switches) | row)))
@@ -93,8 +93,8 @@ def unverified_from_hf(config: Mapping[str, Any], stored: Mapping[str, tuple[int
     # A verified family that refuses these very settings does not represent the model either.
     except RequestError:
         return check_shape(unverified_shape(config, stored))
-    raise RequestError(f"model.verified: false with a {family} model",
-                       f"true: the family {family} is verified, and no record may say that it is not",
+    raise RequestError(f"model.verified: false contradicts the family {family}, which is verified",
+                       "true: no record may say that it is not",
                        "model.verified=true, or leave it out")
 
 

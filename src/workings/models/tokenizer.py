@@ -50,14 +50,15 @@ class Tokenizer:
         """
         file = path / "tokenizer.json" if path.is_dir() else path
         if not file.is_file():
-            raise RequestError(f"tokenizer: {path}", "a directory with tokenizer.json, or such a file",
+            raise RequestError(f"there is no tokenizer {path}", "a directory with tokenizer.json, or such a file",
                                "tokenizer=DIRECTORY")
         try:
             backend = tokenizers.Tokenizer.from_str(read_text(file, max_bytes=MAX_FILE_BYTES))
         except RequestError as error:
             raise RequestError(f"tokenizer: {error.given}", error.expected, error.try_next) from None
         except Exception as error:  # the library raises bare Exception for every unreadable file
-            raise RequestError(f"tokenizer: {file}: {error}", "a tokenizer.json of the tokenizers library") from error
+            raise RequestError(f"the tokenizer {file} cannot be read: {error}",
+                               "a tokenizer.json of the tokenizers library") from error
         return cls(backend, _settings(file.parent, backend))
 
     def encode(self, text: str, *, add_special: bool = False) -> list[int]:

@@ -50,7 +50,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
         "chat_template": files("workings.models").joinpath("templates/gemma.jinja").read_text(encoding="utf-8"),
     })
     if tokenizer.vocab_size > vocab_size:
-        raise RequestError(f"vocabulary of {vocab_size} tokens",
+        raise RequestError(f"a vocabulary of {vocab_size} tokens is too small",
                            f"at least {tokenizer.vocab_size}: control tokens, tags, bytes and the texts' characters",
                            f"a vocabulary of {tokenizer.vocab_size + 60}")
     return tokenizer

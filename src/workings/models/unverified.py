@@ -70,7 +70,7 @@ class UnverifiedFamily(Family):
 
     def read_config(self, config: Mapping[str, Any]) -> ModelShape:
         """Raise `RequestError`: a ``config.json`` does not give the names of tensors; see `unverified_shape`."""
-        raise RequestError(f"model_type: {config.get('model_type')!r}", "a family of this package",
+        raise RequestError(f"no family has model_type {config.get('model_type')!r}", "a family of this package",
                            "model.verified=false with engine=torch, for training")
 
     def write_config(self, shape: ModelShape) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def layer_prefix(names: Iterable[str], layers: int) -> str:
     # Compared without a set of that size: the number may be anything that a file says.
     complete = [prefix for prefix, there in numbers.items() if len(there) == layers == max(there) + 1]
     if not complete:
-        raise RequestError(f"weights without tensors of {layers} numbered layers", "files as transformers writes them",
+        raise RequestError(f"the weights lack tensors of {layers} numbered layers", "files as transformers writes them",
                            "load it by `from_pretrained` once, and write it by `save_pretrained`")
     return complete[0]
 
@@ -177,21 +177,21 @@ def _size(config: Mapping[str, Any], keys: tuple[str, ...]) -> int:
     for key in keys:
         if isinstance(config.get(key), int):
             return int(config[key])
-    raise RequestError(f"a config.json without {keys[0]}", f"a decoder's config.json, with {' or '.join(keys)}")
+    raise RequestError(f"config.json lacks {keys[0]}", f"a decoder's config.json, with {' or '.join(keys)}")
 
 
 def _refuse(values: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     """Raise `RequestError` for what cannot be trained, as far as ``config.json`` says it."""
     name = values.get("model_type")
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise RequestError(f"a config.json with model_type: {values.get('model_type')!r}",
+        raise RequestError(f"model_type of config.json cannot be {values.get('model_type')!r}",
                            "a complete Hugging Face config.json")
     if values.get("is_encoder_decoder") or config.get("is_encoder_decoder"):
-        raise RequestError(f"model_type: {values['model_type']}, an encoder with a decoder",
+        raise RequestError(f"model_type {values['model_type']} is an encoder with a decoder",
                            "a causal model: every token from those before it", "another model.id")
     if "quantization_config" in config or "quantization_config" in values:
-        raise RequestError("a config.json with quantization_config", "weights in float32, bfloat16 or float16",
+        raise RequestError("config.json has a quantization_config", "weights in float32, bfloat16 or float16",
                            "the model's unquantized weights; method.name=qlora quantizes them itself")
     if values.get("is_decoder") is False and any("ForMaskedLM" in str(name) for name in values["architectures"] or ()):
-        raise RequestError(f"architectures: {', '.join(values['architectures'])}",
+        raise RequestError(f"{', '.join(values['architectures'])} is not a decoder",
                            "a causal model: every token from those before it", "another model.id")

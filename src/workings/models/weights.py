@@ -45,7 +45,7 @@ def find_projections(names: Sequence[str], shape: ModelShape) -> tuple[str, ...]
     """
     there = {name.rpartition(".")[2]: name for name in projections(shape)}
     if unknown := [name for name in names if name not in there]:
-        raise RequestError(f"method.target_modules: {', '.join(unknown)}", f"projections of {shape.family}",
+        raise RequestError(f"the model has no projection {' or '.join(unknown)}", f"projections of {shape.family}",
                            f"method.target_modules=[{', '.join(there)}]")
     return tuple(there[name] for name in dict.fromkeys(names))
 

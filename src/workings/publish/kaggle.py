@@ -69,14 +69,15 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
     loaded = with_engine(loaded, machine.platform)
     model = loaded.recipe.model
     if isinstance(model, FromPretrained) and (loaded.path(model.id).is_dir() or names_gguf(model.id)):
-        raise RequestError(f"model.id: {model.id}, on this machine alone",
+        raise RequestError(f"the model {model.id} is on this machine only",
                            "a Hub id, or the path below /kaggle/input of a model that is attached to the notebook",
                            "model.id=google/gemma-2b")
     data = data_files(loaded)
     with tempfile.TemporaryDirectory(prefix="workings-kaggle-") as folder:
         built = wheel or build_wheel(Path(folder))
         if not zipfile.is_zipfile(built) or built.suffix != ".whl":
-            raise RequestError(f"--wheel {built}", "this package's wheel", "make dist, then --wheel dist/…")
+            raise RequestError(f"--wheel {built} is not a wheel", "this package's wheel",
+                               "make dist, then --wheel dist/…")
         request = NotebookRequest(
             name=loaded.recipe.name, recipe=loaded.written(), machine=machine,
             libraries=engine_libraries(loaded.recipe.engine), wheel_sha256=file_digest(built), smoke=smoke,
@@ -111,7 +112,8 @@ def data_files(loaded: LoadedRecipe) -> dict[str, Path]:
             continue  # a shipped set, made on the spot
         # The recipe is written into the notebook as it is, and its paths have to mean the same files there.
         if Path(name).is_absolute() or ".." in PurePosixPath(name).parts or name.startswith("~"):
-            raise RequestError(f"{name} in {loaded.origin}", "data next to the recipe or below it, so that the "
+            raise RequestError(f"{loaded.origin} names {name}, which is not below it",
+                               "data next to the recipe or below it, so that the "
                                "notebook finds them under the same name", "move them and change the recipe")
         files[name] = path
     return files

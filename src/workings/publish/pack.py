@@ -59,9 +59,10 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, max_bytes: 
         RecordError: a run does not verify.
     """
     if out.exists() or out.suffix != ".zip":
-        raise RequestError(f"--out {out}", "a .zip file that does not exist yet", "--out submission.zip")
+        raise RequestError(f"--out {out} already exists" if out.exists() else f"--out {out} is not a .zip file",
+                           "a .zip file that does not exist yet", "--out submission.zip")
     if weights not in (INSIDE, BY_DIGEST):
-        raise RequestError(f"--weights {weights}", f"{INSIDE} or {BY_DIGEST}", f"--weights {BY_DIGEST}")
+        raise RequestError(f"--weights cannot be {weights}", f"{INSIDE} or {BY_DIGEST}", f"--weights {BY_DIGEST}")
     contents = gather(paths, weights)
     # Verified before anything is made of them, and once more as a zip at the end.
     _refuse_failing([*(run.path for run in contents.runs.values()), *contents.evaluations.values()], progress)
@@ -86,7 +87,7 @@ def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, max
         write_zip(unverified, documents, contents.files)
         size = unverified.stat().st_size
         if max_bytes and size > max_bytes:
-            raise RequestError(f"a pack of {size:,} bytes", f"at most {max_bytes:,}", "--weights digest")
+            raise RequestError(f"the pack is too large: {size:,} bytes", f"at most {max_bytes:,}", "--weights digest")
         _refuse_failing([unverified], progress)
         # The zip last: where it is, what belongs next to it does.
         atomic.write_bytes(planned.page, verify_page())

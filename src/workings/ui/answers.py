@@ -102,7 +102,7 @@ def unit_path(run: Path, name: str) -> tuple[str, Path]:
     """
     units = units_of(run)
     if not units or (name and name not in units):
-        raise RequestError(f"evaluation {name or 'of this run'}",
+        raise RequestError(f"there is no evaluation {name or 'of this run'}",
                            "one of: " + ", ".join(units) if units else "a run that was evaluated",
                            f"workings eval {run.name} --items ITEMS.jsonl --out {run.name}/eval/items")
     chosen = name or ("items" if "items" in units else next(iter(units)))
@@ -178,7 +178,7 @@ def step_filter(folder: Folder, unit: Path, step: str) -> Callable[[Answer], boo
     if not step:
         return lambda row: True
     if step not in STEP_FILTERS:
-        raise RequestError(f"first wrong equation: {step}", f"one of {', '.join(STEP_FILTERS)}")
+        raise RequestError(f"the first wrong equation cannot be {step}", f"one of {', '.join(STEP_FILTERS)}")
     kinds = folder.worked_out.get(unit / PREDICTIONS, lambda: {
         (row.id, row.sample): _kind(row) for row in read_answers(folder, unit)})
     wanted_kinds = WRONG_STEP_KINDS if step == ANY_STEP else (step,)

@@ -60,17 +60,17 @@ class Folder:
         for file_name in (name, name + PARTIAL_SUFFIX, name.removesuffix(PARTIAL_SUFFIX)):
             if _is_unit(run := self.inside(file_name)):
                 return run
-        raise RequestError(f"run {name}", "a run of this folder", "open the list of runs")
+        raise RequestError(f"there is no run {name}", "a run of this folder", "open the list of runs")
 
     def inside(self, name: str) -> Path:
         """A path below the folder, links resolved. Raises `RequestError` for one that leads out of it."""
         # The system refuses a NUL with another error, which would look like a damaged record.
         if "\0" in name:
-            raise RequestError("a path with a NUL in it", "a path inside the folder of this page", "")
+            raise RequestError("the path contains a NUL", "a path inside the folder of this page", "")
         # Resolve first, so that neither `..` nor a link deceives the comparison.
         path = (self.root / name).resolve()
         if not path.is_relative_to(self.root.resolve()):
-            raise RequestError(f"path {name}", "a path inside the folder of this page", "")
+            raise RequestError(f"the path {name} leads out of the folder", "a path inside the folder of this page", "")
         return path
 
     def name(self, run: Path) -> str:

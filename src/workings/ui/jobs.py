@@ -147,7 +147,7 @@ class Jobs:
         folder = self.place / identity
         # Without dots and slashes an identity cannot lead out of the folder.
         if not all(sign.isalnum() or sign == "-" for sign in identity) or not (folder / "job.json").is_file():
-            raise RequestError(f"job {identity[:60]}", "one that this page started", "")
+            raise RequestError(f"there is no job {identity[:60]}", "one that this page started", "")
         return folder
 
     def _state(self, folder: Path, ended: dict[str, Any] | None) -> JobState:
@@ -207,7 +207,7 @@ def ask(words: list[str], cwd: Path) -> dict[str, Any]:
         done = subprocess.run([sys.executable, "-m", "workings", *words, "--json"], cwd=cwd, text=True,
                               stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        raise RequestError(f"workings {' '.join(words)}", f"an answer within {TIMEOUT_SECONDS} s",
+        raise RequestError(f"workings {' '.join(words)} took too long", f"an answer within {TIMEOUT_SECONDS} s",
                            "run the command in a terminal") from None
     # Libraries print too; `--json` promises the answer as the last line.
     last = done.stdout.strip().rpartition("\n")[2]
@@ -216,9 +216,9 @@ def ask(words: list[str], cwd: Path) -> dict[str, Any]:
     except ValueError:
         # The end, because a command prints its reason last.
         error_text = done.stderr.strip() or f"exit code {done.returncode}"
-        raise RequestError(f"workings {' '.join(words)}", "an answer; its output: " + error_text[-1500:]) from None
+        raise RequestError(f"workings {' '.join(words)} gave no answer: {error_text[-1500:]}", "an answer") from None
     if not isinstance(value, dict):
-        raise RequestError(f"workings {' '.join(words)}", "a JSON object as its answer")
+        raise RequestError(f"workings {' '.join(words)} gave no JSON object", "a JSON object as its answer")
     if error := value.get("error"):
         raise RequestError(error.get("given", error["message"]), error.get("expected", ""), error.get("try", ""))
     return value

@@ -51,7 +51,7 @@ def recipe_argument(folder: Folder, recipe: str) -> str:
         return recipe
     # An argument list needs no quoting, but a leading dash would be an option.
     if recipe.startswith("-") or not (path := folder.inside(recipe)).is_file():
-        raise RequestError(f"recipe {recipe}", "a shipped recipe, or a recipe file in this folder",
+        raise RequestError(f"there is no recipe {recipe}", "a shipped recipe, or a recipe file in this folder",
                            "workings recipes list")
     return str(path)
 
@@ -84,7 +84,8 @@ def override_words(text: str) -> list[str]:
     words = [line.strip() for line in text.splitlines() if line.strip()]
     for word in words:
         if not _WORD.fullmatch(word):
-            raise RequestError(f"override {word[:80]}", "key=value, one per line", "training.steps=100")
+            raise RequestError(f"the override {word[:80]} is not of the form key=value", "one override per line",
+                               "training.steps=100")
     return words
 
 
@@ -92,9 +93,10 @@ def target_names(chosen: Sequence[str]) -> list[str]:
     """Targets of the catalog. Raises `RequestError` for an unknown one, or none."""
     catalog = targets()
     if not chosen:
-        raise RequestError("no machine", "one or more machines of the catalog", "go back and tick one, such as cpu")
+        raise RequestError("no machine was chosen", "one or more machines of the catalog",
+                           "go back and tick one, such as cpu")
     if wrong := [name for name in chosen if name not in catalog]:
-        raise RequestError(f"target {wrong[0]}", "targets of the catalog", "v5e-8")
+        raise RequestError(f"the catalog has no target {wrong[0]}", "targets of the catalog", "v5e-8")
     return list(chosen)
 
 
@@ -103,5 +105,5 @@ def paged(rows: Sequence[T], page: int, size: int) -> tuple[Sequence[T], int]:
     # Rounded up; page 1 always exists, even empty.
     pages = max(1, -(-len(rows) // size))
     if not 1 <= page <= pages:
-        raise RequestError(f"page {page}", f"a page from 1 to {pages}", "")
+        raise RequestError(f"there is no page {page}", f"a page from 1 to {pages}", "")
     return rows[size * (page - 1):size * page], pages

@@ -45,10 +45,10 @@ def test_files_that_would_be_read_wrongly_are_refused(tmp_path, header):
 
     refused("one of 3 files", **{"split.count": 3})
     refused("tensors in Q5_1", "Q5_1")
-    refused("without blk.5.ffn_up.weight",
+    refused("lacks blk.5.ffn_up.weight",
             tensors={name: x for name, x in tensors.items() if name != "model.layers.5.mlp.up_proj.weight"})
-    refused("output_norm.weight of shape", tensors=tensors | {"model.norm.weight": np.ones(3, np.float32)})
-    refused("without llama.block_count", **{"llama.block_count": None})
+    refused("output_norm.weight has shape", tensors=tensors | {"model.norm.weight": np.ones(3, np.float32)})
+    refused("lacks llama.block_count", **{"llama.block_count": None})
     assert "Q5_1" not in TYPES
 
 

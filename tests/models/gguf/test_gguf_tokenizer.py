@@ -80,10 +80,10 @@ def test_tokens_that_fill_up_the_embedding_are_not_found_in_text():
 
 
 @pytest.mark.parametrize(("changes", "said"), [
-    ({"tokenizer.ggml.model": "bert"}, "tokenizer.ggml.model: bert"),
-    ({"tokenizer.ggml.model": "gpt2"}, "tokenizer.ggml.pre: default"),
+    ({"tokenizer.ggml.model": "bert"}, "tokenizer.ggml.model of the GGUF file cannot be bert"),
+    ({"tokenizer.ggml.model": "gpt2"}, "tokenizer.ggml.pre of the GGUF file cannot be default"),
     ({"tokenizer.ggml.tokens": []}, "0 tokens"),
-    ({"tokenizer.ggml.token_type": [1]}, "of 1 kinds"),
+    ({"tokenizer.ggml.token_type": [1]}, "1 kinds of tokens"),
 ])
 def test_another_tokenizer_is_refused_by_name(changes, said):
     with pytest.raises(RequestError, match=said):

@@ -204,7 +204,7 @@ def read_questions(path: Path) -> list[Question]:
         value = record.value if not isinstance(record, Unreadable) else None
         prompt = (value.get("prompt") or value.get("question")) if isinstance(value, dict) else None
         if not isinstance(value, dict) or not isinstance(prompt, str):
-            raise RequestError(f"{path}:{record.number}: no question",
+            raise RequestError(f"{path}:{record.number}: the record has no question",
                                "a record with `prompt` or `question`", "an items file, as `workings eval` reads it")
         questions.append(Question(str(value.get("id", f"line {record.number}")), prompt))
     return questions

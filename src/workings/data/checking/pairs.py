@@ -33,7 +33,7 @@ def holds_pairs(path: Path) -> bool:
     first = next(open_file(path).records(), None)
     value = getattr(first, "value", None)
     if isinstance(value, dict) and looks_like(value) in VERDICT_FORMATS:
-        raise RequestError(f"{path}, a file of verdicts", "traces or preference pairs",
+        raise RequestError(f"{path} is a file of verdicts", "traces or preference pairs",
                            "workings plan RECIPE, which proves each row of verdicts")
     return isinstance(value, dict) and {"chosen", "rejected"} <= value.keys()
 

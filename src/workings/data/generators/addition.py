@@ -41,7 +41,7 @@ def make(n_train: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemR
                                    key=lambda pair: rank(seed, "addition", VERSION, "order", *pair)))
     if n_train < 1 or n_items < 1 or len(held_out) < n_items or len(problems) < n_train:
         raise RequestError(
-            f"{n_train} traces and {n_items} items of addition",
+            f"{n_train} traces and {n_items} items of addition cannot be made",
             f"at least one of each, at most {len(pairs)} items, and at most {len(problems)} traces next to {n_items} "
             "items: there are 8,100 additions of two 2-digit numbers", "ask for fewer")
     # One order of each pair, by a bit of its hash: half of the items begin with the larger number.

@@ -35,7 +35,7 @@ def make(task: str, n_traces: int, n_items: int, seed: int) -> tuple[list[Trace]
                            f"one of addition, unit_conversion, {', '.join(sorted(DATASETS))}", "workings data list")
     count = n_traces + n_items
     if count < 1:
-        raise RequestError(f"{n_traces} traces and {n_items} items", "at least one of either")
+        raise RequestError(f"{n_traces} traces and {n_items} items cannot be made", "at least one of either")
     found: dict[str, dict[str, Any]] = {}
     for entry in islice(reasoning_gym.create_dataset(task, size=_DRAWN * count, seed=seed), _DRAWN * count):
         if entry["answer"] is not None and len(found) < count:

@@ -84,8 +84,8 @@ def format_of(source: RecordSource, keys: KeyMap) -> str:
         has = f"; the first record has {keys_of(values[0])}" if values else ""
         known = {*QUESTIONS, *ANSWERS, *chain.from_iterable(_KEYS.values())}
         if spelt := [f"{key.lower()}={key}" for key in (values[0] if values else ()) if key.lower() in known - {key}]:
-            raise RequestError(f"unknown format{has}", "keys in lower case", f"--map {','.join(spelt)}")
-        raise RequestError(f"unknown format{has}", "--format with a name that `workings data list` prints",
+            raise RequestError(f"the format is unknown{has}", "keys in lower case", f"--map {','.join(spelt)}")
+        raise RequestError(f"the format is unknown{has}", "--format with a name that `workings data list` prints",
                            "workings data list; --map KEY=KEY for keys with other names, or "
                            "--columns NAME,NAME for a table without a header")
     return form

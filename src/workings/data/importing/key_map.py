@@ -21,9 +21,10 @@ def parse_map(texts: Sequence[str]) -> dict[str, str]:
         # At the first mark only: a key of the file may hold another one.
         format_key, mark, file_key = (part.strip() for part in pair.partition("="))
         if not (format_key and mark and file_key):
-            raise RequestError(f"--map {pair}", "KEY=KEY: the format's key, then the file's", _EXAMPLE)
+            raise RequestError(f"--map {pair} is not of the form KEY=KEY", "the format's key, then the file's",
+                               _EXAMPLE)
         if format_key in keys:
-            raise RequestError(f"--map {format_key}={keys[format_key]} and {format_key}={file_key}",
+            raise RequestError(f"--map names {format_key} twice: {keys[format_key]} and {file_key}",
                                "each key of the format once",
                                _EXAMPLE)
         keys[format_key] = file_key

@@ -157,7 +157,7 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest) -> I
 def _check(request: ImportRequest, out: Path) -> None:
     """Raise `RequestError` for what can be known before anything is read."""
     if request.format and request.format not in FORMATS:
-        raise RequestError(f"--format {request.format}", f"one of {', '.join(FORMATS)}")
+        raise RequestError(f"there is no format {request.format}", f"one of {', '.join(FORMATS)}")
     if request.hold_out and FORMATS[request.format].gives != "traces":
         raise RequestError(f"--hold-out with --format {request.format}",
                            "a format of traces: the others have no answer that an item could expect")
@@ -170,7 +170,8 @@ def _check(request: ImportRequest, out: Path) -> None:
             raise RequestError(f"--out {out}: {path} already exists", "a file that does not exist",
                                "--force, or another --out")
     if not out.parent.is_dir():
-        raise RequestError(f"--out {out}", "a file in a directory that exists", f"mkdir -p {out.parent}")
+        raise RequestError(f"there is no folder {out.parent}", "a file in a directory that exists",
+                           f"mkdir -p {out.parent}")
 
 
 class _NothingToWrite(Exception):

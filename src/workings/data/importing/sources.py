@@ -59,7 +59,7 @@ def open_file(path: Path, columns: Sequence[str] = ()) -> RecordSource:
         RequestError: the file is missing, empty, or not UTF-8 text.
     """
     if not path.is_file():
-        raise RequestError(f"file: {no_file(path)}", "a file of JSON lines, a JSON array, CSV or parquet",
+        raise RequestError(no_file(path), "a file of JSON lines, a JSON array, CSV or parquet",
                            _AS_LINES.format("datasets", f"load_from_disk({str(path)!r})") if path.is_dir() else
                            "for a data set of the Hugging Face Hub: OWNER/NAME with --revision")
     with path.open("rb") as stream:
@@ -70,7 +70,7 @@ def open_file(path: Path, columns: Sequence[str] = ()) -> RecordSource:
         raise RequestError(f"file: {path} is UTF-16 or UTF-32", "UTF-8",
                            f"iconv -f UTF-16 -t UTF-8 {shlex.quote(str(path))} > utf8{path.suffix}")
     if head.startswith(_EXCEL):
-        raise RequestError(f"file: {path}, a workbook or another archive", "JSON lines, a JSON array, CSV or parquet",
+        raise RequestError(f"{path} is a workbook or another archive", "JSON lines, a JSON array, CSV or parquet",
                            "save the sheet as CSV in UTF-8")
     if head.startswith(_COMPRESSED):
         raise RequestError(f"file: {path} is compressed", "JSON lines, a JSON array, CSV or parquet",
@@ -106,7 +106,8 @@ def open_hub(name: str, *, revision: str, subset: str, split: str) -> RecordSour
     try:
         import datasets
     except ImportError:
-        raise RequestError(f"data set: {name}", "the `datasets` library", pip_install("hub")) from None
+        raise RequestError(f"the data set {name} needs the `datasets` library", "that library",
+                           pip_install("hub")) from None
 
     def records() -> Records:
         try:
@@ -116,7 +117,7 @@ def open_hub(name: str, *, revision: str, subset: str, split: str) -> RecordSour
         except (OSError, ValueError, RuntimeError) as error:  # the library's own errors derive from these
             # It ends with the name of another library's exception.
             reason = re.sub(r" \(\w+\)$", "", str(error).splitlines()[0]) if str(error) else type(error).__name__
-            raise RequestError(f"data set: {name}, revision {revision}, split {split}: {reason}",
+            raise RequestError(f"the data set {name}, revision {revision}, split {split}, cannot be read: {reason}",
                                "a data set that can be reached, with this revision and split") from error
     return RecordSource(f"{name}@{revision}" if revision else name, name.rstrip("/").rsplit("/", 1)[-1], records)
 
@@ -185,17 +186,18 @@ def _array(path: Path) -> Records:
     size = path.stat().st_size
     as_lines = f"jq -c '.[]' {shlex.quote(str(path))} > lines.jsonl"
     if size > MAX_ARRAY_BYTES:
-        raise RequestError(f"{path}: one JSON array of {size:,} bytes", f"at most {MAX_ARRAY_BYTES:,}, because it is "
-                           "read whole; JSON lines may be larger", as_lines)
+        raise RequestError(f"{path} is too large for a JSON array: {size:,} bytes",
+                           f"at most {MAX_ARRAY_BYTES:,}, because it is read whole; JSON lines may be larger",
+                           as_lines)
     try:
         values = DECODER.decode(path.read_text("utf-8-sig"))
         for value in values:
             check_depth(value)
     except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise RequestError(f"{path}: not a JSON array: {reason}", "one JSON array in UTF-8; after a broken element it "
-                           "is unclear where the next one begins", f"repair it, or write one record a line: {as_lines}"
-                           ) from None
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise RequestError(f"{path} is not a JSON array: {reason}",
+                           "one JSON array in UTF-8; after a broken element it is unclear where the next one begins",
+                           f"repair it, or write one record a line: {as_lines}") from None
     yield from (SourceRecord(number, value) for number, value in enumerate(values, start=1))
 
 
@@ -211,7 +213,7 @@ def _table(path: Path, columns: Sequence[str] = ()) -> Records:
             rows = csv.reader(chain([first], text), delimiter=max(_DELIMITERS, key=first.count), strict=True)
             names = list(columns) or next(rows)
             if len(set(names)) < len(names) or not all(names):
-                raise RequestError(f"{path}: columns {', '.join(map(repr, names))}",
+                raise RequestError(f"{path} repeats or lacks a name of a column: {', '.join(map(repr, names))}",
                                    "a first line with a name for each column, each once", "correct the first line")
             for number, row in enumerate((row for row in rows if row), start=1):
                 if len(row) != len(names):
@@ -221,8 +223,9 @@ def _table(path: Path, columns: Sequence[str] = ()) -> Records:
         except (csv.Error, UnicodeDecodeError) as error:
             # A line that is not UTF-8 was not counted.
             number = (0 if rows is None else rows.line_num) + isinstance(error, UnicodeDecodeError)
-            raise RequestError(f"{path}: line {number}: {error}", "a table in UTF-8, cells with a line end "
-                               "or a delimiter in quotes", "correct that line, or write the table anew") from None
+            raise RequestError(f"{path}, line {number}, cannot be read: {error}",
+                               "a table in UTF-8, cells with a line end or a delimiter in quotes",
+                               "correct that line, or write the table anew") from None
 
 
 def _parquet(path: Path) -> Records:
@@ -231,7 +234,7 @@ def _parquet(path: Path) -> Records:
         import pyarrow as arrow
         from pyarrow import parquet
     except ImportError:
-        raise RequestError(f"file: {path}", "the `pyarrow` library, for parquet",
+        raise RequestError(f"{path} needs the `pyarrow` library", "what reads parquet",
                            pip_install("pyarrow", extra=False)) from None
     number = 0
     try:
@@ -242,5 +245,5 @@ def _parquet(path: Path) -> Records:
                     number += 1
                     yield SourceRecord(number, row)
     except (arrow.ArrowException, OSError) as error:
-        raise RequestError(f"{path}: after record {number}: {str(error).splitlines()[0]}",
+        raise RequestError(f"{path} cannot be read after record {number}: {str(error).splitlines()[0]}",
                            "a whole parquet file") from error

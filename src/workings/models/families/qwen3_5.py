@@ -44,17 +44,18 @@ class Qwen35(Family):
         super().check(shape)
         # Without an attending layer no token could look up a single earlier one.
         if all(shape.is_linear(layer) for layer in range(shape.layers)):
-            raise RequestError(f"layers: {shape.layers} in a {self.name} model, whose every "
-                               f"{shape.linear_pattern}th attends", "one layer at least that attends",
+            raise RequestError(f"layers cannot be {shape.layers} in a {self.name} model, whose every "
+                               f"{shape.linear_pattern}th attends", "at least one layer that attends",
                                f"layers: {shape.linear_pattern}")
         if shape.linear_value_heads % shape.linear_key_heads:
-            raise RequestError(f"linear_num_value_heads: {shape.linear_value_heads}, linear_num_key_heads: "
-                               f"{shape.linear_key_heads}", "linear_num_key_heads divides linear_num_value_heads")
+            raise RequestError(f"linear_num_value_heads ({shape.linear_value_heads}) must be a multiple of "
+                               f"linear_num_key_heads ({shape.linear_key_heads})", "a divisor")
         # Rotary embeddings turn pairs of numbers.
         turned = shape.head_dim * shape.rotated_part
         if turned % 2:
-            raise RequestError(f"head_dim: {shape.head_dim} in a {self.name} model, which turns {shape.rotated_part:g} "
-                               "of it", "a part that is an even number: rotary embeddings turn pairs", "head_dim: 8")
+            raise RequestError(f"head_dim cannot be {shape.head_dim} in a {self.name} model, which turns "
+                               f"{shape.rotated_part:g} of it",
+                               "a part that is an even number: rotary embeddings turn pairs", "head_dim: 8")
 
     def scratch_switches(self, heads: int, head_dim: int) -> dict[str, Any]:
         """Switches as in the published models: a state's values are as wide as the queries, in heads half as large."""
@@ -93,7 +94,7 @@ class Qwen35(Family):
         """The pattern of layers, the sizes of a state, and the part of each head that is turned."""
         rotation = config.get("rope_parameters") or {}
         if (kind := rotation.get("rope_type", "default")) != "default" or config.get("rope_scaling"):
-            raise RequestError(f"rope scaling of type {kind!r} in a {self.name} model", "none")
+            raise RequestError(f"a {self.name} model cannot have rope scaling of type {kind!r}", "none")
         return {**read_linear(config, self.switches["linear_pattern"]),
                 **{ours: int(config[theirs]) for theirs, ours in CONFIG_SIZES.items()},
                 "rotated_part": float(rotation.get("partial_rotary_factor", config.get("partial_rotary_factor", 0.25)))}

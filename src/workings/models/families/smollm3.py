@@ -25,7 +25,7 @@ class SmolLM3(Family):
             if rotated != _rotated(layers, every):
                 every = rotated.index(0) + 1 if 0 in rotated else 0
             if rotated != _rotated(layers, every):
-                raise RequestError(f"no_rope_layers: {given}", "every n-th layer without rotation, "
+                raise RequestError(f"no_rope_layers cannot be {given}", "every n-th layer without rotation, "
                                                                f"e.g. {_rotated(layers, every)}")
         return super().read_attention(config) | {"unrotated_pattern": every}
 

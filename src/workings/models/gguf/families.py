@@ -57,7 +57,7 @@ SIZES = {"layers": "block_count", "context": "context_length", "width": "embeddi
 def find_architecture(name: str) -> Architecture:
     """The entry of an architecture. Raises `RequestError` for one that is not read."""
     if name not in ARCHITECTURES:
-        raise RequestError(f"a GGUF file of architecture {name}", f"one of {', '.join(ARCHITECTURES)}",
+        raise RequestError(f"GGUF files of architecture {name} cannot be read", f"one of {', '.join(ARCHITECTURES)}",
                            "the model's folder in safetensors")
     return ARCHITECTURES[name]
 
@@ -165,7 +165,7 @@ def _refuse_other_rules(shape: ModelShape, architecture: Architecture) -> None:
         (f"scores scaled by {scale:g}", not np.isclose(scale, _query_scale(shape, architecture), rtol=1e-6)),
     ) if differs]
     if wrong:
-        raise RequestError(f"a {shape.family} model with {', '.join(wrong)}",
+        raise RequestError(f"GGUF cannot hold a {shape.family} model with {', '.join(wrong)}",
                            "settings that GGUF has keys for, or llama.cpp's own")
 
 
@@ -220,23 +220,23 @@ def _exact(value: Any) -> Any:
 def _check_header(keys: Mapping[str, Any], name: str) -> None:
     needed = (*SIZES.values(), "attention.layer_norm_rms_epsilon")
     if missing := [f"{name}.{key}" for key in needed if key not in keys]:
-        raise RequestError(f"a GGUF file without {', '.join(missing)}", f"a complete GGUF file of a {name} model",
+        raise RequestError(f"the GGUF file lacks {', '.join(missing)}", f"a complete GGUF file of a {name} model",
                            "download the file again")
     if keys.get("expert_count"):
-        raise RequestError(f"a GGUF file with {name}.expert_count: {keys['expert_count']}", "a model without experts")
+        raise RequestError(f"the GGUF file has {name}.expert_count: {keys['expert_count']}", "a model without experts")
     if lists := [f"{name}.{key}" for key in (*SIZES.values(), "attention.head_count_kv")
                  if isinstance(keys.get(key), list)]:
-        raise RequestError(f"a GGUF file in which layers differ in {', '.join(lists)}", "a model with equal layers")
+        raise RequestError(f"the layers of the GGUF file differ in {', '.join(lists)}", "a model with equal layers")
     scaling = keys.get("rope.scaling.type", "linear")
     if scaling not in ("none", "linear"):
-        raise RequestError(f"a GGUF file with {name}.rope.scaling.type: {scaling}", "none or linear")
+        raise RequestError(f"the GGUF file has {name}.rope.scaling.type: {scaling}", "none or linear")
 
 
 def _check_heads(keys: Mapping[str, Any], name: str, head_dim: int) -> None:
     """Raise `RequestError` for heads whose values have another size, or that are rotated in part."""
     for key in ("attention.value_length", "rope.dimension_count"):
         if int(keys.get(key, head_dim)) != head_dim:
-            raise RequestError(f"a GGUF file with {name}.{key}: {keys[key]} and heads of size {head_dim}",
+            raise RequestError(f"the GGUF file has {name}.{key}: {keys[key]}, but heads of size {head_dim}",
                                f"{name}.{key}: {head_dim}")
 
 
@@ -244,7 +244,7 @@ def _sliding(keys: Mapping[str, Any], name: str, architecture: Architecture) -> 
     """Windows and soft caps of Gemma 2 and 3."""
     window = int(keys.get("attention.sliding_window", 4096 if name == "gemma2" else 0))
     if not window:
-        raise RequestError(f"a GGUF file without {name}.attention.sliding_window", "a model with sliding layers")
+        raise RequestError(f"the GGUF file lacks {name}.attention.sliding_window", "a model with sliding layers")
     pattern = keys.get("attention.sliding_window_pattern", architecture.sliding_pattern)
     # A file may list for each layer whether it slides.
     listed = tuple("sliding" if slides else "global" for slides in pattern) if isinstance(pattern, list) else ()

@@ -178,7 +178,7 @@ FORMS: Mapping[str, Form] = {name: Form(name) for name in ARCHITECTURES} | {
 def form_of(shape: ModelShape) -> Form:
     """The form of a model's family. Raises `RequestError` for a family that is not written."""
     if not shape.verified or shape.family not in FORMS:
-        raise RequestError(f"--format gguf of a {shape.family or 'model outside the families'} model",
+        raise RequestError(f"--format gguf cannot hold a {shape.family or 'model outside the families'} model",
                            f"a model of {', '.join(sorted(FORMS))}", "--format safetensors")
     return FORMS[shape.family]
 
@@ -190,5 +190,5 @@ def _sliding(shape: ModelShape) -> dict[str, Any]:
 
 
 def _not_computed(shape: ModelShape, what: str) -> RequestError:
-    return RequestError(f"--format gguf of a {shape.family} model with {what}",
+    return RequestError(f"--format gguf cannot hold a {shape.family} model with {what}",
                         "settings that llama.cpp computes", "--format safetensors")

@@ -43,30 +43,31 @@ class GgufFile:
             self.header: dict[str, Any] = {key: field.contents() for key, field in reader.fields.items()}
         # NumPy's errors where the file ends too early, and the reader's own for another kind of file.
         except (ValueError, IndexError, KeyError, OSError, OverflowError) as error:
-            raise RequestError(f"{self.name}: {error}", "a whole GGUF file", "download it again") from None
+            raise RequestError(f"{self.name} cannot be read: {error}", "a whole GGUF file",
+                               "download it again") from None
         self._tensors = {tensor.name: tensor for tensor in reader.tensors}
         self._check()
 
     def _check(self) -> None:
         if int(self.header.get("split.count", 1)) > 1:
-            raise RequestError(f"{self.name}, one of {self.header['split.count']} files of a model", "one GGUF file",
+            raise RequestError(f"{self.name} is one of {self.header['split.count']} files of a model", "one GGUF file",
                                "llama-gguf-split --merge FIRST.gguf WHOLE.gguf")
         kinds = {tensor.tensor_type.name for tensor in self._tensors.values()}
         if wrong := sorted(kinds - {*TYPES}):
-            raise RequestError(f"{self.name}, with tensors in {', '.join(wrong)}", f"tensors in {', '.join(TYPES)}",
+            raise RequestError(f"{self.name} has tensors in {', '.join(wrong)}", f"tensors in {', '.join(TYPES)}",
                                "the same model in another quantization, such as Q4_K_M or Q8_0")
         if EMBEDDING not in self._tensors and str(self.header.get("general.architecture")) != "clip":
-            raise RequestError(f"{self.name}, without {EMBEDDING}", "a GGUF file of a language model")
+            raise RequestError(f"{self.name} lacks {EMBEDDING}", "a GGUF file of a language model")
         # Here, so that a file that cannot be read is refused before anything is written.
         missing = [stored for stored in self.names.values() if stored not in self._tensors]
         others = sorted({*self._tensors} - {*self.names.values()} - {ROPE_FACTORS})
         if missing or others:
-            what = f"without {missing[0]}" if missing else f"with {others[0]}, which the family does not have"
-            raise RequestError(f"{self.name}: a {self.shape.family} model {what}",
+            what = f"lacks {missing[0]}" if missing else f"has {others[0]}"
+            raise RequestError(f"{self.name} {what}",
                                f"the tensors of a {self.shape.family} model")
         for tensor, size in tensor_shapes(self.shape).items():
             if (found := self._size(self.names[tensor])) != size:
-                raise RequestError(f"{self.name}: {self.names[tensor]} of shape {found}",
+                raise RequestError(f"{self.name}: {self.names[tensor]} has shape {found}",
                                    f"shape {size}, as its header says", "download it again")
 
     @cached_property

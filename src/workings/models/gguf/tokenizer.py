@@ -89,7 +89,7 @@ def read_tokenizer(header: Mapping[str, Any]) -> TokenizerFiles:
     tokens = list(keys.get("tokens", ()))
     kinds = [int(kind) for kind in keys.get("token_type", [Kind.NORMAL] * len(tokens))]
     if not tokens or len(kinds) != len(tokens):
-        raise RequestError(f"a GGUF file with {len(tokens):,} tokens of {len(kinds):,} kinds",
+        raise RequestError(f"the GGUF file lists {len(tokens):,} tokens and {len(kinds):,} kinds of tokens",
                            "a GGUF file with a tokenizer")
     made, begins = _made(keys, tokens, kinds)
     _add_tokens(made, tokens, kinds)
@@ -113,12 +113,13 @@ def _made(keys: Mapping[str, Any], tokens: Sequence[str], kinds: Sequence[int]) 
     if kind == "gpt2":
         name = str(keys.get("pre", "none"))
         if name not in PRE_TOKENIZERS:
-            raise RequestError(f"a GGUF file with tokenizer.ggml.pre: {name}", f"one of {', '.join(PRE_TOKENIZERS)}")
+            raise RequestError(f"tokenizer.ggml.pre of the GGUF file cannot be {name}",
+                               f"one of {', '.join(PRE_TOKENIZERS)}")
         rules = PRE_TOKENIZERS[name]
         return _byte_pairs(ids, keys, rules), bool(keys.get("add_bos_token", rules.begins))
     if kind == "llama":
         return _sentence_pieces(ids, keys, tokens, kinds), bool(keys.get("add_bos_token", True))
-    raise RequestError(f"a GGUF file with tokenizer.ggml.model: {kind}", "gpt2 (byte-pair encoding) or llama "
+    raise RequestError(f"tokenizer.ggml.model of the GGUF file cannot be {kind}", "gpt2 (byte-pair encoding) or llama "
                        "(SentencePiece)")
 
 

@@ -159,5 +159,5 @@ def _parts(value: Mapping[str, Any] | None, name: str) -> list[Mapping[str, Any]
 
 
 def _unknown(what: str) -> RequestError:
-    return RequestError(f"--format gguf with a tokenizer {what}", "a tokenizer that llama.cpp has rules for",
+    return RequestError(f"--format gguf cannot hold a tokenizer {what}", "a tokenizer that llama.cpp has rules for",
                         "--format safetensors")

@@ -56,7 +56,7 @@ def two(site: Site, names: list[str]) -> list[Path]:
     """Places of two to `MAX_RUNS` different runs."""
     # A run compared with itself is equal by construction.
     if not 2 <= len(names) <= MAX_RUNS or len(set(names)) != len(names):
-        raise RequestError(f"{len(set(names))} runs", f"2 to {MAX_RUNS} different runs to compare",
+        raise RequestError(f"{len(set(names))} runs cannot be compared", f"2 to {MAX_RUNS} different runs",
                            "select them in the list")
     return [site.folder.path(name) for name in names]
 
@@ -71,7 +71,7 @@ def answer_of(site: Site, names: list[str], within: float | None = None) -> tupl
     """
     runs = two(site, names)
     if within is not None and len(runs) > 2:
-        raise RequestError(f"equivalence of {len(runs)} runs", "two runs")
+        raise RequestError(f"equivalence needs two runs, not {len(runs)}", "two runs")
     comparison: Comparison | None = None
     # Compare settings first, because they explain why runs are not comparable.
     values: dict[str, Any] = {"runs": names, "different": differences(site.folder, runs)}
@@ -158,5 +158,5 @@ def _points(within: str) -> float | None:
         # NaN fails the test below, so text and wrong numbers share one error.
         points = math.nan
     if points is not None and not 0 < points < 100:
-        raise RequestError(f"equivalent within {within}", "percentage points above 0 and below 100")
+        raise RequestError(f"the margin of equivalence cannot be {within}", "percentage points above 0 and below 100")
     return points

@@ -96,7 +96,8 @@ def verbs(site: Site) -> dict[str, Callable[..., Job]]:
         run_path = site.folder.path(run)
         chosen = items if items == "eval" else str(site.folder.inside(items))
         if items.startswith("-") or (items != "eval" and not site.folder.inside(items).is_file()):
-            raise RequestError(f"items {items}", "`eval`, or a file of items in this folder", "eval")
+            raise RequestError(f"there is no file of items {items}", "`eval`, or a file of items in this folder",
+                               "eval")
         out = new_place(site.folder, f"{run}/eval/{name}")
         return site.jobs.start("eval", [str(run_path), "--items", chosen, "--out", out], subject=run)
 

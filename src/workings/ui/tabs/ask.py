@@ -60,7 +60,8 @@ def start(site: Site, run: Path, form: AskForm) -> Job:
     # A form sends CRLF line ends; models are trained on LF.
     question = form.question.replace("\r\n", "\n").strip()
     if not question or len(question) > LONGEST_QUESTION or "\0" in question:
-        raise RequestError(f"a question of {len(question):,} characters", f"1 to {LONGEST_QUESTION:,}", "")
+        raise RequestError(f"the question cannot be asked: it has {len(question):,} characters",
+                           f"1 to {LONGEST_QUESTION:,}, without NUL", "")
     words = ["--base", "--pieces", "--max-new-tokens", str(form.max_new_tokens)]
     # Another seed for each sampled answer, else the same question would get the same answer.
     if form.temperature:

@@ -38,7 +38,7 @@ def around(folder: Folder, run: Path, name: str, step: int) -> Rollouts:
     """The rollouts before and after one. Raises `RequestError` for a run that has none."""
     steps = rollout_steps(run)
     if not steps:
-        raise RequestError(f"rollouts of {name}", "a run that learned from its own completions", "")
+        raise RequestError(f"{name} has no rollouts", "a run that learned from its own completions", "")
     return Rollouts(run=name, first=steps[0], last=steps[-1], count=len(steps), teacher=_teacher(folder, run),
                     before=max((other for other in steps if other < step), default=None),
                     after=min((other for other in steps if other > step), default=None))
