@@ -17,7 +17,7 @@ from workings.data.importing.sources import open_file
 from workings.data.preferences import iterate_pairs
 from workings.data.row_fields import path_beside
 from workings.data.traces import iterate_traces
-from workings.data.verdicts import iterate_verdicts
+from workings.data.verdicts import read_verdicts
 from workings.errors import RequestError
 
 KEYS = ("id", "question", "answer", "prompt", "completion", "messages", "conversations", "role", "content", "from",
@@ -55,9 +55,11 @@ def check(content: bytes, kind: str, name: str = "file.jsonl") -> None:
         assert result.read == result.written + result.rejected
         assert out.exists() == (result.written > 0 or not result.read)
         if out.exists():
-            written = (iterate_pairs if kind in PAIR_FORMATS else
-                       iterate_verdicts if kind in VERDICT_FORMATS else iterate_traces)(out)
-            assert sum(1 for _ in written) == result.written
+            if kind in VERDICT_FORMATS:
+                assert result.written == (len(read_verdicts(out)) if result.written else 0)
+            else:
+                rows = (iterate_pairs if kind in PAIR_FORMATS else iterate_traces)(out)
+                assert sum(1 for _ in rows) == result.written
         rejects = path_beside(out, "rejects.jsonl").read_bytes().splitlines() if result.rejects else []
         assert len([json.loads(line) for line in rejects]) == result.rejected == sum(result.reasons.values())
         if name.endswith(".jsonl") and not content.lstrip().startswith((b"[", b"\xef\xbb\xbf", b"PAR1")):
