@@ -22,7 +22,7 @@ def test_help_lists_the_verbs_and_module_and_script_are_the_same(workings):
 @pytest.mark.parametrize(("words", "said"), [
     (["train", "smoke-tny", "--out", "x"], "workings recipes show smoke-tiny"),
     (["train", "smoke-tiny", "--out", "x", "training.stps=3"], "did you mean `training.steps`?"),
-    (["train", "smoke-tiny", "--out", "x", "training.steps=many"], "training.steps: 'many'"),
+    (["train", "smoke-tiny", "--out", "x", "training.steps=many"], "training.steps cannot be 'many'"),
     (["train", "smoke-tiny", "--resume"], "--out"),
     (["train", "smoke-tiny", "--out", "x", "training.final_share=0.1"], "leave it out, or training.schedule=cosine"),
     (["plan", "smoke-tiny", "--on", "v5e-8", "training.final_share=0.1"], "leave it out, or training.schedule=cosine"),
@@ -40,10 +40,10 @@ def test_help_lists_the_verbs_and_module_and_script_are_the_same(workings):
     (["data", "make", "addition", "--count", "4", "--out", "x"], "try:      workings data make -h"),
     (["--nonsense"], "try:      workings -h"),
     (["eval", "nowhere", "--template", "plain", "--items", "none.jsonl"], "--out is missing"),
-    (["eval", "nowhere", "--items", "none.jsonl"], "nowhere, which is not a sealed run"),
+    (["eval", "nowhere", "--items", "none.jsonl"], "nowhere is not a sealed run"),
     (["ask", "nowhere", "What is 1+1?"], "a sealed run directory"),
     (["verify", "nowhere"], "nowhere"),
-    (["train"], "given:    no recipe\nexpected: a recipe file, or the name of a shipped recipe\n"
+    (["train"], "given:    the recipe is missing\nexpected: a recipe file, or the name of a shipped recipe\n"
                 "try:      workings train quickstart"),
     (["data", "make", "addition"], "given:    --out is missing\nexpected: directory, or a .jsonl file for the traces\n"
                                    "try:      workings data make addition --out FOLDER"),

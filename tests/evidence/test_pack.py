@@ -154,7 +154,7 @@ def test_a_run_that_does_not_verify_is_not_packed(runs: Path, tmp_path: Path) ->
 
 def test_unsealed_failed_and_missing_runs_are_not_packed(runs: Path, tmp_path: Path) -> None:
     broken = synthetic.sealed_run(tmp_path / "broken", "failed", 4, name="broken", status_reason="loss was infinite")
-    with pytest.raises(RequestError, match="a failed: loss was infinite"):
+    with pytest.raises(RequestError, match="broken failed: loss was infinite"):
         pack([broken], tmp_path / "out.zip")
     shutil.copytree(runs / "a", tmp_path / "open")
     (tmp_path / "open/SEAL.json").unlink()

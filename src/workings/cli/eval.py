@@ -199,7 +199,8 @@ def _check_source(model: str | None, predictions: Path | None, items: Path | Non
     sources = [name for name, value in (("MODEL", model), ("--predictions", predictions)) if value is not None]
     example = "workings eval RUN --items ITEMS.jsonl --out DIR"
     if len(sources) != 1:
-        raise RequestError(" and ".join(sources) or "nothing to score", "MODEL or --predictions", example)
+        raise RequestError("MODEL and --predictions cannot be combined" if sources else "there is nothing to score",
+                           "one of the two", example)
     if task is not None and (model is None or items is not None):
         raise RequestError("--task and --items cannot be combined" if model else "--task needs a model",
                            "a model and a task, which brings its items", "workings eval RUN --task TASK")

@@ -71,7 +71,7 @@ def as_recorded(model: str, opening: Mapping[str, Any], example: str, *,
             return {}
         # A folder of weights, or a Hub id. `Run.open` reports what any other path lacks.
         if (path / "config.json").is_file() or not path.exists():
-            raise RequestError(f"{model}, which is not a sealed run, and no --template",
+            raise RequestError(f"{model} is not a sealed run, and --template is missing",
                                "a sealed run; or weights, with the chat template that they were trained with", example)
     elif opening:
         raise misplaced(opening, "with a sealed run, whose recipe says it")

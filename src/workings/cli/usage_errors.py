@@ -92,7 +92,9 @@ def _missing(wrong: Any, names: list[str], typed: Sequence[str]) -> RequestError
     choices = re.findall(r"[\w.-]+", wrong.format_message().partition("Choose from:")[2])
     # Older versions of Typer have no help of arguments.
     expected = ": ".join(filter(None, (_lowered(wrong.param.help) or "one, as below", ", ".join(choices))))
-    return RequestError(f"{_name(wrong.param)} is missing", expected, _joined([*typed, *words]))
+    name = _name(wrong.param)
+    return RequestError(f"{name if name.startswith('-') else f'the {name}'} is missing", expected,
+                        _joined([*typed, *words]))
 
 
 def _unknown_option(wrong: Any, called: str, typed: Sequence[str]) -> RequestError:
