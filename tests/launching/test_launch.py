@@ -131,7 +131,7 @@ def test_a_wrong_request_is_refused_before_anything_is_planned(tmp_path, monkeyp
                         (LaunchRequest(launcher="slurm", target="h100", remote_folder="a"), "--home cannot be a"),
                         (LaunchRequest(launcher="skypilot", target="h100", remote_folder="/a"), "this package's wheel"),
                         (LaunchRequest(launcher="slurm", target="h100", remote_folder="/a", storage="gs://a"),
-                         "does not read it")]:
+                         "--for slurm does not take --storage")]:
         with pytest.raises(RequestError, match=said):
             launch(load_recipe("smoke-tiny"), asked, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -97,7 +97,7 @@ def test_a_family_of_another_package_is_one_of_ours(monkeypatch, tmp_path):
     config = to_hf_config(shape)
     assert (config["model_type"], config["attention_bias"]) == ("seed_oss", True)
     assert from_hf_config(config) == shape
-    with pytest.raises(RequestError, match="attention_out_bias: True in a toy model"):
+    with pytest.raises(RequestError, match="a toy model cannot have attention_out_bias: True"):
         from_hf_config(config | {"attention_out_bias": True})
 
 

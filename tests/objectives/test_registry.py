@@ -85,5 +85,5 @@ def test_another_package_brings_an_objective(tmp_path: Path, monkeypatch: pytest
 
 def test_another_package_does_not_take_one_of_our_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, monkeypatch, "thieves", "preference")
-    with pytest.raises(RequestError, match=r"preference of thieves\n.*\n.*pip uninstall thieves"):
+    with pytest.raises(RequestError, match=r"preference of thieves has .*\n.*\n.*pip uninstall thieves"):
         find_objective("preference")

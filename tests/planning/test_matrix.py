@@ -52,4 +52,4 @@ def test_what_was_planned_before_takes_the_place_of_the_formula(monkeypatch):
 def test_a_question_that_makes_no_sense_says_why():
     (cell,) = matrix_cells(["gemma-2b"], ["LoRA"], 16384, [find_target("t4")])
     assert cell.verdict is None
-    assert "context of 8192" in cell.why
+    assert "at most 8192" in cell.why
