@@ -82,7 +82,7 @@ def test_inspection_describes_the_executable_that_runs() -> None:
 
 
 def test_what_does_not_come_out_even_is_refused() -> None:
-    with pytest.raises(RequestError, match="at most 1 devices"):
+    with pytest.raises(RequestError, match="needs 4 devices, and 1 are here"):
         JaxEngine.open(request(tiny_shape(), mesh=MeshConfig(fsdp=4)))
 
 
