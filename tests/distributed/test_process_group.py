@@ -169,7 +169,8 @@ def test_memory_that_runs_out_in_one_process_ends_the_run_of_all(pair) -> None:
 
 @pytest.mark.parametrize(("environment", "words", "said"), [
     ({"WORLD_SIZE": "2"}, ("doctor",), "workings doctor cannot run in several processes (WORLD_SIZE=2)"),
-    ({"WORLD_SIZE": "2"}, ("train", "smoke-tiny", "--out", "run", "engine=jax"), "engine jax does not read WORLD_SIZE=2"),
+    ({"WORLD_SIZE": "2"}, ("train", "smoke-tiny", "--out", "run", "engine=jax"),
+     "engine jax does not read WORLD_SIZE=2"),
     ({"JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "0"}, ("train", "smoke-tiny", "--out", "run", "engine=jax"),
      "JAX_COORDINATOR_ADDRESS must be set"),
     ({"PET_NNODES": "2"}, ("train", "smoke-tiny", "--out", "run", "engine=jax"), "PET_NNODES=2 started several"),

@@ -181,7 +181,7 @@ def test_what_it_says_about_itself() -> None:
     texts = engine.environment_files()
     assert set(texts) == {"torch_version.txt", "cuda_check.txt", "nvidia_smi.txt"}
     assert torch.__version__ in texts["torch_version.txt"]
-    with pytest.raises(RequestError, match="flash with a gemma2 model"):
+    with pytest.raises(RequestError, match="flash does not cap scores, and a gemma2 model"):
         TorchEngine.open(request(tiny_shape("gemma2"), memory=MemoryConfig(attention="flash")))
     # Bytes are 8-bit codes in moments: a checkpoint holds no four bits there, and `verify` compares the two.
     in_8_bits = TorchEngine.open(request(tiny_shape(vocab=160), optimizer=AdamW8bitConfig(name="adamw8bit")))

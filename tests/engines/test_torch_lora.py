@@ -168,7 +168,7 @@ def test_bf16_storage_and_arithmetic_keep_float32_adapters(method: Any, tmp_path
 
 
 def test_projections_that_the_model_does_not_have_are_refused() -> None:
-    with pytest.raises(RequestError, match="target_modules: c_attn, c_proj"):
+    with pytest.raises(RequestError, match="has no projection c_attn or c_proj"):
         TorchEngine.open(request(tiny_shape("gemma"), method=LoraConfig(
             name="lora", rank=2, alpha=4, target_modules=("c_attn", "c_proj"))))
 

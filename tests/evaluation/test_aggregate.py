@@ -45,7 +45,7 @@ def test_pass_needs_enough_samples(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="pass@3"):
         pass_at_k(2, 1, 3)
     file = write_lines(tmp_path / "p.jsonl", [{"id": "i0", "sample": k, "completion": "7"} for k in range(2)])
-    with pytest.raises(RequestError, match="pass@3 from 2 samples"):
+    with pytest.raises(RequestError, match="pass@3 needs more than 2 samples"):
         evaluate_predictions(file, items(1), tmp_path / "out", settings=EvaluationSettings(aggregate="pass@3"))
     card = evaluate_predictions(file, items(1), tmp_path / "out", settings=EvaluationSettings(aggregate="pass@2"))
     assert card.accuracy == 1

@@ -111,7 +111,7 @@ def test_items_of_a_chunk(tokens: int, settings: dict[str, Any], size: int) -> N
 def test_another_request_does_not_continue_a_killed_one(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         ask(adding_model(die_at_call=1), items(10), tmp_path / "out")
-    with pytest.raises(RequestError, match="something else: decoding"):
+    with pytest.raises(RequestError, match="of another request: decoding"):
         ask(adding_model(), items(10), tmp_path / "out", max_new_tokens=99)
     assert ask(adding_model(), items(10), tmp_path / "out").overall.n == 10
 

@@ -107,7 +107,7 @@ def test_rows_and_a_model_are_a_run_that_keeps_them_and_draws_itself(tmp_path, m
     assert [one for one in heard if isinstance(one, str)][-2:] == ["opening the trained model", "answering"]
     assert heard[-1] == 0
     assert opened.ask("What is 1+1?", max_new_tokens=3) == reply.text == "".join(pieces)
-    with pytest.raises(RequestError, match="max_new_tokens: 0"):
+    with pytest.raises(RequestError, match="max_new_tokens is 0"):
         opened.ask("What is 1+1?", max_new_tokens=0)
     assert reply.tokens == 3
     assert opened.evaluate([{"id": "a", "prompt": "1+1?", "expected_answer": 2}], "more").overall.n == 1
@@ -186,10 +186,10 @@ def test_frames_and_data_sets_are_rows():
     ({"model": "x", "data": [{"prompt": "1+1?", "chosen": None, "rejected": "3"}], "steps": 1}, "`chosen` is null"),
     ({"model": "x", "data": [{"prompt": "Hi", "answer": "Hi"}, *ROWS], "steps": 1},
      "row 1 reads as question-answer, and row 2 as traces"),
-    ({"model": "x", "data": 5, "steps": 1}, "data: int"),
-    ({"recipe": "smoke-tiny", "overrides": 5}, "overrides=5"),
+    ({"model": "x", "data": 5, "steps": 1}, "data is of type int"),
+    ({"recipe": "smoke-tiny", "overrides": 5}, "overrides cannot be 5"),
     ({"model": "x", "data": {"train": ROWS}, "steps": 1}, r"(?s)a dict with train.*data=data\['train'\]"),
-    ({"model": "x", "data": ROWS, "method": "lorra", "steps": 1}, r"(?s)method: .lorra.*one of full, lora, qlora"),
+    ({"model": "x", "data": ROWS, "method": "lorra", "steps": 1}, r"(?s)method .lorra.*one of full, lora, qlora"),
     ({"recipe": "smoke-tiny", "method": "qlora", "data": ROWS},
      r'(?s)a recipe does not go with data, method.*overrides=\{"data.traces": "FILE", "method.name": "qlora"\}'),
     ({"recipe": "smoke-tiny", "learning_rate": 0.1, "items": Path("i.jsonl")},
@@ -311,7 +311,7 @@ def test_a_function_that_no_file_can_hold_is_refused():
                            (copied, "outside uses json, SHAPE from outside the function"),
                            (annotated, "annotated uses QUESTIONS from"),
                            (unread["unread"], "the source of unread cannot be read"),
-                           (private, "private, whose source holds a home folder")):
+                           (private, "the source of private holds a home folder")):
         with pytest.raises(RequestError, match=said):
             recipe_rewards([function], Path("/nowhere"), str)
 
@@ -381,8 +381,8 @@ def test_words_of_other_trainers_are_refused_with_what_they_are_here(words, advi
 
 @pytest.mark.parametrize(("keywords", "given", "advice"), [
     ({"model": object(), "steps": 1}, "model is an object of type object", "save_pretrained"),
-    ({"model": "Qwen/Qwen3-0.6B", "method": "LoRA", "steps": 1}, "method: 'LoRA'", 'method="lora"'),
-    ({"model": "Qwen/Qwen3-0.6B", "method": "dpo", "steps": 1}, "method: 'dpo'", '"algorithm.name": "dpo"')])
+    ({"model": "Qwen/Qwen3-0.6B", "method": "LoRA", "steps": 1}, "method 'LoRA'", 'method="lora"'),
+    ({"model": "Qwen/Qwen3-0.6B", "method": "dpo", "steps": 1}, "method 'dpo'", '"algorithm.name": "dpo"')])
 def test_a_model_that_is_an_object_and_a_method_that_does_not_exist_are_named(keywords, given, advice):
     with pytest.raises(RequestError) as wrong:
         workings.train(data=ROWS, **keywords)

@@ -97,10 +97,10 @@ def test_killed_while_it_generates_it_ends_the_same(
 
 def test_what_a_recipe_would_say_has_to_be_said(made: Path, tmp_path: Path) -> None:
     asked = ["eval", made / "model", "--items", made / "items.jsonl", "--out", tmp_path / "x"]
-    for more, text in (((), "no --template"), (("--engine", "torch"), "no --template"),
+    for more, text in (((), "--template is missing"), (("--engine", "torch"), "--template is empty"),
                        (("--template", "chatml"), "--template chatml"),
                        (("--template", "gemma", "--engine", "abacus"), "--engine abacus"),
                        (("--template", "gemma", "--precision", "int4"), "--precision int4")):
         assert text in refused(*asked, *more)
-    assert "--template with a sealed run" in refused("eval", made / "run", "--template", "gemma", *asked[2:])
+    assert "--template cannot be used with a sealed run" in refused("eval", made / "run", "--template", "gemma", *asked[2:])
     assert not (tmp_path / "x").exists()

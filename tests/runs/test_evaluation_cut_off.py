@@ -71,7 +71,7 @@ def test_another_request_is_refused_and_the_verb_for_evaluations_goes_on_too(cut
     recipe, run = cut_off
     with pytest.raises(RequestError, match=r"training\.learning_rate: 0\.5 before, 0\.4 now"):
         train_and_evaluate(str(recipe), run, [*WORDS, "training.learning_rate=0.4"], resume=True)
-    with pytest.raises(RequestError, match="asked for something else") as refused:
+    with pytest.raises(RequestError, match="an interrupted evaluation of another request") as refused:
         evaluate_run(run, recipe.with_name("items.jsonl"), run / RECIPE_EVALUATION)
     assert f"remove {run.parent / 'a.eval-items.partial'}" in refused.value.try_next
 

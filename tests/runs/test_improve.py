@@ -28,7 +28,7 @@ def test_a_held_out_item_among_the_prompts_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(("word", "said"), [
-    ("evaluation={items: none}", "without evaluation.items"),
+    ("evaluation={items: none}", "has no evaluation.items"),
     ('algorithm={"name": "grpo", "max_new_tokens": 16}', "algorithm.name: grpo"),
 ])
 def test_a_recipe_that_cannot_be_improved_is_refused(tmp_path, word, said):
