@@ -103,7 +103,7 @@ def test_samples_of_one_item(tmp_path: Path) -> None:
 def test_a_wild_number_of_a_sample_is_refused(tmp_path: Path) -> None:
     """Every item would get ten thousand lines that say that they are missing."""
     lines = [{"id": "i0", "sample": number, "completion": "7"} for number in (0, 9999)]
-    with pytest.raises(RequestError, match="a line with sample 9999, and 2 lines of items"):
+    with pytest.raises(RequestError, match="has a sample 9999, and only 2 lines of items"):
         evaluate_predictions(write_lines(tmp_path / "p.jsonl", lines), items(2), tmp_path / "out")
 
 
