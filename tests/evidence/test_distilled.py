@@ -34,7 +34,7 @@ def test_an_honest_run_verifies_without_weights(honest: Path) -> None:
     found = said(honest)
     assert verify(honest).level == 2
     assert found["consistency.teacher"][1].startswith("run teacher, root ")
-    assert found["consistency.prompts"][1].endswith("there are no rewards")
+    assert found["consistency.prompts"][1].endswith("rewards: none")
 
 
 def test_a_root_that_is_not_that_of_the_run_beside_it_is_said(honest: Path) -> None:

@@ -102,5 +102,6 @@ def test_what_a_recipe_would_say_has_to_be_said(made: Path, tmp_path: Path) -> N
                        (("--template", "gemma", "--engine", "abacus"), "--engine abacus"),
                        (("--template", "gemma", "--precision", "int4"), "--precision int4")):
         assert text in refused(*asked, *more)
-    assert "--template cannot be used with a sealed run" in refused("eval", made / "run", "--template", "gemma", *asked[2:])
+    given = refused("eval", made / "run", "--template", "gemma", *asked[2:])
+    assert "--template cannot be used with a sealed run" in given
     assert not (tmp_path / "x").exists()
