@@ -10,6 +10,15 @@ from workings.runs.replay.replay import ReplayRequest, replay_run
 from workings.runs.smoke import Smoke
 from workings.runs.train_and_evaluate import train_and_evaluate
 
+REPLAY = """
+import json, sys
+from pathlib import Path
+from workings.runs.replay.replay import ReplayInputs, ReplayRequest, replay_run
+request = ReplayRequest(inputs=ReplayInputs(fsdp=int(sys.argv[2])))
+print(json.dumps(replay_run(Path(sys.argv[1]), request).facts))
+"""
+"""Code of a child that replays a run: its path, and devices or 0 for those recorded."""
+CONTROLS = ("checkpoint", "learning_rate", "rows", "seed")
 OVERRIDES = ("checkpoint.keep_last=5", "evaluation.base=false", "evaluation.every_steps=8", "evaluation.samples=0",
              "evaluation.max_new_tokens=8")
 

@@ -7,7 +7,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from tests.runs.replayed import trained_and_replayed
+from tests.runs.replayed import CONTROLS, REPLAY, trained_and_replayed
 from workings.evidence.replay.comparison import line_differences
 
 
@@ -20,11 +20,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_over_two_devices_it_is_the_same_within_the_tolerance(
-        run: Path, workings: Callable[..., "CompletedProcess[str]"]) -> None:
-    done = workings("runs", "replay", run, "--json", "--fsdp", "2", devices=2)
+        run: Path, run_forked: Callable[..., "CompletedProcess[str]"]) -> None:
+    done = run_forked("-c", REPLAY, run, "2", devices=2)
     told = json.loads(done.stdout.splitlines()[-1])
-    assert (told["verdict"], told["mode"], told["from_step"], told["steps"]) == ("passed", "tolerance", 4, 4)
-    assert {"mesh", "device", "variables"} <= set(told["differing"])
-    assert told["controls"] == dict.fromkeys(("checkpoint", "learning_rate", "rows", "seed"), True)
+    assert (told["verdict"], told["mode"], told["from_step"], len(told["lines"])) == ("passed", "tolerance", 4, 4)
+    assert {"mesh", "device", "variables"} <= set(told["conditions"]["differing"])
+    assert {name: control["outside"] for name, control in told["controls"].items()} == dict.fromkeys(CONTROLS, True)
     assert told["weights"]["largest_difference"] < 1e-4
-    assert 0 < max(line_differences(line)["loss"] for line in told["lines"]) < 1e-5, "other sums, the same steps"
+    # Other sums, the same steps: 0 on some processors.
+    assert max(line_differences(line)["loss"] for line in told["lines"]) < 1e-5

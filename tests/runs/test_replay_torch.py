@@ -7,20 +7,20 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from tests.runs.replayed import trained_and_replayed
+from tests.runs.replayed import CONTROLS, REPLAY, trained_and_replayed
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 
 def test_steps_of_the_second_engine_are_taken_again(
-        tmp_path: Path, workings: Callable[..., "CompletedProcess[str]"]) -> None:
+        tmp_path: Path, run_forked: Callable[..., "CompletedProcess[str]"]) -> None:
     run = tmp_path / "runs" / "tiny"
     trained_and_replayed(run, "engine=torch")
 
-    done = workings("runs", "replay", run, "--json", environment={"OMP_NUM_THREADS": "2"})
+    done = run_forked("-c", REPLAY, run, "0", environment={"OMP_NUM_THREADS": "2"})
     told = json.loads(done.stdout.splitlines()[-1])
     assert (told["verdict"], told["mode"]) == ("passed", "tolerance")
-    assert {"threads", "variables"} <= set(told["differing"])
-    assert told["controls"] == dict.fromkeys(("checkpoint", "learning_rate", "rows", "seed"), True)
+    assert {"threads", "variables"} <= set(told["conditions"]["differing"])
+    assert {name: control["outside"] for name, control in told["controls"].items()} == dict.fromkeys(CONTROLS, True)
     assert told["weights"]["largest_difference"] < 1e-4

@@ -25,7 +25,7 @@ def test_a_corrected_reward_begins_another_run(tmp_path):
         (run / DATA_DIGESTS).parent.mkdir()
         (run / DATA_DIGESTS).write_text('{"prompts": "p", "rewards": "r"}')
         (run / CHECKPOINTS / ".step_000001.tmp").mkdir(parents=True)  # the first save was killed
-        with pytest.raises(RequestError, match="recipe or data have changed: rewards: 'r' before, 's' now") as refused:
+        with pytest.raises(RequestError, match="rewards: 'r' before, 's' now") as refused:
             create_or_resume.refuse_other_request([run], {DATA_DIGESTS: {"prompts": "p", "rewards": "s"}}, {})
         assert "export" not in str(refused.value)  # there are no weights yet
         (run / CHECKPOINTS / "step_000001").mkdir(parents=True)

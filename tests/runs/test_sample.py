@@ -124,8 +124,10 @@ def test_killed_while_it_draws_it_ends_the_same(made: Path, tmp_path: Path, work
 def test_what_was_asked_for_wrongly_is_named(made: Path, tmp_path: Path) -> None:
     asked = ["sample", made / "run", "--prompts", made / "traces.jsonl", "--out", tmp_path / "x"]
     for more, text in ((("--keep", "good"), "keep: good is unknown"),
-                       (("--pairs", "all"), "pairs: all"), (("--temperature", "0"), "greedy samples are all the same"),
-                       (("--template", "gemma"), "--template with a sealed run"), (("--form", "any"), "the form any"),
+                       (("--pairs", "all"), "pairs is unknown"),
+                       (("--temperature", "0"), "greedy samples are all the same"),
+                       (("--template", "gemma"), "cannot be used with a sealed run"),
+                       (("--form", "any"), "the form any"),
                        (("--prompts", "nothing.jsonl"), "prompts: nothing.jsonl"),
                        (("--prompts-out", made / "traces.jsonl"), "traces.jsonl exists"),
                        (("--prompts-out", tmp_path / "no" / "p.jsonl"), "there is no folder")):

@@ -72,7 +72,7 @@ def test_what_is_kept_may_be_decided_anew_when_it_is_continued(tmp_path: Path) -
     assert (unit.pairs, (unit.path / "pairs.jsonl").exists()) == ((), False)
     with pytest.raises(KeyboardInterrupt):
         draw(tmp_path / "other", session=drawing_model(die_at_call=3))
-    with pytest.raises(RequestError, match="something else: decoding"):
+    with pytest.raises(RequestError, match="of another request: decoding"):
         draw(tmp_path / "other", seed=5)
 
 

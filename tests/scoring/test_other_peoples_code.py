@@ -35,7 +35,7 @@ def own(folder: Path, code: str) -> str:
 @pytest.mark.parametrize(("code", "said"), [
     ("def score(answer, item:\n    return 1\n", "SyntaxError"),
     ("raise SystemExit(3)\n", "SystemExit: 3"),
-    ("score = 1\n", "own.py:score"),
+    ("score = 1\n", "own.py has no function score"),
     (SHOUT + "everywhere(b'hello\\n')\ndef score(answer, item): return 1\n", "an error is above"),
 ])
 def test_a_scorer_that_cannot_be_loaded_is_named_at_the_start(tmp_path: Path, code: str, said: str) -> None:
