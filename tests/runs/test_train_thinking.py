@@ -46,5 +46,5 @@ def test_the_form_asks_weights_of_no_run_for_thinking(tmp_path):
         (tmp_path / name).write_text("{}")
     request = weights_request({"template": "plain"}, "cpu", "channel")
     # The template is made before the weights are read: it is what refuses.
-    with pytest.raises(RequestError, match=r"data\.reasoning: channel with data\.template: plain"):
+    with pytest.raises(RequestError, match=r"data\.reasoning: channel does not fit data\.template: plain"):
         open_weights(str(tmp_path), request)

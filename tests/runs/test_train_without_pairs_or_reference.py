@@ -71,7 +71,7 @@ def test_the_straight_run_verifies_and_learns(begun):
     assert found.failed == 0, [check for check in found.checks if check.verdict == "failed"]
     lines = lines_of(straight)
     if name == "kto":
-        assert told["consistency.preferences"] == "18 rows; 9 verdicts"
+        assert told["consistency.preferences"] == "9 verdicts; 18 rows"
         assert told["recompute.implied_rewards"] == "6 steps"
         # Before the first update the model is the reference: every sigmoid is one half.
         assert lines[0]["loss"] == pytest.approx(0.5, abs=1e-5)

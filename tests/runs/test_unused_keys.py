@@ -58,7 +58,7 @@ def refused(values, key):
     try:
         check_recipe(asked, "test", as_written=True)
     except RequestError as error:
-        return error.given.startswith(f"{key}: ")
+        return error.given.startswith(f"{key}: ") or f"does not take {key}: " in error.given
     return False
 
 
