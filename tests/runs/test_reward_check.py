@@ -93,7 +93,7 @@ def test_equal_rewards_are_said(recipe):
 def test_mistakes_are_said(recipe):
     with pytest.raises(RequestError, match="has no rewards to check"):
         check_rewards(recipe, ["algorithm={name: sft}", "rewards=[]", "evaluation={}"])
-    with pytest.raises(RequestError, match="a file "):
+    with pytest.raises(RequestError, match="has no file "):
         check_rewards(recipe, ["rewards=[{scorer: 'gone.py:x'}]"])
     with pytest.raises(RewardError, match=r"reward my\.py:broken: "):
         check(recipe, "[{scorer: 'my.py:broken'}]")
