@@ -1,4 +1,4 @@
-"""The engine of the tests that is none of this package's: a whole one that learns."""
+"""A complete engine outside this package, which the tests bring and which learns."""
 
 import inspect
 

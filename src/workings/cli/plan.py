@@ -46,7 +46,7 @@ def plan_command(
     loaded = load_recipe(recipe, overrides or ())
     # Check options before planning, which may compile for minutes.
     if not names:
-        raise RequestError("--on without a name", "a target of the catalog", "--on v5e-8")
+        raise RequestError("--on names no target", "a target of the catalog", "--on v5e-8")
     seconds = parse_duration(deadline) if deadline else 0.0
     if formula and deadline:
         raise RequestError("--formula plans no time, so it cannot check --deadline", "one of the two",

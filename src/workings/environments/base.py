@@ -1,6 +1,7 @@
 """What an environment is, and how the seeds of its tasks follow from that of the run."""
 
 from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from workings.record.digest import bytes_digest
@@ -43,6 +44,14 @@ class TaskMaker(Protocol):
     def tasks(self, seed: int, count: int) -> Iterable[dict[str, Any]]:
         """This number of rows with different ids, the same for the same seed. A row only needs an ``id``."""
         ...
+
+
+def installed(distribution: str) -> str:
+    """Name and version of a distribution, or that it is not installed, which its adapter refuses."""
+    try:
+        return f"{distribution} {version(distribution)}"
+    except PackageNotFoundError:
+        return f"{distribution}, not installed"
 
 
 def task_seed(seed: int, name: str) -> int:

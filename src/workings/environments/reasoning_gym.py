@@ -2,10 +2,9 @@
 
 import json
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from workings.environments.base import Row, Step
+from workings.environments.base import Row, Step, installed
 from workings.errors import RequestError
 from workings.hints import pip_install
 
@@ -35,10 +34,7 @@ class ReasoningGym:
     def version(task: str) -> str:
         """What decides the scores: the library's version."""
         del task
-        try:
-            return f"reasoning-gym {version('reasoning-gym')}"
-        except PackageNotFoundError:  # said by the adapter when it is made
-            return "reasoning-gym, not installed"
+        return installed("reasoning-gym")
 
     def tasks(self, seed: int, count: int) -> Iterator[dict[str, Any]]:
         """Its questions with their whole entries, as text because they may hold nulls.

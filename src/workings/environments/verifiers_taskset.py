@@ -3,13 +3,13 @@
 import asyncio
 import inspect
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from workings.environments.base import Row, Step
+from workings.environments.base import Row, Step, installed
 from workings.errors import RequestError
+from workings.hints import pip_install
 from workings.record.digest import bytes_digest, file_digest
 
 _SIMPLE = "a taskset whose tasks are a question in text, with rewards that need no runtime, tools or judge"
@@ -18,8 +18,8 @@ _SIMPLE = "a taskset whose tasks are a question in text, with rewards that need 
 class VerifiersTaskset:
     """A taskset by the name of its installed module; an episode has one turn.
 
-    The library runs an agent in containers and behind servers of its own. A task's rewards need none of that: they read
-    a trace, which is made here from the question and the model's text, so a stranger can compute them again.
+    The library starts containers and servers for an agent. The rewards of a simple task need only a trace, which is
+    made here from the question and the model's text, so a stranger can compute them again.
     """
 
     def __init__(self, name: str, **config: Any) -> None:
@@ -33,14 +33,14 @@ class VerifiersTaskset:
             from verifiers.v1.utils import loaders
         except ImportError:
             raise RequestError(f"environment verifiers:{name} needs the library verifiers, which is not installed",
-                               "verifiers 0.4 or newer", "pip install verifiers") from None
+                               "verifiers 0.4 or newer", pip_install("verifiers", extra=False)) from None
         try:
             made = loaders.taskset_class(name)
         except (ModuleNotFoundError, AttributeError, TypeError, ValueError) as error:
             raise RequestError(f"environment verifiers:{name} is no taskset: {error}",
                                "an installed module that exports one Taskset") from None
         self._taskset = made(loaders.taskset_config_type(name)(id=name, **config))
-        self._task_type, self._asked = self._taskset.task_type(), ""
+        self._task_type = self._taskset.task_type()
         needs = self._needs(loaders.environment_class(name).__name__ != "SingleAgentEnv")
         if needs:
             raise RequestError(f"environment verifiers:{name} needs {needs}, which a record cannot repeat", _SIMPLE)
@@ -63,11 +63,7 @@ class VerifiersTaskset:
     @staticmethod
     def version(name: str) -> str:
         """What decides the rewards: the library's version and the digest of the taskset's source."""
-        try:
-            library = f"verifiers {version('verifiers')}"
-        except PackageNotFoundError:
-            return "verifiers, not installed"
-        found = find_spec(name.replace("-", "_").lower())
+        library, found = installed("verifiers"), find_spec(name.replace("-", "_").lower())
         if found is None or found.origin is None:
             return f"{library}, without {name}"
         origin = Path(found.origin)

@@ -1,4 +1,4 @@
-"""Adapters on a conversation of three questions of which the last answer alone is learned."""
+"""Adapters learn only the last of three answers of a conversation."""
 from _tiny import say, sft
 from peft import LoraConfig
 
