@@ -32,9 +32,10 @@ WORDS = ("batch.micro_batch=8", "batch.accumulation=1", "training.warmup_steps=1
 class Stale(VllmSampler):
     """Loads adapters once, and says of later ones that they were loaded."""
 
-    def _load(self, state: State) -> None:
+    def load(self, state: State) -> None:
+        """As above."""
         if not self._loaded:
-            super()._load(state)
+            super().load(state)
 
 
 def words(vllm: str, steps: int) -> list[str]:
@@ -47,7 +48,7 @@ def numbers(run: Path) -> dict[str, Any]:
     found, lines = verify(run), RunRecord.open(run).metrics()
     told = {check.id: check for check in found.checks}
     return {"level": found.level, "failed_checks": found.failed, "steps": len(lines),
-            "episodes": told["recompute.episodes"].text, "sampler": told["consistency.sampler"].text,
+            "episodes": told["recompute.episodes"].text, "sampler": told["consistency.rollouts"].text,
             "reward": [line["reward"] for line in lines], "mismatch": [line["mismatch"] for line in lines],
             "mismatch_most": max(line["mismatch_most"] for line in lines),
             "drawing_seconds": [round(line["drawing_seconds"], 1) for line in lines]}

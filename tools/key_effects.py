@@ -144,4 +144,6 @@ EFFECTS: dict[str, Effect] = {
         ("sampler.arguments", "test_a_server_is_started_with_the_words_of_the_recipe"),
         ("sampler.start_seconds", "test_a_server_that_does_not_start_is_ended"),
         ("sampler.seconds", "test_completions_that_take_too_long"))},
+    "sampler.ahead": _named("tests/evidence/test_sampled_elsewhere.py",
+                            "test_a_rollout_that_is_sampled_during_the_update_before_has_its_adapters"),
 }

@@ -5,6 +5,7 @@ nothing; their lines say what the rollouts and the objective would.
 """
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,33 @@ class Guesses(Texts):
         return "what is it then" if seed % 9 == 8 else str(1 + seed % 5)
 
 
+class Elsewhere(Texts):
+    """Another program that samples, with adapters that are the number of the next update."""
+
+    def __init__(self, prompts: PromptSet) -> None:
+        super().__init__(prompts)
+        self.loaded = 0
+
+    @property
+    def tag(self) -> dict[str, str]:
+        """What was loaded last."""
+        return {"name": "vllm", "version": "0.32.0", "adapter": f"{self.loaded:064d}"}
+
+    def generate(self, state: Any, prompts: Sequence[Sequence[int]], **more: Any) -> list[Completion]:
+        """Never asked here."""
+        raise NotImplementedError
+
+    def load(self, state: Any) -> None:
+        """Take over a state."""
+        self.loaded = state
+
+    def sample(self, state: Any, *given: Any, **more: Any) -> list[Completion]:
+        """With a state, or with what was loaded."""
+        if state is not None:
+            self.load(state)
+        return super().sample(state, *given, **more)
+
+
 EPISODES_OF: dict[str, Any] = {
     "data": {"traces": "environment", "template": "gemma", "reasoning": "tags", "max_length": 160, "buckets": [160]},
     "algorithm": {"name": "grpo", "group": 4, "max_new_tokens": 4, "updates": 2},
@@ -132,19 +160,22 @@ def rewarded_run(final: Path, engine_of: Callable[[PromptSet], Any] = Texts, **c
     if asked.environment is not None:
         writer.write_json(EPISODES, EnvironmentSettings(config=asked.environment).recorded())
     engine = engine_of(prompts)
-    with nullcontext() if player is None else player, RewardProcess(settings) as rewarder:
+    with (nullcontext() if player is None else player, RewardProcess(settings) as rewarder,
+          ThreadPoolExecutor(1) as thread):
         experience = RolloutExperience(
             RolloutSampler(
                 sampler=engine, engine=engine, prompts=prompts, algorithm=algorithm, rewarder=rewarder,
                 reward_settings=settings,
                 shape=RolloutShape.from_recipe(asked, algorithm, fsdp=1, pad_id=0), template=synthetic.template(),
-                player=player, rules=episode_rules(asked), seed=7),
+                player=player, rules=episode_rules(asked), seed=7,
+                ahead=asked.sampler is not None and asked.sampler.ahead),
             load_rollout=lambda step: None,
             save_rollout=lambda rollout: writer.write_rollout(rollout.step, rollout_json.to_json(rollout)),
             stall_detector=StallDetector.from_lines(algorithm, []))
         position = Position()
         for step in range(1, STEPS + 1):
-            prepared = experience.next_batch(None, position, step)
+            prepared = experience.next_batch(step, position, step)
+            experience.prefetch(prepared.after, thread)
             log_probs = engine.log_probs(None, prepared.batch)
             terms = algorithm.objective.terms(NUMPY, log_probs, prepared.batch.loss_mask, prepared.batch.signals)
             result = StepResult(loss=float(terms.total.sum() / prepared.batch.divisor), grad_norm=0.25,

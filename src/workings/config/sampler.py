@@ -24,6 +24,10 @@ class SamplerConfig(Section):
     # Not strict, because YAML and JSON give a list where a tuple is declared.
     arguments: tuple[str, ...] = Field(default=(), strict=False)
     """Further arguments of `vllm serve`, such as `[--gpu-memory-utilization, '0.4']`."""
+    ahead: bool = False
+    """Whether the server samples the next rollout while the engine takes the last update of the present one. Its
+    completions then come from weights that are one update old, never older; the record says which, and each token's
+    ratio is to its probability under those weights."""
     start_seconds: float = Field(default=1800, gt=0)
     """Time limit of the server's start."""
     seconds: float = Field(default=3600, gt=0)

@@ -461,6 +461,10 @@ class TaggedSampler(Sampler, Protocol):
         """What the record says of the last completions: the program, its version, and which weights it had."""
         ...
 
+    def load(self, state: State) -> None:
+        """Takes over the weights of a state. `sample` does so itself, unless its state is None: then it uses these."""
+        ...
+
 
 @runtime_checkable
 class StreamingEngine(Protocol):

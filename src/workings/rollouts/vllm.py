@@ -83,12 +83,16 @@ class VllmSampler:
                temperature: float, seeds: Sequence[int]) -> list[Completion]:
         """One sampled completion per prompt, in the order of the prompts; ``seeds`` are not used.
 
+        Args:
+            state: None samples with the adapters that `load` took over.
+
         Raises:
             TrainingFailed: the server failed, or answered with other adapters or tokens.
             RequestError: it does not start.
         """
         del seeds
-        self._load(state)
+        if state is not None:
+            self.load(state)
         answer = self._ask("/v1/completions", {
             "model": self._loaded, "prompt": [[*map(int, prompt)] for prompt in prompts], "max_tokens": max_new_tokens,
             "temperature": temperature, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "logprobs": 0,
@@ -103,8 +107,13 @@ class VllmSampler:
             raise TrainingFailed("vLLM answered other prompts than requested")
         return completions
 
-    def _load(self, state: State) -> None:
-        """Load a state's adapters into the server, if they have changed."""
+    def load(self, state: State) -> None:
+        """Load a state's adapters into the server, if they have changed.
+
+        Raises:
+            TrainingFailed: the server failed.
+            RequestError: it does not start.
+        """
         if not self._url:
             self._start()
         if not self._version:

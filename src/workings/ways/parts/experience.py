@@ -47,7 +47,7 @@ class Experience:
         """
 
     def prefetch(self, position: Position, thread: Executor) -> None:
-        """Starts to make the batch at a position if that needs no model; returns at once."""
+        """Starts to make the batch at a position if that needs no model of its own; returns at once."""
 
     @abstractmethod
     def next_batch(self, state: State, position: Position, step: int) -> PreparedBatch:

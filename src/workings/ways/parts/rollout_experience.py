@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -66,6 +67,8 @@ class RolloutSampler:
     """Plays the environment; None without one, and ``rules`` likewise."""
     rules: EpisodeRules | None = None
     seed: int
+    ahead: bool = False
+    """Whether a rollout is sampled during the last update of the one before, by a sampler that is another program."""
     reference: Callable[[State, Batch], np.ndarray] | None = None
     """Log probabilities ``[A, B, S]`` of a batch's targets under a frozen model (the first weights, or a teacher),
     given the state that is trained; None if the algorithm has no reference."""
@@ -81,7 +84,17 @@ class RolloutSampler:
         return () if self.reward_settings is None else self.reward_settings.names
 
     def rollout(self, state: State, position: Position, step: int) -> Rollout:
-        """Samples and rewards the completions of a rollout whose first update is ``step``."""
+        """Samples and rewards the completions of a rollout whose first update is ``step``; with the reference."""
+        return self.with_reference(state, self.sampled(state, position, step))
+
+    def with_reference(self, state: State, rollout: Rollout) -> Rollout:
+        """A rollout with the log probabilities under the frozen model, if there is one."""
+        if self.reference is None:
+            return rollout
+        return replace(rollout, reference_log_probs=self.log_probs(partial(self.reference, state), rollout))
+
+    def sampled(self, state: State | None, position: Position, step: int) -> Rollout:
+        """Samples and rewards; a state of None: with the weights that the sampler took over before this update."""
         groups: list[Group] = []
         after, group_count = position, self.groups
         dynamic = self.algorithm.max_sampling_rounds > 1
@@ -94,12 +107,9 @@ class RolloutSampler:
             # No further round: each costs as much as the first.
             if sum(selected) == group_count:
                 break
-        tag = self.sampler.tag if isinstance(self.sampler, TaggedSampler) else {}
-        rollout = Rollout(step=step, position=position, after=after, sampler=tag, groups=tuple(
+        tag = self.sampler.tag | {"behind": str(int(state is None))} if isinstance(self.sampler, TaggedSampler) else {}
+        return Rollout(step=step, position=position, after=after, sampler=tag, groups=tuple(
             replace(group, kept=is_kept) for group, is_kept in zip(groups, selected, strict=True)))
-        if self.reference is None:
-            return rollout
-        return replace(rollout, reference_log_probs=self.log_probs(partial(self.reference, state), rollout))
 
     def log_probs(self, model: Callable[[Batch], np.ndarray], rollout: Rollout) -> tuple[np.ndarray, ...]:
         """Log probabilities, float32, of the tokens of every trained sample under a model.
@@ -116,7 +126,7 @@ class RolloutSampler:
             log_probs += split_by_sample(rollout.trained_samples[part * size:(part + 1) * size], log_probs_ABS)
         return tuple(log_probs)
 
-    def sample_groups(self, state: State, turns: Sequence[PromptTurn], step: int) -> list[Group]:
+    def sample_groups(self, state: State | None, turns: Sequence[PromptTurn], step: int) -> list[Group]:
         """Samples and rewards the groups of some prompts for a rollout whose first update is ``step``."""
         size = self.algorithm.group
         # From what a sample is for and not from its position in the batch: another number of devices or sampling
@@ -135,7 +145,7 @@ class RolloutSampler:
                 for sample, advantage in zip(of_group, advantages, strict=True))))
         return groups
 
-    def _sampled(self, state: State, prompts: Sequence[Prompt], seeds: Sequence[int]) -> list[Sample]:
+    def _sampled(self, state: State | None, prompts: Sequence[Prompt], seeds: Sequence[int]) -> list[Sample]:
         """A completion of each prompt, or an episode, without rewards."""
         def write(given: Sequence[Sequence[int]], seeds: Sequence[int]) -> Sequence[Completion]:
             return self.sampler.sample(
@@ -184,6 +194,16 @@ class RolloutExperience(Experience):
         self._save_rollout = save_rollout
         self._stall_detector = stall_detector
         self._current: Rollout | None = None
+        self._ahead: tuple[int, Future[Rollout]] | None = None
+        self._begins = 0
+
+    def prefetch(self, position: Position, thread: Executor) -> None:
+        """Starts to sample the next rollout, if the recipe asks for it and the coming update is the last of this one.
+
+        The sampler has taken over the weights before that update (`next_batch`).
+        """
+        if self._begins:
+            self._ahead = self._begins, thread.submit(self._sampler.sampled, None, position, self._begins)
 
     def next_batch(self, state: State, position: Position, step: int) -> PreparedBatch:
         """The batch of an update; samples first if it is the first one that is trained on a rollout.
@@ -198,7 +218,7 @@ class RolloutExperience(Experience):
         rollout = self._current
         if part == 0:
             started = time.perf_counter()
-            rollout = self._sampler.rollout(state, position, step)
+            rollout = self._rollout(state, position, step)
             metrics = arithmetic.rollout_metrics(rollout, self._sampler.reward_names)
             # Before more is computed: a run that cannot be learning ends here.
             self._stall_detector.check_rollout(rollout)
@@ -219,9 +239,19 @@ class RolloutExperience(Experience):
         batch = self._sampler.batch(rollout, step)
         self._stall_detector.check_batch(rollout, step, batch)
         is_last = part == self._sampler.shape.updates - 1
+        self._begins = step + 1 if self._sampler.ahead and is_last else 0
+        if self._begins and isinstance(self._sampler.sampler, TaggedSampler):
+            self._sampler.sampler.load(state)  # now: the update consumes the state
         # Up to its last update the position stays where the rollout began, so that a checkpoint between finds it again.
         return PreparedBatch(batch=batch, after=rollout.after if is_last else position, digest=digest_of(batch),
                              tokens=batch.real_tokens, supervised_tokens=batch.supervised_tokens, metrics=metrics)
+
+    def _rollout(self, state: State, position: Position, step: int) -> Rollout:
+        """The rollout that begins at an update: the one that was sampled ahead, or a new one."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None or ahead[0] != step:
+            return self._sampler.rollout(state, position, step)
+        return self._sampler.with_reference(state, ahead[1].result())
 
     def after_step(self, step: int, prepared: PreparedBatch, result: StepResult) -> dict[str, float]:
         """Saves the rollout after its first update, and checks that the run can be learning.

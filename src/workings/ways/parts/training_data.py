@@ -158,7 +158,7 @@ class PromptData:
             sampler=sampler, engine=engine, prompts=self.prompts, algorithm=self.algorithm, shape=self.shape,
             rewarder=None if self.rewards is None else rewarder, reward_settings=self.rewards,
             template=self.resolved.template, player=player, rules=episode_rules(self.resolved.recipe),
-            seed=self.prompts.seed,
+            seed=self.prompts.seed, ahead=recipe.sampler is not None and recipe.sampler.ahead,
             reference=self._first_model(engine) if teacher is None else lambda state, batch: teacher(batch))
 
     def _first_model(self, engine: Engine) -> Callable[[State, Batch], np.ndarray] | None:

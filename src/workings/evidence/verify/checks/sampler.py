@@ -9,7 +9,7 @@ from workings.evidence.verify.rollout_inputs import rollout_inputs_of, rollouts_
 from workings.record.layout import CHECKPOINTS
 
 ADAPTERS = "adapter_model.safetensors"
-TAG = {"name", "version", "adapter"}
+TAG = {"name", "version", "adapter", "behind"}
 
 
 def has_sampler(unit: Unit) -> bool:
@@ -20,22 +20,28 @@ def has_sampler(unit: Unit) -> bool:
 @check("consistency.rollouts", when=has_sampler)
 def sampler(unit: Unit) -> Iterator[CheckFinding]:
     """The digest of the adapters in each rollout, against the checkpoint before it and the rollouts around it."""
-    inputs, problems, before = rollout_inputs_of(unit), [], ""
-    changed = {line.step: line.share_of_weights_changed > 0 for line in unit.steps}
+    inputs, problems, before = rollout_inputs_of(unit), list[str](), (0, "")
+    named = inputs.recipe.sampler
+    assert named is not None  # `has_sampler`
+    changed = {line.step for line in unit.steps if line.share_of_weights_changed > 0}
     saved = {int(name.split("/")[1].rpartition("_")[2]): digest for name, digest in unit.sums.items()
              if name.startswith(f"{CHECKPOINTS}/step_") and name.endswith(f"/{ADAPTERS}")}
     compared = 0
     for rollout in rollouts_of(unit):
-        tag, last = rollout.sampler, rollout.step - 1
-        if {*tag} != TAG or tag["name"] != getattr(inputs.recipe.sampler, "name", ""):
-            problems.append(f"rollout of step {rollout.step}: no name, version and adapters of its sampler")
+        tag, about = rollout.sampler, f"rollout of step {rollout.step}"
+        if {*tag} != TAG or tag["name"] != named.name or tag["behind"] not in ("0", "1"):
+            problems.append(f"{about}: no name, version and adapters of its sampler")
             continue
+        behind = int(tag["behind"])
+        if behind and not (named.ahead and rollout.step > 1):
+            problems.append(f"{about}: sampled with older adapters, which the recipe does not allow")
+        # Updates that the adapters had when it was sampled.
+        last = rollout.step - 1 - behind
         if last in saved:
             compared += 1
             if tag["adapter"] != saved[last]:
-                problems.append(f"rollout of step {rollout.step}: sampled with adapters that differ from checkpoint "
-                                f"{last}")
-        if changed.get(last) and tag["adapter"] == before:
-            problems.append(f"rollout of step {rollout.step}: sampled with the adapters before update {last}")
-        before = tag["adapter"]
+                problems.append(f"{about}: sampled with adapters that differ from checkpoint {last}")
+        if changed.intersection(range(before[0] + 1, last + 1)) and tag["adapter"] == before[1]:
+            problems.append(f"{about}: sampled with the adapters before update {last}")
+        before = last, tag["adapter"]
     yield finding_from(problems, f"{len(inputs.steps)} rollouts, {compared} against a checkpoint", unit)
