@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -13,7 +15,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tests.distributed.conftest import in_thread
+from tests.distributed.conftest import ThreadProcesses, in_thread
 from tests.distributed.tiny_recipe import RECIPE
 from tests.engines.tiny import random_batch, tiny_shape
 from tests.runs.runs_helpers import write_recipe
@@ -22,7 +24,7 @@ from workings.cli.train import cut_short_message
 from workings.distributed import calls
 from workings.distributed.failure import PeerFailed
 from workings.distributed.process_group import ProcessGroup
-from workings.errors import RequestError, WorkingsError
+from workings.errors import Interrupted, RequestError, WorkingsError
 from workings.evidence.verify import verify
 from workings.record import jsonl
 from workings.record.layout import METRICS
@@ -49,6 +51,29 @@ def test_the_others_make_the_calls_of_the_first_and_hear_the_end(pair) -> None:
                                         ("evaluate", 3)]
     assert found["end"]["status"] == "complete"
     assert {"left/0", "left/1"} <= set(store)
+
+
+def test_a_process_that_is_lost_at_the_very_end_is_a_sentence(pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, _, made = pair
+    thread, found = in_thread(second, made(), facts={"data": 1})
+
+    def broken(processes: ThreadProcesses, value: object) -> object:
+        raise ValueError("Gloo all-reduce failed: connection reset by peer")
+
+    first.agree({"data": 1}, {"index": 0})
+    first.coordinate(made())
+    monkeypatch.setattr(ThreadProcesses, "broadcast", broken)
+    with pytest.raises(Interrupted, match=r"another process is gone.*connection reset"):
+        first.__exit__(None, None, None)
+    thread.join()
+    assert isinstance(found["error"], WorkingsError)
+
+
+def test_the_sentence_of_a_lost_process_is_seen_while_messages_are_kept_aside() -> None:
+    words = ("import os\nfrom workings.engines.import_warnings import error_stream, without_noise\n"
+             "with without_noise():\n    os.write(error_stream(), b'gone')\n    os._exit(130)")
+    ended = subprocess.run([sys.executable, "-c", words], capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, b"gone")
 
 
 def test_the_others_forget_a_state_as_soon_as_the_first_has(pair) -> None:

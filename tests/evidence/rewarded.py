@@ -115,6 +115,14 @@ class Elsewhere(Texts):
         return super().sample(state, *given, **more)
 
 
+class Later(Elsewhere):
+    """The trained weights are an update ahead of those that sampled: every token is a little likelier."""
+
+    def log_probs(self, state: Any, batch: Batch) -> np.ndarray:
+        """What was sampled with, and what the update changed."""
+        return np.minimum(super().log_probs(state, batch) + np.float32(0.03 if state > 1 else 0), 0)
+
+
 EPISODES_OF: dict[str, Any] = {
     "data": {"traces": "environment", "template": "gemma", "reasoning": "tags", "max_length": 160, "buckets": [160]},
     "algorithm": {"name": "grpo", "group": 4, "max_new_tokens": 4, "updates": 2},
@@ -176,7 +184,7 @@ def rewarded_run(final: Path, engine_of: Callable[[PromptSet], Any] = Texts, **c
         for step in range(1, STEPS + 1):
             prepared = experience.next_batch(step, position, step)
             experience.prefetch(prepared.after, thread)
-            log_probs = engine.log_probs(None, prepared.batch)
+            log_probs = engine.log_probs(step, prepared.batch)
             terms = algorithm.objective.terms(NUMPY, log_probs, prepared.batch.loss_mask, prepared.batch.signals)
             result = StepResult(loss=float(terms.total.sum() / prepared.batch.divisor), grad_norm=0.25,
                                 share_of_weights_changed=1.0, log_probs=log_probs,

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from tests.evidence import reseal
-from tests.evidence.rewarded import Elsewhere, rewarded_run
+from tests.evidence.rewarded import Elsewhere, Later, rewarded_run
 from workings.evidence.verify import verify
 
 ONE_EACH = {"name": "dapo", "group": 4, "max_new_tokens": 48, "max_resamples": 3}
 
 
 def run(folder: Path, *, ahead: bool, updates: int = 1) -> Path:
-    return rewarded_run(folder / "tiny", Elsewhere, sampler={"name": "vllm", "ahead": ahead},
+    return rewarded_run(folder / "tiny", Later if ahead else Elsewhere, sampler={"name": "vllm", "ahead": ahead},
                         algorithm=ONE_EACH | {"updates": updates})
 
 

@@ -71,8 +71,9 @@ class ProcessGroup:
         if not self._processes:
             return
         try:
-            self._part(self._processes, error)
-        except RuntimeError:  # the store is gone with the process that kept it, and so is everybody who would read this
+            with failure.explaining_failures(self._processes):
+                self._part(self._processes, error)
+        except WorkingsError:  # the others are gone, and so is everybody who would read of an error
             if error is None:
                 raise
 

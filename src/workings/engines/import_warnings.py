@@ -13,6 +13,15 @@ NOISE = (b"All log messages before absl::InitializeLog() is called are written t
 """Lines that installed plugins for CUDA and TPUs write on machines without such hardware; no setting stops them."""
 
 
+_set_aside: list[int] = []
+"""File descriptors of standard error while messages are kept."""
+
+
+def error_stream() -> int:
+    """File descriptor of standard error for a process that ends at once; also while messages are kept."""
+    return _set_aside[0] if _set_aside else 2
+
+
 @contextmanager
 def without_noise() -> Iterator[None]:
     """Suppress `NOISE` on standard error; all other lines appear when the context ends, those of errors included."""
@@ -22,6 +31,7 @@ def without_noise() -> Iterator[None]:
     sys.stderr.flush()
     # C++ writes to the file itself and not to Python's `sys.stderr`.
     true_stderr = os.dup(2)
+    _set_aside.append(true_stderr)
     try:
         with tempfile.TemporaryFile() as kept:
             os.dup2(kept.fileno(), 2)
@@ -33,4 +43,5 @@ def without_noise() -> Iterator[None]:
                 kept.seek(0)
                 os.write(2, b"".join(line for line in kept if not any(noise in line for noise in NOISE)))
     finally:
+        _set_aside.remove(true_stderr)
         os.close(true_stderr)

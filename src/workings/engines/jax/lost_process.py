@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from workings.engines.import_warnings import error_stream
 from workings.errors import PEER_GONE, Interrupted
 
 GRACE_SECONDS = 15.0
@@ -23,7 +24,7 @@ GRACE_SECONDS = 15.0
 
 def _leave(*_: object) -> None:
     time.sleep(GRACE_SECONDS)
-    os.write(2, f"error: {PEER_GONE}\n".encode())
+    os.write(error_stream(), f"error: {PEER_GONE}\n".encode())
     os._exit(Interrupted.exit_code)
 
 

@@ -130,9 +130,10 @@ def join() -> Processes | None:
                     **arguments, initialization_timeout=seconds, shutdown_timeout_seconds=seconds,
                     heartbeat_timeout_seconds=min(HEARTBEAT_SECONDS, seconds))
         except (RuntimeError, ValueError) as error:
-            raise RequestError(f"the processes did not meet: {first_line(error)}",
-                               f"every process of the run, started within {seconds} seconds",
-                               "the address of process 0 that all machines can reach, and the same number for all"
+            # jaxlib cannot pass every reason on to Python.
+            reason = "" if "bad_cast" in str(error) else f": {first_line(error)}"
+            raise RequestError(f"the processes did not meet within {seconds} seconds{reason}",
+                               "every process of the run", "the address of process 0 that all machines can reach, and the same number for all"
                                ) from error
     if global_state.num_processes == 1:
         return None
