@@ -133,8 +133,8 @@ def join() -> Processes | None:
             # jaxlib cannot pass every reason on to Python.
             reason = "" if "bad_cast" in str(error) else f": {first_line(error)}"
             raise RequestError(f"the processes did not meet within {seconds} seconds{reason}",
-                               "every process of the run", "the address of process 0 that all machines can reach, and the same number for all"
-                               ) from error
+                               "every process of the run", "the address of process 0 that all machines "
+                               "can reach, and the same number for all") from error
     if global_state.num_processes == 1:
         return None
     return JaxProcesses(global_state.process_id, global_state.num_processes, global_state.client)
