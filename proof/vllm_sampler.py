@@ -3,11 +3,13 @@
     python -m proof.vllm_sampler --vllm /path/to/vllm [--run FINISHED_RUN]
 
 The recipe `calculator-cpu` with a server that the run starts, a few updates of eight episodes of several turns. How far
-vLLM's log probabilities and the trainer's differ on the same tokens is in every line of the log. In a second run the
-server keeps the adapters of the first update: the run has to end at the next one. Writes `proof/vllm_sampler.json`.
+vLLM's log probabilities and the trainer's differ on the same tokens is in every line of the log. A second run samples
+during the updates, from adapters that are one update old. In a third the server keeps the adapters of the first update:
+the run has to end at the next one. Writes `proof/vllm_sampler.json`.
 """
 
 import argparse
+import json
 import sys
 import tempfile
 from pathlib import Path
@@ -27,6 +29,8 @@ MOST = 1e-3
 """Nats per token by which sampler and trainer may differ: a hundred times what rounding in float32 gives."""
 WORDS = ("batch.micro_batch=8", "batch.accumulation=1", "training.warmup_steps=1", "checkpoint.every_steps=1",
          "checkpoint.keep_last=8", "environment.tasks=100", f"algorithm.max_mismatch={MOST}")
+AHEAD = ("sampler.ahead=true", "algorithm.max_mismatch=0.5")
+"""The server samples during updates; the mismatch then includes what an update changed."""
 
 
 class Stale(VllmSampler):
@@ -55,7 +59,7 @@ def numbers(run: Path) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Trains both runs, and writes what came of them."""
+    """Trains the runs, and writes what came of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--vllm", default="vllm")
     parser.add_argument("--run", type=Path, help="a finished run of the first kind")
@@ -63,14 +67,18 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         run = given.run or train(RECIPE, Path(folder, "run"), words(given.vllm, 8)).run
         honest = numbers(run)
+        later = train(RECIPE, Path(folder, "ahead"), [*words(given.vllm, 6), *AHEAD]).run
+        rollouts = [json.loads(path.read_bytes()) for path in sorted((later / "train/rollouts").iterdir())]
+        ahead = numbers(later) | {"behind": [int(rollout["sampler"]["behind"]) for rollout in rollouts]}
         training_data.VllmSampler = Stale  # type: ignore[misc]
         stale = train(RECIPE, Path(folder, "stale"), words(given.vllm, 4))
         caught = {"status": stale.status, "completed_steps": stale.steps, "reason": stale.reason}
-    holds = (honest["level"], honest["failed_checks"]) == (2, 0) and max(honest["mismatch"]) < MOST and (
+    verified = all((one["level"], one["failed_checks"]) == (2, 0) for one in (honest, ahead))
+    holds = verified and max(honest["mismatch"]) < MOST and ahead["behind"] == [0, 1, 1, 1, 1, 1] and (
         stale.status == "failed" and "sampler and the trained model disagree" in stale.reason)
     write_result(RESULT, what="GRPO of SmolLM2-135M with completions sampled by vLLM on a CPU; adapters kept too long",
                  command="python -m proof.vllm_sampler --vllm VLLM", packages=["workings", "torch"], load_before=load,
-                 values={"honest": honest, "stale": caught, "most_mismatch": MOST, "words": [*WORDS]})
+                 values={"honest": honest, "ahead": ahead, "stale": caught, "most_mismatch": MOST, "words": [*WORDS]})
     return 0 if holds else 1
 
 
