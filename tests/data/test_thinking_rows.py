@@ -54,7 +54,7 @@ def test_white_space_that_the_template_takes_away_is_named() -> None:
 
 @pytest.mark.parametrize(("said", "reason"), [
     ("2", "is not written as data.reasoning: channel writes the last one"),
-    (THOUGHT, r"turn 1 of the assistant.*otherwise.*first '<\|channel>thought.*later '2<turn\|>"),
+    (THOUGHT, r"turn 1 of the assistant.*first '<\|channel>thought.*later '2<turn\|>"),
 ])
 @pytest.mark.parametrize("case", CASES)
 def test_earlier_turns_are_shown_without_their_thoughts_and_so_never_learned(

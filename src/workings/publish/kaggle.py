@@ -124,8 +124,8 @@ def build_wheel(folder: Path) -> Path:
     # The folder above `src/workings`; above an installed package there is no `pyproject.toml`.
     root = Path(workings.__file__).resolve().parents[2]
     if not (root / "pyproject.toml").is_file():
-        raise RequestError("no --wheel, and this package was not started from a checkout", "the wheel to install there",
-                           "--wheel workings-….whl")
+        raise RequestError("--wheel is missing, and this package was not started from a checkout",
+                           "the wheel to install there", "--wheel workings-….whl")
     # Without isolation the build needs no network: it takes the tools that are installed here.
     words = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(root)]
     done = subprocess.run(words, env={**os.environ, "SOURCE_DATE_EPOCH": BUILD_EPOCH}, capture_output=True, text=True,
@@ -133,8 +133,8 @@ def build_wheel(folder: Path) -> Path:
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode or not wheels:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no output"]
-        raise RequestError(f"no --wheel, and building one failed: {last[0][:200]}", "the tools `build` and `hatchling`",
-                           "make setup, or --wheel workings-….whl")
+        raise RequestError(f"--wheel is missing, and building one failed: {last[0][:200]}",
+                           "the tools `build` and `hatchling`", "make setup, or --wheel workings-….whl")
     return wheels[0]
 
 
