@@ -75,7 +75,7 @@ def test_every_answer_is_learned_without_thinking_but_not_where_the_prompt_has_a
     config = CONFIG.model_copy(update={"learn": "all", "reasoning": "answer_only"})
     small, large = gemma4("small", "answer_only"), gemma4("large", "answer_only")
     assert build_rows([talk], small.tokenizer, small, config).learned_turns == 2
-    with pytest.raises(RequestError, match=r"writes turn 1 of the assistant.*first '<\|channel>thought"):
+    with pytest.raises(RequestError, match=r"changes turn 1 of the assistant.*first '<\|channel>thought"):
         build_rows([talk], large.tokenizer, large, config)
     with pytest.raises(RequestError, match=r"holds reasoning, and data\.reasoning is answer_only"):
         build_rows([replace(talk, history=(("user", "1+1?"), ("assistant", THOUGHT)))], small.tokenizer, small, config)
