@@ -112,7 +112,7 @@ def data_files(loaded: LoadedRecipe) -> dict[str, Path]:
             continue  # a shipped set, made on the spot
         # The recipe is written into the notebook as it is, and its paths have to mean the same files there.
         if Path(name).is_absolute() or ".." in PurePosixPath(name).parts or name.startswith("~"):
-            raise RequestError(f"{loaded.origin} names {name}, which is not below it",
+            raise RequestError(f"{loaded.origin} names {name} outside its folder",
                                "data next to the recipe or below it, so that the "
                                "notebook finds them under the same name", "move them and change the recipe")
         files[name] = path
