@@ -60,10 +60,10 @@ def test_a_mistake_is_told_without_traceback_and_changes_nothing(gsm: Path, tmp_
 @pytest.mark.parametrize(("words", "reason"), [
     (["import", "--format", "gsm8k", "absent.jsonl", "--out", "t.jsonl"], "a file of JSON lines"),
     (["import", "--format", "gsm8k", "x", "--out", "t.jsonl", "--on-error", "ignore"], "is not one of 'fail', 'skip'"),
-    (["make", "algebra", "--out", "x"], "data make algebra"),
+    (["make", "algebra", "--out", "x"], "algebra"),
     (["make", "eval", "--out", "absent/x.jsonl"], "mkdir -p absent"),
     (["check", "nothing.jsonl"], "a file of JSON lines"),
-    (["check", "dev-reasoning", "--fix"], "a shipped name"),
+    (["check", "dev-reasoning", "--fix"], "the shipped set dev-reasoning"),
     (["check", "dev-reasoning", "--against", "nothing"], "one of eval"),
     (["preview", "no-recipe"], "a shipped recipe"),
     (["preview", "quickstart", "--row", "missing"], "the id of a row"),

@@ -137,9 +137,9 @@ def test_shipped_recipes_are_valid_and_explain_themselves(name):
 
 
 @pytest.mark.parametrize(("text", "overrides", "said"), [
-    ("training: {steps: 3, learning_rate: 1e-3, stepz: 4}", [], "the key training.stepz is unknown: 4, in {file}:6"),
+    ("training: {steps: 3, learning_rate: 1e-3, stepz: 4}", [], "the key training.stepz is unknown, in {file}:6"),
     ("training: {steps: 3, learning_rate: 1e-3}", ["training.stepz=4"],
-     "the key training.stepz is unknown: 4, in the override training.stepz=4"),
+     "the key training.stepz is unknown, in the override training.stepz=4"),
     ("training: {steps: 3, learning_rate: 1e-3}", ["optimizer.name=adamw8"],
      "optimizer.name cannot be adamw8, in the override optimizer.name=adamw8"),
     ("training: {steps: 3, learning_rate: 1e-3}", ["optimizer.name=adamw8"],
@@ -169,7 +169,7 @@ def test_an_error_shows_the_line_with_a_caret_below_the_key(tmp_path: Path) -> N
         load_recipe(path)
     said = caught.value.given.splitlines()
     at = next(number for number, line in enumerate(said)
-              if line.lstrip().startswith("the key training.stepz is unknown: 3, in "))
+              if line.lstrip().startswith("the key training.stepz is unknown, in "))
     assert said[at + 1] == " " * 14 + "training: {stepz: 3, learning_rate: 1e-3}"
     assert said[at + 2].index("^") == said[at + 1].index("stepz")
     path.write_text(MINIMAL.replace("training: {steps: 3,", f"training: {{stepz: {'3' * 100},"))
@@ -238,7 +238,7 @@ def test_null_removes_a_key_of_the_recipe_so_that_its_default_holds(tmp_path: Pa
     assert constant.recipe.training.schedule == "constant"
     assert load_recipe("smollm2-135m-cpu", {"optimizer.clip_norm": None}).recipe.optimizer.clip_norm == 0.0
     # A key that is not there cannot be left out: it may be misspelt.
-    with pytest.raises(RequestError, match=r"the key training\.final_shar is unknown: None"):
+    with pytest.raises(RequestError, match=r"the key training\.final_shar is unknown"):
         load_recipe("smollm2-135m-cpu", ["training.final_shar=null"])
     with pytest.raises(RequestError, match=r"`training\.learning_rate` is missing"):
         load_recipe("smollm2-135m-cpu", ["training.learning_rate=null"])

@@ -169,7 +169,7 @@ def test_rows_are_proved_one_by_one(tmp_path: Path) -> None:
     found = {finding.id: finding.text for finding in report.findings if finding.kind == "row"}
     assert set(found) == {"long", "bare", "forged"}
     assert "tokens, and data.max_length is 64" in found["long"]
-    assert found["bare"] == "it has no steps"
+    assert found["bare"] == "has no steps"
     assert "<end_of_turn>" in found["forged"]
 
 

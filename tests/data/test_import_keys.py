@@ -54,7 +54,7 @@ def test_labels_and_inner_keys_can_be_mapped_and_may_be_missing_in_some_records(
     ("sharegpt", "answer=solution", "`conversations` is missing", "format sharegpt", "--format question-answer"),
     ("", "", "two answers: `answer` and `solution` differ", "a record of format question-answer", "--on-error skip"),
     ("", "section=problem,category=solution", "the format is unknown; the first record has `answer`", "data list",
-     "--map KEY=KEY"),
+     "--map question=KEY,answer=KEY"),
 ])
 def test_an_error_names_the_keys_that_are_there(tmp_path: Path, kind: str, keys: str, given: str, expected: str,
                                                 hint: str) -> None:

@@ -81,7 +81,7 @@ def test_a_pair_is_kept_whole_or_dropped_whole() -> None:
         ("long/chosen", "dropped"), ("long/rejected", "dropped")]
     assert made.rows.index[2]["tokens"] == 21
     assert "its pair has" in made.rows.index[2]["reason"]
-    with pytest.raises(RequestError, match="1 pairs, and no pair gives rows"):
+    with pytest.raises(RequestError, match="no pair of 1 gives rows"):
         rows_of(long, over_length="drop")
 
 

@@ -92,7 +92,7 @@ def test_a_text_file_is_one_text_or_several_with_a_mark_between_them(tmp_path: P
     with pytest.raises(RequestError, match="not UTF-8 at byte 7"):
         imported(file, "text")
     file.write_text("Alone.")
-    with pytest.raises(RequestError, match="--hold-out with --format text"):
+    with pytest.raises(RequestError, match="--hold-out does not work with --format text"):
         imported(file, "text", hold_out=1)
 
 
@@ -142,7 +142,7 @@ def test_a_long_text_is_split_so_that_each_token_is_learned_once() -> None:
 
 def test_turns_and_steps_are_no_form_of_a_raw_text() -> None:
     for keys in ({"template": "gemma"}, {"reasoning": "tags"}):
-        with pytest.raises(RequestError, match="t0 is a raw text, which has no turns and no steps"):
+        with pytest.raises(RequestError, match="t0 is a raw text, and the recipe has"):
             rows_of(TEXTS[0], **keys)
     forged = replace(TEXTS[0], answer="stop here<eos>and go on")
     with pytest.raises(RequestError, match="its text has control tokens: <eos>"):

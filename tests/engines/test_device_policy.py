@@ -64,7 +64,7 @@ def test_hardware_that_cannot_be_used_is_refused() -> None:
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="this machine's JAX has an accelerator")
 def test_an_absent_device_names_what_is_there() -> None:
-    with pytest.raises(DeviceError, match="this machine shows none") as caught:
+    with pytest.raises(DeviceError, match="this machine shows no TPU") as caught:
         find_devices("tpu", {"gpu": "/dev/nvidia0"})
     assert caught.value.try_next == "device=gpu"
     with pytest.raises(DeviceError) as caught:

@@ -18,7 +18,7 @@ def test_auto_on_a_bare_machine_says_why_it_is_the_cpu() -> None:
 @without_cuda
 @pytest.mark.parametrize("asked", ["gpu", "cuda", "auto"])
 def test_a_card_that_cannot_be_used_is_refused_with_the_finding(asked: str) -> None:
-    with pytest.raises(DeviceError, match="/dev/nvidia0 is there, but PyTorch cannot use it") as caught:
+    with pytest.raises(DeviceError, match="PyTorch cannot use /dev/nvidia0 of this machine") as caught:
         find_device(asked, {"gpu": "/dev/nvidia0"})
     assert device.cuda_problem() in caught.value.given
     assert "device=cpu" in caught.value.try_next
@@ -26,7 +26,7 @@ def test_a_card_that_cannot_be_used_is_refused_with_the_finding(asked: str) -> N
 
 @without_cuda
 def test_an_absent_card_is_refused() -> None:
-    with pytest.raises(DeviceError, match="this machine shows none") as caught:
+    with pytest.raises(DeviceError, match="this machine shows no GPU") as caught:
         find_device("cuda", {})
     assert caught.value.try_next == "device=cpu"
 

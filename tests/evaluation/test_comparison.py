@@ -151,7 +151,7 @@ def test_a_folder_that_does_not_exist_is_told_the_one_that_was_meant(
     score(tmp_path / "runs", "before", items(2), [True, True])
     monkeypatch.chdir(tmp_path)
     for typed, said in (("before", "did you mean runs/before?"), ("runs/befor", "did you mean runs/before?"),
-                        ("other/x", "workings runs, which lists the runs of a folder")):
+                        ("other/x", "workings runs")):
         with pytest.raises(RequestError, match="does not exist") as caught:
             compare(Path(typed), tmp_path / "runs/before")
         assert caught.value.try_next == said

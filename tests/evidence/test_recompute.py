@@ -94,7 +94,7 @@ def test_mathematics_is_scored_again_where_its_library_is_the_same(
     found = verify(unit)
     assert (found.level, found.failed) == (2, 0)
     assert correct(unit) == 1
-    for library, words in (("no-such-library", "scorer: math needs math-verify, which is not installed here"),
+    for library, words in (("no-such-library", "scorer: math needs math-verify"),
                           ("numpy", "'3 (math-verify")):
         monkeypatch.setattr(mathematics, "LIBRARIES", (library,))
         verdict, text = said(unit)["recompute.scores"]

@@ -168,7 +168,7 @@ def test_what_a_template_needs_is_asked_for() -> None:
     bare = tokenizer(("x",), eos_token="<eos>")
     with pytest.raises(RequestError, match="no chat template"):
         ChatTemplate.for_config("tokenizer", bare)
-    with pytest.raises(RequestError, match="gemma4, and the tokenizer does not know"):
+    with pytest.raises(RequestError, match=r"the tokenizer does not know .* of data.template: gemma4"):
         ChatTemplate.for_config("gemma4", bare)
     with pytest.raises(RequestError, match="does not know BOS"):
         ChatTemplate.for_config("gemma", bare)

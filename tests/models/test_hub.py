@@ -69,5 +69,5 @@ def test_refusals_say_what_to_do(ask, name, revision, said):
 def test_no_network_and_nothing_downloaded_is_said(ask):
     done = ask(REPOSITORY, "main", "True", address="http://127.0.0.1:9")
     assert "RequestError" in done.stderr
-    assert "there is no folder " in done.stderr
-    assert "a reachable Hub or an earlier download" in done.stderr
+    assert "is neither a folder here nor downloaded" in done.stderr
+    assert "an earlier download, or a reachable Hub" in done.stderr

@@ -60,10 +60,10 @@ def test_who_uses_an_exported_model_can_switch_thinking_off(case: str) -> None:
 @pytest.mark.parametrize(("name", "source", "marks", "reason"), [
     ("gemma", "", MARKS, "channel does not fit data.template: gemma"),
     ("plain", "", MARKS, "channel does not fit data.template: plain"),
-    ("gemma4", "", MARKS[:3], r"does not have <\|channel>, <channel\|> as single control tokens"),
-    ("gemma4", "", (*MARKS[:2], *MARKS[3:]), r"does not have <\|think\|> as"),
-    ("tokenizer", QWEN3, (*MARKS, "<|im_start|>", "<|im_end|>"), r"own chat template does not write <\|think\|>"),
-    ("tokenizer", "{{ '<|think|>' }}" + SMALL, MARKS, r"own chat template does not write <\|think\|>"),
+    ("gemma4", "", MARKS[:3], r"lacks the control tokens <\|channel>, <channel\|>"),
+    ("gemma4", "", (*MARKS[:2], *MARKS[3:]), r"lacks the control tokens <\|think\|>"),
+    ("tokenizer", QWEN3, (*MARKS, "<|im_start|>", "<|im_end|>"), r"chat template does not write <\|think\|>"),
+    ("tokenizer", "{{ '<|think|>' }}" + SMALL, MARKS, r"chat template does not write <\|think\|>"),
 ])
 def test_other_models_are_refused(name: str, source: str, marks: tuple[str, ...], reason: str) -> None:
     tokens = tokenizer(marks, bos_token="<bos>", eos_token="<eos>", chat_template=source)

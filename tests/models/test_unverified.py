@@ -84,7 +84,7 @@ def test_what_cannot_be_trained_is_refused_by_its_files(changes: dict[str, Any],
 
 def test_a_family_that_is_proven_is_not_recorded_as_if_it_were_not() -> None:
     llama = CONFIG | {"model_type": "llama"}
-    with pytest.raises(RequestError, match=r"model\.verified: false contradicts the family llama") as caught:
+    with pytest.raises(RequestError, match=r"model\.verified: false contradicts the verified family llama") as caught:
         unverified_from_hf(llama, STORED)
     assert caught.value.try_next.startswith("model.verified=true")
     # settings that our own Llama does not compute are those of another model

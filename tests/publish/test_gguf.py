@@ -78,7 +78,7 @@ def test_words_that_do_not_fit_are_refused(words: tuple[str, ...], error: str, r
 
 def test_a_name_of_a_file_and_a_folder_that_exists_are_refused(run: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    for name, error in (("model.gguf", "the name of a file"), ("out", "already exists")):
+    for name, error in (("model.gguf", "names a file"), ("out", "already exists")):
         assert error in refused("export", run, "--out", tmp_path / name, "--format", "gguf")
 
 

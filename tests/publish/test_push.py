@@ -186,7 +186,7 @@ def test_what_cannot_be_pushed_is_said_with_exit_code_2(run: Path, push: Any, tm
     cases = [((run, "tiny", "--yes"), TOKEN, "tiny is no name of a repository"),
              ((run, "a/b--c"), TOKEN, "Cannot have -- or .."),
              ((tmp_path / "empty", REPO), TOKEN, "is neither a sealed run nor an exported folder"),
-             ((run, REPO, "--run", run), TOKEN, "which is no exported folder"),
+             ((run, REPO, "--run", run), TOKEN, "needs an exported folder"),
              ((run, REPO, "--yes"), "", "no token of the Hugging Face Hub"),
              ((run, REPO, "--yes"), "hf_other", f"the Hub refuses {REPO}: ")]
     with hub() as (address, server):
@@ -224,7 +224,7 @@ def test_the_run_of_an_exported_folder_is_asked_for(run: Path, tmp_path: Path) -
     ("not named in the file", {}, "", "names no licence that is known here"),
     ({"absent": "unknown"}, {}, "", "names no licence that is known here"),
     ({"absent": "unknown"}, {"licence": "mit"}, "mit", ""),
-    ({"absent": "unknown"}, {"licence": "llama3.2"}, "", "the terms `llama3.2`, which are no permissive licence"),
+    ({"absent": "unknown"}, {"licence": "llama3.2"}, "", "the terms `llama3.2`, not under a permissive licence"),
     ({"absent": "unknown"}, {"licence": "llama3.2", "accept_terms": True}, "llama3.2", "")])
 def test_what_a_licence_forbids_needs_a_word(tuned: Path, monkeypatch: pytest.MonkeyPatch, facts: Any,
                                              request_: dict[str, Any], licence: str, refused: str) -> None:

@@ -298,7 +298,7 @@ def test_sealing_that_was_killed_is_finished(tmp_path, stage: str) -> None:
     if stage == "manifest":
         (partial / "SHA256SUMS").unlink()
     (partial / ".SEAL.json.tmp").write_text("half") if stage == "sums" else None
-    with pytest.raises(RequestError, match="its sealing is now finished"):
+    with pytest.raises(RequestError, match="it is sealed now"):
         RunWriter.reopen(path)
     assert RunRecord.open(path).status == "complete"
     assert not partial.exists()

@@ -131,7 +131,7 @@ def resume(recipe: Path, out: Path, settings: Sequence[str], start: Start) -> li
     if out.exists():
         return []
     done = train(recipe, out, settings, start)
-    sealed = done.returncode == 2 and ("its sealing is now finished" in done.stderr or "is complete" in done.stderr)
+    sealed = done.returncode == 2 and ("it is sealed now" in done.stderr or "is complete" in done.stderr)
     return [] if done.returncode == 0 or sealed else [f"resuming ended with {done.returncode}: {done.stderr[-800:]}"]
 
 

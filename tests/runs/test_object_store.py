@@ -77,7 +77,8 @@ def test_weights_of_a_store_are_copied_when_they_are_needed_with_their_digests(b
 
 
 @pytest.mark.parametrize(("name", "said"), [
-    ("memory://nowhere/a.jsonl", "FileNotFoundError"), ("nosuchstore://a/b", "fsspec does not know nosuchstore://")])
+    ("memory://nowhere/a.jsonl", "FileNotFoundError"),
+    ("nosuchstore://a/b", "nosuchstore://a/b begins with an unknown scheme")])
 def test_what_is_not_there_is_said(bucket, name, said):
     with pytest.raises(RequestError, match=said):
         local_name(name)

@@ -117,7 +117,7 @@ def test_what_it_cannot_be_asked_for_is_refused_before_anything_is_written(folde
             (["engine=jax"], "engine: jax cannot train a qwen3_5 model", "engine=torch"),
             (["engine=tunix"], "engine: tunix cannot train a qwen3_5 model", "engine=torch"),
             (["model={source: pretrained, id: base, verified: false}"],
-             "model.verified: false contradicts the family qwen3_5", "model.verified=true, or leave it out")):
+             "model.verified: false contradicts the verified family qwen3_5", "model.verified=true, or leave it out")):
         with pytest.raises(RequestError, match=given) as caught:
             train(str(folder / "recipe.yaml"), tmp_path / "out", [*WORDS, *words])
         assert caught.value.try_next == try_next

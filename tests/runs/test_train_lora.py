@@ -59,7 +59,7 @@ def test_it_verifies_and_answers(folder: Path) -> None:
 
 def test_other_base_weights_are_refused_and_missing_ones_named(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "runs" / "straight", tmp_path / "a" / "b" / "c" / "d" / "run")
-    with pytest.raises(RequestError, match="adapters for the weights in base, which is not there"):
+    with pytest.raises(RequestError, match="started from are not in base"):
         open_run(tmp_path / "a" / "b" / "c" / "d" / "run")
     shutil.copytree(folder / "base", tmp_path / "a" / "b" / "c" / "d" / "base")
     changed = tmp_path / "a" / "b" / "c" / "d" / "base" / "model.safetensors"

@@ -75,7 +75,7 @@ def import_command(
                             rows=rows or 0)
     if not format_name:
         request = replace(request, format=format_of(opened, KeyMap(request.keys)))
-        say(f"read as format {request.format}, which the first record looks like"
+        say(f"the first record looks like format {request.format}"
             + (": every word is learned" if request.format == RAW_TEXT else ""))
     # In the working folder, because a data set on the Hub has no folder here.
     out = out or Path(f"{opened.stem}.{FORMATS[request.format].gives if request.format in FORMATS else 'traces'}.jsonl")

@@ -50,8 +50,8 @@ def check_command(
             atomic.write_bytes(findings, lines_bytes(finding.to_json() for finding in report.findings))
         # The cleaned file would vanish with the temporary folder.
         if fix and path.parent == Path(folder):
-            raise RequestError(f"--fix of {file}, a shipped name", "a file of yours; the cleaned file is written next "
-                               "to it",
+            raise RequestError(f"--fix cannot change the shipped set {file}",
+                               "a file of yours; the cleaned file is written next to it",
                                f"workings data make {file} --out {file}.jsonl")
         fixed = _write_fixed(read, report, path) if fix else {}
     lines = _report_lines(report)

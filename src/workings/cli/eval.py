@@ -197,7 +197,7 @@ def _unit_in_run(model: str | None, items: Path | None, task: str | None) -> Pat
 def _check_source(model: str | None, predictions: Path | None, items: Path | None, task: str | None) -> None:
     """Require exactly one thing to score, and items unless a task has them."""
     sources = [name for name, value in (("MODEL", model), ("--predictions", predictions)) if value is not None]
-    example = "workings eval RUN --items ITEMS.jsonl --out DIR"
+    example = f"workings eval {quote(model or 'RUN')} --items ITEMS.jsonl --out DIR"
     if len(sources) != 1:
         raise RequestError("MODEL and --predictions cannot be combined" if sources else "there is nothing to score",
                            "one of the two", example)

@@ -35,9 +35,9 @@ def export_command(
         raise RequestError(f"--type {gguf_type} does not apply to --format {file_format}",
                            f"--type with --format {GGUF} only", f"--format {GGUF} --type {gguf_type}")
     out = Path(f"{run.resolve().name}-{file_format}") if out is None else out
-    if file_format == GGUF and out.suffix == f".{GGUF}":
-        raise RequestError(f"--out {out}, the name of a file", "a directory to make, which will hold the GGUF file and "
-                           "what belongs to it", f"--out {out.with_suffix('')}")
+    if out.suffix == f".{GGUF}":
+        raise RequestError(f"--out {out} names a file", "a directory to make; it will hold the model and what belongs "
+                           "to it", f"--out {out.with_suffix('')} --format {GGUF}")
     exported = export_run(run, out, device=device, gguf_type=(gguf_type or TYPES[0]) if file_format == GGUF else "")
     carried = exported.carried
     # Files next to the base weights are copied, or listed with the reason.

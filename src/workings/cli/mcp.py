@@ -26,7 +26,7 @@ def make_server(folder: Path) -> Any:
         from mcp.server.mcpserver.exceptions import ToolError
     # An extra: only machines with an agent need it.
     except ModuleNotFoundError as error:
-        raise RequestError(f"workings mcp needs {error.name}, which is not installed", "the package mcp",
+        raise RequestError(f"workings mcp needs {error.name}", "the package mcp",
                            pip_install("mcp")) from error
     from workings.runs.agent_tools import TOOLS, AgentTools
 

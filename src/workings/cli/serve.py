@@ -45,7 +45,7 @@ def serve_command(
         from workings.ui.loopback import HOST, listen
     # An extra, because training machines need no web server.
     except ModuleNotFoundError as error:
-        raise RequestError(f"workings serve needs {error.name}, which is not installed", "the libraries of the page",
+        raise RequestError(f"workings serve needs {error.name}", "the libraries of the page",
                            pip_install("ui")) from error
     from workings.runs.open_model import AS_RECORDED, open_model
 

@@ -93,7 +93,7 @@ def _missing(wrong: Any, names: list[str], typed: Sequence[str]) -> RequestError
     # Older versions of Typer have no help of arguments.
     expected = ": ".join(filter(None, (_lowered(wrong.param.help) or "one, as below", ", ".join(choices))))
     name = _name(wrong.param)
-    return RequestError(f"{name if name.startswith('-') else f'the {name}'} is missing", expected,
+    return RequestError(f"{name if name.startswith('-') or name.isupper() else f'the {name}'} is missing", expected,
                         _joined([*typed, *words]))
 
 

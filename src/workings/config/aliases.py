@@ -57,7 +57,7 @@ def rename(values: dict[str, Any], known: frozenset[str], origin: str) -> Rename
         translated = value if isinstance(value, list | dict) else row.get("values", {}).get(
             value if isinstance(value, str) else json.dumps(value), value)
         if "instead" in row:
-            refused.append(RequestError(f"{origin} has {source}, which has no counterpart here",
+            refused.append(RequestError(f"{source} in {origin} has no counterpart here",
                                         "keys with a counterpart here", row["instead"]))
             continue
         # Full fine-tuning implies no settings of adapters.

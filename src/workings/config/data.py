@@ -18,7 +18,8 @@ class DataConfig(Section):
     """Traces and the way they become rows of tokens with a loss mask."""
 
     traces: str
-    """Path of the traces (JSON lines), relative to the recipe's file, or an object's address (`gs://…`, `s3://…`)."""
+    """Path of the traces (JSON lines, or any format of `workings data import`), relative to the recipe's
+    file, or an object's address (`gs://…`, `s3://…`)."""
     template: TemplateName = "gemma"
     """Chat turns around prompt and answer: those of Gemma 1 to 3, of Gemma 4, the tokenizer's own, or none."""
     reasoning: Literal["tags", "think", "channel", "hashes", "answer_only"] = "tags"

@@ -55,7 +55,7 @@ def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
             expected.append(error["ctx"]["expected"])
             hints.append(error["ctx"]["try_next"])
         elif error["type"] == "extra_forbidden":
-            problems.append(f"the key {dotted} is unknown: {short_repr(error['input'])}, in {where}")
+            problems.append(f"the key {dotted} is unknown, in {where}")
             expected.append(f"a key of `{'.'.join(location[:-1])}`" if location[1:] else "a key of a recipe")
             hints += [_did_you_mean(location), "" if where.startswith(OVERRIDE) else _whole_section(error, location)]
         elif error["type"] == "missing" and dotted not in meant:

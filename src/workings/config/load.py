@@ -119,7 +119,7 @@ def parse_recipe(text: str, origin: str, base: Path, overrides: Sequence[str] = 
     values = parse_yaml(text, origin)
     if not isinstance(values, dict):
         raise RequestError(f"{origin} is not a mapping but {type(values).__name__}", "a mapping of recipe keys",
-                           "workings recipes show smoke-tiny, which prints one")
+                           "workings recipes show smoke-tiny")
     # Before the overrides, which use only recipe keys.
     moved = rename(values, frozenset(Recipe.model_fields), origin)
     for override in overrides:

@@ -97,7 +97,7 @@ def set_key(values: dict[str, Any], key: str, value: Any, given: str) -> None:
         # Create a missing section.
         inner = here.setdefault(parent, {})
         if not isinstance(inner, dict):
-            raise RequestError(f"{given}: `{parent}` is {inner!r}", f"`{parent}` to be a section",
+            raise RequestError(f"{given} needs a section `{parent}`, and that is {inner!r}", "a key of a section",
                                "leave out the part after it")
         here = inner
     if value is None and last in here:

@@ -58,7 +58,7 @@ class TraceFile(Sequence[Trace]):
         traces = read_traces(self.path)
         # Hashed before and after reading: the recorded digest is then that of the lines that were read.
         if file_digest(self.path) != self.sha256:
-            raise RequestError(f"{self.path}, which was changed while it was being read",
+            raise RequestError(f"{self.path} changed while it was being read",
                                f"a file that stays as it is, SHA-256 {self.sha256}", "the same command again")
         return traces
 

@@ -40,7 +40,7 @@ def open_traces(name: str, base: Path = Path(), more: str = "") -> OpenedTraces:
         raise RequestError(f"traces: {no_file(path)}", f"a file of traces{more}, or a data set: {_names('traces')}",
                            "workings data list")
     if shipped[name].holds != "traces":
-        raise RequestError(f"traces: {name}, which is a set of items", f"one of {_names('traces')}",
+        raise RequestError(f"traces: {name} is a set of items", f"one of {_names('traces')}",
                            "workings data list")
     # The digest is of the bytes that a file of these traces would have, so both are known as the same data.
     return OpenedTraces(name=name, traces=make_set(name)[0], sha256=shipped[name].sha256)
@@ -71,7 +71,7 @@ def shipped_items(name: str, path: Path, more: str = "") -> list[ItemRecord]:
     """
     shipped = shipped_sets()
     if name not in shipped or shipped[name].holds != "items":
-        raise RequestError(f"items: {name}; {no_file(path)}", f"a file of items{more}, or one of {_names('items')}",
+        raise RequestError(f"items: {no_file(path)}", f"a file of items{more}, or one of {_names('items')}",
                            "workings data list")
     return make_set(name)[1]
 

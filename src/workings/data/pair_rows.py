@@ -120,7 +120,7 @@ def two_rows_each(ids: Sequence[str], examples: Iterable[Example], tokenizer: To
     if data_config.over_length != "drop":
         refuse_long(too_long, kind, len(ids), "both completions inside the window")
     if not rows:
-        raise RequestError(f"{len(ids)} {kind}s, and no {kind} gives rows", f"at least one {kind}",
+        raise RequestError(f"no {kind} of {len(ids)} gives rows", f"at least one {kind}",
                            "a larger data.max_length" if dropped else f"a file with {kind}s")
     return RowSet(tuple(rows), tuple(dropped), tokenizer.pad_id, limit)
 

@@ -246,7 +246,7 @@ def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemp
                     " or, for raw texts, data.over_length=split" if data_config.template == "plain" else "")
     refuse_repeated_ids([row.id for row in rows], "trace")
     if not rows:
-        raise RequestError(f"{len(dropped)} traces, and no trace gives a row", "at least one row",
+        raise RequestError(f"no trace of {len(dropped)} gives a row", "at least one row",
                            "a larger data.max_length" if dropped else "a file with traces")
     return RowSet(tuple(rows), tuple(dropped), tokenizer.pad_id, limit)
 
@@ -299,7 +299,7 @@ def row_problems(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTe
             # would be faster, and stop at the first error.
             build_rows([trace], tokenizer, template, strict)
         except RequestError as error:
-            yield trace.id, error.given.removeprefix(f"trace {trace.id}: ")
+            yield trace.id, error.given.removeprefix(f"trace {trace.id}").lstrip(": ")
 
 
 def row_of(encoded: Encoded) -> Row:
@@ -328,7 +328,7 @@ def _example(trace: Trace, config: DataConfig) -> Example:
     completion = completion_text(trace, reasoning)
     if reasoning != "answer_only" and (marks := _REASONING_MARKS.findall("\n".join(parts))):
         raise RequestError(
-            f"trace {trace.id}: the reasoning is there twice, in its steps and behind {marks[0]} in its text",
+            f"trace {trace.id} has {marks[0]} in its text and steps too",
             f"plain text in steps and answer, around which data.reasoning: {reasoning} writes the marks",
             "workings data import, which splits completions, or data.reasoning=answer_only")
     if config.learn == "all":
@@ -342,9 +342,10 @@ def _example(trace: Trace, config: DataConfig) -> Example:
 def _raw_text(trace: Trace, config: DataConfig) -> Example:
     """A text without a question: BOS if the model has one, the text and the end of text, without turns."""
     if config.template != "plain" or config.reasoning != "answer_only":
-        raise RequestError(f"trace {trace.id} is a raw text, which has no turns and no steps, and the recipe has "
-                           f"data.template: {config.template} and data.reasoning: {config.reasoning}",
-                           "plain and answer_only", "data.template=plain data.reasoning=answer_only")
+        raise RequestError(f"trace {trace.id} is a raw text, and the recipe has data.template: {config.template} and "
+                           f"data.reasoning: {config.reasoning}",
+                           "plain and answer_only: a raw text has neither turns nor steps",
+                           "data.template=plain data.reasoning=answer_only")
     return Example(id=trace.id, name=f"trace {trace.id}", prompt="", asked=Asked(()), completion=trace.answer,
                    parts=(trace.answer,), thinks=False)
 

@@ -144,7 +144,7 @@ def completion_text(trace: Trace, reasoning: str) -> str:
         return trace.answer
     # Empty tags would be a row that teaches a model to answer without reasoning, so it is an error instead.
     if not any(step.strip() for step in trace.steps):
-        raise RequestError(f"trace {trace.id}: it has no steps", f"steps, because data.reasoning is {reasoning}",
+        raise RequestError(f"trace {trace.id} has no steps", f"steps, because data.reasoning is {reasoning}",
                            "data.reasoning=answer_only, or traces with steps")
     if reasoning not in _MARKS:
         raise RequestError(f"data.reasoning cannot be {reasoning}", f"one of {', '.join(STYLES)}")

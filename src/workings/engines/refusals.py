@@ -51,13 +51,14 @@ def torch_refusals(request: EngineRequest) -> Iterator[Refusal]:
     yield from _table_on_host(request, "torch")
     # The state of an unverified model is found when it is opened.
     if request.packed and shape.verified and shape.has_state:
-        yield Refusal(feature="packed rows in layers with a state", expected="one row a sequence",
-                      given=f"data.packing does not work with a {shape.family} model: its layers keep a state, so the "
-                            "row before would be seen", try_next="data.packing=none")
+        yield Refusal(feature="packed rows in layers with a state",
+                      given=f"data.packing does not work with a {shape.family} model",
+                      expected="one row per sequence: its layers keep a state of the row before",
+                      try_next="data.packing=none")
     yield from _half(request)
     yield from _own_class(request)
     if request.device == "tpu":
-        yield Refusal(feature="a TPU", given="engine torch does not drive a TPU", try_next="engine=jax",
+        yield Refusal(feature="a TPU", given="engine torch cannot use a TPU", try_next="engine=jax",
                       expected="device cpu or gpu, or engine jax")
 
 
@@ -101,7 +102,7 @@ def _half(request: EngineRequest) -> Iterator[Refusal]:
             else "" if shape.verified else "a class that is not verified")
     if what:
         yield Refusal(feature=f"fp16 with {what}",
-                      given=f"{given} does not work with a {shape.family} model, which has {what}",
+                      given=f"{given} does not work with {what} of a {shape.family} model",
                       expected="fp32 or bf16: only attention and feed-forward layers have products in fp16",
                       try_next="precision.compute=fp32")
 
@@ -120,6 +121,6 @@ def _own_class(request: EngineRequest) -> Iterator[Refusal]:
         blocks = [name for name, size in tensor_shapes(shape).items() if len(size) > 2]
         if blocks:
             yield Refusal(feature=f"Adafactor with {what}",
-                          given=f"optimizer.name: adafactor cannot train {blocks[0]}, which has more than two axes",
+                          given=f"optimizer.name: adafactor cannot train {blocks[0]}: it has more than two axes",
                           expected="an optimizer that does not factor: Adafactor has a rule for matrices",
                           try_next="optimizer.name=adamw")

@@ -55,7 +55,7 @@ def find_engine(name: str) -> RegisteredEngine:
         with without_noise():
             engine = point.load()
     except ModuleNotFoundError as error:
-        raise RequestError(f"engine: {name} needs {error.name}, which is not installed", "an engine with its libraries",
+        raise RequestError(f"engine: {name} needs {error.name}", "an engine with its libraries",
                            install_hint(name)) from error
     return RegisteredEngine(engine, *_distribution(point))
 

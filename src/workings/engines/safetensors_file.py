@@ -102,7 +102,7 @@ class TensorFile:
 
     def _check(self, name: str, entry: dict[str, Any], size: int) -> None:
         if entry["dtype"] not in DTYPES:
-            raise RecordError(f"{self.path.name}: {name} has number format {entry['dtype']}, which is not supported")
+            raise RecordError(f"{self.path.name}: {name} has the unsupported number format {entry['dtype']}")
         start, end = entry["data_offsets"]
         if end - start != prod(entry["shape"]) * DTYPES[entry["dtype"]].itemsize:
             raise RecordError(f"{self.path.name}: {name} has {end - start} bytes for shape {entry['shape']}")

@@ -22,7 +22,7 @@ class ReasoningGym:
             import reasoning_gym
             from reasoning_gym.factory import DATASETS
         except ImportError:
-            raise RequestError(f"environment: reasoning-gym:{task} needs reasoning-gym, which is not installed",
+            raise RequestError(f"environment: reasoning-gym:{task} needs reasoning-gym",
                                "the library", pip_install("tasks")) from None
         if task not in DATASETS:
             raise RequestError(f"environment: reasoning-gym has no task {task}",

@@ -32,7 +32,7 @@ class VerifiersTaskset:
         try:
             from verifiers.v1.utils import loaders
         except ImportError:
-            raise RequestError(f"environment verifiers:{name} needs the library verifiers, which is not installed",
+            raise RequestError(f"environment verifiers:{name} needs the library verifiers",
                                "verifiers 0.4 or newer", pip_install("verifiers", extra=False)) from None
         try:
             made = loaders.taskset_class(name)
@@ -43,7 +43,7 @@ class VerifiersTaskset:
         self._task_type = self._taskset.task_type()
         needs = self._needs(loaders.environment_class(name).__name__ != "SingleAgentEnv")
         if needs:
-            raise RequestError(f"environment verifiers:{name} needs {needs}, which a record cannot repeat", _SIMPLE)
+            raise RequestError(f"environment verifiers:{name} needs {needs}", _SIMPLE)
 
     def _needs(self, several_agents: bool) -> str:
         """What the tasks need besides a question and an answer; empty if nothing."""

@@ -153,7 +153,7 @@ def _nearest_folder(path: Path) -> str:
     near = next((other for other in (Path("runs") / path, *(path.with_name(name) for name in names))
                  if other.is_dir()), None)
     return f"did you mean {near}?" if near else (
-        "workings runs, which lists the runs of a folder")
+        "workings runs")
 
 
 def find_results(path: Path) -> list[EvaluationRecord]:

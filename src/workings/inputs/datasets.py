@@ -13,9 +13,10 @@ from workings.config.recipe import MADE_BY_ENVIRONMENT
 from workings.data.generators import addition
 from workings.data.generators.base import ItemRecord, items_bytes
 from workings.data.importing.formats import PAIR_FORMATS, RAW_TEXT, VERDICT_FORMATS
-from workings.data.importing.hints import by_its_keys, looks_like
+from workings.data.importing.hints import by_its_keys, format_of, looks_like
+from workings.data.importing.key_map import KeyMap
 from workings.data.importing.run import ImportRequest, import_records
-from workings.data.importing.sources import TEXT, open_file
+from workings.data.importing.sources import open_file
 from workings.data.lazy_sequence import TraceFile
 from workings.data.marked_answers import final_answer
 from workings.data.named_sets import shipped_sets
@@ -143,7 +144,7 @@ def read_prompts(name: str, base: Path = Path()) -> list[Item]:
     # A file takes precedence over a shipped set of the same name.
     path = base / Path(name).expanduser()
     if not path.is_file() and name not in shipped_sets():
-        raise RequestError(f"prompts: {name}; {no_file(path)}", "a file of items or of traces, or a shipped set",
+        raise RequestError(f"prompts: {no_file(path)}", "a file of items or of traces, or a shipped set",
                            "workings data list")
     if not path.is_file() and not holds_items(name, base):
         return [question_of(trace) for trace in open_traces(name, base).traces]
@@ -178,6 +179,26 @@ def _first_record(path: Path) -> dict[str, Any]:
     return first if isinstance(first, dict) else {}
 
 
+def _form(path: Path, known: Callable[[dict[str, Any]], bool]) -> tuple[dict[str, Any], str]:
+    """A file's first record, and the format to import the file as.
+
+    The format is empty for JSON lines whose first record is ``known`` or of no format, and for a file that is absent,
+    empty or compressed: the reader of JSON lines reads it, or has the better message.
+
+    Raises:
+        RequestError: a table, an array or a text of no known format.
+    """
+    try:
+        source = open_file(path)
+    except RequestError:
+        return {}, ""
+    if not source.is_lines:
+        value = getattr(next(source.records(), None), "value", {})
+        return value, format_of(source, KeyMap({}))
+    first = _first_record(path)
+    return first, "" if known(first) else looks_like(first) or by_its_keys(first)
+
+
 def question_of(trace: Trace) -> Item:
     """A trace's question and the turns before it, with its answer as the expected one; its steps are left out.
 
@@ -186,9 +207,8 @@ def question_of(trace: Trace) -> Item:
     """
     # Leave out empty keys, so that an item's digest does not depend on the feature.
     if trace.tools or trace.tool_turns or trace.calls:
-        raise RequestError(f"trace {trace.id}: a question with tools, which cannot be sampled",
-                           "questions without tools, because a tool's output cannot be sampled", "other prompts or "
-                           "items")
+        raise RequestError(f"trace {trace.id} has tools", "questions without tools, because a tool's output cannot be "
+                           "sampled", "other prompts or items")
     history = {"history": [turn.to_json() for turn in trace.history]} if trace.history else {}
     labels = {name: getattr(trace, name) for name in ("section", "category", "difficulty") if getattr(trace, name)}
     try:
@@ -201,15 +221,16 @@ def question_of(trace: Trace) -> Item:
 def _pairs(loaded: LoadedRecipe, name: str, digests: dict[str, str]) -> list[PreferencePair]:
     """Reads the preference pairs of `data.traces`; any other file is refused by its first line."""
     path = loaded.path(name)
-    first = _first_record(path) if path.is_file() else {}
     # Pairs of texts are read as they are; other forms are converted.
-    if not all(isinstance(first.get(key), str) for key in ("prompt", "chosen", "rejected")) and (
-            form := looks_like(first)) in PAIR_FORMATS:
+    first, form = _form(path, lambda record: all(isinstance(record.get(key), str)
+                                                 for key in ("prompt", "chosen", "rejected")))
+    if form in PAIR_FORMATS:
         digests["traces"] = file_digest(path)
         return _imported(path, form, read_pairs)
     if path.is_file() and not {"chosen", "rejected"} & set(first):
-        raise RequestError(f"data.traces: {path}, which holds no preference pairs, with algorithm.name: "
-                           f"{loaded.recipe.algorithm.name}", "a file of pairs: id, prompt, chosen, rejected",
+        raise RequestError(f"data.traces: {path} holds no preference pairs, and algorithm.name: "
+                           f"{loaded.recipe.algorithm.name} learns from pairs",
+                           "a file of pairs: id, prompt, chosen, rejected",
                            f"workings data import --format preferences {path} --out pairs.jsonl")
     pairs = read_pairs(path)
     # After reading, because an unreadable file has its own error.
@@ -220,11 +241,16 @@ def _pairs(loaded: LoadedRecipe, name: str, digests: dict[str, str]) -> list[Pre
 def _verdicts(loaded: LoadedRecipe, name: str, digests: dict[str, str]) -> list[Verdict]:
     """Reads the verdicts of `data.traces`; any other file is refused by its first line."""
     path = loaded.path(name)
-    first = _first_record(path) if path.is_file() else {}
-    if path.is_file() and not all(isinstance(first.get(key), str) for key in ("prompt", "completion")):
-        if (form := looks_like(first)) not in VERDICT_FORMATS:
-            raise RequestError(f"data.traces: {path}, which holds no verdicts, with algorithm.name: "
-                               f"{loaded.recipe.algorithm.name}", "a file of verdicts: id, prompt, completion, label",
+
+    def is_verdict(record: dict[str, Any]) -> bool:
+        return all(isinstance(record.get(key), str) for key in ("prompt", "completion"))
+
+    first, form = _form(path, is_verdict)
+    if path.is_file() and (form or not is_verdict(first)):
+        if form not in VERDICT_FORMATS:
+            raise RequestError(f"data.traces: {path} holds no verdicts, and algorithm.name: "
+                               f"{loaded.recipe.algorithm.name} learns from verdicts",
+                               "a file of verdicts: id, prompt, completion, label",
                                "algorithm.name=dpo, if the file holds pairs" if form in PAIR_FORMATS else
                                f"workings data import --format kto {path} --out verdicts.jsonl")
         digests["traces"] = file_digest(path)
@@ -240,16 +266,15 @@ def _traces(loaded: LoadedRecipe, name: str, generated: list[Trace], label: str,
         digests[label] = bytes_digest(traces_bytes(generated))
         return generated
     path = loaded.path(name)
-    # Check the first record for a better message than thousands of rows with missing keys.
-    first = _first_record(path) if path.is_file() else {}
+    # Check the first record for a better message than thousands of rows with missing keys. Raw texts in JSON lines are
+    # read like traces.
+    first, form = _form(path, lambda record: {"prompt", "answer"} <= record.keys() or looks_like(record) == RAW_TEXT)
     if {"chosen", "rejected"} <= set(first):
         # Held-out pairs are no traces: their loss differs.
         way_on = "algorithm.name=dpo, if the recipe is to learn from these pairs" if label == "traces" else (
             "evaluation.traces=none, or a file of traces: the evaluation loss is cross entropy on traces")
         raise RequestError(f"{path} holds preference pairs instead of traces", "a file of traces", way_on)
-    form = RAW_TEXT if path.suffix.lower() == TEXT and not first else looks_like(first, "traces") or by_its_keys(first)
-    # Texts in JSON lines are read like traces.
-    if path.is_file() and not {"prompt", "answer"} <= set(first) and form and not (form == RAW_TEXT and first):
+    if form:
         if form in VERDICT_FORMATS:
             raise RequestError(f"{path} holds verdicts instead of traces", "a file of traces",
                                "algorithm.name=kto, if the recipe is to learn from these verdicts"

@@ -143,11 +143,11 @@ def open_store(url: str) -> Any:
 
         return fsspec.filesystem(scheme)
     except ImportError as missing:
-        raise RequestError(f"{url}: this environment cannot read {scheme}:// ({missing})",
+        raise RequestError(f"this environment cannot read {url} ({missing})",
                            f"the package for it; the extra `{EXTRA}` brings those of gs:// and s3://",
                            pip_install(EXTRA)) from None
     except ValueError:
-        raise RequestError(f"{url}: fsspec does not know {scheme}://", "an address such as gs://bucket/traces.jsonl",
+        raise RequestError(f"{url} begins with an unknown scheme", "an address such as gs://bucket/traces.jsonl",
                            "gs:// or s3://") from None
 
 

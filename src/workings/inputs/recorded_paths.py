@@ -44,6 +44,6 @@ def recorded_weights(run: RunRecord, model: FromPretrained, try_next: str, *, ad
     # Do not search a local name on the Hub.
     if is_local(revision) and local_folder(model.id, bases) is None:
         raise RequestError(
-            f"{run.path}, {'adapters for' if adapters else 'trained from'} the weights in {model.id}, which is "
-            "not there", "these weights" + (": the checkpoint holds the adapters only" if adapters else ""), try_next)
+            f"the weights that {run.path} started from are not in {model.id}",
+            "these weights" + (": the checkpoint holds the adapters only" if adapters else ""), try_next)
     return locate_weights(model.id, revision, bases, tensors=tensors)

@@ -150,7 +150,7 @@ def locate_weights(name: str, revision: str, bases: Sequence[Path], *, tensors: 
         made = converted(source)
         return Weights(directory=made.directory, id=name, revision=f"{GGUF}{made.sha256}")
     if names_gguf(name):
-        raise RequestError(f"{name}: there is no such file", "a GGUF file, a folder or a Hub id",
+        raise RequestError(f"there is no file {name}", "a GGUF file, a folder or a Hub id",
                            "check the spelling")
     if local_folder(name, bases) is None:
         refuse_package_name(name)
@@ -162,7 +162,7 @@ def locate_weights(name: str, revision: str, bases: Sequence[Path], *, tensors: 
 def refuse_unread_revision(key: str, revision: str, weights: Weights) -> None:
     """Raise `RequestError` where a person names a revision of weights that are not from the Hub."""
     if revision != "main" and (is_local(weights.revision) or weights.revision == STORED):
-        raise RequestError(f"{key}: {revision} with {weights.id}, which is no repository of the Hub",
+        raise RequestError(f"{key}: {revision} does not apply to {weights.id}: it is not a repository of the Hub",
                            "a revision only with a Hub id", f"leave {key} out")
 
 
@@ -229,7 +229,8 @@ def find_tokenizer(loaded: LoadedRecipe, weights: Weights,
 
 def _texts(entry: Trace | PreferencePair | Verdict | Item, reasoning: str) -> tuple[str, ...]:
     if isinstance(entry, Trace):
-        return entry.prompt, completion_text(entry, reasoning)
+        # A raw text has no steps that a form of reasoning could show.
+        return entry.prompt, completion_text(entry, "answer_only" if entry.is_text else reasoning)
     if isinstance(entry, Item):
         return entry.prompt, entry.expected_answer
     return (entry.prompt, *((entry.completion,) if isinstance(entry, Verdict) else (entry.chosen, entry.rejected)))

@@ -61,7 +61,7 @@ def notebook_text(request: NotebookRequest) -> str:
     try:
         nbformat: ModuleType = import_module("nbformat")
     except ModuleNotFoundError:
-        raise RequestError("a notebook, and nbformat is not installed", "the extra `kaggle`",
+        raise RequestError("a notebook needs the package nbformat", "the extra `kaggle`",
                            pip_install("kaggle")) from None
     notebook = nbformat.v4.new_notebook(metadata={
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},

@@ -47,8 +47,8 @@ class LaunchJob:
                                "an engine that is known to run in several processes: " + ", ".join(engines),
                                f"engine={next(iter(engines))}")
         if not JOB_NAME.fullmatch(self.name):
-            raise RequestError(f"--name {self.name}", "at most 40 lower case letters, digits and dashes, a letter "
-                               "first", "--name my-run")
+            raise RequestError(f"--name cannot be {self.name}",
+                               "at most 40 lower case letters, digits and dashes, a letter first", "--name my-run")
         # The text goes into a shell script on another machine, so nothing that a shell reads may be in it.
         if not REMOTE_FOLDER.fullmatch(self.remote_folder) or ".." in self.remote_folder:
             raise RequestError(f"--home cannot be {self.remote_folder}",

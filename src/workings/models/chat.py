@@ -89,7 +89,7 @@ class ChatTemplate:
     def _named(cls, template: str, tokenizer: Tokenizer) -> "ChatTemplate":
         if template == "tokenizer":
             if tokenizer.chat_template is None:
-                raise RequestError("data.template: tokenizer, and this tokenizer has no chat template",
+                raise RequestError("data.template is tokenizer, but this tokenizer has no chat template",
                                    "a tokenizer that has one", "data.template=plain")
             return cls(template, tokenizer.chat_template, tokenizer)
         if template not in _TURN_MARKS:
@@ -98,12 +98,12 @@ class ChatTemplate:
         missing = [token for token in _TURN_MARKS[template] if tokenizer.token_id(token) is None]
         if missing or (_TURN_MARKS[template] and tokenizer.bos_id is None):
             unknown = ", ".join(missing) or "BOS"
-            raise RequestError(f"data.template: {template}, and the tokenizer does not know {unknown}",
+            raise RequestError(f"the tokenizer does not know {unknown} of data.template: {template}",
                                "a tokenizer of the Gemma family",
                                "data.template=tokenizer, or data.template=plain, which writes no turns")
         # `plain` writes no turn marks, so the end of the text is the only token that can stop the model.
         if template == "plain" and tokenizer.eos_id is None:
-            raise RequestError("data.template: plain, and the tokenizer has no end-of-text token",
+            raise RequestError("data.template is plain, but the tokenizer has no end-of-text token",
                                "a token that tells the model to stop", "data.template=tokenizer")
         source = files("workings.models").joinpath(f"templates/{template}.jinja").read_text(encoding="utf-8")
         return cls(template, source.removesuffix("\n"), tokenizer)
@@ -126,12 +126,12 @@ class ChatTemplate:
         missing = [token for token in (_ASKS_FOR_THOUGHT, *_CHANNEL_TOKENS)
                    if self.tokenizer.encode(token) != [self.tokenizer.control_tokens.get(token)]]
         if missing:
-            raise RequestError(f"data.reasoning: {CHANNEL}, and the tokenizer does not have {', '.join(missing)} as "
-                               "single control tokens", "the tokenizer of a Gemma 4 model", "data.reasoning=think")
+            raise RequestError(f"data.reasoning is {CHANNEL}, but the tokenizer lacks the control tokens "
+                               f"{', '.join(missing)}", "the tokenizer of a Gemma 4 model", "data.reasoning=think")
         made = replace(self, source=_THINKING_ON + self.source, thinking=True)
         # Again tried out: a template without the variable would leave thinking off without a word.
         if made.prompt_text("1+1?").count(_ASKS_FOR_THOUGHT) != 1:
-            raise RequestError(f"data.reasoning: {CHANNEL}, and the tokenizer's own chat template does not write "
+            raise RequestError(f"data.reasoning is {CHANNEL}, but the tokenizer's chat template does not write "
                                f"{_ASKS_FOR_THOUGHT}", "the chat template of a Gemma 4 model", "data.template=gemma4")
         return made
 
@@ -278,10 +278,10 @@ class ChatTemplate:
         same = next((at for at, (a, b) in enumerate(zip(at_first, later, strict=False)) if a != b),
                     min(len(at_first), len(later)))
         return RequestError(
-            f"data.learn: all, and chat template `{self.name}` writes turn {turn} of the assistant, or what is "
-            f"before it, otherwise once the conversation goes on: first {_excerpt(at_first[same:])}, later "
-            f"{_excerpt(later[same:])}; what would be learned is not what the model is shown",
-            "a template that leaves earlier turns as they were; those of thinking models often drop the reasoning",
+            f"chat template `{self.name}` changes turn {turn} of the assistant, or the text before it, in a longer "
+            f"conversation: first {_excerpt(at_first[same:])}, later {_excerpt(later[same:])}",
+            "with data.learn: all, a template that leaves earlier turns as they were; those of thinking models often "
+            "drop the reasoning",
             "data.learn=last, with a trace for each of the assistant's turns to learn them all")
 
     def begins_with_reasoning(self, completion: str) -> bool:

@@ -62,7 +62,8 @@ def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tupl
         directory = Path(snapshot_download(name, revision=revision, allow_patterns=wanted))
     # Before its base class `RepositoryNotFoundError`, whose advice is another.
     except GatedRepoError:
-        raise RequestError(name, "a repository whose licence you have accepted and a token that may read it",
+        raise RequestError(f"{name} is gated",
+                           "a repository whose licence you have accepted and a token that may read it",
                            f"open https://huggingface.co/{name}, accept the licence, then set HF_TOKEN") from None
     # Before its base class `HfHubHTTPError`, which represents a Hub that cannot be reached.
     except RevisionNotFoundError:
@@ -73,6 +74,7 @@ def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tupl
                            "check the spelling; for a private or gated one set HF_TOKEN") from None
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
         why = "the Hub cannot be reached" if isinstance(error, LocalEntryNotFoundError) else first_line(error)
-        raise RequestError(f"{absent} and was not downloaded earlier; {why}", "a reachable Hub or an earlier download",
+        raise RequestError(f"{name} is neither a folder here nor downloaded: {why}",
+                           "a local directory, an earlier download, or a reachable Hub",
                            "give a local directory, as `save_pretrained` writes it") from None
     return directory, directory.name  # the Hub's cache names a snapshot by its commit, whatever was asked for

@@ -93,7 +93,7 @@ def unverified_from_hf(config: Mapping[str, Any], stored: Mapping[str, tuple[int
     # A verified family that refuses these very settings does not represent the model either.
     except RequestError:
         return check_shape(unverified_shape(config, stored))
-    raise RequestError(f"model.verified: false contradicts the family {family}, which is verified",
+    raise RequestError(f"model.verified: false contradicts the verified family {family}",
                        "true: no record may say that it is not",
                        "model.verified=true, or leave it out")
 

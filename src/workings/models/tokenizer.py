@@ -176,7 +176,7 @@ class Tokenizer:
             return None
         token_id = self.token_id(text)
         if token_id is None:
-            raise RequestError(f"tokenizer: {name} is {text!r}, which its vocabulary does not have",
+            raise RequestError(f"the vocabulary of the tokenizer lacks {name}, {text!r}",
                                "a tokenizer whose files agree with each other")
         return token_id
 

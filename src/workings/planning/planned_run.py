@@ -72,8 +72,8 @@ def mesh_of(recipe: Recipe, target: Target) -> MeshShape:
     tp = recipe.mesh.tp
     fsdp = max(1, target.devices // tp) if recipe.mesh.fsdp == "auto" else recipe.mesh.fsdp
     if fsdp < 1 or target.devices % (fsdp * tp):
-        raise RequestError(f"mesh.fsdp x mesh.tp = {fsdp} x {tp} = {fsdp * tp} does not divide the "
-                           f"{target.devices} devices of {target.name}", "one that does", "mesh.fsdp=auto mesh.tp=1")
+        raise RequestError(f"mesh.fsdp x mesh.tp = {fsdp} x {tp} does not divide the devices of {target.name}",
+                           f"a product that divides {target.devices}", "mesh.fsdp=auto mesh.tp=1")
     return MeshShape(fsdp, tp)
 
 

@@ -87,7 +87,7 @@ def export_run(run: Path, out: Path, *, device: str = AS_RECORDED, gguf_type: st
     if out.exists():
         raise RequestError(f"--out {out} already exists", "a directory that does not exist yet", "choose another --out")
     if gguf_type and find_spec("gguf") is None:
-        raise RequestError("--format gguf, and the package gguf is not installed", "the package that writes GGUF",
+        raise RequestError("--format gguf needs the package gguf", "the package that writes GGUF",
                            pip_install("gguf"))
     opened = open_run(run, device)
     # Next to the target, because a rename is only atomic within one file system.

@@ -112,7 +112,7 @@ def data_files(loaded: LoadedRecipe) -> dict[str, Path]:
             continue  # a shipped set, made on the spot
         # The recipe is written into the notebook as it is, and its paths have to mean the same files there.
         if Path(name).is_absolute() or ".." in PurePosixPath(name).parts or name.startswith("~"):
-            raise RequestError(f"{loaded.origin} names {name}, which is not below it",
+            raise RequestError(f"{loaded.origin} names {name} outside its folder",
                                "data next to the recipe or below it, so that the "
                                "notebook finds them under the same name", "move them and change the recipe")
         files[name] = path
@@ -124,8 +124,8 @@ def build_wheel(folder: Path) -> Path:
     # The folder above `src/workings`; above an installed package there is no `pyproject.toml`.
     root = Path(workings.__file__).resolve().parents[2]
     if not (root / "pyproject.toml").is_file():
-        raise RequestError("no --wheel, and this package was not started from a checkout", "the wheel to install there",
-                           "--wheel workings-….whl")
+        raise RequestError("--wheel is missing, and this package was not started from a checkout",
+                           "the wheel to install there", "--wheel workings-….whl")
     # Without isolation the build needs no network: it takes the tools that are installed here.
     words = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(root)]
     done = subprocess.run(words, env={**os.environ, "SOURCE_DATE_EPOCH": BUILD_EPOCH}, capture_output=True, text=True,
@@ -133,8 +133,8 @@ def build_wheel(folder: Path) -> Path:
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode or not wheels:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no output"]
-        raise RequestError(f"no --wheel, and building one failed: {last[0][:200]}", "the tools `build` and `hatchling`",
-                           "make setup, or --wheel workings-….whl")
+        raise RequestError(f"--wheel is missing, and building one failed: {last[0][:200]}",
+                           "the tools `build` and `hatchling`", "make setup, or --wheel workings-….whl")
     return wheels[0]
 
 

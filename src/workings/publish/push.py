@@ -146,7 +146,7 @@ def upload(push: Push) -> str:
     try:
         api.create_repo(request.repo, private=request.private or None, exist_ok=True)
         if request.private and not api.model_info(request.repo).private:
-            raise RequestError(f"--private, and {request.repo} exists and is public", "a private repository or a new "
+            raise RequestError(f"--private cannot change {request.repo}: it is public", "a private repository or a new "
                                "name", "make it private on its page, or leave --private out")
         commit = api.create_commit(request.repo, operations, commit_message=f"{push.run}, with its record {push.root}")
     except HfHubHTTPError as error:
@@ -182,8 +182,8 @@ def _check_name(repo: str) -> None:
 def _run(path: Path, named: Path | None) -> RunRecord:
     """A sealed run that is complete. Raises `RequestError` for anything else."""
     if named is not None:
-        raise RequestError(f"--run {named} with {path}, which is no exported folder", "--run with an exported folder, "
-                           "which it was made from", "leave --run out")
+        raise RequestError(f"--run {named} needs an exported folder, and {path} is not one", "the run that a folder "
+                           "was exported from", "leave --run out")
     if not (path / SEAL).is_file():
         raise RequestError(f"{path} is neither a sealed run nor an exported folder", "a run that has ended, or what "
                            "`workings export` wrote", "workings runs lists runs; workings train RECIPE --out RUN "
@@ -241,11 +241,11 @@ def licence_of(run: RunRecord, request: PushRequest) -> str:
     if licence in PERMISSIVE:
         return given or licence
     if given not in ("", licence):
-        raise RequestError(f"--license {request.licence}, and {base} is under {licence}", "the base's own terms, which "
-                           "hold for what is made of it", f"--license {licence}")
+        raise RequestError(f"--license cannot be {request.licence}: {base} is under {licence}",
+                           "the base's terms, which also hold for what is made of it", f"--license {licence}")
     if not request.accept_terms:
         terms = GEMMA_TERMS if licence == GEMMA else f"the terms `{licence}`"
-        raise RequestError(f"{base} is under {terms}, which are no permissive licence", "your word that you have read "
+        raise RequestError(f"{base} is under {terms}, not under a permissive licence", "your word that you have read "
                            "them, keep to the uses that they allow and pass them on", "--accept-terms")
     return licence
 

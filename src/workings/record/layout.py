@@ -153,7 +153,7 @@ def refuse_unit_name(out: Path) -> None:
     # Decomposed, so that of a letter with an accent the letter stays; "ß" has no decomposition.
     letters = unicodedata.normalize("NFKD", name.replace("ß", "ss")).encode("ascii", "ignore").decode()
     plain = re.sub(r"[^A-Za-z0-9._+=@-]+", "-", letters).strip("-.")[:200].rstrip(".") or "run"
-    raise RequestError(f"--out {shlex.quote(str(out))}, a folder named {name!r}",
+    raise RequestError(f"--out {shlex.quote(str(out))} ends with a name that is not allowed",
                        "a name of at most 200 letters from a to z, digits and ._+=@-, which does not begin or end with "
                        "a dot: packs and lists of sums hold it", f"--out {shlex.quote(str(out.with_name(plain)))}")
 

@@ -43,13 +43,13 @@ class DirectoryLock:
             os.close(self._descriptor)
             self._descriptor = -1
             if error.errno in HELD:
-                raise RequestError(f"{path}, which another process is writing to", "a run directory with one writer",
+                raise RequestError(f"another process is writing to {path}", "a run directory with one writer",
                                    "wait for that process, stop it, or choose another --out") from None
             raise StorageError(f"could not lock {path}: {error.strerror}; choose a folder on a local disk") from error
         # Another process may have sealed and renamed the folder between our open and our lock.
         if not path.exists() or (FOLDERS and not os.path.samestat(os.fstat(self._descriptor), path.stat())):
             self.release()
-            raise RequestError(f"{path}, which another process has just finished", "an unfinished run directory", "")
+            raise RequestError(f"another process has just finished {path}", "an unfinished run directory", "")
 
     def release(self) -> None:
         """Let go of the lock; harmless when repeated."""

@@ -103,7 +103,7 @@ class RunRecord:
 def _advice(path: Path) -> str:
     """A proposal in place of a path that is no sealed run."""
     if (path / "config.json").is_file():
-        return f"workings sample {path} --prompts FILE --out samples, whose answers are those of weights"
+        return f"workings sample {path} --prompts FILE --out samples"
     # Users often leave out the default folder of runs, or name a folder of several runs.
     near = Path("runs") / path
     if (near / SEAL).is_file():
@@ -112,4 +112,4 @@ def _advice(path: Path) -> str:
     if inside:
         return f"a run in it, such as {inside[0]}"
     siblings = sorted(seal.parent.name for seal in path.parent.glob(f"*/{SEAL}"))
-    return f"a run in {path.parent}: {', '.join(siblings[:6])}" if siblings else "workings runs, which lists the runs"
+    return f"a run in {path.parent}: {', '.join(siblings[:6])}" if siblings else "workings runs"

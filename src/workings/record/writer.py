@@ -83,7 +83,7 @@ class RunWriter:
             try:
                 partial.mkdir()
             except FileExistsError:
-                raise RequestError(f"{final}, which another process has just begun", "one writer for each run",
+                raise RequestError(f"another process has just begun {final}", "one writer for each run",
                                    "another --out") from None
             return cls(final, DirectoryLock(partial))
 
@@ -103,7 +103,7 @@ class RunWriter:
         lock = DirectoryLock(partial)
         try:
             if status := recovery.finish_sealing(final):
-                raise RequestError(f"{final}, which had ended with status {status}; its sealing is now finished",
+                raise RequestError(f"{final} had already ended with status {status}; it is sealed now",
                                    "an unfinished run", f"workings verify {quote(str(final))}")
             # Repaired before the files are opened for appending: cutting a torn line replaces the file.
             repairs = recovery.repair(partial)

@@ -83,7 +83,7 @@ def accuracy_figure(views: Sequence[RunView]) -> Drawn | None:
         rows.append(IntervalRow(name=f"{name} ({size})", marks=marks))
     heads = ["Section", "Run", "Items", "Right", "Accuracy", "95 % interval", "Errors"]
     return interval_figure(
-        "Accuracy with 95 % intervals", rows, Table(caption="Accuracy", heads=heads, rows=table), "right answers, %",
+        "Accuracy with 95 % intervals", rows, Table(caption="Accuracy", heads=heads, rows=table), "correct answers, %",
         description="; ".join(f"{row[1]}, {row[0]}: {row[4]}, interval {row[5]}" for row in table),
         key=[key_entry(view.name, view.color, "mark") for view in scored])
 

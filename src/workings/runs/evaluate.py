@@ -198,7 +198,7 @@ def open_task(name: str, request: TaskRequest) -> Task:
     inspects = name.startswith(INSPECT)
     library, extra = ("inspect_ai", "inspect") if inspects else ("lm_eval", "lm-eval")
     if find_spec(library) is None:
-        raise RequestError(f"--task {name} needs {library}, which is not installed", f"the package {library}",
+        raise RequestError(f"--task {name} needs {library}", f"the package {library}",
                            pip_install(extra))
     _go_offline_without_hub()
     if inspects:

@@ -65,7 +65,7 @@ class SessionAPI(ModelAPI):
         del tool_choice  # without tools there is nothing to choose
         given = {name: value for name, value in config.model_dump(exclude_none=True).items() if name not in _NO_EFFECT}
         if unread := given.keys() - _PASSED_ON.keys():
-            raise RequestError(f"the task sets {', '.join(sorted(unread))}, which is not supported",
+            raise RequestError(f"the task's settings {', '.join(sorted(unread))} are not supported",
                                f"a task that sets at most {', '.join(_PASSED_ON)}", "another task")
         asked = {"temperature": 0.0, "max_tokens": DEFAULT_TOKENS,
                  **{_PASSED_ON[name]: value for name, value in given.items()}}

@@ -63,7 +63,7 @@ def select_engine(*, refused: Mapping[str, Sequence[str]], installed: Collection
     decisive = [features[-1] for features in refused.values() if features]
     available = [engine for engine in able if engine in installed]
     if decisive and not available:
-        raise RequestError(f"{decisive[-1]} needs engine {able[0]}, which is not installed",
+        raise RequestError(f"{decisive[-1]} needs engine {able[0]}, and that is not installed",
                            f"the libraries of {able[0]}",
                            install_hint(able[0]))
     if not available:

@@ -203,7 +203,7 @@ def _check_out(out: Path, resume: bool) -> None:
     # `Path` has made one slash of two.
     if ADDRESS.match(str(out)):
         address = str(out).replace(":/", "://", 1)
-        raise RequestError(f"--out {address} is an address, and a run is written to a folder", "a folder",
+        raise RequestError(f"--out {address} is an address, not a folder", "a folder",
                            "a folder; copy the finished run to the object store, or mount the store as a folder")
     if resume:
         if not partial_path(out).is_dir():

@@ -59,7 +59,7 @@ def libraries_version() -> str:
     try:
         return ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
     except PackageNotFoundError:
-        raise RequestError("math-verify, which is not installed here", "the extra `score`",
+        raise RequestError("math-verify", "the extra `score`",
                            pip_install("score")) from None
 
 

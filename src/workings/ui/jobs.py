@@ -138,7 +138,7 @@ class Jobs:
         job = self.get(identity)
         path = self.place / identity / "pid.json"
         if job.state != "running" or not path.is_file():
-            raise RequestError(f"job {identity}, which is not running", "a running one", "")
+            raise RequestError(f"job {identity} is not running", "a running one", "")
         # `state` has compared the process's start time: a reused process id is not signalled.
         os.kill(json.loads(path.read_bytes())["pid"], signal.SIGINT)
         return job

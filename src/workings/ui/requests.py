@@ -59,7 +59,8 @@ def recipe_argument(folder: Folder, recipe: str) -> str:
 def new_place(folder: Folder, name: str) -> str:
     """The path of a new run inside the folder."""
     if not _NAME.fullmatch(name) or ".." in name.split("/"):
-        raise RequestError(f"name {name}", "letters, digits and ._-/ for a new run inside this folder", "first-run")
+        raise RequestError(f"a run cannot be named {name}", "letters, digits and ._-/ for a new run inside this folder",
+                           "first-run")
     path = folder.inside(name)
     # An unfinished run, which has a suffix, takes the name as well.
     if path.exists() or path.with_name(path.name + PARTIAL_SUFFIX).exists():

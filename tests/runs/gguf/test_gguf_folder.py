@@ -140,7 +140,7 @@ def test_a_missing_piece_is_named(file, site):
 def test_what_is_not_there_is_said_in_one_sentence(tmp_path, site, file):
     install(site, "empty", {"empty/__init__.py": b""})
     for name, said in (("package:empty", "ships no GGUF file"), ("package:none-such", "is not installed"),
-                       ("package:", "is not installed"), ("none.gguf", "there is no such file")):
+                       ("package:", "is not installed"), ("none.gguf", "there is no file none.gguf")):
         with pytest.raises(RequestError, match=said):
             locate_weights(name, "main", [tmp_path])
     (file.parent / "other.gguf").write_bytes(b"GGUF")

@@ -34,7 +34,7 @@ def holds_pairs(path: Path) -> bool:
     value = getattr(first, "value", None)
     if isinstance(value, dict) and looks_like(value) in VERDICT_FORMATS:
         raise RequestError(f"{path} is a file of verdicts", "traces or preference pairs",
-                           "workings plan RECIPE, which proves each row of verdicts")
+                           "workings plan RECIPE")
     return isinstance(value, dict) and {"chosen", "rejected"} <= value.keys()
 
 

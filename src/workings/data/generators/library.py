@@ -27,11 +27,11 @@ def make(task: str, n_traces: int, n_items: int, seed: int) -> tuple[list[Trace]
         import reasoning_gym
         from reasoning_gym.factory import DATASETS
     except ImportError:
-        raise RequestError(f"data make {task}: unknown kind without the library `reasoning-gym`",
+        raise RequestError(f"data make knows {task} only with the library `reasoning-gym`",
                            "addition, unit_conversion, or one of the tasks of that library",
                            pip_install("tasks")) from None
     if task not in DATASETS:
-        raise RequestError(f"data make {task}: unknown kind",
+        raise RequestError(f"data make does not know {task}",
                            f"one of addition, unit_conversion, {', '.join(sorted(DATASETS))}", "workings data list")
     count = n_traces + n_items
     if count < 1:

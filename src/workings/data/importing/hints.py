@@ -17,9 +17,9 @@ _MAX_RECORDS = 20
 SKIP = "--on-error skip writes such records to another file"
 
 
-def looks_like(record: Mapping[str, Any], but: str = "") -> str:
-    """The first format that reads this record, other than ``but``; empty if none does."""
-    return next((name for name in FORMATS if name != but and _reads(name, record)), "")
+def looks_like(record: Mapping[str, Any]) -> str:
+    """The first format that reads this record; empty if none does."""
+    return next((name for name in FORMATS if _reads(name, record)), "")
 
 
 def _reads(name: str, record: Mapping[str, Any]) -> bool:
@@ -85,9 +85,11 @@ def format_of(source: RecordSource, keys: KeyMap) -> str:
         known = {*QUESTIONS, *ANSWERS, *chain.from_iterable(_KEYS.values())}
         if spelt := [f"{key.lower()}={key}" for key in (values[0] if values else ()) if key.lower() in known - {key}]:
             raise RequestError(f"the format is unknown{has}", "keys in lower case", f"--map {','.join(spelt)}")
-        raise RequestError(f"the format is unknown{has}", "--format with a name that `workings data list` prints",
-                           "workings data list; --map KEY=KEY for keys with other names, or "
-                           "--columns NAME,NAME for a table without a header")
+        texts = [key for key, value in (values[0] if values else {}).items() if isinstance(value, str)]
+        question, answer = texts if len(texts) == 2 else ("KEY", "KEY")
+        raise RequestError(f"the format is unknown{has}", "a format that `workings data list` prints, or --columns "
+                           "NAME,NAME for a table without a header",
+                           f"workings data import FILE --map question={question},answer={answer}")
     return form
 
 

@@ -112,7 +112,7 @@ def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
     items = [_item(trace) for at, trace in enumerate(iterate_traces(read)) if at in held_indices]
     like = dict(_like(iterate_traces(read), [(item["id"], item["prompt"]) for item in items], held_indices))
     if len(held_indices) + len(like) == candidates.traces:
-        raise RequestError(f"--hold-out {n} of {candidates.traces} traces; the others are all like a held-out one",
+        raise RequestError(f"--hold-out {n} leaves none of {candidates.traces} traces: all others resemble it",
                            "a hold-out that leaves traces to learn from", f"--hold-out {max(1, n // 10)}")
     left_out = left_out_path(out)
     # The traces last, because a file of traces without its items would look complete.
@@ -160,7 +160,7 @@ class _Candidates:
     def choose(self, n: int, seed: int) -> set[int]:
         """Places of the traces that are held out."""
         if len(self.rows) < n:
-            raise RequestError(f"--hold-out {n}",
+            raise RequestError(f"--hold-out {n} is too many",
                                f"at most {len(self.rows)}: this number of the {self.traces} traces have a unique "
                                "question, with one answer and without earlier turns",
                                f"--hold-out {max(1, len(self.rows) // 10)}")

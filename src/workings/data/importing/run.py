@@ -159,16 +159,15 @@ def _check(request: ImportRequest, out: Path) -> None:
     if request.format and request.format not in FORMATS:
         raise RequestError(f"there is no format {request.format}", f"one of {', '.join(FORMATS)}")
     if request.hold_out and FORMATS[request.format].gives != "traces":
-        raise RequestError(f"--hold-out with --format {request.format}",
+        raise RequestError(f"--hold-out does not work with --format {request.format}",
                            "a format of traces: the others have no answer that an item could expect")
     if request.completions == "keep" and request.format != "prompt-completion":
-        raise RequestError(f"--completions keep with --format {request.format}", "--format prompt-completion",
-                           "leave --completions out")
+        raise RequestError(f"--completions keep does not work with --format {request.format}",
+                           "--format prompt-completion", "leave --completions out")
     # Before anything is read: an import can take minutes.
     for path in (out, *((item_path(out),) if request.hold_out else ())):
         if path.exists() and not request.force:
-            raise RequestError(f"--out {out}: {path} already exists", "a file that does not exist",
-                               "--force, or another --out")
+            raise RequestError(f"{path} already exists", "an --out for new files", "--force, or another --out")
     if not out.parent.is_dir():
         raise RequestError(f"there is no folder {out.parent}", "a file in a directory that exists",
                            f"mkdir -p {out.parent}")

@@ -46,6 +46,8 @@ class RecordSource:
     """Begins the ids of records that have none."""
     records: Callable[[], Records]
     """Starts reading."""
+    is_lines: bool = False
+    """Whether it is a file of JSON lines."""
 
 
 def open_file(path: Path, columns: Sequence[str] = ()) -> RecordSource:
@@ -85,10 +87,10 @@ def open_file(path: Path, columns: Sequence[str] = ()) -> RecordSource:
     if read is not _parquet and path.suffix.lower() == TEXT and not text.startswith(b"{"):
         read = _documents
     if columns and read is not _table:
-        raise RequestError(f"--columns {','.join(columns)} with {path}, which is no table",
+        raise RequestError(f"--columns {','.join(columns)} needs a table, and {path} is not one",
                            "a file of CSV (.csv, .tsv)", "--map KEY=KEY names the keys of other files")
     read = partial(_table, columns=columns) if columns else read
-    return RecordSource(str(path), path.name.split(".")[0], partial(read, path))
+    return RecordSource(str(path), path.name.split(".")[0], partial(read, path), is_lines=read is _lines)
 
 
 def open_hub(name: str, *, revision: str, subset: str, split: str) -> RecordSource:

@@ -44,7 +44,7 @@ def keep_programs() -> None:
     except OSError:  # the folder cannot be made, or a full disk: every run compiles
         return
     if os.name == "posix" and (status.st_uid != os.geteuid() or status.st_mode & 0o022):
-        raise RequestError(f"others can write to {folder}, whose programs would be run",
+        raise RequestError(f"other users can write to {folder}, the cache of compiled programs",
                            "a private folder that no one else can write to",
                            f"chmod 700 {folder}, or WORKINGS_CACHE=<another folder>")
     _drop_oldest(folder)

@@ -54,7 +54,7 @@ def find_devices(asked: str, present: Mapping[str, str] | None = None) -> Device
                                reason=f"auto: {present[platform]} is there")
             except RuntimeError as error:
                 raise DeviceError(
-                    f"device is auto, and JAX cannot use {present[platform]} of this machine ({first_line(error)})",
+                    f"JAX cannot use {present[platform]} of this machine ({first_line(error)})",
                     f"a JAX that drives this {platform.upper()}",
                     f"{PLUGINS[platform]}, or ask for the CPU explicitly: device=cpu") from error
     return Devices(platform="cpu", devices=_open("cpu"), reason="auto: this machine shows no accelerator")
@@ -102,10 +102,9 @@ def _plugins_that_fail() -> Iterator[list[str]]:
 
 def _absent(asked: str, present: Mapping[str, str], error: Exception) -> DeviceError:
     # Without a device JAX's reason is that its plugin found none.
-    seen = (f"{present[asked]} is there, but JAX cannot use it ({first_line(error)})" if asked in present else
-            "this machine shows none")
     others = [name for name in present if name != asked]
-    return DeviceError(f"device is {asked}, and {seen}",
+    return DeviceError(f"JAX cannot use {present[asked]} of this machine ({first_line(error)})" if asked in present else
+                       f"this machine shows no {asked.upper()}",
                        f"a machine with a {asked.upper()} that JAX can use",
                        PLUGINS[asked] if asked in present else f"device={others[0] if others else 'cpu'}")
 

@@ -104,7 +104,7 @@ def _arguments() -> dict[str, Any] | None:
                            "processes that JAX can bring together",
                            f"engine=torch, or {', '.join(VARIABLES)} for each process")
     if not there and (apart := started_apart()):
-        raise RequestError(f"{apart} started several processes, and JAX does not know how they meet",
+        raise RequestError(f"{apart} started several processes, and JAX cannot connect them",
                            "a launcher that JAX knows (Slurm, Open MPI, a TPU pod), or all three of "
                            + ", ".join(VARIABLES),
                            "JAX_COORDINATOR_ADDRESS=HOST:PORT JAX_NUM_PROCESSES=N JAX_PROCESS_ID=I workings train …, "

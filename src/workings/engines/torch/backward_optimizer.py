@@ -34,7 +34,7 @@ def refuse_conflicts(request: EngineRequest, accumulation: int) -> None:
         wanted = [f"{name} keeps all gradients alive, {held / 2 ** 30:.2f} GiB ({held} bytes)" for name in asked]
         away = " ".join(word for word, holds in zip(("optimizer.clip_norm=0", "batch.accumulation=1"),
                                                     conflicts.values(), strict=True) if holds)
-        raise RequestError("memory.optimizer_in_backward: true does not go with " + " and ".join(asked),
+        raise RequestError("memory.optimizer_in_backward: true does not work with " + " and ".join(asked),
                            "one or the other: " + "; ".join(wanted) + "; the optimizer in backward keeps one gradient",
                            f"memory.optimizer_in_backward=false, or {away}")
 

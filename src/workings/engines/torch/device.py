@@ -41,14 +41,14 @@ def find_device(asked: str, present: Mapping[str, str] | None = None) -> Device:
     asked = without_alias(asked)
     present = accelerators() if present is None else present
     if asked == "tpu":
-        raise DeviceError("engine torch does not drive a TPU", "device cpu or gpu, or engine jax",
+        raise DeviceError("engine torch cannot use a TPU", "device cpu or gpu, or engine jax",
                           "engine=jax")
     # Before anything asks CUDA, which would take memory on a card that this run does not use.
     if asked == "cpu":
         return _cpu("asked for")
     if asked == "auto" and "gpu" not in present:
         if "tpu" in present:
-            raise DeviceError(f"engine torch does not drive {present['tpu']} of this machine",
+            raise DeviceError(f"engine torch cannot use {present['tpu']} of this machine",
                               "an engine that drives a TPU", f"engine=jax, or {ASK_FOR_CPU}")
         return _cpu("auto: this machine shows no accelerator")
     card, cards = own_card(), torch.cuda.device_count()
@@ -59,8 +59,8 @@ def find_device(asked: str, present: Mapping[str, str] | None = None) -> Device:
     finding = cuda_problem()
     if finding:
         there = "gpu" in present
-        seen = f"{present['gpu']} is there, but PyTorch cannot use it" if there else "this machine shows none"
-        raise DeviceError(f"device is {asked}, and {seen} ({finding})", "a machine with a GPU that PyTorch can use",
+        seen = f"PyTorch cannot use {present['gpu']} of this machine" if there else "this machine shows no GPU"
+        raise DeviceError(f"{seen} ({finding})", "a machine with a GPU that PyTorch can use",
                           f"{SETUP_CUDA}; or {ASK_FOR_CPU}" if there else "device=cpu")
     # Otherwise libraries that name no card would use card 0 in every process of the machine.
     torch.cuda.set_device(card)

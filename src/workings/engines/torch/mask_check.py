@@ -161,7 +161,7 @@ class MaskCheck:
                 f"({self.segments:.2g})", "one row a sequence: some of its layers keep a state that no mask resets",
                 "data.packing=none")
         if self.cache > self.tolerance:
-            raise RequestError(f"{name} answers otherwise with a cache than without one ({self.cache:.2g})",
+            raise RequestError(f"{name} gives other answers with a cache than without one ({self.cache:.2g})",
                                "a class whose cache is transformers' DynamicCache", "another model.id")
 
 

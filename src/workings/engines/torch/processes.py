@@ -91,7 +91,7 @@ def _attempt() -> str:
 def join() -> Processes | None:
     """The processes of one run; each call begins its own run."""
     if "WORLD_SIZE" not in os.environ and (several := started_apart()):
-        raise RequestError(f"{several} started several processes, and no WORLD_SIZE says how they meet",
+        raise RequestError(f"{several} started several processes without WORLD_SIZE",
                            "torchrun, which brings the processes of PyTorch together",
                            "torchrun … -m workings train …, or WORLD_SIZE=1 for a separate run in each process")
     if world_size() == 1:

@@ -75,7 +75,7 @@ def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> GateResu
                            "a share, e.g. 0.02 for two points of accuracy")
     # Probably percentage points (2 for 2 %), with which every run would pass.
     if max_drop >= 1:
-        raise RequestError(f"--max-drop {max_drop:g}, and accuracy is a share and cannot drop by that much",
+        raise RequestError(f"--max-drop {max_drop:g} is too large: accuracy is a share from 0 to 1",
                            "a share below 1: 0.02 for two points", f"--max-drop {max_drop / 100:g}")
     record, baseline_record = _matching(run, baseline, folder)
     different, notes, _ = compare_configs(baseline_record.config, record.config)

@@ -39,7 +39,7 @@ def is_available() -> bool:
 def require_available() -> None:
     """Raise `RequestError` if the libraries of the extra `sign` are missing."""
     if not is_available():
-        raise RequestError("signing needs securesystemslib and cryptography, which are not installed",
+        raise RequestError("signing needs securesystemslib and cryptography",
                            "the extra `sign`", INSTALL)
 
 

@@ -57,7 +57,7 @@ def load(tree: Tree, given: VerifierInputs = NO_INPUTS) -> Record:
         raise RecordError(f"{len(units):,} sealed folders, more than {MAX_UNITS:,}: verify parts of it")
     if not units:
         raise RequestError(f"{tree.path} is not a record", "a run directory, a folder of runs, or a packed .zip",
-                           "workings runs, which lists the runs of a folder")
+                           "workings runs")
     # A run's path is a prefix of the paths inside it, so sorting by path puts outer units first.
     ordered = tuple(unit for _, unit in sorted(units.items()))
     for unit in ordered:

@@ -52,7 +52,7 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
         raise ValueError(f"level must be 0 to {HIGHEST_LEVEL}, not {level}")
     if Path(path).is_file() and not _may_be_zip(Path(path)):
         raise RequestError(f"{path} is not a record", "a run directory, a folder of runs, or a packed .zip",
-                           "workings runs, which lists the runs of a folder")
+                           "workings runs")
     try:
         record = load(open_tree(Path(path)), VerifierInputs(
             expect_root=expect_root, progress=progress, trusted=trusted, replay=replay))

@@ -184,8 +184,8 @@ def open_tree(path: Path) -> Tree:
     if (partial := partial_path(path)).is_dir():
         raise RequestError(f"{path} is a run that has not ended", "a sealed run directory",
                            f"the command that started it, with --resume; so far it is in {partial}")
-    raise RequestError(f"{path} is not a record", "a run directory, a folder of runs, or a packed .zip",
-                       "workings runs, which lists the runs of a folder")
+    raise RequestError(f"there is no record {path}", "a run directory, a folder of runs, or a packed .zip",
+                       "workings runs")
 
 
 @contextmanager

@@ -71,8 +71,9 @@ def refuse_package_name(name: str) -> None:
     """Raise `RequestError` for the bare name of an installed package that ships a GGUF file."""
     # The name of a repository on the Hub has a slash, but for a few old ones.
     if re.fullmatch(r"[A-Za-z0-9._-]+", name) and any(_gguf_files(each) for each in _installed(name)):
-        raise RequestError(f"{name}, the name of an installed package", "a folder, a GGUF file or a Hub id; a package "
-                           f"has {PACKAGE} before its name", f"{PACKAGE}{name}")
+        raise RequestError(f"{name} is the name of an installed package",
+                           f"a folder, a GGUF file or a Hub id; a package has {PACKAGE} before its name",
+                           f"{PACKAGE}{name}")
 
 
 def _in_folder(folder: Path) -> GgufSource | None:

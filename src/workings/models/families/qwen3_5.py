@@ -44,8 +44,8 @@ class Qwen35(Family):
         super().check(shape)
         # Without an attending layer no token could look up a single earlier one.
         if all(shape.is_linear(layer) for layer in range(shape.layers)):
-            raise RequestError(f"layers cannot be {shape.layers} in a {self.name} model, whose every "
-                               f"{shape.linear_pattern}th attends", "at least one layer that attends",
+            raise RequestError(f"layers cannot be {shape.layers} in a {self.name} model",
+                               f"at least one layer that attends: every {shape.linear_pattern}th does",
                                f"layers: {shape.linear_pattern}")
         if shape.linear_value_heads % shape.linear_key_heads:
             raise RequestError(f"linear_num_value_heads ({shape.linear_value_heads}) must be a multiple of "
@@ -53,9 +53,8 @@ class Qwen35(Family):
         # Rotary embeddings turn pairs of numbers.
         turned = shape.head_dim * shape.rotated_part
         if turned % 2:
-            raise RequestError(f"head_dim cannot be {shape.head_dim} in a {self.name} model, which turns "
-                               f"{shape.rotated_part:g} of it",
-                               "a part that is an even number: rotary embeddings turn pairs", "head_dim: 8")
+            raise RequestError(f"head_dim cannot be {shape.head_dim} in a {self.name} model",
+                               f"{shape.rotated_part:g} of it to be even: rotary embeddings turn pairs", "head_dim: 8")
 
     def scratch_switches(self, heads: int, head_dim: int) -> dict[str, Any]:
         """Switches as in the published models: a state's values are as wide as the queries, in heads half as large."""

@@ -83,7 +83,7 @@ def mapped_names(shape: ModelShape, architecture: str, respelled: Mapping[str, s
     found = {name: names.get_name(_respelled(name, respelled or {}), try_suffixes=(".weight", ".bias", ".scale"))
              for name in tensor_shapes(shape)}
     if missing := [name for name, other in found.items() if other is None]:
-        raise RequestError(f"a {shape.family} model with {missing[0]}, for which GGUF has no name",
+        raise RequestError(f"GGUF has no name for {missing[0]} of a {shape.family} model",
                            "a model whose tensors all have a name in GGUF")
     return {name: str(other) for name, other in found.items()}
 
@@ -273,4 +273,4 @@ def _llama3_settings(shape: ModelShape, factors: np.ndarray) -> tuple[float, ...
         made = _llama3_factors(shape.rope_theta, shape.head_dim, settings)
         if made.shape == factors.shape and np.allclose(made, factors, rtol=1e-4):
             return settings
-    raise RequestError(f"a GGUF file whose {ROPE_FACTORS} follows no published rule", "the factors of Llama 3.1 to 3.3")
+    raise RequestError(f"{ROPE_FACTORS} of the GGUF file follows no published rule", "the factors of Llama 3.1 to 3.3")

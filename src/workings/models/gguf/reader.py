@@ -36,7 +36,7 @@ class GgufFile:
         try:
             from gguf import GGUFReader
         except ModuleNotFoundError:
-            raise RequestError(f"{self.name}, and the package gguf is not installed", "the package that reads GGUF",
+            raise RequestError(f"{self.name} needs the package gguf", "the package that reads GGUF",
                                pip_install("gguf")) from None
         try:
             reader = GGUFReader(path)

@@ -74,7 +74,7 @@ def _recorded_data(sealed: SealedRun, given: Path | None) -> RunData:
     try:
         data = find_data(replace(sealed.loaded, recipe=traces_only))
     except RequestError as error:
-        raise RequestError(f"{error.given}, the data that {run.path.name} was trained on",
+        raise RequestError(f"{error.given} ({run.path.name} was trained on it)",
                            f"a file with SHA-256 {expected}", "--data FILE gives its path") from None
     # A file of the same name may have changed: compare its digest.
     if data.digests["traces"] != expected:

@@ -224,11 +224,12 @@ function estimateTicked(form) {
     const mine = ++turn, targets = [...form.querySelectorAll("[name=target]:checked")].slice(0, 6).map((box) => box.value);
     list.replaceChildren();
     for (const target of targets) {
+      const line = document.createElement("li");
+      line.textContent = `${target}: …`;
+      list.append(line);
       const words = await formulaText(form.elements.recipe.value, target, form.elements.overrides.value);
       if (mine !== turn) return;
-      const line = document.createElement("li");
       line.textContent = `${target}: ${words}`;
-      list.append(line);
     }
   };
   form.addEventListener("change", show);

@@ -75,7 +75,7 @@ def conversation(site: Site, job: str) -> list[dict[str, str]]:
     """The turns up to the trained model's answer of a job. Raises `RequestError` if it has none."""
     asked = read_question(site.jobs.get(job), (line for _, line in site.jobs.lines(job, 0)))
     if asked.trained is None:
-        raise RequestError(f"question {job}, which has no answer", "an answered question to continue from", "")
+        raise RequestError(f"question {job} has no answer", "an answered question to continue from", "")
     return [*asked.history, {"role": "user", "content": asked.text},
             {"role": "assistant", "content": asked.trained.text}]
 
