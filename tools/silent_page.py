@@ -42,15 +42,23 @@ ABSENT: dict[str, dict[str, tuple[str, ...]]] = {
             "adapters and merging are PEFT's": ("qlora_merge", "tied_embeddings")},
     "peft": {"no training from rewards": _REWARDS, "no scorer": _SCORES, "no preferences": _PAIRS,
              "no teacher": _TEACHER, "rows come tokenized": (*_TURNS, "cut_answers", "exported_stop_token"),
-             "no rollouts": ("drifting_base",), "no files of settings": ("rate_as_text",)},
+             "no rollouts": ("drifting_base",), "no files of settings": ("rate_as_text",),
+             "no program of its own": ("ignored_launcher",)},
     "llamafactory": {"no training from groups of rewards": _REWARDS, "no scorer of answers": _SCORES,
                      "no teacher": _TEACHER, "no rollouts into a server": ("drifting_base",),
                      "documents no marks of turns, and its own templates need none": (
-                         "ignored_turn_weight", "everything_masked")},
-    "axolotl": {"rewards are TRL's": _REWARDS, "no scorer of answers": _SCORES, "preferences are TRL's": _PAIRS},
-    "unsloth": {"no scorer of answers": _SCORES},
-    "tunix": {"no scorer of answers": _SCORES, "rows come tokenized": (*_TURNS, "cut_answers", "exported_stop_token")},
-    "soup": {"no scorer of answers": _SCORES}}
+                         "ignored_turn_weight", "everything_masked"),
+                     "documents that adapters are merged into weights that are not quantized": ("qlora_merge",)},
+    "axolotl": {"rewards are TRL's": _REWARDS, "no scorer of answers": _SCORES, "preferences are TRL's": _PAIRS,
+                "rollouts are TRL's": ("drifting_base",), "answers one prompt at a time": ("batch_dependent_greedy",)},
+    "unsloth": {"no scorer of answers": _SCORES, "distillation is TRL's": _TEACHER,
+                "documents no marks of turns": ("ignored_turn_weight",)},
+    "tunix": {"no scorer of answers": _SCORES, "rows come tokenized": (*_TURNS, "cut_answers", "exported_stop_token"),
+              "a teacher is a model without a tokenizer": ("foreign_teacher",),
+              "not a program of PyTorch's launcher": ("ignored_launcher",)},
+    "soup": {"rollouts are the trained model's own": ("drifting_base",),
+             "no settings of sampling": ("ratio_under_top_p",),
+             "documents another command for it, `soup data decontaminate`": ("trained_questions",)}}
 """Kinds that cannot occur with a peer, by the reason."""
 HEAD = """# Silent wrongness
 

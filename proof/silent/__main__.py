@@ -12,6 +12,7 @@ A peer's example is `peers/NAME/CASE.py`, at most 30 lines that run in the peer'
 import argparse
 import ast
 import inspect
+import json
 import os
 import subprocess
 import sys
@@ -61,14 +62,17 @@ def theirs(python: Path, peer: str, names: list[str]) -> dict[str, dict[str, str
     """What a peer's examples of these cases print, by case; `not tried` where one failed."""
     folder = FOLDER / "peers" / peer
     tried = [name for name in names if (folder / f"{name}.py").is_file()]
-    with tempfile.TemporaryDirectory() as place:  # some write files where they are started
-        done = subprocess.run([python.absolute(), "-W", "ignore", folder.parent / "_run.py", folder, *tried], text=True,
-                              stdout=subprocess.PIPE, check=False, cwd=place,
-                              env=os.environ | {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""})
-    lines = [line.partition("\t") for line in done.stdout.splitlines() if "\t" in line]
-    parts = {name: said.partition(": ") for name, _, said in lines}
-    return {name: {"verdict": verdict if verdict in VERDICTS else "not tried", "evidence": evidence}
-            for name, (verdict, _, evidence) in parts.items()}
+    found = {}
+    with tempfile.TemporaryDirectory() as place, subprocess.Popen(  # some write files where they are started
+            [python.absolute(), "-W", "ignore", folder.parent / "_run.py", folder, *tried], text=True, cwd=place,
+            stdout=subprocess.PIPE, env=os.environ | {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}) as running:
+        for line in running.stdout or ():
+            name, _, said = line.rstrip("\n").partition("\t")
+            verdict, _, evidence = said.partition(": ")
+            if name in tried:
+                found[name] = {"verdict": verdict if verdict in VERDICTS else "not tried", "evidence": evidence}
+                _say({peer: {name: found[name]}})
+    return found
 
 
 def versions_of(python: Path, packages: tuple[str, ...]) -> dict[str, str]:
@@ -85,7 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
                         help=f"a trainer ({', '.join(PEERS)}) and the Python of an environment that has it: it is "
                         "tried in place of ours")
     parser.add_argument("--only", action="append", default=[], metavar="NAME",
-                        help="only this case; nothing is written")
+                        help="only this case; of ours nothing is written, of a trainer its other cells stay")
     asked = parser.parse_args(arguments)
     known = cases()
     if unknown := {*asked.only} - {*known}:
@@ -122,11 +126,12 @@ def _try_peers(parser: argparse.ArgumentParser, pythons: dict[str, str], known: 
     for peer, python in pythons.items():
         if not (found := versions_of(Path(python), PEERS[peer])):
             parser.error(f"{python} lacks one of {', '.join(PEERS[peer])}")
-        cells[peer] = theirs(Path(python), peer, only or [*known])
+        if only and peers.get(peer, {}).get("versions", found) != found:
+            parser.error(f"{peer} was tried with {peers[peer]['versions']} and {python} has {found}: leave out --only")
+        tried = theirs(Path(python), peer, only or [*known])
+        cells[peer] = dict(sorted(((cells.get(peer, {}) if only else {}) | tried).items()))
         peers[peer] = {"versions": found} | measured()
-        _say({peer: cells[peer]})
-        if not only:
-            _write(known, {"peers": {one: peers[one] for one in PEERS if one in peers}, "cells_of_peers": cells})
+        _write(known, {"peers": {one: peers[one] for one in PEERS if one in peers}, "cells_of_peers": cells})
     return 0
 
 
@@ -145,8 +150,12 @@ def _write(known: dict[str, tuple[str, str]], new: dict[str, Any]) -> None:
     columns = values["ours"] | values.get("cells_of_peers", {})
     values["counts"] = {column: {verdict: sum(cell["verdict"] == verdict for cell in cells.values())
                                  for verdict in VERDICTS} for column, cells in columns.items()}
-    write_result(RESULT, what="Published kinds of silent wrongness, each tried with its smallest example.",
-                 command="python -m proof.silent", packages=["torch", "jax", "numpy"], values=values)
+    if "ours" in new:
+        write_result(RESULT, what="Published kinds of silent wrongness, each tried with its smallest example.",
+                     command="python -m proof.silent", packages=["torch", "jax", "numpy"], values=values)
+    else:  # day, machine and versions of ours stay
+        whole = json.loads(RESULT.read_text(encoding="utf-8")) | {"values": values}
+        RESULT.write_text(json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 
-def model_folder(template, post=None, **marks):
-    """A folder with a model and its tokenizer; ``marks`` are special tokens of the tokenizer."""
+def model_folder(template, post=None, shape=None, **marks):
+    """A folder with a model, of this ``shape`` where it is not the usual one, and its tokenizer with special ``marks``."""
     made, alphabet = tempfile.mkdtemp(), sorted(pre_tokenizers.ByteLevel.alphabet())
     base = Tokenizer(models.BPE({letter: number for number, letter in enumerate(alphabet)}, []))
     base.pre_tokenizer, base.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
@@ -18,7 +18,7 @@ def model_folder(template, post=None, **marks):
     fast.chat_template, fast.backend_tokenizer.post_processor = template, post or base.post_processor
     fast.save_pretrained(made)
     torch.manual_seed(0)
-    LlamaForCausalLM(LlamaConfig(
-        vocab_size=300, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=512)).save_pretrained(made)
+    LlamaForCausalLM(LlamaConfig(**({
+        "vocab_size": 300, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "max_position_embeddings": 512} | (shape or {})))).save_pretrained(made)
     return made
