@@ -115,6 +115,8 @@ EFFECTS: dict[str, Effect] = {
                               "test_it_ends_when_patience_does_and_keeps_the_best"),
     "checkpoint.measure": _named("tests/runs/test_best_checkpoint.py",
                                  "test_by_accuracy_and_evaluated_with_the_kept_weights"),
+    "checkpoint.sharded": _named("tests/runs/test_sharded_checkpoint.py",
+                                 "test_a_stopped_and_resumed_run_in_shards_has_the_bits_of_one_with_whole_files"),
     "checkpoint.patience": _named("tests/runs/test_best_checkpoint.py",
                                   "test_it_ends_when_patience_does_and_keeps_the_best"),
     "rewards.seconds": _named("tests/scoring/test_rewards.py", "test_a_function_that_hangs_is_killed"),

@@ -82,7 +82,7 @@ class Counting(DistributedEngine):
 def pair(monkeypatch):
     """Two process groups of a coordinator and a worker, their store, and a maker of their engines."""
     monkeypatch.setattr(process_group, "SHUTDOWN_TIMEOUT", 1.0)
-    monkeypatch.setattr(process_group, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(failure, "POLL_SECONDS", 0.05)
     monkeypatch.setattr(failure, "REASON_TIMEOUT", 1.0)
     store, arrived = {}, threading.Condition()
     meeting = threading.Barrier(2)

@@ -13,7 +13,10 @@ import pytest
 
 from tests.distributed import killing
 from tests.distributed.tiny_recipe import RECIPE
+from tests.engines.tiny import same_tensors
 from tests.runs.runs_helpers import write_recipe
+from workings.evidence.verify import verify
+from workings.publish.export import export_run
 from workings.record.layout import RECIPE_EVALUATION
 from workings.record.reader import RunRecord
 from workings.runs.train_and_evaluate import train_and_evaluate
@@ -62,17 +65,34 @@ def test_a_process_of_jax_is_killed(tmp_path: Path, start_forked, whole: Path, i
     assert killing.problems_at_end(tmp_path / "killed", killing.contents(whole / "whole")) == []
 
 
+def test_a_killed_run_in_shards_has_the_bits_of_one_with_whole_files(
+        tmp_path: Path, start_forked, whole: Path) -> None:
+    write_recipe(tmp_path, RECIPE)
+    assert killing.kill_and_go_on(start_forked, tmp_path, "killed", [(1, 3, 0.0)], *SMALL,
+                                  "checkpoint.sharded=true") == (1, [])
+    runs = [whole / "whole", tmp_path / "killed"]
+    first, second = (killing.contents(run) for run in runs)
+    assert second["metrics"] == first["metrics"]
+    assert second["answers"] == first["answers"]
+    same_tensors(*(max(run.glob("checkpoints/step_*")) for run in runs), count=2)
+    assert verify(tmp_path / "killed").failed == 0
+    exported = [export_run(run, tmp_path / f"{run.name} exported").files for run in runs]
+    assert exported[0]["model.safetensors"] == exported[1]["model.safetensors"]
+
+
 @pytest.mark.full
 def test_torchrun_starts_killed_processes_again(tmp_path: Path, start_forked) -> None:
     write_recipe(tmp_path, RECIPE)
-    child = killing.torchrun(start_forked, tmp_path, "killed", 2, *SMALL)
+    sharded = "checkpoint.sharded=true"
+    child = killing.torchrun(start_forked, tmp_path, "killed", 2, *SMALL, sharded)
     for steps in (3, 6):
         killing.wait_for_steps(tmp_path / "killed", steps, lambda: child.poll() is None)
         killing.send(killing.children(child.pid)[0], signal.SIGKILL)
     _, said = child.communicate()
     assert child.returncode == 0, said
-    whole = killing.torchrun(start_forked, tmp_path, "whole", 0, *SMALL)
-    assert whole.communicate()[1]
+    for run, words in (("whole", [sharded]), ("one file", [])):
+        assert killing.torchrun(start_forked, tmp_path, run, 0, *SMALL, *words).communicate()[1]
+    same_tensors(*(max((tmp_path / run).glob("checkpoints/step_*")) for run in ("one file", "whole")), count=2)
     assert killing.problems_at_end(tmp_path / "killed", killing.contents(tmp_path / "whole")) == []
 
 

@@ -24,8 +24,9 @@ from workings.cli.train import cut_short_message
 from workings.distributed import calls
 from workings.distributed.failure import PeerFailed
 from workings.distributed.process_group import ProcessGroup
-from workings.errors import Interrupted, RequestError, WorkingsError
+from workings.errors import Interrupted, RequestError, StorageError, WorkingsError
 from workings.evidence.verify import verify
+from workings.models.shards import shard_file
 from workings.record import jsonl
 from workings.record.layout import METRICS
 from workings.record.reader import RunRecord
@@ -144,6 +145,53 @@ def test_any_error_of_a_collective_call_says_how_to_go_on(pair, error) -> None:
         state = engine.init(1)
         with pytest.raises(WorkingsError, match=r"another process is gone.* --auto-resume"):
             engine.evaluate(state, random_batch(tiny_shape()))
+
+
+def sharding(made, wait: threading.Event, *, count: int = 2):
+    """Engines of two processes whose second one writes its shard when ``wait`` is set."""
+    own, other = made(), made()
+    for index, engine in enumerate((own, other)):
+        def save_shards(state, directory, index=index):
+            if index == 1:
+                wait.wait()
+            (directory / shard_file("model.safetensors", index, count)).touch()
+        engine.save_shards = save_shards
+    return own, other
+
+
+def test_a_checkpoint_in_shards_waits_for_every_process(pair, tmp_path) -> None:
+    first, second, _, made = pair
+    waited = threading.Event()
+    own, other = sharding(made, waited)
+    thread, _ = in_thread(second, other)
+    with first:
+        engine = first.coordinate(own)
+        state = engine.init(1)
+        threading.Timer(0.3, waited.set).start()
+        for step in ("one", "two"):
+            (tmp_path / step).mkdir()
+            engine.save_shards(state, tmp_path / step)
+            assert len([*(tmp_path / step).iterdir()]) == 2
+        first.outcome = {}
+    thread.join()
+
+
+@pytest.mark.parametrize(("fails", "said"), [
+    (True, "process 1: no space left"), (False, r"process 0 does not see .*model\.shard_00002_of_00003")])
+def test_a_checkpoint_without_a_shard_is_none(pair, tmp_path, monkeypatch, fails, said) -> None:
+    first, second, _, made = pair
+    monkeypatch.setattr(calls, "SEEN_SECONDS", 0.0)
+    own, other = sharding(made, threading.Event(), count=3)
+    other.save_shards = lambda *_: (_ for _ in ()).throw(StorageError("no space left")) if fails else (
+        tmp_path / shard_file("model.safetensors", 1, 3)).touch()
+    thread, _ = in_thread(second, other)
+
+    def save(engine) -> None:
+        engine.save_shards(engine.init(1), tmp_path)
+
+    with pytest.raises(WorkingsError, match=said), first:
+        save(first.coordinate(own))
+    thread.join()
 
 
 @pytest.mark.slow

@@ -115,7 +115,9 @@ def checkpoint_of_adafactor(folder: Path) -> dict:
     e, other = (engine(mesh, optimizer="adafactor") for mesh in ("8", "4"))
     state, _ = curve(e, e.init(0), 3)
     e.save(state, folder)
-    return {"8": curve(e, state, 4, 3)[1], "4": curve(other, other.restore(folder), 4, 3)[1]}
+    e.save_shards(state, folder / "shards")
+    return {"8": curve(e, state, 4, 3)[1], "4": curve(other, other.restore(folder), 4, 3)[1],
+            "4 from slices": curve(other, other.restore(folder / "shards"), 4, 3)[1]}
 
 
 def generation(meshes: tuple[str, ...]) -> dict:

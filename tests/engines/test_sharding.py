@@ -9,6 +9,8 @@ import jax
 import numpy as np
 import pytest
 
+from tests.engines.tiny import same_tensors
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -80,8 +82,12 @@ def in_two_processes(start_forked, load: Path, save: Path, first: int) -> list[d
 
 
 def test_a_checkpoint_of_eight_devices_goes_on_with_four(run_forked, tmp_path: Path) -> None:
-    """Adafactor's rows and columns of moments are split like the matrices that they belong to."""
+    """Adafactor's rows and columns of moments are split like the matrices that they belong to. The slices of eight
+    devices make up the same tensors."""
+    (tmp_path / "shards").mkdir()
     found = ask(run_forked, "checkpoint of adafactor", tmp_path)
+    same_tensors(tmp_path, tmp_path / "shards", count=1)
+    assert found["4 from slices"] == found["4"]
     np.testing.assert_allclose(found["4"], found["8"], rtol=1e-5)
 
 
@@ -109,12 +115,13 @@ def test_the_compiled_module_holds_no_unsplit_batch_and_no_whole_embedding(run_f
 
 @pytest.mark.full
 def test_a_checkpoint_goes_on_in_two_processes_and_comes_back(tmp_path: Path, start_forked) -> None:
-    """Written by one process on one device, continued by two on loopback, restored by one: same losses, same state."""
+    """Written by one process on one device, continued by two on loopback, restored by one: same losses, same state.
+    The shards of the two have the same bits as the whole files; one process restores them, and two go on from them."""
     from tests.engines.eight_devices import curve, engine
 
     before, after = tmp_path / "before", tmp_path / "after"
     before.mkdir()
-    after.mkdir()
+    (after / "shards").mkdir(parents=True)
     one = engine("1")
     state, _ = curve(one, one.init(0), 3)
     one.save(state, before)
@@ -124,6 +131,8 @@ def test_a_checkpoint_goes_on_in_two_processes_and_comes_back(tmp_path: Path, st
         # A step's log probabilities and the model below adapters, in processes that hold half of the rows each.
         assert said["rewarded"]["step"] < 1e-5
         assert said["rewarded"]["below"] < 1e-5 < said["rewarded"]["moved"]
-    restored = one.restore(after)
+        assert said["resumed"] == said["after"], "to the bit"
+    same_tensors(after, after / "shards", count=2)
+    restored = one.restore(after / "shards")
     for x, y in zip(jax.tree.leaves(restored["params"]), jax.tree.leaves(straight["params"]), strict=True):
         np.testing.assert_allclose(x, y, atol=1e-4)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.engines.tiny import request, tiny_shape
+from tests.engines.tiny import request, same_tensors, tiny_shape
 from tests.engines.torch_two_processes import CASES, GROUPS, curve, drawn, engine, report
 from workings.config.training import MemoryConfig, MeshConfig
 from workings.engines.torch.engine import TorchEngine
@@ -22,10 +22,12 @@ from workings.errors import RequestError
     case if case == "lora bf16" else pytest.param(case, marks=pytest.mark.full) for case in CASES])
 def test_two_processes_go_on_like_one_and_come_back(case: str, run_ranks: Callable[..., str], tmp_path: Path) -> None:
     """Saved by one, continued by two, restored by one. Splits that do not come out even, a micro batch without
-    supervised tokens for one process, clipping, weight decay, masters, adapters next to frozen weights."""
+    supervised tokens for one process, clipping, weight decay, masters, adapters next to frozen weights. The shards of
+    the two have the same bits as the whole files; one process restores them, and two go on from them."""
     before, after = tmp_path / "before", tmp_path / "after"
     before.mkdir()
     (after / "exported").mkdir(parents=True)
+    (after / "shards").mkdir()
     one = engine(case, 1)
     state, _ = curve(one, one.init(0), 3)
     one.save(state, before)
@@ -40,7 +42,9 @@ def test_two_processes_go_on_like_one_and_come_back(case: str, run_ranks: Callab
     np.testing.assert_allclose(found["held_out"], straight["held_out"], rtol=tolerance)
     if case != "mixed":
         assert found["tokens"] == straight["tokens"]
-    restored = one.restore(after)
+    assert found["resumed"] == found["after"], "to the bit"
+    same_tensors(after, after / "shards", count=2)
+    restored = one.restore(after / "shards")
     assert restored.step == 6
     for name, x in restored.trained.items():
         absolute = {"mixed": 1e-3, "kernels": 1e-3, "gemma4": 1e-3, "gemma4 lora": 1e-3}.get(case, 2e-5)
@@ -59,6 +63,17 @@ def test_two_processes_go_on_like_one_and_come_back(case: str, run_ranks: Callab
             torch.testing.assert_close(x, theirs[name], atol=1e-6, rtol=1e-2 if x.dtype == torch.bfloat16 else 1e-5)
     assert (after / "exported" / "config.json").is_file()
     np.testing.assert_allclose(found["after"], curve(one, state, 1, 6)[1], rtol=tolerance)
+
+
+def test_one_process_writes_one_shard(tmp_path: Path) -> None:
+    one = engine("lora bf16", 1)
+    state, _ = curve(one, one.init(0), 1)
+    for folder, save in ((tmp_path / "whole", one.save), (tmp_path / "shards", one.save_shards)):
+        folder.mkdir()
+        save(state, folder)
+    same_tensors(tmp_path / "whole", tmp_path / "shards", count=1)
+    restored = one.restore(tmp_path / "shards")
+    assert curve(one, state, 2, 1)[1] == curve(one, restored, 2, 1)[1]
 
 
 @pytest.fixture(scope="module")

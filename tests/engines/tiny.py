@@ -1,6 +1,7 @@
 """Small models and batches for the engine tests."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,10 +9,12 @@ import numpy as np
 from workings.config.model import ShapeConfig
 from workings.config.training import MemoryConfig, PrecisionConfig
 from workings.engines.base import EngineRequest
+from workings.engines.safetensors_file import open_tensors
 from workings.models.batch import Batch
 from workings.models.registry import families
 from workings.models.shape import ModelShape
 from workings.models.shapes import shape_from_config
+from workings.models.shards import shard_files
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, REFERENCE
 from workings.objectives.top_tokens import TopTokens
 
@@ -139,3 +142,14 @@ def plain_batch(shape: ModelShape, seed: int, rows: int = 4, length: int = 12) -
     return Batch(tokens=tokens, targets=np.where(weights > 0, np.roll(tokens, -1, -1), 0).astype(np.int32),
                  loss_mask=weights, segment_ids=real.astype(np.int32),
                  positions=np.where(real, np.arange(length), 0).astype(np.int32))
+
+
+def same_tensors(whole: Path, shards: Path, *, count: int) -> None:
+    """Assert that each file of a checkpoint has ``count`` shards in another folder, and the same tensors to the bit."""
+    for file in whole.glob("*.safetensors"):
+        one, other = open_tensors(file), open_tensors(shards / file.name)
+        assert len(shard_files((path.name for path in shards.iterdir()), file.name)) == count
+        assert {*one.names()} == {*other.names()}
+        for name in one.names():
+            assert (one.dtype(name), one.shape(name)) == (other.dtype(name), other.shape(name))
+            assert one.read(name).tobytes() == other.read(name).tobytes(), name

@@ -94,9 +94,12 @@ def go_on(case: str, load: Path, save: Path) -> dict[str, object]:
     # Evaluated and saved at the same step: what the evaluation gathered must not be held fast by the checkpoint.
     values = report(opened, state)
     opened.save(state, save)
+    opened.save_shards(state, save / "shards")
     opened.export(state, save / "exported")
     _, after = curve(opened, state, 1, 6)
-    return {"curve": found, "after": after, "held": held / whole} | values
+    dist.barrier()  # the other process's shards are there
+    _, resumed = curve(opened, opened.restore(save / "shards"), 1, 6)
+    return {"curve": found, "after": after, "resumed": resumed, "held": held / whole} | values
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import jax
+from jax.experimental import multihost_utils
 
 from tests.engines.eight_devices import MESHES, METHODS, curve, engine
 from tests.engines.tiny import request, rewarded_adapters, tiny_shape
@@ -25,9 +26,14 @@ def main(address: str, index: str, load: str, save: str, first: str) -> None:
     assert jax.process_count() == 2
     state, losses = curve(e, e.restore(Path(load)), 3, int(first))
     e.save(state, Path(save))
+    e.save_shards(state, Path(save) / "shards")
+    multihost_utils.sync_global_devices("the other process's shards are there")
+    resumed = curve(e, e.restore(Path(save) / "shards"), 2, int(first) + 3)[1]
+    after = curve(e, state, 2, int(first) + 3)[1]
     rewarded = rewarded_adapters(JaxEngine.open(request(
         tiny_shape("gemma2", vocab=64), mesh=MESHES["2"], method=METHODS["lora"], objective=PolicyGradient())))
-    sys.stdout.write(json.dumps({"losses": losses, "wrote": jax.process_index() == 0, "rewarded": rewarded}) + "\n")
+    sys.stdout.write(json.dumps({"losses": losses, "after": after, "resumed": resumed,
+                                 "wrote": jax.process_index() == 0, "rewarded": rewarded}) + "\n")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from tests.planning.planning_helpers import planned_run, recipe
+from workings.config.training import CheckpointConfig
 from workings.engines.base import Inspection
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import find_target
@@ -33,6 +34,8 @@ def test_it_is_named_only_where_it_decides() -> None:
     assert with_saving(run, TORCH, large) == large
     # One process of JAX writes from its own devices; a slice of sixteen chips has several.
     assert with_saving(replace(run, recipe=recipe(engine="jax")), JAX, step(200)) == step(200)
+    shards = recipe(engine="torch").model_copy(update={"checkpoint": CheckpointConfig(sharded=True)})
+    assert with_saving(replace(run, recipe=shards), TORCH, step(200)) == step(200)
     assert SAVING in with_saving(
         replace(run, recipe=recipe(engine="jax"), target=find_target("v5e-16")), JAX, step(200))
     assert with_saving(planned_run(recipe(engine="torch"), "l4"), TORCH, step(200)) == step(200)

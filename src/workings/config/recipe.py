@@ -157,4 +157,8 @@ class Recipe(Section):
         if self.sampler is not None and self.algorithm.examples != "prompts":
             raise refused(f"sampler.name: {self.sampler.name} with algorithm.name: {self.algorithm.name}",
                           "an algorithm that learns from its own completions", "algorithm.name=grpo")
+        # `verify` compares the digest of the adapters that sampled with a file of the checkpoint.
+        if self.sampler is not None and self.checkpoint.sharded:
+            raise refused(f"checkpoint.sharded: true with sampler.name: {self.sampler.name}",
+                          "adapters in one file, which the sampler reads", "checkpoint.sharded=false")
         return self

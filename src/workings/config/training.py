@@ -286,6 +286,9 @@ class CheckpointConfig(Section):
     `evaluation.items_during_training` items."""
     patience: int = Field(default=0, ge=0)
     """The run ends after this many checkpoints without a better `measure`; 0: it takes all steps."""
+    sharded: bool = False
+    """Each process writes what its devices hold into its own files, so no device holds a whole tensor for it. With
+    several machines all of them must write to the run directory."""
 
     @property
     def scores_items(self) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workings.distributed.failure import PeerFailed, explaining_failures
+from workings.distributed.failure import PeerFailed, explaining_failures, wait_for
 from workings.engines.base import (
     DistributedEngine,
     Inspection,
@@ -25,11 +25,15 @@ from workings.engines.base import (
 from workings.errors import RequestError
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
+from workings.models.shards import missing_shards
 
 IDLE, LAST = "idle", "last"
 """Names of a call that does nothing, and of the last one."""
 NEW_STATE = ("init", "load", "restore", "without_adapters")
 """Methods whose result is a state; `step` returns one as well."""
+SAVE_SHARDS = "save_shards"
+SEEN_SECONDS = 60.0
+"""Time in which files that other processes have written must appear here: a network's file system remembers names."""
 IDLE_SECONDS = 60.0
 """Longest pause between two calls: a collective operation ends with an error where another process is late."""
 
@@ -68,7 +72,7 @@ class LeadingEngine:
         self.engine, self.processes, self.name = engine, processes, engine.name
         self.failed = False
         """Whether a call failed: the others may be stuck in it."""
-        self._numbers, self._dropped = 0, list[int]()
+        self._numbers, self._saves, self._dropped = 0, 0, list[int]()
         self._lock, self._last_call, self._over = threading.Lock(), time.monotonic(), threading.Event()
         self._idle = threading.Thread(target=self._keep_in_touch, name="idle calls", daemon=True)
         self._idle.start()
@@ -115,6 +119,8 @@ class LeadingEngine:
                     method = getattr(self.engine, name)
                     # Popped from the list, so that no reference to a consumed state is left here.
                     result = method(own.pop(0), *own, **named) if own else method(**named)
+                    if name == SAVE_SHARDS:
+                        self._wait_for_shards(arguments[-1])
             except PeerFailed as failure:
                 self.failed = True
                 if failure.out_of_memory:  # the loop ends as if this process had run out of memory itself
@@ -128,6 +134,24 @@ class LeadingEngine:
         if name == "step":
             return self._own_part(result[0]), result[1]
         return self._own_part(result) if makes_state else result
+
+    def _wait_for_shards(self, directory: Path) -> None:
+        """Return when all processes have said that their shards are on the disk, and this one sees them.
+
+        Raises:
+            PeerFailed: another process failed.
+            RequestError: the processes write to folders of different machines.
+        """
+        self._saves += 1
+        for index in range(1, self.processes.count):
+            wait_for(self.processes, _saved_key(self._saves, index), self.processes.timeout)
+        limit = time.monotonic() + SEEN_SECONDS
+        while missing := missing_shards(file.name for file in directory.iterdir()):
+            if time.monotonic() > limit:
+                raise RequestError(f"process 0 does not see {directory / missing[0]}, which another process wrote",
+                                   "a run directory that all processes write to",
+                                   "a --out on a file system that all machines share, or checkpoint.sharded=false")
+            time.sleep(0.1)
 
     def _own_part(self, part: State) -> OwnPart:
         handle = OwnPart(part, self._numbers)
@@ -175,6 +199,10 @@ class LeadingEngine:
         """Gather the parts of all processes; process 0 writes."""
         self._call("save", state, directory)
 
+    def save_shards(self, state: State, directory: Path) -> None:
+        """Each process writes its own part; returns when all have."""
+        self._call(SAVE_SHARDS, state, directory)
+
     def export(self, state: State, directory: Path) -> None:
         """Gather the parts of all processes; process 0 writes."""
         self._call("export", state, directory)
@@ -218,6 +246,7 @@ def follow(engine: DistributedEngine, processes: Processes, weights: Path | None
         WorkingsError: another process failed or is gone.
     """
     states: dict[int, State] = {}
+    saves = 0
     with explaining_failures(processes):
         while (call := processes.broadcast(None)).name != LAST:
             for number in call.dropped:
@@ -225,8 +254,16 @@ def follow(engine: DistributedEngine, processes: Processes, weights: Path | None
                 states.pop(number, None)
             if call.name != IDLE:
                 _make(call, engine, states, weights)
+            if call.name == SAVE_SHARDS:
+                saves += 1
+                processes.set(_saved_key(saves, processes.index), b"")
             between_calls()
     return dict(call.named)
+
+
+def _saved_key(number: int, index: int) -> str:
+    """Key that a process sets when it has written its shards for the ``number``-th time."""
+    return f"saved/{number}/{index}"
 
 
 def _make(call: Call, engine: DistributedEngine, states: dict[int, State], weights: Path | None) -> None:
@@ -235,10 +272,10 @@ def _make(call: Call, engine: DistributedEngine, states: dict[int, State], weigh
                  if isinstance(x, StateNumber) else x for x in call.arguments]
     if call.name == "load":
         arguments[0] = weights  # each process has found them on its own machine
-    if call.name == "restore" and not arguments[0].is_dir():
+    if call.name in ("restore", SAVE_SHARDS) and not arguments[-1].is_dir():
         # Most likely the directory is on process 0's own disk, which no other error would say.
-        raise RequestError(f"this process does not see {arguments[0]}",
-                           "a run directory that all processes read: a checkpoint is restored by all of them",
+        raise RequestError(f"this process does not see {arguments[-1]}",
+                           "a run directory that all processes read, and write to with checkpoint.sharded: true",
                            "a --out on a file system that all machines share")
     result = getattr(engine, call.name)(arguments.pop(0), *arguments, **call.named)
     if call.into:

@@ -1,6 +1,7 @@
 """Why a process failed, told to the others through the store, and errors of broken collective calls in words."""
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,6 +10,8 @@ from workings.errors import PEER_GONE, Interrupted, RequestError, WorkingsError,
 
 KEY = "failed"
 """Key under which a process that failed stores why."""
+POLL_SECONDS = 1.0
+"""Seconds between two looks for a failure while something is waited for."""
 REASON_TIMEOUT = 5.0
 """Seconds to wait for the reason of a failure, after a broken call has shown that there is one."""
 
@@ -29,6 +32,26 @@ def write_failure(index: int, error: BaseException) -> bytes:
     return json.dumps({"index": index, "text": first_line(error) if not isinstance(error, RequestError)
                        else error.given, "exit_code": getattr(error, "exit_code", 1),
                        "out_of_memory": is_out_of_memory(error)}).encode()
+
+
+def wait_for(processes: Processes, key: str, limit: float) -> bytes:
+    """A value of the store, waiting at most ``limit`` seconds and as long as no process fails.
+
+    Raises:
+        PeerFailed: another process failed.
+        Interrupted: the value did not come in time, or the store is gone.
+    """
+    began = time.monotonic()
+    while time.monotonic() - began < limit:
+        try:
+            if (value := processes.wait(key, POLL_SECONDS)) is not None:
+                return value
+            reason = processes.wait(KEY, 0.0)
+        except RuntimeError as error:
+            raise Interrupted(PEER_GONE) from error
+        if reason is not None:
+            raise PeerFailed(reason)
+    raise Interrupted(f"{PEER_GONE} (no {key} after {limit:.0f} seconds)")
 
 
 @contextmanager

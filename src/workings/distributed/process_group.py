@@ -15,14 +15,12 @@ from typing import Any
 from workings.distributed import failure
 from workings.distributed.agreement import difference
 from workings.distributed.calls import LeadingEngine, follow
-from workings.distributed.failure import PeerFailed, write_failure
+from workings.distributed.failure import PeerFailed, wait_for, write_failure
 from workings.engines.base import DistributedEngine, Engine, JoiningEngine, Processes
 from workings.engines.hardware_probe import launched
 from workings.engines.registry import find_engine
-from workings.errors import PEER_GONE, Interrupted, RequestError, WorkingsError
+from workings.errors import RequestError, WorkingsError
 
-POLL_SECONDS = 1.0
-"""Seconds between two looks for a failure while something is waited for."""
 READY_TIMEOUT, SHUTDOWN_TIMEOUT = 1800.0, 5.0
 """Seconds in which all processes must be ready, and in which they must have heard the end."""
 STOP_KEY = "stop"
@@ -122,12 +120,12 @@ class ProcessGroup:
         if not self.is_coordinator:
             self._processes.set(f"ready/{self.index}", json.dumps({"same": same, "own": own}).encode())
             # Devices wait for each other from here on: not before process 0 has heard of all of them.
-            self._wait("agreed", READY_TIMEOUT)
+            wait_for(self._processes, "agreed", READY_TIMEOUT)
             return [own]
         facts = [own]
         for index in range(1, self.count):
             # Process 0 alone compares; the others hear of a difference as its failure.
-            theirs = json.loads(self._wait(f"ready/{index}", READY_TIMEOUT))
+            theirs = json.loads(wait_for(self._processes, f"ready/{index}", READY_TIMEOUT))
             if (differing := difference(same, theirs["same"], index)) is not None:
                 raise differing
             facts.append(theirs["own"])
@@ -166,21 +164,6 @@ class ProcessGroup:
         if self._processes and not self._stop_sent and stop_requested():
             self._stop_sent = True
             self._processes.set(STOP_KEY, b"")
-
-    def _wait(self, key: str, limit: float) -> bytes:
-        """A value of the store, waiting at most ``limit`` seconds and as long as no process fails."""
-        assert self._processes
-        began = time.monotonic()
-        while time.monotonic() - began < limit:
-            try:
-                if (value := self._processes.wait(key, POLL_SECONDS)) is not None:
-                    return value
-                reason = self._processes.wait(failure.KEY, 0.0)
-            except RuntimeError as error:
-                raise Interrupted(PEER_GONE) from error
-            if reason is not None:
-                raise PeerFailed(reason)
-        raise Interrupted(f"{PEER_GONE} (no {key} after {limit:.0f} seconds)")
 
 
 def _distributed(engine: Engine) -> DistributedEngine:

@@ -361,6 +361,18 @@ class MicroBatchEngine(Protocol):
 
 
 @runtime_checkable
+class ShardSavingEngine(Protocol):
+    """Optional: checkpoints to which each process writes what its devices hold (`models.shards`)."""
+
+    def save_shards(self, state: State, directory: Path) -> None:
+        """Write this process's shards of what `save` writes; `restore` reads both layouts, in any number of processes.
+
+        No device makes a copy of a tensor. It may return before the other processes have written theirs.
+        """
+        ...
+
+
+@runtime_checkable
 class LikelihoodEngine(Protocol):
     """Optional: log probabilities of given tokens."""
 
@@ -616,5 +628,5 @@ class DistributedEngine(Engine, Sampler, LikelihoodEngine, AdapterEngine, Joinin
     """Optional: a step that several processes take together, each with its share of the rows.
 
     Every process must make the same calls with the same arguments in the same order, except for those about itself
-    (`describe`, `dtypes`, `memory`, `inspect`, `check_device`). Only process 0 writes.
+    (`describe`, `dtypes`, `memory`, `inspect`, `check_device`). Only process 0 writes, except in `save_shards`.
     """

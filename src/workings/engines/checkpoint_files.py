@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from workings.config.method import AdapterFields
-from workings.engines.safetensors_file import TensorFile
+from workings.engines.safetensors_file import WHOLE, Index, open_tensors
 from workings.errors import RecordError
 
 MODEL_FILE, ADAPTER_FILE, OPTIMIZER_FILE = "model.safetensors", "adapter_model.safetensors", "optimizer.safetensors"
@@ -20,24 +20,26 @@ METADATA = {"format": "pt"}
 
 
 class CheckpointFile:
-    """A file of a checkpoint. Raises `RecordError` where it is missing or damaged."""
+    """A file of a checkpoint, or its shards. Raises `RecordError` where they are missing or damaged."""
 
     def __init__(self, directory: Path, name: str) -> None:
-        if not (directory / name).is_file():
-            raise RecordError(f"{directory} has no {name}")
-        self._file = TensorFile(directory / name)
+        self._file = open_tensors(directory / name)
         # Looked up once: a model has hundreds of tensors.
         self._names = set(self._file.names())
 
-    def read(self, name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
-        """A tensor. Raises `RecordError`, before bytes are read, where it is missing, or of another shape or format."""
+    def read(self, name: str, shape: Sequence[int], dtype: np.dtype[Any], index: Index = WHOLE) -> np.ndarray:
+        """A tensor of this shape and format, or the part ``index`` of it.
+
+        Raises:
+            RecordError: before bytes are read, where it is missing, or of another shape or format.
+        """
         if name not in self._names:
             raise RecordError(f"{self._file.path} has no tensor {name}")
         actual, needed = (self._file.shape(name), self._file.dtype(name)), (tuple(shape), dtype)
         if actual != needed:
             raise RecordError(f"{self._file.path}: {name} is {actual[1]} {actual[0]}, this run needs {needed[1]} "
                               f"{needed[0]}")
-        return self._file.read(name)
+        return self._file.read(name, index)
 
 
 def adapter_config(method: AdapterFields, targets: Sequence[str]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.engines import checkpoint_files as files
-from workings.engines.safetensors_file import TensorFile, write_tensors
+from workings.engines.safetensors_file import StoredTensors, TensorFile, write_tensors
 from workings.engines.weight_files import model_weights
 from workings.models.json_file import read_object
 from workings.models.registry import family_of
@@ -67,7 +67,8 @@ def merge_non_text_weights(text: Path, base: Path, shape: ModelShape) -> None:
     old = model_weights(base, shape)
     trained, others = TensorFile(text / files.MODEL_FILE), old.others()
     # Under the whole model's names, in the order of its files; tensors are copied one at a time.
-    stored = {old.stored_name(name): (trained, name) for name in tensor_shapes(shape)}
+    stored: dict[str, tuple[StoredTensors, str]] = {
+        old.stored_name(name): (trained, name) for name in tensor_shapes(shape)}
     stored |= {name: (file, name) for name, file in others.items()}
     combined = text / f".{files.MODEL_FILE}"
     write_tensors(combined, {name: (file.dtype(own), file.shape(own)) for name, (file, own) in stored.items()},

@@ -6,9 +6,11 @@ own writer wants all tensors at once, and its NumPy reader knows no bfloat16.
 """
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from math import prod
 from pathlib import Path
+from types import EllipsisType
 from typing import Any
 
 import ml_dtypes
@@ -16,6 +18,7 @@ import numpy as np
 
 from workings.errors import RecordError, RequestError
 from workings.models.json_file import parse_object
+from workings.models.shards import join_slices, shard_file, stored_files
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "F64": np.dtype(np.float64), "F32": np.dtype(np.float32), "F16": np.dtype(np.float16),
@@ -23,10 +26,15 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "U32": np.dtype(np.uint32), "U8": np.dtype(np.uint8), "I8": np.dtype(np.int8),
 }
 CODES = {dtype: code for code, dtype in DTYPES.items()}
+Plan = Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]
+"""Number format and shape of each tensor of a file, by name, in the file's order."""
+Index = tuple[slice | EllipsisType, ...]
+"""A part of a tensor: slices along its first axes, and an ellipsis, so that NumPy gives an array of no axes as well."""
+WHOLE: Index = (...,)
 
 
-def write_tensors(path: Path, tensors: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]],
-                  fetch: Callable[[str], np.ndarray], metadata: Mapping[str, str]) -> None:
+def write_tensors(path: Path, tensors: Plan, fetch: Callable[[str], np.ndarray],
+                  metadata: Mapping[str, str]) -> None:
     """Write a file whose tensors are fetched one by one, in the order given.
 
     Args:
@@ -52,6 +60,18 @@ def write_tensors(path: Path, tensors: Mapping[str, tuple[np.dtype[Any], tuple[i
                 raise RecordError(f"{name} is {array.dtype} {array.shape}, announced as {dtype} {shape}")
             # Bytes are a view of the array: `tobytes` would be a second copy of the tensor.
             file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+
+def write_shard(directory: Path, file: str, place: tuple[int, int], slices: Plan,
+                fetch: Callable[[str], np.ndarray]) -> None:
+    """Write the slices of a process in place of ``file``; ``place``: its number, and that of all processes.
+
+    The bytes are on the disk at the end: on a network's file system no other process could wait for them.
+    """
+    path = directory / shard_file(file, *place)
+    write_tensors(path, slices, fetch, {"format": "pt"})
+    with path.open("rb+") as stream:
+        os.fsync(stream.fileno())
 
 
 MAX_HEADER_BYTES = 100_000_000
@@ -132,12 +152,61 @@ class TensorFile:
         """Number format of a tensor, from the header."""
         return DTYPES[self._entries[name]["dtype"]]
 
-    def read(self, name: str) -> np.ndarray:
-        """A tensor, mapped from the file (pages are read when they are used)."""
+    def read(self, name: str, index: Index = WHOLE) -> np.ndarray:
+        """A tensor or a part of it, mapped from the file (pages are read when they are used)."""
         start, end = self._entries[name]["data_offsets"]
         # An empty range cannot be memory-mapped.
         if start == end:
-            return np.zeros(self.shape(name), self.dtype(name))
+            return np.zeros(self.shape(name), self.dtype(name))[index]
         # A view of the mapped bytes: nothing is copied, and the kernel may drop the pages again.
         raw = np.memmap(self.path, np.uint8, "r", self._start + start, (end - start,))
-        return np.frombuffer(raw, self.dtype(name)).reshape(self.shape(name))
+        return np.frombuffer(raw, self.dtype(name)).reshape(self.shape(name))[index]
+
+
+class ShardedFile:
+    """The shards of a file, with the methods of `TensorFile`. Raises `RecordError` for missing or damaged ones."""
+
+    def __init__(self, path: Path) -> None:
+        """``path``: of the file that the shards stand for."""
+        self.path = path
+        self._files = {file.name: TensorFile(file) for file in stored_files(path.parent, path.name)}
+        self._tensors = join_slices((name, key, file.dtype(key), file.shape(key))
+                                    for name, file in self._files.items() for key in file.names())
+
+    def names(self) -> list[str]:
+        """Names of all tensors."""
+        return list(self._tensors)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Shape of a whole tensor."""
+        return self._tensors[name].shape
+
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """Number format of a tensor."""
+        return np.dtype(self._tensors[name].format)
+
+    def read(self, name: str, index: Index = WHOLE) -> np.ndarray:
+        """A tensor or a part of it; only slices that have some of the part are read."""
+        tensor = self._tensors[name]
+        sides = [*(side for side in index if isinstance(side, slice)), *[slice(None)] * len(tensor.shape)]
+        wanted = [side.indices(length)[:2] for side, length in zip(sides, tensor.shape, strict=False)]
+        part = np.empty([end - first for first, end in wanted], tensor.format)
+        for held in tensor.slices:
+            # First and last number that are both wanted and held, along each axis.
+            both = [(max(first, start), min(end, start + length))
+                    for (first, end), start, length in zip(wanted, held.start, held.size, strict=True)]
+            if all(first < end for first, end in both):
+                source = [slice(first - start, end - start) for (first, end), start in zip(
+                    both, held.start, strict=True)]
+                to = tuple(slice(first - begin, end - begin) for (first, end), (begin, _) in zip(
+                    both, wanted, strict=True))
+                part[to] = self._files[held.file].read(held.key, (*source, ...))
+        return part
+
+
+StoredTensors = TensorFile | ShardedFile
+
+
+def open_tensors(path: Path) -> StoredTensors:
+    """The tensors of a file, or of its shards. Raises `RecordError` where both are missing or something is damaged."""
+    return TensorFile(path) if path.is_file() else ShardedFile(path)

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from workings.engines.safetensors_file import TensorFile
+from workings.engines.safetensors_file import WHOLE, Index, StoredTensors, open_tensors
 from workings.errors import RecordError, RequestError
 from workings.models.json_file import read_object
 from workings.models.shape import ModelShape
 from workings.models.shapes import from_hf_config, unverified_from_hf
+from workings.models.shards import whole_file
 from workings.models.weights import tensor_shapes
 
 INDEX = "model.safetensors.index.json"
@@ -25,7 +26,8 @@ class WeightFiles:
     """The safetensors of a directory in Hugging Face's format, read by the names of `models.weights`.
 
     Args:
-        directory: has ``model.safetensors``, or ``model.safetensors.index.json`` and its shards.
+        directory: has ``model.safetensors``, or ``model.safetensors.index.json`` and its shards; or is a checkpoint,
+            which may be sharded.
         expected: every tensor the model needs -> its shape.
 
     Raises:
@@ -49,22 +51,23 @@ class WeightFiles:
             raise RequestError(f"{self._file(integral).path} has {integral} in whole numbers", "floating-point numbers",
                                "the model's unquantized weights; method.name=qlora quantizes them itself")
 
-    def _find(self) -> dict[str, TensorFile]:
+    def _find(self) -> dict[str, StoredTensors]:
         index = self.directory / INDEX
         # Hugging Face writes an index only where weights are too large for one file.
         # Sorted, so that the first error is the same one on every machine.
         parts = sorted(set(_index_file_names(index).values())) if index.exists() else ["model.safetensors"]
-        missing = [part for part in parts if not (self.directory / part).is_file()]
+        shards = {whole_file(file.name) for file in self.directory.glob("*.safetensors")}
+        missing = [part for part in parts if not (self.directory / part).is_file() and part not in shards]
         if missing:
             raise RequestError(f"{self.directory} has no {', '.join(missing)}",
                                "model.safetensors, or every shard that model.safetensors.index.json names",
                                "download the directory again, whole")
-        files: dict[str, TensorFile] = {}
+        files: dict[str, StoredTensors] = {}
         for part in parts:
             try:
-                file = TensorFile(self.directory / part)
+                file = open_tensors(self.directory / part)
             except RecordError as error:
-                # `TensorFile` also reads checkpoints, where this is damage; here it is someone's input.
+                # `open_tensors` also reads checkpoints, where this is damage; here it is someone's input.
                 raise RequestError(f"{self.directory / part} cannot be read: {error}", "weights in safetensors, whole",
                                    "download the file again") from None
             # Other libraries would take whichever they read last.
@@ -93,18 +96,18 @@ class WeightFiles:
         raise RequestError(f"{self.directory} has no tensor {name}",
                            "all tensors of the architecture that config.json names", "")
 
-    def _file(self, name: str) -> TensorFile:
+    def _file(self, name: str) -> StoredTensors:
         return self._where[self._names[name]]
 
-    def read(self, name: str) -> np.ndarray:
-        """A tensor, mapped from its file."""
-        return self._file(name).read(self._names[name])
+    def read(self, name: str, index: Index = WHOLE) -> np.ndarray:
+        """A tensor, or a part of it."""
+        return self._file(name).read(self._names[name], index)
 
     def stored_name(self, name: str) -> str:
         """A tensor's name in the files."""
         return self._names[name]
 
-    def others(self) -> dict[str, TensorFile]:
+    def others(self) -> dict[str, StoredTensors]:
         """Tensors of the files that the model does not need."""
         needed = set(self._names.values())
         return {name: file for name, file in self._where.items() if name not in needed}

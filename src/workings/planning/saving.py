@@ -21,7 +21,8 @@ MAX_CHIPS_OF_A_HOST = 8
 def with_saving(run: PlannedRun, engine: PlanningEngine | None, inspections: Inspections) -> Inspections:
     """Adds the saving where it needs more than every program of the run. Of a stack of layers one is gathered."""
     process_per_device = engine is None or getattr(engine, "process_per_device", False)
-    if not _gathers(run.target, run.mesh.devices, process_per_device) or inspections["step"].refused:
+    if (run.recipe.checkpoint.sharded or not _gathers(run.target, run.mesh.devices, process_per_device)
+            or inspections["step"].refused):
         return inspections
     state = exact_parts(run.request, BatchShape(1, run.mesh.fsdp, 1), *run.mesh)
     step = inspections["step"]

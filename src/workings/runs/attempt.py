@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.distributed.process_group import ProcessGroup
-from workings.engines.base import MicroBatchEngine, State
+from workings.engines.base import MicroBatchEngine, ShardSavingEngine, State
 from workings.evaluation.comparison.kept_checkpoint import KeptCheckpoint
 from workings.evidence.run_readme import run_readme
 from workings.hardware.glibc_malloc import KEPT_SHARE, keeps_freed_blocks, map_large_blocks
@@ -104,8 +104,13 @@ class _RunRecorder:
 
     def save_checkpoint(self, state: State, progress: Progress) -> None:
         """Saves a checkpoint in the run directory."""
+        engine = self.attempt.setup.engine
+        write = engine.save
+        if self.attempt.setup.recipe.checkpoint.sharded:
+            assert isinstance(engine, ShardSavingEngine)  # `prepare` has refused others
+            write = engine.save_shards
         self.attempt.start.writer.checkpoints.save(
-            progress.step, lambda directory: self.attempt.setup.engine.save(state, directory), progress_facts(progress))
+            progress.step, lambda directory: write(state, directory), progress_facts(progress))
         self.saved_at = time.monotonic()
 
     def step_done(self, line: dict[str, Any], progress: Progress) -> None:

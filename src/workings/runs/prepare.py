@@ -16,10 +16,12 @@ from workings.engines.base import (
     MeshShape,
     ProgramName,
     Sampler,
+    ShardSavingEngine,
     sampler_of,
 )
 from workings.engines.multimodal_weights import NonTextWeights, find_non_text_weights
 from workings.engines.registry import RegisteredEngine, find_engine
+from workings.errors import RequestError
 from workings.evaluation.settings import EvaluationSettings, settings_of
 from workings.hardware.device import DeviceFacts
 from workings.inputs.datasets import RunData
@@ -123,6 +125,9 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
     request = EngineRequest.of(recipe, resolved.shape, weights=resolved.weights.directory)
     with slow_operation(f"opening the device with the engine {recipe.engine}"):
         engine = registered.engine.open(request)
+        if recipe.checkpoint.sharded and not isinstance(engine, ShardSavingEngine):
+            raise RequestError(f"engine: {recipe.engine} does not write sharded checkpoints",
+                               "an engine that does: jax, torch or tunix", "checkpoint.sharded=false")
         device = engine.describe()
         # A listed device may still fail: run one kernel first.
         device_check = engine.check_device()

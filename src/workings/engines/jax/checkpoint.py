@@ -20,8 +20,9 @@ from workings.engines.jax.lora import adapter_shapes, init_adapters
 from workings.engines.jax.params_tree import Params, flatten_params, layer_numbers, layer_tensor, unflatten_params
 from workings.engines.jax.projection import is_adapter
 from workings.engines.jax.step import StepSpec
-from workings.engines.safetensors_file import write_tensors
+from workings.engines.safetensors_file import Index, write_shard, write_tensors
 from workings.engines.weight_files import model_weights
+from workings.models.shards import slice_name
 from workings.models.weights import PEFT_PREFIX, layer_name, layer_shapes
 
 Shardings = dict[str, Any]
@@ -66,18 +67,23 @@ class LazyArray:
     make: Callable[[], jax.Array]
 
 
+def _stored_names(key: str, x: jax.Array | LazyArray) -> list[tuple[str, int]]:
+    """Names of a flat array's tensors in a file, and the layer of each; -1 for an array without layers."""
+    # A sign that no tensor's name has, so that the slot can be told from the name.
+    slot, _, name = key.rpartition("|")
+    stacked = name.startswith("layers.")
+    return [(f"{slot}.{stored}" if slot else stored, i if stacked else -1)
+            for i, stored in enumerate(unstacked(name, x.shape[0] if stacked else 0))]
+
+
 def write(path: Path, arrays: Mapping[str, jax.Array | LazyArray]) -> None:
     """Write flat arrays (keys may carry a ``slot|`` in front, which becomes ``slot.``)."""
     plan: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
     source: dict[str, tuple[str, int]] = {}
     for key, x in arrays.items():
-        # A sign that no tensor's name has, so that the slot can be told from the name.
-        slot, _, name = key.rpartition("|")
-        stacked = name.startswith("layers.")
-        for i, stored in enumerate(unstacked(name, x.shape[0] if stacked else 0)):
-            full = f"{slot}.{stored}" if slot else stored
-            plan[full] = (np.dtype(x.dtype), x.shape[1:] if stacked else x.shape)
-            source[full] = (key, i if stacked else -1)
+        for full, layer in _stored_names(key, x):
+            plan[full] = (np.dtype(x.dtype), x.shape if layer < 0 else x.shape[1:])
+            source[full] = (key, layer)
     # The file is written in the order of `plan`, with the layers of a stack together: each stack is made once.
     held: dict[str, jax.Array | np.ndarray] = {}
 
@@ -101,27 +107,67 @@ def write(path: Path, arrays: Mapping[str, jax.Array | LazyArray]) -> None:
         fetch(full)
 
 
-def save(state: Mapping[str, Any], spec: StepSpec, directory: Path) -> None:
-    """Write the weights (of adapters those alone), the optimizer's state and the step count into a directory."""
-    write(directory / weights_file(spec), spec.saved(state["params"]))
+def _files(state: Mapping[str, Any], spec: StepSpec) -> dict[str, dict[str, jax.Array]]:
+    """Arrays of a checkpoint by file: the weights (of adapters those alone), the optimizer's state and step count."""
     slots = {f"{slot}|{name}": x for slot, tree in state["moments"].items() for name, x in tree.items()}
-    write(directory / files.OPTIMIZER_FILE, slots | {files.STEP: state["step"]})
+    return {weights_file(spec): spec.saved(state["params"]), files.OPTIMIZER_FILE: slots | {files.STEP: state["step"]}}
+
+
+def save(state: Mapping[str, Any], spec: StepSpec, directory: Path) -> None:
+    """Write a state into a directory."""
+    for file, arrays in _files(state, spec).items():
+        write(directory / file, arrays)
+
+
+def save_shards(state: Mapping[str, Any], spec: StepSpec, directory: Path) -> None:
+    """Write the parts of a state that this process's devices hold. Of equal copies the first one is written."""
+    for file, arrays in _files(state, spec).items():
+        _write_slices(directory, file, arrays)
+
+
+def _write_slices(directory: Path, file: str, arrays: Mapping[str, jax.Array]) -> None:
+    plan: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
+    source: dict[str, tuple[jax.Array, int]] = {}
+    for key, x in arrays.items():
+        for shard in (shard for shard in x.addressable_shards if shard.replica_id == 0):
+            starts = [side.indices(length)[0] for side, length in zip(shard.index, x.shape, strict=True)]
+            for full, layer in _stored_names(key, x):
+                first = 0 if layer < 0 else 1  # a stack is not split by layers
+                size = shard.data.shape[first:]
+                name = slice_name(full, starts[first:], size, x.shape[first:])
+                plan[name], source[name] = (np.dtype(x.dtype), size), (shard.data, layer)
+
+    def fetch(name: str) -> np.ndarray:
+        x, layer = source[name]
+        # JAX keeps the host's copy of an array, so one for all layers of a stack.
+        return np.asarray(x) if layer < 0 else np.asarray(x)[layer]
+
+    write_shard(directory, file, (jax.process_index(), jax.process_count()), plan, fetch)
 
 
 _Described = jax.Array | jax.ShapeDtypeStruct
 """An array or a description of one: only shape and dtype are read."""
 
 
-def _stack(read: Callable[[str], np.ndarray], name: str, spec: _Described) -> np.ndarray:
-    """A flat tensor from its file, cast to the state's dtype, layers stacked."""
-    if not name.startswith("layers."):
-        return np.asarray(read(name)).astype(spec.dtype, copy=False)
-    # Filled layer by layer; a list of layers and a stack of it would be two copies.
-    out = np.empty(spec.shape, spec.dtype)
-    for i, stored in enumerate(unstacked(name, spec.shape[0])):
-        # Assignment casts, so the file's own number format exists for one layer at a time.
-        out[i] = read(stored)
-    return out
+_Read = Callable[[str, Index], np.ndarray]
+"""Function that reads a part of a tensor by Hugging Face's name."""
+
+
+def _placed(read: _Read, name: str, spec: _Described, sharding: Any) -> jax.Array:
+    """A flat tensor from its file, cast to the state's dtype, layers stacked; each process reads its devices' parts."""
+    def part(index: tuple[slice, ...] | None) -> np.ndarray:
+        assert index is not None  # only the type allows it
+        if not name.startswith("layers."):
+            return read(name, (*index, ...)).astype(spec.dtype, copy=False)
+        # Filled layer by layer; a list of layers and a stack of it would be two copies.
+        size = [len(range(*side.indices(length))) for side, length in zip(index, spec.shape, strict=True)]
+        out = np.empty(size, spec.dtype)
+        for i, stored in enumerate(unstacked(name, spec.shape[0])[index[0]]):
+            # Assignment casts, so the file's own number format exists for one layer at a time.
+            out[i] = read(stored, (*index[1:], ...))
+        return out
+
+    return jax.make_array_from_callback(spec.shape, sharding, part)
 
 
 def _put(array: np.ndarray, sharding: Any) -> jax.Array:
@@ -130,11 +176,11 @@ def _put(array: np.ndarray, sharding: Any) -> jax.Array:
     return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
 
-def _reader(file: files.CheckpointFile, spec: Mapping[str, _Described], slot: str) -> Callable[[str], np.ndarray]:
+def _reader(file: files.CheckpointFile, spec: Mapping[str, _Described], slot: str) -> _Read:
     """Function that reads a tensor by Hugging Face's name and checks its shape and dtype."""
     expected = {stored: (x.shape[1:] if name.startswith("layers.") else x.shape, np.dtype(x.dtype))
                 for name, x in spec.items() for stored in unstacked(name, x.shape[0] if x.shape else 0)}
-    return lambda stored: file.read(f"{slot}.{stored}" if slot else stored, *expected[stored])
+    return lambda stored, index: file.read(f"{slot}.{stored}" if slot else stored, *expected[stored], index)
 
 
 def restore(directory: Path, spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any],
@@ -159,17 +205,17 @@ def restore(directory: Path, spec: StepSpec, abstract: dict[str, Any], shardings
     moments: dict[str, dict[str, jax.Array]] = {}
     for slot, tree in abstract["moments"].items():
         read = _reader(optimizer, tree, slot)
-        moments[slot] = {name: _put(_stack(read, name, x), shardings["moments"][slot][name])
-                         for name, x in tree.items()}
-    step = _reader(optimizer, {files.STEP: abstract["step"]}, "")(files.STEP)
-    return {"params": unflatten_params(params), "moments": moments, "step": _put(step, shardings["step"])}
+        moments[slot] = {name: _placed(read, name, x, shardings["moments"][slot][name]) for name, x in tree.items()}
+    step = _placed(_reader(optimizer, {files.STEP: abstract["step"]}, ""), files.STEP, abstract["step"],
+                   shardings["step"])
+    return {"params": unflatten_params(params), "moments": moments, "step": step}
 
 
 def saved_weights(directory: Path, spec: StepSpec, abstract: Params, shardings: Shardings) -> dict[str, jax.Array]:
     """The flat weights of a checkpoint, of adapters those alone. Raises `RecordError` as `restore`."""
     saved, shardings = spec.saved(abstract), flatten_params(shardings)
     read = _reader(files.CheckpointFile(directory, weights_file(spec)), saved, "")
-    return {name: _put(_stack(read, name, x), shardings[name]) for name, x in saved.items()}
+    return {name: _placed(read, name, x, shardings[name]) for name, x in saved.items()}
 
 
 def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Shardings, seed: int) -> Params:
@@ -198,7 +244,7 @@ def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Sh
                        for key, array in zip((name, stem + nf4.ABSMAX), arrays, strict=True)}
         # Scales are set together with their codes, and adapters are set already.
         elif name not in params and not name.endswith(f".{nf4.ABSMAX}"):
-            params[name] = _put(_stack(source.read, name, x), shardings[name])
+            params[name] = _placed(source.read, name, x, shardings[name])
     return unflatten_params(params)
 
 

@@ -253,6 +253,10 @@ class JaxEngine(JaxPlanning):
         """Write ``model.safetensors`` (``adapter_model.safetensors``) and ``optimizer.safetensors``."""
         checkpoint.save(state, self.spec, directory)
 
+    def save_shards(self, state: State, directory: Path) -> None:
+        """Write this process's part of both files; returns before the other processes have written theirs."""
+        checkpoint.save_shards(state, self.spec, directory)
+
     def restore(self, directory: Path) -> State:
         """The state that `save` wrote, bit for bit, on this engine's mesh."""
         base = partial(self._first_params, self.request.weights, self.request.seed)

@@ -1,6 +1,7 @@
 """State to safetensors and back, one tensor at a time: the same files, names and shapes as the JAX engine writes."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,15 @@ from torch import Tensor, nn
 
 from workings.config.method import FullConfig
 from workings.engines import checkpoint_files as files
-from workings.engines.safetensors_file import write_tensors
+from workings.engines.safetensors_file import WHOLE, write_shard, write_tensors
 from workings.engines.torch.half import LossScale
 from workings.engines.torch.lora import LazyTensor, base_weights, merged, store_weight
-from workings.engines.torch.sharding import as_split, gathered, local, own_part, release_gathered
+from workings.engines.torch.sharding import as_split, gathered, local, own_rows, release_gathered
 from workings.engines.torch.spec import TorchSpec, dtype_name
 from workings.engines.torch.step import State
 from workings.engines.weight_files import model_weights
 from workings.models.shapes import to_hf_config
+from workings.models.shards import slice_name
 from workings.models.weights import tensor_shapes
 
 LOSS_SCALE = "loss_scale"
@@ -83,16 +85,42 @@ def saved(spec: TorchSpec, state: State) -> dict[str, Tensor]:
     return {name: x for name, x in base_weights(state.model).items() if isinstance(x, Tensor)}
 
 
-def save(spec: TorchSpec, state: State, directory: Path) -> None:
-    """Write the weights (of adapters those alone), optimizer state and step count into an existing directory."""
+def _files(spec: TorchSpec, state: State) -> dict[str, dict[str, Tensor]]:
+    """Tensors of a checkpoint by file: the weights (of adapters those alone), optimizer state and step count."""
     release_gathered(state.root)
-    write(directory / weights_file(spec), saved(spec, state))
-    write(directory / files.OPTIMIZER_FILE, optimizer_tensors(state))
+    return {weights_file(spec): saved(spec, state), files.OPTIMIZER_FILE: optimizer_tensors(state)}
+
+
+def save(spec: TorchSpec, state: State, directory: Path) -> None:
+    """Write a state into an existing directory."""
+    for file, tensors in _files(spec, state).items():
+        write(directory / file, tensors)
+
+
+def save_shards(spec: TorchSpec, state: State, directory: Path) -> None:
+    """Write this process's part of a state; what every process has is written by the first."""
+    mesh = spec.mesh
+    for file, tensors in _files(spec, state).items():
+        own = dict[str, Tensor]()
+        for name, x in tensors.items():
+            rows, part = own_rows(x), local(x)
+            start = [rows.start if rows else 0, *[0] * (x.ndim - 1)]
+            # A tensor with fewer rows than there are processes has no part in the last ones.
+            if (rows and part.numel()) or (not rows and mesh.rank == 0):
+                own[slice_name(name, start, tuple(part.shape), tuple(x.shape))] = part
+        write_shard(directory, file, (mesh.rank, mesh.fsdp),
+                    {key: (numpy_dtype(x.dtype), tuple(x.shape)) for key, x in own.items()},
+                    partial(_on_host, own))
+
+
+def _on_host(tensors: Mapping[str, Tensor], name: str) -> np.ndarray:
+    return to_numpy(tensors[name])
 
 
 def _read(file: files.CheckpointFile, name: str, like: Tensor) -> Tensor:
-    """A tensor of a checkpoint, of the shape and format of the one that is to be filled."""
-    return to_tensor(file.read(name, like.shape, numpy_dtype(like.dtype)))
+    """This process's part of a tensor of a checkpoint, which has the shape and format of ``like``."""
+    rows = own_rows(like)
+    return to_tensor(file.read(name, like.shape, numpy_dtype(like.dtype), WHOLE if rows is None else (rows, ...)))
 
 
 @torch.no_grad()
@@ -100,8 +128,8 @@ def read_saved(spec: TorchSpec, directory: Path, weights: Mapping[str, Tensor]) 
     """Fill weights from a checkpoint. Raises `RecordError` as `restore`."""
     file = files.CheckpointFile(directory, weights_file(spec))
     for name, weight in weights.items():
-        # Shapes are compared whole; each process reads the whole tensor and keeps its rows.
-        local(weight).copy_(own_part(_read(file, name, weight), weight))
+        # Shapes are compared whole; each process reads its rows, so any number of processes can resume.
+        local(weight).copy_(_read(file, name, weight))
 
 
 @torch.no_grad()
@@ -116,8 +144,7 @@ def restore(spec: TorchSpec, state: State, directory: Path) -> State:
     for slot, tree in state.moments.items():
         for name, x in tree.items():
             distributed = as_split(x, slot, state.trained[name])
-            # Every process reads the whole moment and keeps its own rows, so any number of processes can resume.
-            x.copy_(own_part(_read(file, f"{slot}.{name}", distributed), distributed))
+            x.copy_(_read(file, f"{slot}.{name}", distributed))
     state.step = int(_read(file, files.STEP, torch.empty((), dtype=torch.int32)))
     if state.loss_scale:
         state.loss_scale = LossScale.of_tensor(_read(file, LOSS_SCALE, state.loss_scale.tensor()))

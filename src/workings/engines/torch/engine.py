@@ -299,6 +299,10 @@ class TorchEngine(TorchPlanning):
         """Write ``model.safetensors`` and ``optimizer.safetensors``."""
         checkpoint.save(self.spec, state, directory)
 
+    def save_shards(self, state: State, directory: Path) -> None:
+        """Write this process's part of both files; returns before the other processes have written theirs."""
+        checkpoint.save_shards(self.spec, state, directory)
+
     def restore(self, directory: Path) -> State:
         """The state that `save` wrote, bit for bit; frozen weights are read from where the run read them."""
         state = empty_state(self.spec)

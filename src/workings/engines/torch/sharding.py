@@ -156,14 +156,20 @@ def local(x: Tensor) -> Tensor:
     return held.to_local() if isinstance(held, DTensor) else held
 
 
-def own_part(tensor: Tensor, like: Tensor) -> Tensor:
-    """The rows of a whole tensor that belong into this process's part of ``like``."""
+def own_rows(like: Tensor) -> slice | None:
+    """The rows of a whole tensor that belong into this process's part of ``like``; None: it has all."""
     if not isinstance(like, DTensor):
-        return tensor
+        return None
     mesh = like.device_mesh
     # `torch.chunk` rounds up: the last parts may be shorter, or empty.
-    each = -(-tensor.shape[0] // mesh.size())
-    return tensor[mesh.get_local_rank() * each:(mesh.get_local_rank() + 1) * each]
+    each = -(-like.shape[0] // mesh.size())
+    return slice(mesh.get_local_rank() * each, (mesh.get_local_rank() + 1) * each)
+
+
+def own_part(tensor: Tensor, like: Tensor) -> Tensor:
+    """The rows of a whole tensor that belong into this process's part of ``like``."""
+    rows = own_rows(like)
+    return tensor if rows is None else tensor[rows]
 
 
 def gathered(x: Tensor) -> Tensor:

@@ -169,6 +169,10 @@ class TunixEngine:
         """Write ``model.safetensors`` and ``optimizer.safetensors``, names and shapes as the JAX engine's."""
         self._ours.save(self._to_ours(state), directory)
 
+    def save_shards(self, state: State, directory: Path) -> None:
+        """Write the same as the shard of one process."""
+        self._ours.save_shards(self._to_ours(state), directory)
+
     def restore(self, directory: Path) -> State:
         """The state that `save` (or the JAX engine with the same recipe) wrote, bit for bit."""
         return self._from_ours(self._ours.restore(directory))

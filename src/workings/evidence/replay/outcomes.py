@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from workings.engines.safetensors_file import TensorFile
+from workings.engines.safetensors_file import open_tensors
 from workings.engines.session import ModelSession
 from workings.errors import RecordError
 from workings.evaluation.generate import generate_batch
@@ -15,6 +15,7 @@ from workings.evaluation.predictions import item_of
 from workings.evaluation.run import ITEMS_AT_A_TIME, items_at_a_time
 from workings.evaluation.settings import EvaluationSettings
 from workings.evidence.replay.comparison import MAX_DIFFERENCE, Facts
+from workings.models.shards import whole_file
 from workings.record.digest import bytes_digest, file_digest
 from workings.scoring.items import Item
 
@@ -55,14 +56,13 @@ def compare_weights(step: int, recorded: Path, replayed: Path) -> Facts:
         `step`, `files_identical` and `files`, number of `tensors`, the `largest_difference` (norm of the difference
         over the norm of the recorded tensor) and the `tensor` that has it.
     """
-    names = sorted(path.name for path in recorded.glob("*.safetensors"))
-    # By their digests first: identical files need no arithmetic to be called so.
-    same = sum((replayed / name).is_file() and file_digest(recorded / name) == file_digest(replayed / name)
-               for name in names)
+    # A file and its shards count as one.
+    names = sorted({whole_file(path.name) for path in recorded.glob("*.safetensors")})
+    same = sum(_identical(recorded / name, replayed / name) for name in names)
     largest, largest_tensor, count = 0.0, "none", 0
     for name in (name for name in names if not name.startswith(OPTIMIZER)):
         # One pair of tensors is in memory at a time, and not two models.
-        before, after = TensorFile(recorded / name), TensorFile(replayed / name)
+        before, after = open_tensors(recorded / name), open_tensors(replayed / name)
         for tensor in before.names():
             count += 1
             difference = (_relative_norm(before.read(tensor), after.read(tensor)) if tensor in after.names()
@@ -71,6 +71,16 @@ def compare_weights(step: int, recorded: Path, replayed: Path) -> Facts:
                 largest, largest_tensor = difference, tensor
     return {"step": step, "files": len(names), "files_identical": int(same), "tensors": count,
             "largest_difference": largest, "tensor": largest_tensor}
+
+
+def _identical(recorded: Path, replayed: Path) -> bool:
+    """Whether two files have the same bytes, or, if one of them is sharded, the same tensors."""
+    if recorded.is_file() and replayed.is_file():
+        return file_digest(recorded) == file_digest(replayed)
+    before, after = open_tensors(recorded), open_tensors(replayed)
+    return {*before.names()} == {*after.names()} and all(
+        before.dtype(name) == after.dtype(name) and before.shape(name) == after.shape(name)
+        and before.read(name).tobytes() == after.read(name).tobytes() for name in before.names())
 
 
 def _relative_norm(recorded: np.ndarray, replayed: np.ndarray) -> float:

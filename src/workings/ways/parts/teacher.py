@@ -22,6 +22,7 @@ from workings.models.batch import Batch
 from workings.models.hub import LOCAL, is_local
 from workings.models.shape import ModelShape
 from workings.models.shapes import to_hf_config
+from workings.models.shards import stored_files
 from workings.models.tokenizer import Tokenizer
 from workings.record.digest import file_digest, json_digest
 from workings.record.layout import CHECKPOINTS, SEAL, SUMS
@@ -90,13 +91,18 @@ class Teacher:
         directory = self.weights.folder
         common: dict[str, Any] = {"precision": self.algorithm.teacher_precision, "tokenizer": self.tokenizer.digest}
         if self.run is not None:
-            path = f"{CHECKPOINTS}/{directory.name}/{MODEL_FILE if self.base is None else ADAPTER_FILE}"
+            names = [f"{CHECKPOINTS}/{directory.name}/{file.name}" for file in self._files]
             return common | {"run": self.weights.id, "root": self.run.root, "checkpoint": directory.name,
-                           "weights": sealed_digests(self.run, [path]),
+                           "weights": sealed_digests(self.run, names),
                            **({} if self.base is None else {"base": self.base.facts()})}
         fetch_tensors(self.weights)
         return common | {"id": recorded_name(self.weights), "revision": self.weights.revision,
                        "weights": weight_digests(directory)}
+
+    @property
+    def _files(self) -> list[Path]:
+        """Files of the weights in a run's checkpoint: one, or its shards."""
+        return stored_files(self.weights.folder, MODEL_FILE if self.base is None else ADAPTER_FILE)
 
     @property
     def model(self) -> TeacherModel:
@@ -168,7 +174,8 @@ class Teacher:
         with tempfile.TemporaryDirectory(prefix="workings-teacher-") as name:
             (Path(name) / "config.json").write_text(json.dumps(to_hf_config(self.shape)), encoding="utf-8")
             # A link, because a copy would take the weights' bytes on the disk once more.
-            (Path(name) / MODEL_FILE).symlink_to(directory.absolute() / MODEL_FILE)
+            for file in self._files:
+                (Path(name) / file.name).symlink_to(file.absolute())
             yield Path(name)
 
 

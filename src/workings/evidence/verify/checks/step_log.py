@@ -16,10 +16,11 @@ from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, failed, finding_from, not_checked
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import shown
+from workings.models.shards import whole_file
 from workings.record.layout import CHECKPOINTS, CONFIG, METRICS, STATE
 from workings.training.schedule import Schedule
 
-WEIGHTS_FILE = re.compile(r"/(?:adapter_)?model(?:-\d{5}-of-\d{5})?\.safetensors$")
+WEIGHTS_FILE = re.compile(r"/(?:adapter_)?model(?:-\d{5}-of-\d{5}|\.shard_\d{5}_of_\d{5})?\.safetensors$")
 """A checkpoint's file with weights, of a whole model or of adapters."""
 
 
@@ -88,10 +89,11 @@ def last_checkpoint(unit: Unit) -> Iterator[CheckFinding]:
 
 def _file_problems(unit: Unit, folders: list[str]) -> list[str]:
     """Problems of the files: all checkpoints have the same ones, and hold tensors."""
-    names = {folder: {file.rpartition("/")[2] for file in [*unit.files, *unit.external_files]
+    names = {folder: {whole_file(file.rpartition("/")[2]) for file in [*unit.files, *unit.external_files]
                       if file.startswith(f"{CHECKPOINTS}/{folder}/")} for folder in folders}
     empty = [folder for folder, files in names.items() if not any(name.endswith(".safetensors") for name in files)]
-    # A large model's tensors are in as many files in every checkpoint: the engine splits them by its shapes.
+    # A large model's tensors are in as many files in every checkpoint: the engine splits them by its shapes. Only the
+    # number of shards changes with the number of processes.
     other = [folder for folder in folders[1:] if names[folder] != names[folders[0]]]
     return [f"{shown(folder)} holds no tensors" for folder in empty] + [
         f"{shown(folder)} has other files than {shown(folders[0])}" for folder in other]
@@ -129,7 +131,8 @@ def _unchanged_weights(unit: Unit, numbers: list[int]) -> list[str]:
     for before, after in pairwise(numbers):
         # The steps between two checkpoints are those after the first, up to and with the second.
         has_changes, same = bool(changed & set(range(before + 1, after + 1))), weights[before] == weights[after]
-        if not weights[before] or not weights[after] or has_changes is not same:
+        # Files of different numbers of processes cannot be compared by their digests.
+        if not weights[before] or weights[before].keys() != weights[after].keys() or has_changes is not same:
             continue
         problems.append(f"step_{after:06d} has the weights of step_{before:06d}, and steps between them changed weights"
                         if same else f"step_{after:06d} has other weights than step_{before:06d}, and no step between "

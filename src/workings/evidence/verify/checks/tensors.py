@@ -30,6 +30,7 @@ from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import shown
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
+from workings.models.shards import join_slices, shard_files
 from workings.models.weights import PEFT_PREFIX, is_frozen, layer_shapes, parameter_count, projections, tensor_shapes
 from workings.record.canonical import loads
 from workings.record.layout import CHECKPOINTS, CONFIG, MODEL_SHAPE
@@ -168,14 +169,18 @@ def tensors(unit: Unit) -> Iterator[CheckFinding]:
     for folder in sorted({"/".join(name.split("/")[:2]) for name in unit.files
                           if name.startswith(f"{CHECKPOINTS}/step_")}):
         for file in (expected.file, OPTIMIZER):
-            name = f"{folder}/{file}"
-            if name in unit.external_files:
-                elsewhere += 1
-            elif not unit.has(name):
-                problems.append(f"{name} is missing")
+            names = [file]
+            if expected.sharded:
+                names = shard_files((name.rpartition("/")[2] for name in {*unit.files, *unit.external_files}
+                                     if name.startswith(f"{folder}/")), file)
+            parts = [f"{folder}/{name}" for name in names]
+            if any(part in unit.external_files for part in parts):
+                elsewhere += len(parts)
+            elif missing := [part for part in parts if not unit.has(part)]:
+                problems.append(f"{missing[0]} is missing")
             else:
-                files += 1
-                problems += expected.problems(unit, name)
+                files += len(parts)
+                problems += expected.problems(unit, f"{folder}/{file}", parts)
     # Files that a pack names by digest have no headers here to read.
     if elsewhere:
         yield not_checked(f"{elsewhere} files of tensors are named by digest", unit, blocking=False)
@@ -195,6 +200,8 @@ class Expected:
     """Formats that the weights below adapters may have; engines name four bits differently."""
     stored: str
     """Code of the format that weights are stored in; adapters are in float32."""
+    sharded: bool
+    """Whether each process wrote its own files (`workings.models.shards`)."""
 
     def exact_bytes(self, parameters: int) -> dict[str, int]:
         """Bytes of ``parameters`` (of a whole model of this size, and adapters) and ``moments`` on one device.
@@ -211,9 +218,10 @@ class Expected:
             return {**whole, "moments": moments}
         return {"parameters": parameters * BITS[self.stored] // 8, "moments": moments}
 
-    def problems(self, unit: Unit, name: str) -> list[str]:
-        """Problems of one file."""
-        header, dtypes = read_header(unit, name), unit.manifest.actual_dtypes
+    def problems(self, unit: Unit, name: str, parts: list[str]) -> list[str]:
+        """Problems of one file, or of the shards ``parts`` of it."""
+        header = _joined(unit, parts) if self.sharded else read_header(unit, name)
+        dtypes = unit.manifest.actual_dtypes
         if name.endswith("/" + self.file):
             problems = _differing(name, header.shapes, self.weights)
             if problems:
@@ -233,7 +241,7 @@ class Expected:
                 return problems
             problems += [f"{name}: {tensor[:60]} is {header.dtypes[tensor]}, expected {code}"
                          for tensor, (_, code) in self.moments.items() if header.dtypes[tensor] != code]
-            problems += _step_problems(unit, name, header)
+            problems += _step_problems(unit, next(part for part in parts if STEP in read_header(unit, part).dtypes))
             formats = {"moments": header.formats(iter(sorted(self.moments)))}
         return problems + [f"{name}: {part} are {code}, the manifest says {str(dtypes[part])[:40]}"
                            for part, code in formats.items() if dtypes.get(part, code) != code]
@@ -247,7 +255,16 @@ def _differing(name: str, sizes: _Sizes, expected: _Sizes) -> list[str]:
                        for tensor, size in expected.items() if tensor in sizes and sizes[tensor] != size]
 
 
-def _step_problems(unit: Unit, name: str, header: Header) -> list[str]:
+def _joined(unit: Unit, parts: list[str]) -> Header:
+    """Header of the tensors that the slices in shards make up, which are at no one place."""
+    tensors = join_slices((shown(part), key, header.dtypes[key], header.shapes[key])
+                          for part in parts for header in [read_header(unit, part)] for key in header.dtypes)
+    return Header(dtypes={name: tensor.format for name, tensor in tensors.items()},
+                  shapes={name: tensor.shape for name, tensor in tensors.items()}, offsets={})
+
+
+def _step_problems(unit: Unit, name: str) -> list[str]:
+    header = read_header(unit, name)
     with unit.tree.open(unit.tree_path(name)) as stream, trees.reading(unit.tree_path(name)):
         stream.seek(header.offsets[STEP])
         # Read from the tensor's own bytes: its place is in the header, and nothing else of the file is loaded.
@@ -321,7 +338,8 @@ def expected_tensors(unit: Unit) -> Expected | str:
     below = {"lora": (frozenset({stored}),),
              "qlora": tuple(frozenset({stored, four_bits}) for four_bits in ("uint8", "nf4"))}
     return Expected(file=WEIGHTS if isinstance(method, FullConfig) else ADAPTERS, weights=weights, moments=moments,
-                    trained=frozenset(trained), frozen=below.get(method.name, ()), stored=CODES[precision.parameters])
+                    trained=frozenset(trained), frozen=below.get(method.name, ()), stored=CODES[precision.parameters],
+                    sharded=section_of(recipe, "checkpoint").get("sharded") is True)
 
 
 def _adapter_shapes(method: LoraConfig | QloraConfig, shape: ModelShape) -> _Sizes | str:

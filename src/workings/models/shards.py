@@ -1,0 +1,129 @@
+"""Sharded checkpoints: the names of files and of slices, and the tensors that slices make up.
+
+Each process writes one file of weights and one of moments, ``model.shard_00001_of_00004.safetensors`` for the second of
+four. It has the slices that this process's devices hold. A slice is a tensor whose name says where it begins:
+``NAME@128,0`` has the rows from 128 on. A tensor that one device holds whole keeps its name.
+
+There is no index, which could contradict the files: shapes follow from the slices, because every number belongs to
+exactly one of them. PyTorch's own writer of safetensors puts the places of slices into the header's metadata, where a
+record allows no text, and Orbax writes another format than safetensors, so neither is used.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+from operator import add
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RecordError
+
+_SHARD = re.compile(r"(\w+)\.shard_(\d{5})_of_(\d{5})\.safetensors")
+_START = re.compile(r"(?:0|[1-9]\d{0,14})(?:,(?:0|[1-9]\d{0,14}))*")
+Size = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A part of a tensor in a file."""
+
+    file: str
+    key: str
+    """Its name in the file."""
+    start: Size
+    """The first index along each axis."""
+    size: Size
+
+
+@dataclass(frozen=True)
+class SlicedTensor:
+    """A tensor that is made up of slices, which cover it without overlap."""
+
+    format: Any
+    shape: Size
+    slices: tuple[Slice, ...]
+
+
+def shard_file(file: str, index: int, count: int) -> str:
+    """Name of the file that process ``index`` of ``count`` writes in place of ``file``."""
+    return f"{file.removesuffix('.safetensors')}.shard_{index:05d}_of_{count:05d}.safetensors"
+
+
+def whole_file(name: str) -> str:
+    """The file that a shard's name stands for; a name of another kind stays as it is."""
+    found = _SHARD.fullmatch(name)
+    return f"{found[1]}.safetensors" if found else name
+
+
+def shard_files(names: Iterable[str], file: str) -> list[str]:
+    """The names among ``names`` of the shards of ``file``, in their order.
+
+    Raises:
+        RecordError: there are none, or they are not the shards of one checkpoint.
+    """
+    found = sorted(name for name in names if name != file and whole_file(name) == file)
+    if not found:
+        raise RecordError(f"there is no {file} and no shard of it")
+    count = int(found[0].rpartition("_of_")[2].removesuffix(".safetensors"))
+    # Compared one by one: a name may claim any count.
+    if count != len(found) or any(name != shard_file(file, i, count) for i, name in enumerate(found)):
+        raise RecordError(f"{file} has {len(found)} shards that do not make {count}")
+    return found
+
+
+def stored_files(folder: Path, file: str) -> list[Path]:
+    """The file, or its shards. Raises `RecordError` as `shard_files`."""
+    if (folder / file).is_file():
+        return [folder / file]
+    return [folder / name for name in shard_files((entry.name for entry in folder.glob("*.safetensors")), file)]
+
+
+def missing_shards(names: Iterable[str]) -> list[str]:
+    """The shards that are not among ``names``, as far as the names of others tell."""
+    present = set(names)
+    counts = {(whole_file(name), int(found[3])) for name in present if (found := _SHARD.fullmatch(name))}
+    return sorted({shard_file(file, index, count) for file, count in counts for index in range(count)} - present)
+
+
+def slice_name(name: str, start: Sequence[int], size: Size, shape: Size) -> str:
+    """Name of the slice of a tensor of this shape that begins at ``start``."""
+    return name if size == shape else f"{name}@{','.join(map(str, start))}"
+
+
+def join_slices(found: Iterable[tuple[str, str, Any, Size]]) -> dict[str, SlicedTensor]:
+    """Tensors by name.
+
+    Args:
+        found: the file, the name in it, the number format and the shape of each slice.
+
+    Raises:
+        RecordError: slices that overlap, leave a gap or differ in their formats.
+    """
+    slices, formats = defaultdict[str, list[Slice]](list), dict[str, Any]()
+    for file, key, number, size in found:
+        name, at, start = key.partition("@")
+        if at and (not _START.fullmatch(start) or start.count(",") != len(size) - 1):
+            raise RecordError(f"{file}: {key[:80]} does not say where the slice begins")
+        first = tuple(map(int, start.split(","))) if at else (0,) * len(size)
+        slices[name].append(Slice(file, key, first, size))
+        if formats.setdefault(name, number) != number:
+            raise RecordError(f"{file}: {key[:80]} is {number}, and another slice of it is {formats[name]}")
+    return {name: SlicedTensor(formats[name], _shape(name, parts), tuple(parts)) for name, parts in slices.items()}
+
+
+def _shape(name: str, parts: Sequence[Slice]) -> Size:
+    """Shape of the tensor that slices make up; they must form a grid, as all meshes of devices split a tensor."""
+    axes = [sorted(set(axis)) for axis in zip(*(part.start for part in parts), strict=False)]
+    shape = tuple(max(axis) for axis in zip(*(
+        map(add, part.start, part.size) for part in parts), strict=False))
+    # Along each axis a slice reaches from where it begins to where the next one begins, or to the end.
+    lengths = [{first: after - first for first, after in zip(axis, [*axis[1:], end], strict=True)}
+               for axis, end in zip(axes, shape, strict=True)]
+    if (any(axis[0] for axis in axes) or any(len(part.start) != len(shape) for part in parts)
+            or len({part.start for part in parts}) != len(parts) or len(parts) != prod(map(len, axes))
+            or any(part.size != tuple(length[first] for first, length in zip(part.start, lengths, strict=True))
+                   for part in parts)):
+        raise RecordError(f"{name[:80]}: its slices overlap or leave a gap")
+    return shape
