@@ -11,4 +11,4 @@ from workings.models.turns import Turn
 def check() -> Found:
     """To learn all turns with such a template is refused, with the turn's number."""
     trace = Trace(id="x", prompt="2+2?", steps=(), answer="4", history=(Turn("user", "1+1?"), Turn("assistant", "2")))
-    return refused(lambda: rows_of(qwen(QWEN3), trace, learn="all"), "turn 1", "otherwise")
+    return refused(lambda: rows_of(qwen(QWEN3), trace, learn="all"), "turn 1", "in a longer conversation")

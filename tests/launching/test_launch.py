@@ -75,7 +75,7 @@ def test_a_train_job_names_its_runtime_and_mounts_the_volume():
 
 
 @pytest.mark.parametrize(("make", "said"), [
-    (lambda: job_of(name="My_Run"), "--name My_Run"),
+    (lambda: job_of(name="My_Run"), "--name cannot be My_Run"),
     (lambda: job_of(engine="tunix"), "the engine tunix cannot be launched"),
     (lambda: job_of(remote_folder="shared; rm -rf /"), "--home"),
     (lambda: job_of(remote_folder="/a/../b"), "--home"),

@@ -213,8 +213,8 @@ def test_the_run_of_an_exported_folder_is_asked_for(run: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("facts", "request_", "licence", "refused"), [
-    (GEMMA_TERMS, {}, "", "Gemma Terms of Use .* no permissive licence"),
-    (GEMMA_TERMS, {"licence": "mit", "accept_terms": True}, "", "--license mit, and the base m is under gemma"),
+    (GEMMA_TERMS, {}, "", "Gemma Terms of Use .* not under a permissive licence"),
+    (GEMMA_TERMS, {"licence": "mit", "accept_terms": True}, "", "--license cannot be mit: the base m is under gemma"),
     (GEMMA_TERMS, {"accept_terms": True}, "gemma", ""),
     ("Apache License 2.0", {}, "apache-2.0", ""),
     ("apache-2.0, Apache License 2.0", {}, "apache-2.0", ""),

@@ -128,7 +128,7 @@ def test_what_was_asked_for_wrongly_is_named(made: Path, tmp_path: Path) -> None
                        (("--temperature", "0"), "greedy samples are all the same"),
                        (("--template", "gemma"), "cannot be used with a sealed run"),
                        (("--form", "any"), "the form any"),
-                       (("--prompts", "nothing.jsonl"), "prompts: nothing.jsonl"),
+                       (("--prompts", "nothing.jsonl"), "there is no file nothing.jsonl"),
                        (("--prompts-out", made / "traces.jsonl"), "traces.jsonl exists"),
                        (("--prompts-out", tmp_path / "no" / "p.jsonl"), "there is no folder")):
         assert text in refused(*asked, *more)

@@ -136,7 +136,7 @@ def test_a_verdict_that_was_turned_round_in_the_index(tmp_path):
 
 @pytest.mark.parametrize(("words", "said"), [
     (("algorithm={name: kto}", "batch.micro_batch=2"), "batch.micro_batch=4"),
-    (("algorithm={name: dpo}",), "which holds no preference pairs"),
+    (("algorithm={name: dpo}",), "holds no preference pairs"),
     (("algorithm={name: sft}",), "algorithm.name=kto, if the recipe is to learn from these verdicts"),
 ])
 def test_verdicts_are_refused_where_they_do_not_belong(tmp_path, words, said):
