@@ -90,9 +90,9 @@ def test_torchrun_starts_killed_processes_again(tmp_path: Path, start_forked) ->
         killing.send(killing.children(child.pid)[0], signal.SIGKILL)
     _, said = child.communicate()
     assert child.returncode == 0, said
-    for run, words in (("whole", [sharded]), ("one file", [])):
+    for run, words in (("whole", [sharded]), ("one-file", [])):
         assert killing.torchrun(start_forked, tmp_path, run, 0, *SMALL, *words).communicate()[1]
-    same_tensors(*(max((tmp_path / run).glob("checkpoints/step_*")) for run in ("one file", "whole")), count=2)
+    same_tensors(*(max((tmp_path / run).glob("checkpoints/step_*")) for run in ("one-file", "whole")), count=2)
     assert killing.problems_at_end(tmp_path / "killed", killing.contents(tmp_path / "whole")) == []
 
 

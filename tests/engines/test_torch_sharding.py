@@ -62,7 +62,8 @@ def test_two_processes_go_on_like_one_and_come_back(case: str, run_ranks: Callab
         for name, x in ours.items():
             torch.testing.assert_close(x, theirs[name], atol=1e-6, rtol=1e-2 if x.dtype == torch.bfloat16 else 1e-5)
     assert (after / "exported" / "config.json").is_file()
-    np.testing.assert_allclose(found["after"], curve(one, state, 1, 6)[1], rtol=tolerance)
+    # A weight at the border of rounding may change in one of them only.
+    np.testing.assert_allclose(found["after"], curve(one, state, 1, 6)[1], rtol=tolerance, atol=1e-4)
 
 
 def test_one_process_writes_one_shard(tmp_path: Path) -> None:
