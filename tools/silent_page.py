@@ -90,11 +90,11 @@ def render() -> str:
         cells = [f"- `{name}`, {cell['verdict']}: {cell['evidence']}"
                  for name, cell in values["cells_of_peers"][peer].items() if cell["verdict"] in ("wrong", "warned")]
         said = ", ".join(f"{name} {version}" for name, version in tried["versions"].items())
+        reasons = "; ".join(f"{why} ({len({*kinds} - {*values['cells_of_peers'][peer]})})"
+                           for why, kinds in ABSENT[peer].items())
         parts.append("\n".join([f"\n## {NAMES[peer]}\n", f"{tried['date']}; {said}. {LIMITS.get(peer, '')}".strip(),
-                                f"{count['right']} right, {count['refused']} refused; not applicable: "
-                                + "; ".join(f"{len({*kinds} - {*values['cells_of_peers'][peer]})} ({why})"
-                                            for why, kinds in ABSENT[peer].items())
-                                + (". And:\n" if cells else "."), *cells, ""]))
+                                f"{count['right']} right, {count['refused']} refused. Cannot occur, and why: "
+                                f"{reasons}." + (" The others:\n" if cells else ""), *cells, ""]))
     return "".join(parts)
 
 

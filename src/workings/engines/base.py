@@ -474,7 +474,10 @@ class TaggedSampler(Sampler, Protocol):
         ...
 
     def load(self, state: State) -> None:
-        """Takes over the weights of a state. `sample` does so itself, unless its state is None: then it uses these."""
+        """Loads the weights of a state into the sampler.
+
+        `sample` does so itself, except where its state is None: it then uses the weights that were loaded last.
+        """
         ...
 
 

@@ -167,7 +167,7 @@ class ShardedFile:
     """The shards of a file, with the methods of `TensorFile`. Raises `RecordError` for missing or damaged ones."""
 
     def __init__(self, path: Path) -> None:
-        """``path``: of the file that the shards stand for."""
+        """``path``: where the unsharded file would be."""
         self.path = path
         self._files = {file.name: TensorFile(file) for file in stored_files(path.parent, path.name)}
         self._tensors = join_slices((name, key, file.dtype(key), file.shape(key))

@@ -52,7 +52,7 @@ def shard_file(file: str, index: int, count: int) -> str:
 
 
 def whole_file(name: str) -> str:
-    """The file that a shard's name stands for; a name of another kind stays as it is."""
+    """Name of the unsharded file, given that of a shard; any other name is returned unchanged."""
     found = _SHARD.fullmatch(name)
     return f"{found[1]}.safetensors" if found else name
 

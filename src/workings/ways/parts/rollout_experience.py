@@ -194,7 +194,8 @@ class RolloutExperience(Experience):
         self._save_rollout = save_rollout
         self._stall_detector = stall_detector
         self._current: Rollout | None = None
-        self._ahead: tuple[int, Future[Rollout]] | None = None
+        self._ahead: Future[Rollout] | None = None
+        # Update whose rollout `prefetch` samples ahead; 0: none.
         self._begins = 0
 
     def prefetch(self, position: Position, thread: Executor) -> None:
@@ -203,7 +204,7 @@ class RolloutExperience(Experience):
         The sampler has taken over the weights before that update (`next_batch`).
         """
         if self._begins:
-            self._ahead = self._begins, thread.submit(self._sampler.sampled, None, position, self._begins)
+            self._ahead = thread.submit(self._sampler.sampled, None, position, self._begins)
 
     def next_batch(self, state: State, position: Position, step: int) -> PreparedBatch:
         """The batch of an update; samples first if it is the first one that is trained on a rollout.
@@ -249,9 +250,9 @@ class RolloutExperience(Experience):
     def _rollout(self, state: State, position: Position, step: int) -> Rollout:
         """The rollout that begins at an update: the one that was sampled ahead, or a new one."""
         ahead, self._ahead = self._ahead, None
-        if ahead is None or ahead[0] != step:
+        if ahead is None:
             return self._sampler.rollout(state, position, step)
-        return self._sampler.with_reference(state, ahead[1].result())
+        return self._sampler.with_reference(state, ahead.result())
 
     def after_step(self, step: int, prepared: PreparedBatch, result: StepResult) -> dict[str, float]:
         """Saves the rollout after its first update, and checks that the run can be learning.
