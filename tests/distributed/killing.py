@@ -26,11 +26,16 @@ def words(run: str, *overrides: str) -> list[str]:
     return ["-m", "workings", "train", "recipe.yaml", *overrides, "--out", run, "--auto-resume"]
 
 
-def jax_pair(start: Start, folder: Path, run: str, *overrides: str) -> list[Any]:
-    """Two processes of JAX that meet on a free port."""
+def free_port() -> int:
+    """A port of this machine that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+        return int(probe.getsockname()[1])
+
+
+def jax_pair(start: Start, folder: Path, run: str, *overrides: str) -> list[Any]:
+    """Two processes of JAX that meet on a free port."""
+    address = f"127.0.0.1:{free_port()}"
     return [start(*words(run, "engine=jax", *overrides), cwd=folder, environment={
         "JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": str(index),
         "WORKINGS_PEER_TIMEOUT": "60"})
