@@ -1,4 +1,4 @@
-"""Counts odd English per 1,000 lines: ``python -m tools.idioms [FOLDER ...] [--list] [--at-most RATE]``.
+"""Counts odd English per 1,000 lines: ``python tools/idioms.py [FOLDER ...] [--list] [--at-most RATE]``.
 
 Every phrase below is correct English that technical writers hardly use, or use in another sense. ``--list`` prints each
 line that has one; with ``--at-most`` the exit code is 1 when a folder has more.
@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from tools.generated import ROOT
-
+ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("src", "docs", "tests", "proof", "benchmarks")
 SUFFIXES = {".py", ".md", ".jinja", ".js", ".yaml", ".html", ".css"}
 
