@@ -5,10 +5,10 @@
 While the run makes steps, writes a checkpoint, samples completions for rewards or answers its evaluation, one of its
 two processes is killed (SIGKILL), stopped (SIGSTOP) or asked to end (SIGTERM). Every process that is left has to end
 within the timeout and a margin, with exit code 130 and one sentence. The same command then finishes the run, whose
-metrics, weights and answers have to be those of an undisturbed run. At the start a process is missing, or has another
-recipe, other traces or other weights, or the port is taken, or the disk is full: each has to be refused in a sentence.
-A cut network is tried by `python -m proof.slurm`. Writes `proof/faults.json`, in which rows of an earlier call stay that
-are not tried again; exits with 1 where anything is wrong.
+metrics, weights and answers have to be those of an undisturbed run. At the start a process is missing or has another
+recipe, seed or traces, the port is taken, or the disk is full: each has to be refused in a sentence. A cut network is
+tried by `python -m proof.slurm`. Writes `proof/faults.json`, in which rows of an earlier call stay that are not tried
+again; exits with 1 where anything is wrong.
 """
 
 import argparse
