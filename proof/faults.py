@@ -34,8 +34,13 @@ from workings.record.layout import SEAL, partial_path
 
 RESULT = Path(__file__).with_suffix(".json")
 PHASES = ("start", "step", "checkpoint", "sampling", "evaluation")
-REWARDS = ("algorithm={name: grpo, group: 2, max_new_tokens: 24}", "rewards=[{scorer: answer}]", "data.packing=none",
+REWARDS = ("algorithm={name: grpo, group: 2, max_new_tokens: 24}", "rewards=[{scorer: 'parity.py:parity'}]", "data.packing=none",
            "batch.micro_batch=4", "batch.accumulation=1")
+PARITY = """
+def parity(prompts, completions, **columns):
+    return [float(len(text) % 2) for text in completions]
+"""
+"""A reward that differs within a group of a random model, which no answer of it would."""
 MARGIN = 30.0
 """Seconds beyond the timeout in which a process that waits for another one has to be gone."""
 SIGNALS = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP, "asked to end": signal.SIGTERM}
@@ -100,6 +105,7 @@ class Faults:
         folder = self.folder / name
         folder.mkdir()
         write_recipe(folder, RECIPE)
+        (folder / "parity.py").write_text(PARITY, encoding="utf-8")
         return folder
 
     def finish(self, folder: Path, overrides: tuple[str, ...]) -> list[str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.result_file import write_result
+from workings.record.layout import METRICS
 
 RESULT = Path(__file__).with_suffix(".json")
 SETTINGS = ("name=half", "engine=torch", "device=cpu", "training.steps=6", "training.warmup_steps=1",
@@ -31,7 +32,7 @@ def metrics(out: Path, overrides: list[str]) -> list[dict[str, Any]]:
     """The lines of the metrics of one run."""
     subprocess.run([sys.executable, "-m", "workings", "train", *overrides, "--out", str(out)], check=True,
                    env=os.environ | {"HF_HUB_OFFLINE": "1"}, stdout=sys.stderr)
-    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (out / METRICS).read_text().splitlines()]
 
 
 def largest(name: str, half: list[dict[str, Any]], single: list[dict[str, Any]]) -> float:

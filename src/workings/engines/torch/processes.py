@@ -1,9 +1,12 @@
 """The processes of a run under PyTorch: as many as `torchrun` (or anything that sets its variables) started."""
 
 import os
+from collections.abc import Callable
 from datetime import timedelta
 from functools import cache
 from itertools import count
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any
 
 import torch.distributed as dist
@@ -15,6 +18,9 @@ from workings.engines.hardware_probe import started_apart
 from workings.engines.peer_timeout import peer_timeout
 from workings.errors import RequestError
 
+ANSWER_TIMEOUT = 10.0
+"""Seconds in which a store that is asked has to answer, after those that it may wait."""
+SILENT = "process 0, which has the store, does not answer"
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _numbers = count()
 
@@ -31,21 +37,53 @@ class TorchProcesses:
         self.index, self.count, self.timeout = index, number, peer_timeout()
         self._store = store
         self._group: Any = None
+        self._silent = False
 
     def set(self, key: str, value: bytes) -> None:
-        """Store a value."""
+        """Store a value. Raises `RuntimeError` if the store did not answer before."""
+        if self._silent:
+            raise RuntimeError(SILENT)
         self._store.set(key, value)
 
     def wait(self, key: str, seconds: float) -> bytes | None:
-        """A value as soon as it is there."""
-        if not self._store.check([key]):
-            if not seconds:
-                return None
+        """A value as soon as it is there. Raises `RuntimeError` if the store does not answer."""
+        def look() -> bytes | None:
+            if not self._store.check([key]):
+                if not seconds:
+                    return None
+                try:
+                    self._store.wait([key], timedelta(seconds=seconds))
+                except dist.DistStoreError:  # in time; a broken connection is another error
+                    return None
+            return bytes(self._store.get(key))
+
+        return self._answered(look, seconds + ANSWER_TIMEOUT)
+
+    def _answered(self, look: Callable[[], bytes | None], seconds: float) -> bytes | None:
+        """What a look into the store returns or raises.
+
+        The store is part of process 0. While that process is stopped (SIGSTOP), PyTorch's client waits for it without
+        an end, whatever timeout it was given, so another thread looks. Once it was silent, it is not asked again.
+        """
+        found = SimpleQueue[bytes | Exception | None]()
+
+        def run() -> None:
             try:
-                self._store.wait([key], timedelta(seconds=seconds))
-            except dist.DistStoreError:  # in time; a broken connection is another error
-                return None
-        return bytes(self._store.get(key))
+                found.put(look())
+            except Exception as error:  # noqa: BLE001, it is raised in the other thread
+                found.put(error)
+
+        try:
+            if self._silent:
+                raise Empty
+            Thread(target=run, daemon=True).start()
+            value = found.get(timeout=seconds)
+        except Empty as error:
+            self._silent = True
+            raise RuntimeError(SILENT) from error
+        if isinstance(value, Exception):
+            raise value
+        return value
 
     def broadcast(self, value: Any) -> Any:
         """Process 0's value, in every process; between hosts and never through a card."""
