@@ -34,8 +34,8 @@ from workings.record.layout import SEAL, partial_path
 
 RESULT = Path(__file__).with_suffix(".json")
 PHASES = ("start", "step", "checkpoint", "sampling", "evaluation")
-REWARDS = ("algorithm={name: grpo, group: 2, max_new_tokens: 24}", "rewards=[{scorer: 'parity.py:parity'}]", "data.packing=none",
-           "batch.micro_batch=4", "batch.accumulation=1")
+REWARDS = ("algorithm={name: grpo, group: 2, max_new_tokens: 24}", "rewards=[{scorer: 'parity.py:parity'}]",
+           "data.packing=none", "batch.micro_batch=4", "batch.accumulation=1")
 PARITY = """
 def parity(prompts, completions, **columns):
     return [float(len(text) % 2) for text in completions]
