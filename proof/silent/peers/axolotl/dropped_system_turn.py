@@ -8,7 +8,7 @@ place, tried, drops, refused = folder(), 0, [], []
 for name in sorted(_CHAT_TEMPLATES):
     try:
         tokens, rows = encoded([row] * 2, place, chat_template=name, sequence_len=4096)
-    except Exception as error:  # noqa: BLE001 - the template refuses such a turn
+    except Exception:  # noqa: BLE001 - the template refuses such a turn
         refused.append(name)
         continue
     tried += 1

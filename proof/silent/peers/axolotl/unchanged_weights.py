@@ -8,4 +8,4 @@ before = weights(place)
 same = sum(torch.equal(values, before[name].to(values.dtype)) for name, values in after.items())
 warned = "changed" in said.getvalue()
 say("right" if same < len(after) else "warned" if warned else "wrong", f"trained to its end without a word; {same} of "
-    f"{len(after)} tensors have the same bits in {next(iter(after.values())).dtype}")
+    f"{len(after)} tensors have the same bits in {next(iter(after.values())).dtype} at a rate of 1e-20")

@@ -12,4 +12,4 @@ _, out = trained([{"instruction": "ab", "input": "", "output": "c" * 9}] * 4, pl
 before, after = weights(place), weights(out)
 same = sum(torch.equal(values, before[name].to(values.dtype)) for name, values in after.items())
 say("right" if same < len(after) else "warned" if "chang" in said.getvalue() else "wrong", f"trained to its end without a "
-    f"word; {same} of {len(after)} tensors have the same bits in {next(iter(after.values())).dtype}")
+    f"word; {same} of {len(after)} tensors have the same bits in {next(iter(after.values())).dtype} at a rate of 1e-20")
