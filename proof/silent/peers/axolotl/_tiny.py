@@ -24,7 +24,7 @@ SUM = [{"messages": [{"role": "user", "content": "1+1?"}, {"role": "assistant", 
 LORA = {"adapter": "lora", "lora_r": 4, "lora_alpha": 8, "lora_target_modules": ["q_proj", "down_proj"],
         "lora_qkv_kernel": False, "lora_o_kernel": False, "lora_mlp_kernel": False}
 said = io.StringIO()
-"""What axolotl logged."""
+"""What axolotl logged since the last settings."""
 
 
 def folder(template=CHATML, post=None, **marks):
@@ -43,6 +43,8 @@ def config(rows, place=None, dataset=None, **settings):
         "output_dir": tempfile.mkdtemp(), "dataset_prepared_path": tempfile.mkdtemp(), "logging_steps": 1,
         "chat_template": "tokenizer_default", "bf16": False, "fp16": False, "tf32": False, "num_epochs": 1,
         "dataset_num_proc": 1, "save_strategy": "no", "attn_implementation": "eager"} | settings))
+    said.seek(0)
+    said.truncate()
     made = load_cfg(str(file))
     logging.getLogger("axolotl").addHandler(logging.StreamHandler(said))
     return made
