@@ -18,10 +18,11 @@ NAMES = {"trl": "TRL", "peft": "PEFT (Trainer)", "llamafactory": "LLaMA-Factory"
          "unsloth": "Unsloth", "tunix": "Tunix", "soup": "Soup"}
 LIMITS = {
     "trl": "Not tried is what needs vLLM (`drifting_base`, `ratio_under_top_p`).",
+    "peft": "Its reference (`package_reference/lora.md`) promises of `unmerge_adapter` that it returns the base model.",
     "llamafactory": "Without torchvision and torchaudio, which do not load with PyTorch's CPU wheel.",
     "axolotl": "0.21.0 asks for Python 3.12; 0.19.0 is the newest for 3.11. Without what needs a GPU. Its "
                "documentation (`docs/batch_vs_grad.qmd`) promises of accumulation the update of one larger batch, and "
-               "says nothing about keys that it does not know.",
+               "says nothing about keys that it does not know; `seed` is documented as a seed for reproducibility.",
     "unsloth": "Training is its CPU backend: transformers, PEFT and TRL with Unsloth's loader, defaults and loss. What "
                "needs its GPU kernels, or its own versions of TRL's other trainers, was not tried.",
     "soup": "Tried is `soup train`; another command, `soup data doctor`, is documented to find a missing stop token "
