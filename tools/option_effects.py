@@ -33,13 +33,23 @@ def _named(verb: str, **tests: str) -> dict[str, Tried | Named]:
 
 
 _RULES = ("--keep all", "--valid-steps", "--most 1", "--pairs right-wrong", "--prompts-out solved.jsonl", "--out other")
-_WEIGHTS = ("--template nowhere", "--engine nowhere", "--precision nowhere", "--tokenizer nowhere")
+_OPENED = "--template gemma --engine torch --device cpu"
+_WEIGHTS = ("--template plain", "--engine jax", "--precision bf16")
+_GENERATED = (*_WEIGHTS, "--max-new-tokens 5", "--batch-size 2", "--temperature 0.5", "--samples 3", "--seed 4")
+_KAGGLE, _SKYPILOT, _KUBERNETES = (f"smoke-tiny engine=torch device=cpu --write out {words}" for words in (
+    "--for kaggle --on t4x2 --user x --wheel HERE/WHEEL", "--for skypilot --on cpu --wheel HERE/WHEEL",
+    "--for kubernetes --on cpu --hosts 1 --image x"))
+_ASKED, _ANSWERED = (f"runs/test_task_evaluation.py::test_{name}" for name in (
+    "a_run_is_asked_by_its_name_sealed_compared_and_verified",
+    "what_the_model_writes_is_cut_at_stop_texts_and_filtered"))
 _IMPROVE, _SELECTED = "runs/test_improve.py", "samples/test_selection.py::{}"
 _PUSHED = "publish/test_push.py::test_the_hub_gets_the_very_bytes_and_the_record_verifies_after_a_download"
 _SELECTION = {"most": _SELECTED.format("test_the_first_that_were_drawn_are_kept"),
               "valid_steps": _SELECTED.format("test_a_right_answer_for_a_wrong_reason"),
               "most_pairs": _SELECTED.format("test_a_number_of_pairs_needs_a_rule_that_makes_some")}
 _JUDGED = "--url http://127.0.0.1:1/v1 --model m --items HERE/rows.jsonl --out out"
+_DRAWN = "--form tags --keep all --prompts HERE/add/items.jsonl --out out --max-new-tokens 4 --samples 2"
+_EVALUATED = "--items HERE/add/items.jsonl --out out --max-new-tokens 4 --temperature 1 --samples 2"
 
 EFFECTS: dict[str, Tried | Named] = {
     **_tried("quickstart", "--out HERE/rows.jsonl", "--out HERE/gsm.jsonl", "--tiny --rewards", "--rewards --tiny"),
@@ -52,26 +62,23 @@ EFFECTS: dict[str, Tried | Named] = {
     **_tried("plan", "gemma-2b-t4 --on t4 --formula", "--on rtx5090", "--deadline 1m"),
     "plan --formula": Named("ui/test_start_form.py::test_what_the_formula_says_stands_beside_the_form"),
     **_named("plan", nearest="planning/test_plan.py::test_several_targets_at_once"),
-    **_tried("train", "smoke-tiny --out HERE/runs/a", "--out HERE/runs/b", "--resume", "--auto-resume",
-             "--track nowhere"),
+    **_tried("train", "smoke-tiny --out HERE/runs/a", "--out HERE/runs/b", "--resume", "--auto-resume"),
     **_named("train", smoke="runs/test_shipped_recipes.py::test_smoke",
+             track="cli/test_verbs.py::test_train_ask_verify_and_score_again",
              smoke_steps="cli/test_python_arguments.py::test_a_smoke_run_has_the_steps_that_were_asked_for",
              force="runs/test_memory_check.py::"
              "test_a_program_that_the_compiler_refuses_is_a_verdict_that_no_force_can_change"),
-    **_tried("launch", "smoke-tiny engine=torch device=cpu --for slurm --write out --on cpu --hosts 1", "--for kubernetes",
-             "--write HERE", "--on nowhere", "--home relative", "--hosts 2", "--cards 2", "--name other", "--image x",
-             "--claim x", "--storage gs://x", "--wheel nowhere", "--user x", "--smoke"),
-    **_tried("sample", "HERE/runs/a --prompts HERE/add/items.jsonl --out HERE/runs", "--precision nowhere",
-             "--tokenizer nowhere", "--revision main"),
-    **_named("sample", **dict.fromkeys(
-        ("keep", "pairs", "temperature", "template", "form", "prompts", "prompts_out"),
-        "runs/test_sample.py::test_what_was_asked_for_wrongly_is_named"),
-        **dict.fromkeys(("out", "samples", "max_new_tokens"),
-                        "runs/test_sample.py::test_a_run_draws_and_learns_from_what_was_right"),
-        **dict.fromkeys(("engine", "device"), "runs/test_sample.py::test_both_engines_draw_from_weights"),
-        seed="samples/test_unit.py::test_what_is_kept_may_be_decided_anew_when_it_is_continued",
-        batch_size="samples/test_unit.py::test_more_samples_than_fit_are_drawn_in_several_calls",
-        scorer="runs/test_sample.py::test_what_was_asked_for_wrongly_is_named", **_SELECTION),
+    **_tried("launch", "smoke-tiny engine=torch device=cpu --for slurm --write out --on cpu --hosts 1",
+             "--for kubernetes --image x", "--write other", "--home /shared/x", "--hosts 2", "--name other"),
+    **_tried("launch", _KUBERNETES, "--image y", "--claim y"), **_tried("launch", _SKYPILOT, "--storage gs://x"),
+    **_tried("launch", _KAGGLE, "--on v5e-8", "--user y", "--smoke", "--wheel HERE/newer/WHEEL"),
+    **_named("launch", cards="launching/test_launch.py::test_machines_are_tried_from_the_smallest"),
+    **_tried("sample", f"HERE/weights {_OPENED} {_DRAWN}", *_GENERATED, "--form hashes", "--out other"),
+    **_tried("sample", f"HERE/bare {_OPENED} {_DRAWN}", "--tokenizer HERE/weights"),
+    **_tried("sample", "HERE/runs/a --prompts HERE/add/items.jsonl --out HERE/runs", "--revision main"),
+    **_named("sample", **dict.fromkeys(("keep", "pairs", "prompts", "prompts_out", "scorer"),
+                                       "runs/test_sample.py::test_what_was_asked_for_wrongly_is_named"),
+             device="runs/test_sample.py::test_both_engines_draw_from_weights", **_SELECTION),
     **_named("improve", **dict.fromkeys(("out", "samples", "most", "rounds", "all_rounds"),
                                         f"{_IMPROVE}::test_a_round_and_a_further_round"),
              prompts=f"{_IMPROVE}::test_a_held_out_item_among_the_prompts_is_refused",
@@ -82,17 +89,18 @@ EFFECTS: dict[str, Tried | Named] = {
              **dict.fromkeys(("max_new_tokens", "also"),
                                     "cli/test_verbs.py::test_train_ask_verify_and_score_again"),
              **dict.fromkeys(("base", "pieces"), "ui/test_ask.py::test_answers_come_one_after_the_other")),
-    **_tried("eval", "--predictions HERE/said.jsonl --items HERE/add/items.jsonl --out out", "--items HERE/gsm.jsonl",
-             "--predictions HERE/rows.jsonl", "--out other", "--task nowhere", "--limit 2",
-             "--few-shot 2", "--harness-filter x", "--harness-metric x", "--device cpu", *_WEIGHTS, "--revision main",
-             "--max-new-tokens 5", "--batch-size 2", "--temperature 0.5", "--samples 2", "--aggregate majority", "--seed 3",
-             "--scorer exact", "--rules boxed", "--form think"),
+    **_tried("eval", "--predictions HERE/said.jsonl --items HERE/add/items.jsonl --out out", "--items HERE/fewer.jsonl",
+             "--predictions HERE/wrong.jsonl", "--out other", "--device cpu", "--revision main", "--scorer exact",
+             "--rules boxed", "--form think"),
+    **_tried("eval", f"HERE/weights {_OPENED} {_EVALUATED}", *_GENERATED, "--aggregate majority"),
+    **_tried("eval", f"HERE/bare {_OPENED} {_EVALUATED}", "--tokenizer HERE/weights"),
+    **_named("eval", task=_ASKED, limit=_ASKED, few_shot=_ANSWERED, harness_filter=_ANSWERED,
+             harness_metric="runs/test_task_against_hf.py::test_log_likelihoods_and_choices"),
     **_tried("compare", "HERE/runs/a HERE/runs/b", "--with-a HERE/runs/a", "--with-b HERE/runs/b", "--html page.html",
              "--equivalent-within 2"),
     **_tried("gate", "HERE/runs/b --baseline a --dir HERE/baselines", "--baseline b",
-             "--max-drop 0.99", "--dir HERE/none"),
-    "gate --inconclusive": Tried("gate HERE/runs/a --baseline a --dir HERE/baselines --max-drop 0",
-                                 "gate HERE/runs/a --baseline a --dir HERE/baselines --inconclusive nowhere"),
+             "--max-drop 0.99", "--dir HERE/others"),
+    **_tried("gate", "HERE/runs/a --baseline a --dir HERE/baselines --max-drop 0", "--inconclusive pass"),
     "gate --save": Tried("gate HERE/runs/a --save x --dir d", "gate HERE/runs/a --save y --dir d"),
     **_tried("verify", "HERE/runs/a", "--level 1", "--require-level 3", "--expect-root 00", "--key HERE/rows.jsonl",
              "--steps 3", "--whole", "--seed 3", "--data HERE/rows.jsonl", "--weights HERE/runs",
@@ -103,17 +111,21 @@ EFFECTS: dict[str, Tried | Named] = {
     **_named("ui", port="ui/test_browser.py::test_a_person_clicks_through",
              browser="ui/test_browser.py::test_a_person_clicks_through",
              new_token="ui/test_guard.py::test_links_stay_good_until_a_new_token_is_asked_for"),
-    # A call that is not refused serves until Ctrl-C.
-    **{f"serve {words.split()[0]}": Tried("serve HERE/none --port 0", f"serve HERE/runs/a --port 0 {words}")
-       for words in _WEIGHTS},
+    # The test's server answers one question.
+    **_tried("serve", f"HERE/weights {_OPENED} --port 0", *_WEIGHTS),
+    **_tried("serve", f"HERE/bare {_OPENED} --port 0", "--tokenizer HERE/weights"),
     **_named("serve", device="runs/test_broken_models.py::test_verbs_say_it_in_words_and_hold_nothing",
              port="serving/test_serve.py::test_a_port_that_is_taken_is_refused"),
     **_named("mcp", folder="runs/test_agent_tools.py::test_a_session_of_the_sdk_s_client"),
-    **_tried("export", "HERE/runs/a --out out", "--out HERE/runs", "--type q8_0", "--format nowhere", "--device nowhere"),
+    **_tried("export", "HERE/runs/a --out out", "--out other", "--format gguf", "--device tpu"),
+    **_tried("export", "HERE/runs/a --out out --format gguf", "--type q8_0"),
     **_tried("data import", "HERE/rows.jsonl --out out.jsonl --format question-answer", "--out other.jsonl",
-             "--format gsm8k", "--rows 2", "--map prompt=answer", "--ignore id", "--columns a,b", "--hold-out 2",
-             "--completions keep", "--revision main", "--subset main", "--split test", "--section x", "--category x",
-             "--difficulty x", "--source x", "--licence x"),
+             "--rows 2", "--ignore id", "--hold-out 2", "--revision main", "--subset main", "--split test", "--section x",
+             "--category x", "--difficulty x", "--source x", "--licence x"),
+    **_tried("data import", "HERE/table.csv --out o.jsonl --format question-answer", "--columns question,answer"),
+    **_tried("data import", "HERE/named.jsonl --out o.jsonl --format question-answer", "--map question=q"),
+    **_tried("data import", "HERE/pairs.jsonl --out o.jsonl --format prompt-completion", "--completions keep"),
+    **_tried("data import", "HERE/gsm.jsonl --out o.jsonl --format question-answer --on-error skip", "--format gsm8k"),
     "data import --seed": Tried("data import HERE/rows.jsonl --out o.jsonl --format question-answer --hold-out 3",
                                 "data import HERE/rows.jsonl --out o.jsonl --format question-answer --hold-out 3 --seed 5"),
     "data import --on-error": Tried("data import HERE/gsm.jsonl --out o.jsonl --format gsm8k",
@@ -123,14 +135,14 @@ EFFECTS: dict[str, Tried | Named] = {
     **_tried("data make", "addition --out out --n 5 --items 2", "--out other", "--n 6", "--items 3", "--seed 4"),
     "data make --force": Tried("data make addition --out HERE/again --n 5 --items 2",
                                "data make addition --out HERE/again --n 5 --items 2 --force"),
-    **_tried("data check", "HERE/add/traces.jsonl", "--against HERE/add/traces.jsonl", "--recipe nowhere",
-             "--fix", "--findings found.jsonl"),
-    **_tried("data preview", "smoke-tiny", "--n 1", "--row nowhere"),
+    **_tried("data check", "HERE/add/traces.jsonl", "--against HERE/add/traces.jsonl",
+             "--recipe HERE/short.yaml",             "--fix", "--findings found.jsonl"),
+    **_tried("data preview", "smoke-tiny", "--n 1", "--row add-50-78"),
     **_tried("data select", "HERE/samples --out out", *_RULES, "--most-pairs 2"),
     **_tried("reward check", "HERE/recipe.yaml --no-model --prompts 2", "--prompts 3"),
     "reward check --no-model": Named("cli/test_reward.py::test_samples_are_drawn"),
-    **_tried("reward judge", _JUDGED, "--url nowhere", "--items HERE/none.jsonl", "--out HERE/gsm.jsonl"),
-    **_named("reward judge", **dict.fromkeys(("model", "max_tokens"),
+    **_tried("reward judge", _JUDGED, "--out HERE/gsm.jsonl"),
+    **_named("reward judge", **dict.fromkeys(("url", "items", "model", "max_tokens"),
                                              "evaluation/test_judge.py::test_agreement_is_measured_and_the_judge_attacked")),
     **_tried("runs sign", "HERE/runs/a --key HERE/none", "--key HERE/rows.jsonl", "--new-key k"),
 }

@@ -18,11 +18,13 @@ NAMES = {"trl": "TRL", "peft": "PEFT (Trainer)", "llamafactory": "LLaMA-Factory"
          "unsloth": "Unsloth", "tunix": "Tunix", "soup": "Soup"}
 LIMITS = {
     "trl": "Not tried is what needs vLLM (`drifting_base`, `ratio_under_top_p`).",
+    "peft": "Its reference (`package_reference/lora.md`) promises of `unmerge_adapter` that it returns the base model.",
     "llamafactory": "Without torchvision and torchaudio, which do not load with PyTorch's CPU wheel.",
     "axolotl": "0.21.0 asks for Python 3.12; 0.19.0 is the newest for 3.11. Without what needs a GPU. Its "
                "documentation (`docs/batch_vs_grad.qmd`) promises of accumulation the update of one larger batch, and "
-               "says nothing about keys that it does not know.",
-    "unsloth": "Templates and masks only, with `UNSLOTH_ALLOW_CPU=1`: its training needs a GPU.",
+               "says nothing about keys that it does not know; `seed` is documented as a seed for reproducibility.",
+    "unsloth": "Training is its CPU backend: transformers, PEFT and TRL with Unsloth's loader, defaults and loss. What "
+               "needs its GPU kernels, or its own versions of TRL's other trainers, was not tried.",
     "soup": "Tried is `soup train`; another command, `soup data doctor`, is documented to find a missing stop token "
             "(`docs/data.md`). Without generation marks a turn's header is documented to be learned as well; the next "
             "question is not."}
@@ -42,7 +44,7 @@ ABSENT: dict[str, dict[str, tuple[str, ...]]] = {
             "adapters and merging are PEFT's": ("qlora_merge", "tied_embeddings")},
     "peft": {"no training from rewards": _REWARDS, "no scorer": _SCORES, "no preferences": _PAIRS,
              "no teacher": _TEACHER, "rows come tokenized": (*_TURNS, "cut_answers", "exported_stop_token"),
-             "no rollouts": ("drifting_base",), "no files of settings": ("rate_as_text",),
+             "no files of settings": ("rate_as_text",),
              "no program of its own": ("ignored_launcher",)},
     "llamafactory": {"no training from groups of rewards": _REWARDS, "no scorer of answers": _SCORES,
                      "no teacher": _TEACHER, "no rollouts into a server": ("drifting_base",),
@@ -52,7 +54,9 @@ ABSENT: dict[str, dict[str, tuple[str, ...]]] = {
     "axolotl": {"rewards are TRL's": _REWARDS, "no scorer of answers": _SCORES, "preferences are TRL's": _PAIRS,
                 "rollouts are TRL's": ("drifting_base",), "answers one prompt at a time": ("batch_dependent_greedy",)},
     "unsloth": {"no scorer of answers": _SCORES, "distillation is TRL's": _TEACHER,
-                "documents no marks of turns": ("ignored_turn_weight",)},
+                "documents no marks of turns": ("ignored_turn_weight",),
+                "its CPU backend turns packing off, and prints so": (
+                    "packed_border", "packed_documents", "split_conversation")},
     "tunix": {"no scorer of answers": _SCORES, "rows come tokenized": (*_TURNS, "cut_answers", "exported_stop_token"),
               "a teacher is a model without a tokenizer": ("foreign_teacher",),
               "not a program of PyTorch's launcher": ("ignored_launcher",)},

@@ -107,8 +107,10 @@ def test_what_cannot_be_opened_is_one_finding(workings, tmp_path):
 
 def test_train_ask_verify_and_score_again(workings, tmp_path):
     run = tmp_path / "runs" / "tiny"
-    done = workings("train", "smoke-tiny", "--out", run, "--json", "engine=torch", "evaluation.max_new_tokens=8")
+    done = workings("train", "smoke-tiny", "--out", run, "--json", "engine=torch", "evaluation.max_new_tokens=8",
+                    "--track", "tensorboard")
     result = last_line(done)
+    assert [*tmp_path.rglob("events.out.tfevents.*")]
     assert result["status"] == "complete"
     assert result["steps"] == 2
     assert result["run"] == str(run)

@@ -51,13 +51,13 @@ def serve_command(
 
     opening = typed(template=template, engine=engine, precision=precision, tokenizer=tokenizer)
     as_recorded(model, opening, f"workings serve {model} --template tokenizer")  # refuses what cannot be opened
-    listener = listen(port)  # before loading the model, which takes longer than finding the port taken
-    weights = weights_request(opening, device, "any") if opening else None
-    session = open_model(model, weights, device or AS_RECORDED).session
-    name, token = Path(model).resolve().name, os.environ.get(TOKEN) or secrets.token_urlsafe(24)
-    url = f"http://{HOST}:{listener.getsockname()[1]}/v1"
-    say(f"{name} answers at {url}; stop it with Ctrl-C\n"
-        f"  export OPENAI_BASE_URL={url} OPENAI_API_KEY={token}\n"
-        f"  as a judge: WORKINGS_JUDGE_KEY={token} workings reward judge --url {url} --model {name} "
-        "--items LABELLED.jsonl --out judge.json")
-    make_server(session, name, token=token).run(sockets=[listener])
+    with listen(port) as listener:  # before loading the model, which takes longer than finding the port taken
+        weights = weights_request(opening, device, "any") if opening else None
+        session = open_model(model, weights, device or AS_RECORDED).session
+        name, token = Path(model).resolve().name, os.environ.get(TOKEN) or secrets.token_urlsafe(24)
+        url = f"http://{HOST}:{listener.getsockname()[1]}/v1"
+        say(f"{name} answers at {url}; stop it with Ctrl-C\n"
+            f"  export OPENAI_BASE_URL={url} OPENAI_API_KEY={token}\n"
+            f"  as a judge: WORKINGS_JUDGE_KEY={token} workings reward judge --url {url} --model {name} "
+            "--items LABELLED.jsonl --out judge.json")
+        make_server(session, name, token=token).run(sockets=[listener])

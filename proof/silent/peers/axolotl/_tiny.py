@@ -21,8 +21,10 @@ from transformers import AutoTokenizer
 CHATML = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
           "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 SUM = [{"messages": [{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "two"}]}] * 2
+LORA = {"adapter": "lora", "lora_r": 4, "lora_alpha": 8, "lora_target_modules": ["q_proj", "down_proj"],
+        "lora_qkv_kernel": False, "lora_o_kernel": False, "lora_mlp_kernel": False}
 said = io.StringIO()
-"""What axolotl logged."""
+"""What axolotl logged since the last settings."""
 
 
 def folder(template=CHATML, post=None, **marks):
@@ -41,6 +43,8 @@ def config(rows, place=None, dataset=None, **settings):
         "output_dir": tempfile.mkdtemp(), "dataset_prepared_path": tempfile.mkdtemp(), "logging_steps": 1,
         "chat_template": "tokenizer_default", "bf16": False, "fp16": False, "tf32": False, "num_epochs": 1,
         "dataset_num_proc": 1, "save_strategy": "no", "attn_implementation": "eager"} | settings))
+    said.seek(0)
+    said.truncate()
     made = load_cfg(str(file))
     logging.getLogger("axolotl").addHandler(logging.StreamHandler(said))
     return made
@@ -58,11 +62,39 @@ def texts(tokens, row):
             for read in (True, False))
 
 
-def trained(*asked, **settings):
-    """Lines of the log of a run."""
+def run(*asked, **settings):
+    """The trainer of a run that is done."""
     made = config(*asked, **settings)
     _, _, trainer = train(cfg=made, dataset_meta=load_datasets(cfg=made))
-    return trainer.state.log_history
+    return trainer
+
+
+def trained(*asked, **settings):
+    """Lines of the log of a run."""
+    return run(*asked, **settings).state.log_history
+
+
+def logged(one, name):
+    return [round(line[name], 9) for line in one.state.log_history if name in line]
+
+
+def straight_and_resumed():
+    """Trainers of the same six steps: in one piece, and resumed from the third on the same prepared data set."""
+    rows = [{"messages": [{"role": "user", "content": "ab"}, {"role": "assistant", "content": chr(97 + n) * (n + 1)}]}
+            for n in range(12)]
+    data = Path(tempfile.mkdtemp(), "rows.jsonl")
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = {"max_steps": 6, "micro_batch_size": 2, "lr_scheduler": "cosine", "warmup_steps": 2,
+             "dataset_prepared_path": tempfile.mkdtemp()}
+    place, dataset = folder(), {"path": str(data)}
+    straight = run(rows, place, dataset, **asked, save_strategy="steps", save_steps=3)
+    return straight, run(rows, place, dataset, **asked, resume_from_checkpoint=f"{straight.args.output_dir}/checkpoint-3")
+
+
+def weights(place):
+    from safetensors.torch import load_file
+
+    return load_file(next(Path(place).glob("*.safetensors")))
 
 
 def say(verdict, evidence):

@@ -1,9 +1,8 @@
 """A prompt as long as `max_length`: no token of the answer is left."""
-from _tiny import MARKS, say, train_on_responses_only, trainer
+from _tiny import say, trainer, turns
 
-turns = [{"role": "user", "content": "a" * 90}, {"role": "assistant", "content": "b" * 9}]
 try:
-    made = train_on_responses_only(trainer(turns, max_length=64), **MARKS)
+    made = trainer([turns("a" * 90, "b" * 9)] * 2, max_length=64)
     say("wrong", f"{len(made.train_dataset)} rows are left, all masked")
 except (ValueError, RuntimeError, ZeroDivisionError) as error:
     say("refused", " ".join(str(error).split())[:150])

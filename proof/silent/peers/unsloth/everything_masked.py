@@ -1,8 +1,8 @@
 """A marker of the answer that the template does not write."""
-from _tiny import MARKS, TALK, say, train_on_responses_only, trainer
+from _tiny import MARKS, TALK, say, trainer
 
 try:
-    made = train_on_responses_only(trainer(TALK), **(MARKS | {"response_part": "<|start|>model\n"}))
+    made = trainer([TALK] * 2, only=MARKS | {"response_part": "<|start|>model\n"})
     say("wrong", f"{len(made.train_dataset)} rows are left, all masked")
 except (ValueError, RuntimeError, ZeroDivisionError) as error:
     say("refused", " ".join(str(error).split())[:150])
