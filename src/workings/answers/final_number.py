@@ -47,7 +47,7 @@ def final_number(text: str) -> str:
     """The number that the last sentence with a number says; "" where that sentence says none or several.
 
     >>> final_number("3 + 4 = 7 apples for 2 people."), final_number("He has 3 or 4."), final_number("It occurs twice.")
-    ('7 apples', '', 'twice')
+    ('7', '', 'twice')
     """
     told = [sentence for at, sentence in enumerate(sentences(text)[-MAX_SENTENCES:]) if not (
         at and (_ASIDE.match(sentence) or sentence.endswith("?")))]

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from workings.answers.latex import plain, spaced_digits
 from workings.answers.number_words import SCALES, read_words
-from workings.answers.units import NO_UNIT, MeasureUnit, read_unit, same_units
+from workings.answers.units import NO_UNIT, Unit, is_measure, read_unit, same_units
 
 MAX_CHARACTERS = 300
 """A longer text is not a number."""
@@ -60,7 +60,7 @@ _UNKNOWN = re.compile(r"(?<![^\W\d_])[a-zA-Z](?![^\W\d_])")
 _RUN = re.compile(r"\.?\d(?:[\d.,'’_٬/:^]*\d)?")
 _MORE_OF_RUN = re.compile(r"\s\d+/\d+(?!\d)|(?: \d{3})+(?!\d|[.,]\d)(?:\.\d+)?|\s?[x×*]\s?10\s?\^\s?\{?-?\d{1,3}\}?"
                           r"|[eE][+-]?\d{1,3}(?!\w)")
-_BEHIND = re.compile(r"\s?%|\s?°[CF]?|[-\s]?(?:[^\W\d_]|[²³/](?=[^\W\d_]))+(?:\^?[23])?")
+_BEHIND = re.compile(r"\s?%|\s?°[CF]?|(?!(?:st|nd|rd|th)\b)[-\s]?(?:[^\W\d_]|[²³/](?=[^\W\d_]))+(?:\^?[23])?")
 MAX_BEHIND = 4
 """Words after a number in a sentence that may be its scale and unit."""
 
@@ -71,7 +71,7 @@ class WrittenNumber:
 
     value: Fraction
     percent: bool = False
-    unit: MeasureUnit = NO_UNIT
+    unit: Unit = NO_UNIT
     is_float: bool = False
     """Whether it is a decimal of `FLOAT_DIGITS` significant digits or more."""
 
@@ -92,8 +92,8 @@ def parse_number(text: str) -> WrittenNumber | None:
 
     >>> parse_number("$1,234.50").value, parse_number("1,50,000").value, parse_number("15,0000")
     (Fraction(2469, 2), Fraction(150000, 1), None)
-    >>> parse_number("60 km/h").unit.measure
-    'kilometer/hour'
+    >>> sorted(parse_number("60 km/h").unit)
+    ['hour', 'kilometer']
     >>> parse_number("6x") is None
     True
     """
@@ -161,8 +161,8 @@ def _number_at(sentence: str, start: int, end: int) -> NumberAt:
     for last in ends[1:]:
         longer = parse_number(sentence[start:last])
         is_preposition = sentence[end:last] == " in" and re.match(r"\s\w", sentence[last:])
-        if longer and not is_preposition and (number is None or (longer.value, longer.percent, longer.unit.measure) != (
-                number.value, number.percent, number.unit.measure)):
+        if longer and not is_preposition and (number is None or is_measure(longer.unit - number.unit) or (
+                longer.value, longer.percent) != (number.value, number.percent)):
             number, stop = longer, last
     # "42abc", "6x"; "18th" is the place 18. And "1億5000万", which is not read as one number.
     if re.match(r"(?!(?:st|nd|rd|th)\b)[^\W\d_]", sentence[stop:]) or re.match(
@@ -200,7 +200,7 @@ def equal_numbers(given: WrittenNumber, expected: WrittenNumber, tolerance: floa
     A unit that only one of them names is no difference; two different units are. A percent sign that only one of
     them carries may be a unit (50 % for 50) or a factor (50 % for 0.5): both count.
     """
-    if (given.percent and expected.unit.measure) or (expected.percent and given.unit.measure) or not same_units(
+    if (given.percent and is_measure(expected.unit)) or (expected.percent and is_measure(given.unit)) or not same_units(
             given.unit, expected.unit):
         return False
     # Through its text: a tolerance of 0.1 means a tenth, and not the double next to it.
@@ -307,6 +307,6 @@ def _with_unit(value: Fraction, rest: str, currency: str, *, is_float: bool) -> 
     unit = read_unit(re.sub(r"^-(?=[^\W\d_]{2})", " ", rest.strip()), currency)
     # Letters directly after a number are a product, unless they are a measure or a whole word.
     product = re.match(r"[^\W\d_]{1,3}(?![^\W\d_])", rest) and not match and not is_scaled
-    if unit is None or (product and not unit.measure) or rest[:1] in tuple(",'’_"):
+    if unit is None or (product and not is_measure(unit)) or rest[:1] in tuple(",'’_"):
         return None
     return WrittenNumber(value, percent, unit, is_float)
