@@ -13,7 +13,7 @@ from workings.answers.boxes import last_boxes
 from workings.answers.choices import choice_in, first_truth, truth_in
 from workings.answers.extraction import NO_RULE, Extraction, Kind
 from workings.answers.final_number import final_number, sentence_number
-from workings.answers.latex import plain, whole_fractions
+from workings.answers.latex import plain
 from workings.answers.numbers import numbers_in, parse_number, parse_words
 from workings.answers.sentences import sentences, tidy
 from workings.answers.thinking import AfterThinking, text_after_thinking
@@ -200,7 +200,7 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
     if (open_tag := text.rstrip().rpartition("<")[2]) and "/answer".startswith(open_tag) and len(open_tag) > 1:
         text = f"{text.rstrip()[:-len(open_tag)]}/answer>"
     text = _DOUBLED.sub("", text)
-    spoken = text_after_thinking(whole_fractions(text), truncated=truncated, question=question)
+    spoken = text_after_thinking(text, truncated=truncated, question=question)
     for name in rules or RULES:
         answer = RULES[name](spoken, kind)
         if answer is not None:

@@ -12,6 +12,7 @@ from workings.answers.sentences import sentences
 MAX_SENTENCE = 2_000
 MAX_SENTENCES = 40
 """Sentences to read at the end of a text."""
+_DIGIT = re.compile(r"[\d¼-¾⅐-⅞]")
 _BOLD = re.compile(r"\*\*([^*\n]+)\*\*")
 # A reason or a contrast follows.
 _REASON = re.compile(
@@ -51,7 +52,7 @@ def final_number(text: str) -> str:
     """
     told = [sentence for at, sentence in enumerate(sentences(text)[-MAX_SENTENCES:]) if not (
         at and (_ASIDE.match(sentence) or sentence.endswith("?")))]
-    with_digits = [sentence for sentence in told if any(map(str.isdigit, sentence))]
+    with_digits = [sentence for sentence in told if _DIGIT.search(sentence)]
     in_bold = [sentence for sentence in with_digits if any(parse_number(bold) for bold in _BOLD.findall(sentence))]
     if in_bold or with_digits:
         return sentence_number((in_bold or with_digits)[-1]) or ""
