@@ -98,8 +98,8 @@ def _in_digits(words: list[str]) -> list[str]:
     said, at = [], 0
     while at < len(words):
         number = read_words(words[at:at + 8])
-        said.append(str(number.value) if number else words[at])
-        at += number.taken if number else 1
+        said.append(str(number[0]) if number else words[at])
+        at += number[1] if number else 1
     return said
 
 

@@ -36,7 +36,7 @@ _DATE = re.compile(r"[0-3]?\d, [12]\d{3}")
 _GOES_ON = re.compile(r"\s?[-+*/×÷^√]\s?[\d(a-z]|\s(?:or|and)\s[a-z]?\s?=?\s?[-\d]")
 _ONE_WORD = "|".join(sorted(WORDS, reverse=True))
 _IN_WORDS = re.compile(
-    rf"(?<![\w-])((?:{_ONE_WORD})\b(?:(?:[ -]|,? and )(?:{_ONE_WORD})\b)*|once|twice|thrice)(?![\w-])", re.IGNORECASE)
+    rf"(?<![\w-])((?:{_ONE_WORD})\b(?:(?:[ -]|,? and )(?:{_ONE_WORD})\b)*)(?![\w-])", re.IGNORECASE)
 # "one of them", "no one": a pronoun.
 _PRONOUN = re.compile(r"\b(?:no|any|every|some|each|this|that|which|the|another|the only|first|last)\s$", re.IGNORECASE)
 _PRONOUN_BEHIND = re.compile(r"\s(?:of|is|has|can|must|who|that|which|another)\b")

@@ -30,7 +30,6 @@ _SCALES = {"hundred": 10**2, "lakh": 10**5, "lac": 10**5, "crore": 10**7, "dozen
 _LETTER_SCALES = {"k": 10**3, "m": 10**6, "mm": 10**6, "mn": 10**6, "b": 10**9, "bn": 10**9, "t": 10**12, "cr": 10**7,
                   "grand": 10**3}
 """Only after a currency; `l` is a lakh of rupees and no scale of another currency."""
-_TEXT_COMMAND = re.compile(r"\\(?:text|mathrm|mbox|textbf)\s*\{([^{}]*)\}")
 
 # Groups of three, or of two before the last three as in India, with one separator.
 _DIGITS = (r"(?:\d{1,3}(?:,\d{3})+|\d{1,2}(?:,\d{2})+,\d{3}|\d{1,3}(?: \d{3})+(?!\d)|\d{1,3}(?:['’]\d{3})+"
@@ -108,19 +107,9 @@ def parse_words(text: str) -> WrittenNumber | None:
     """
     if len(text) > MAX_CHARACTERS or any(character.isdigit() for character in text):
         return None
-    lowered = (_TEXT_COMMAND.fullmatch(text.strip()) or [text, text])[1].casefold()
-    lowered = re.sub(r"^\W*(once|twice|thrice)\W*$", lambda word: f"{_TIMES[word[1]]} times", lowered)
-    tokens = re.findall(r"[^\W\d_]+", lowered)
+    tokens = re.findall(r"[^\W\d_]+", plain(text).casefold())
     words = read_words(tokens)
-    if words is None:
-        return None
-    rest = tokens[words.taken:]
-    percent = rest[:1] == ["percent"] or rest[:2] == ["per", "cent"]
-    unit = read_unit(" ".join(rest[(1 if rest[0] == "percent" else 2) if percent else 0:]))
-    return None if unit is None else WrittenNumber(words.value, percent, unit)
-
-
-_TIMES = {"once": "one", "twice": "two", "thrice": "three"}
+    return parse_number(f"{words[0]} {' '.join(tokens[words[1]:])}") if words else None
 
 
 def numbers_in(sentence: str) -> list[NumberAt]:
