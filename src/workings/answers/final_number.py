@@ -36,10 +36,7 @@ _DATE = re.compile(r"[0-3]?\d, [12]\d{3}")
 _GOES_ON = re.compile(r"\s?[-+*/×÷^√]\s?[\d(a-z]|\s(?:or|and)\s[a-z]?\s?=?\s?[-\d]")
 _ONE_WORD = "|".join(sorted(WORDS, reverse=True))
 _IN_WORDS = re.compile(
-    rf"(?<![\w-])((?:{_ONE_WORD})\b(?:(?:[ -]|,? and )(?:{_ONE_WORD})\b)*)(?![\w-])", re.IGNORECASE)
-# "one of them", "no one": a pronoun.
-_PRONOUN = re.compile(r"\b(?:no|any|every|some|each|this|that|which|the|another|the only|first|last)\s$", re.IGNORECASE)
-_PRONOUN_BEHIND = re.compile(r"\s(?:of|is|has|can|must|who|that|which|another)\b")
+    rf"(?<![\w-])(?<!no )(?!one of\b)((?:{_ONE_WORD})\b(?:(?:[ -]|,? and )(?:{_ONE_WORD})\b)*)(?![\w-])", re.IGNORECASE)
 _LEADS_IN = re.compile(
     r"\b(?:is|are|was|were|so|that|and|have|get|gives|then|thus|hence|therefore|of|be|total)\b|[:;]|,\s", re.IGNORECASE)
 
@@ -117,10 +114,6 @@ def _is_open(sentence: str, found: list[NumberAt], chosen: NumberAt) -> bool:
 
 
 def _number_in_words(sentence: str) -> str:
-    """The last number in words of a sentence; "one", and a quoted word, only without another."""
-    found = [each for each in _IN_WORDS.finditer(sentence) if parse_words(each[1]) is not None and not (
-        each[1].casefold() == "one" and (_PRONOUN.search(sentence[:each.start()][-12:])
-                                         or _PRONOUN_BEHIND.match(sentence, each.end())))]
-    found = [each for each in found if sentence[:each.start()][-1:] not in ('"', "“")] or found
-    larger = [each for each in found if each[1].casefold() not in ("one", "once")]
-    return (larger or found)[-1][0] if found else ""
+    """The last number in words of a sentence that is no quoted word."""
+    said = [each[0] for each in _IN_WORDS.finditer(sentence) if sentence[each.start() - 1:each.start()] not in ('"', "“")]
+    return next(filter(parse_words, reversed(said)), "")
