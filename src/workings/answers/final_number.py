@@ -25,18 +25,15 @@ _ASIDE = re.compile(
     r"\W*(?:(?:let['’]?s |to |we can |you can )?(?:check|verif|double[- ]check|note\b|remember|hint|source)"
     r"|p\.?s\b|if you\b|feel free|let me know)", re.IGNORECASE)
 _OPERATOR_BEFORE = re.compile(
-    r"[√^±<>≤≥]\s?$|\b(?:possibly|maybe|at least|at most)\s$|[\d\w)]\s?[+*×·÷]\s?$|[a-z]\s?-\s?$|\b(?:log|ln|sin"
+    r"[√^±<>≤≥]\s*$|\b(?:possibly|maybe|at least|at most)\s$|[\d\w)]\s?[+*×·÷]\s*$|[a-z]\s?-\s*$|\b(?:log|ln|sin"
     r"|cos|tan)\s?\(?$")
 _OPERATOR_BEHIND = re.compile(r"\s?[√^!](?!\s|$)|\s?[+*×·÷/]\s?[\da-z(]|\s(?:pi|π)\b|π")
 # Two numbers joined by one of these are several answers, or the ends of a range.
 _JOINED = re.compile(
-    r"\s?(?:[^\W\d_]+\s){0,3}?(?:or|to|and|nor|[-–—])\s(?:also |about |approximately )?(?:[a-z]\s?=\s?)?"
-    r"\$?|\s?[-–—]\s?|, ")
-_DATE = re.compile(r"[0-3]?\d, [12]\d{3}")
-_GOES_ON = re.compile(r"\s?[-+*/×÷^√]\s?[\d(a-z]|\s(?:or|and)\s[a-z]?\s?=?\s?[-\d]")
+    r"\s?(?:[^\W\d_]+\s){0,3}?(?:or|to|and|nor)\s\$?|\s?[-–—]\s?|, ")
 _ONE_WORD = "|".join(sorted(WORDS, reverse=True))
 _IN_WORDS = re.compile(
-    rf"(?<![\w-])(?<!no )(?!one of\b)((?:{_ONE_WORD})\b(?:(?:[ -]|,? and )(?:{_ONE_WORD})\b)*)(?![\w-])", re.IGNORECASE)
+    rf"(?<![\w-])(?<!no )(?!one of\b)(?:{_ONE_WORD})\b(?:(?:[ -]|,? and )(?:{_ONE_WORD})\b)*(?![\w-])", re.IGNORECASE)
 _LEADS_IN = re.compile(
     r"\b(?:is|are|was|were|so|that|and|have|get|gives|then|thus|hence|therefore|of|be|total)\b|[:;]|,\s", re.IGNORECASE)
 
@@ -59,7 +56,7 @@ def final_number(text: str) -> str:
 @lru_cache(maxsize=256)
 def sentence_number(sentence: str) -> str | None:
     """The number that a sentence says in digits, else in words; None where it says none, or several side by side."""
-    sentence = _prepared(sentence[-MAX_SENTENCE:])
+    sentence = re.sub(r"(?<!\\)\$(?!\s?-?[\d.])", "", spaced_digits(plain(sentence[-MAX_SENTENCE:])))
     found = numbers_in(sentence)
     if _NO_STATEMENT.match(sentence):
         return None
@@ -78,14 +75,6 @@ def sentence_number(sentence: str) -> str | None:
     return said[-1].text
 
 
-def _prepared(sentence: str) -> str:
-    """A sentence in plain characters, without the delimiters of mathematics and calculator marks."""
-    text = spaced_digits(plain(re.sub(r"<<[^<>]*>>", "", sentence)).replace("&=", "="))
-    text = re.sub(r"(?<!\\)\$(\s?-?[\d.,/]+(?:\s?%?|\s[a-zA-Z][\w/^{}]{0,9})\s?)\$(?!\d)", r"\1", text)
-    text = re.sub(r"(?<!\\)\$(?!\s?-?[\d.])", "", text)
-    return re.sub(r"(?<!\d )\b(?:minus|negative) (?=\d)", "-", re.sub(r"\s+(?=\s)", "", text))
-
-
 def _right_side(sentence: str, at: int, behind: list[NumberAt]) -> str | None:
     """The number directly after the last equals sign; None for an equation with unknowns."""
     left = sentence[:at].strip(" *$")
@@ -94,7 +83,7 @@ def _right_side(sentence: str, at: int, behind: list[NumberAt]) -> str | None:
     if not behind or re.search(r"[^\W\d_]{2}|[({\[±√]", sentence[at + 1:behind[0].start].replace("Rs", "")):
         return None
     first = behind[0]
-    return None if first.number is None or _GOES_ON.match(sentence, first.end) else first.text
+    return None if first.number is None or _is_open(sentence, behind, first) else first.text
 
 
 def _is_open(sentence: str, found: list[NumberAt], chosen: NumberAt) -> bool:
@@ -106,7 +95,7 @@ def _is_open(sentence: str, found: list[NumberAt], chosen: NumberAt) -> bool:
         between = sentence[earlier.end:later.start].replace("*", "")
         if not between.strip():  # "12 12 12"
             return True
-        if not _JOINED.fullmatch(between) or _DATE.fullmatch(sentence[earlier.start:later.end]):
+        if not _JOINED.fullmatch(between):
             continue
         if earlier.number is None or later.number is None or not equal_numbers(earlier.number, later.number):
             return True
@@ -114,6 +103,5 @@ def _is_open(sentence: str, found: list[NumberAt], chosen: NumberAt) -> bool:
 
 
 def _number_in_words(sentence: str) -> str:
-    """The last number in words of a sentence that is no quoted word."""
-    said = [each[0] for each in _IN_WORDS.finditer(sentence) if sentence[each.start() - 1:each.start()] not in ('"', "“")]
-    return next(filter(parse_words, reversed(said)), "")
+    """The last number in words of a sentence."""
+    return next(filter(parse_words, reversed(_IN_WORDS.findall(sentence))), "")
