@@ -25,12 +25,13 @@ _ASIDE = re.compile(
     r"\W*(?:(?:let['’]?s |to |we can |you can )?(?:check|verif|double[- ]check|note\b|remember|hint|source)"
     r"|p\.?s\b|if you\b|feel free|let me know)", re.IGNORECASE)
 _OPERATOR_BEFORE = re.compile(
-    r"[√^±<>≤≥]\s*$|\b(?:possibly|maybe|at least|at most)\s$|[\d\w)]\s?[+*×·÷]\s*$|[a-z]\s?-\s*$|\b(?:log|ln|sin"
+    r"[√^±<>≤≥]\s*$|[\d\w)]\s?[+*×·÷]\s*$|[a-z]\s?-\s*$|\b(?:log|ln|sin"
     r"|cos|tan)\s?\(?$")
-_OPERATOR_BEHIND = re.compile(r"\s?[√^!](?!\s|$)|\s?[+*×·÷/]\s?[\da-z(]|\s(?:pi|π)\b|π")
+_OPERATOR_BEHIND = re.compile(r"\s?[√^!](?!\s|$)|\s*[+*×·÷/]\s*[\da-z(]")
 # Two numbers joined by one of these are several answers, or the ends of a range.
 _JOINED = re.compile(
     r"\s?(?:[^\W\d_]+\s){0,3}?(?:or|to|and|nor)\s\$?|\s?[-–—]\s?|, ")
+_DATE = re.compile(r"[0-3]?\d, [12]\d{3}")
 _ONE_WORD = "|".join(sorted(WORDS, reverse=True))
 _IN_WORDS = re.compile(
     rf"(?<![\w-])(?<!no )(?!one of\b)(?:{_ONE_WORD})\b(?:(?:[ -]|,? and )(?:{_ONE_WORD})\b)*(?![\w-])", re.IGNORECASE)
@@ -95,7 +96,7 @@ def _is_open(sentence: str, found: list[NumberAt], chosen: NumberAt) -> bool:
         between = sentence[earlier.end:later.start].replace("*", "")
         if not between.strip():  # "12 12 12"
             return True
-        if not _JOINED.fullmatch(between):
+        if not _JOINED.fullmatch(between) or _DATE.fullmatch(sentence[earlier.start:later.end]):
             continue
         if earlier.number is None or later.number is None or not equal_numbers(earlier.number, later.number):
             return True
@@ -103,5 +104,6 @@ def _is_open(sentence: str, found: list[NumberAt], chosen: NumberAt) -> bool:
 
 
 def _number_in_words(sentence: str) -> str:
-    """The last number in words of a sentence."""
-    return next(filter(parse_words, reversed(_IN_WORDS.findall(sentence))), "")
+    """The last number in words of a sentence; "one" only without another."""
+    said = [words for words in reversed(_IN_WORDS.findall(sentence)) if parse_words(words)]
+    return next((words for words in said if words.casefold() != "one"), said[0] if said else "")
