@@ -67,7 +67,7 @@ def answer_tag(text: AfterThinking, kind: Kind) -> str | None:
     if said.rfind("<answer>") > end and not text.truncated:
         end = len(said)
     start = said.rfind("<answer>", 0, end) if end >= 0 else -1
-    content = said[start + len("<answer>"):end].partition("</answer>")[0] if start >= 0 else ""
+    content = said[start + len("<answer>"):end] if start >= 0 else ""
     return _of_kind(content, kind, text.question) or tidy(content) if content.strip() else None
 
 
@@ -134,7 +134,7 @@ def final_sentence(text: AfterThinking, kind: Kind) -> str | None:
         first, last = _opening(told[0], kind, text.question), _last_said(told, kind, text.question)
         return None if kind == "yes_no" and first and last and first != last else first or last
     if kind == "name":
-        return _final_sentences(told)
+        return tidy(" ".join(told if len(told) <= FINAL_SENTENCES + 1 else [told[0], *told[-FINAL_SENTENCES:]]))
     return _last_formula(told[-1])
 
 
@@ -161,12 +161,6 @@ def _last_said(told: list[str], kind: Kind, question: str) -> str | None:
         if kind == "choice":
             return None
     return None
-
-
-def _final_sentences(told: list[str]) -> str:
-    """The first sentence and the last ones, in their order."""
-    kept = told if len(told) <= FINAL_SENTENCES + 1 else [told[0], *told[-FINAL_SENTENCES:]]
-    return tidy(kept[0]) if len(kept) == 1 else " ".join(kept)
 
 
 RULES: dict[str, Rule] = {rule.__name__: rule for rule in (answer_tag, hashes, boxed, answer_phrase, final_sentence)}
