@@ -19,10 +19,8 @@ MAX_CHARACTERS = 300
 """A longer text is not a number."""
 MAX_EXPONENT = 400
 """Largest absolute power of ten in scientific notation."""
-FLOAT_DIGITS = 9
-"""From this number of significant digits a decimal is a printed float, compared with `FLOAT_ERROR`."""
 FLOAT_ERROR = Fraction(1, 10**9)
-"""Relative difference of a float and the number that it represents."""
+"""Relative difference of two numbers that are not whole and count as equal: the prints of one float."""
 
 _SCALES = {"hundred": 10**2, "lakh": 10**5, "lac": 10**5, "crore": 10**7, "dozen": 12, "mio": 10**6, "mln": 10**6,
            "juta": 10**6, "mrd": 10**9, "mld": 10**9, "bln": 10**9, "tn": 10**12, "trn": 10**12,
@@ -43,18 +41,11 @@ _VALUE = re.compile(
 CURRENCY = r"(?:(?:US|CA|AU|[CAR])?\$|USD|EUR|GBP|INR|Rs\.?|[$€£¥₹])"
 _CURRENCY_MARK = re.compile(rf"{CURRENCY}\s*")
 _CURRENCY_BEFORE = re.compile(rf"(?:{CURRENCY})\s?$")
-# "1.234,50", and cents after a comma in currencies that use it.
-_COMMA_DECIMAL = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d{1,2})(?![\d.,])"
-                            r"|(?:(?<=R\$)|(?<=€)|(?<=R\$ )|(?<=€ ))(\d+),(\d\d)(?!\d)"
-                            r"|(?<![\d.,])(\d+),(\d\d)(?=\s?(?:€|EUR\b|[Ee]uros?\b|reais\b))")
 _NAME = r"[^\W\d_]+(?:['’-][^\W\d_]+)*"
 # Left sides whose right side is the answer: a name, f(3), x_1, words, m+n.
 _NAMED = re.compile(rf"\s*{_NAME}\.?(?:\s+{_NAME}\.?){{0,9}}\s*(?:_\{{?\w{{1,5}}\}}?|\^\{{?-1\}}?)?\s*"
                     r"['’′]{0,3}(?:\([^()=]{0,40}\))?\s*:?"
-                    r"|\\?(?:sin|cos|tan|log|ln)\s*\(?\d?(?:\\(?:theta|alpha|beta)|[θαβa-z])\)?"
-                    r"|-?\s*[a-w](?:\s*[-+*/]\s*[a-w]){1,5}")
-_ARITHMETIC = re.compile(r"(?:[\d\s.,+\-*/×·÷()%$€£¥₹^°{}√!_π]|\\(?:cdot|times|div|circ|pi)"
-                         r"|\\?(?:[dt]?frac|binom|sqrt|log|ln|exp|sin|cos|tan|gcd|lcm|max|min|[cl]?dots)(?![a-z]))+")
+                                    r"|-?\s*[a-w](?:\s*[-+*/]\s*[a-w]){1,5}")
 _UNKNOWN = re.compile(r"(?<![^\W\d_])[a-zA-Z](?![^\W\d_])")
 _RUN = re.compile(r"\.?\d(?:[\d.,'’_٬/:^]*\d)?")
 _MORE_OF_RUN = re.compile(r"\s\d+/\d+(?!\d)|(?: \d{3})+(?!\d|[.,]\d)(?:\.\d+)?|\s?[x×*]\s?10\s?\^\s?\{?-?\d{1,3}\}?"
@@ -71,8 +62,6 @@ class WrittenNumber:
     value: Fraction
     percent: bool = False
     unit: Unit = NO_UNIT
-    is_float: bool = False
-    """Whether it is a decimal of `FLOAT_DIGITS` significant digits or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +115,7 @@ def numbers_in(sentence: str) -> list[NumberAt]:
         # "x2", "COVID-19": a part of a name.
         if re.search(r"[^\W\d]-?$", _CURRENCY_BEFORE.sub("", before)):
             continue
-        found.append(_number_at(sentence, run.start(), run.end()) if not before.endswith(("/", "#")) else NumberAt(
-            run.start(), run.end(), run.group(), None))
+        found.append(_number_at(sentence, run.start(), run.end()))
     return found
 
 
@@ -177,24 +165,20 @@ def _parse(text: str) -> WrittenNumber | None:
     value = _value(match) if match else None
     if match is None or value is None:
         return None
-    decimal = match["decimal"] or ""
-    digits = decimal.replace(".", "").lstrip("0")
-    return _with_unit(sign * value, cleaned[match.end():], currency,
-                      is_float="." in decimal and len(digits) >= FLOAT_DIGITS)
+    return _with_unit(sign * value, cleaned[match.end():], currency)
 
 
 def equal_numbers(given: WrittenNumber, expected: WrittenNumber, tolerance: float = 0.0) -> bool:
-    """Whether two numbers agree within an absolute tolerance, or as the prints of one float.
+    """Whether two numbers agree within an absolute tolerance, or if not whole, within `FLOAT_ERROR`.
 
     A unit that only one of them names is no difference; two different units are. A percent sign that only one of
     them carries may be a unit (50 % for 50) or a factor (50 % for 0.5): both count.
     """
-    if (given.percent and is_measure(expected.unit)) or (expected.percent and is_measure(given.unit)) or not same_units(
-            given.unit, expected.unit):
+    if not same_units(given.unit, expected.unit):
         return False
     # Through its text: a tolerance of 0.1 means a tenth, and not the double next to it.
     allowed = Fraction(str(tolerance))
-    if given.is_float or expected.is_float:
+    if given.value.denominator > 1 or expected.value.denominator > 1:
         allowed = max(allowed, FLOAT_ERROR * max(abs(given.value), abs(expected.value)))
     pairs = [(given.value, expected.value)]
     if given.percent and not expected.percent:
@@ -205,29 +189,16 @@ def equal_numbers(given: WrittenNumber, expected: WrittenNumber, tolerance: floa
 
 
 def _clean(text: str) -> str:
-    if text.isascii() and text.isdigit():
-        return text
     text = _stripped(spaced_digits(plain(text.replace("\\%", "%"))))
     if re.search(r"[=≈]", text):  # "x = 5", "47+25=72": the right side is the number
         left, text = re.split(r"[=≈](?=[^=≈]*$)", text, maxsplit=1)
         if not names_a_value(left):
             return ""
-    return _COMMA_DECIMAL.sub(_with_point, _stripped(text))
-
-
-def _with_point(number: re.Match[str]) -> str:
-    whole, part = next((number[at], number[at + 1]) for at in (1, 3, 5) if number[at])
-    return f"{whole.replace('.', '')}.{part}"
+    return _stripped(text)
 
 
 def _stripped(text: str) -> str:
     text = text.strip().strip("*`\"'_“”’‘").strip().rstrip(".,;:?!").strip().strip("*`\"'_“”").strip()
-    if len(text) > 1 and text.startswith("$") and text.endswith("$"):
-        text = text[1:-1].strip()
-    elif text.endswith("$") and text.count("$") == 1:
-        text = f"${text[:-1].strip()}"
-    if len(text) > 2 and (text[0] + text[-1]) in ("()", "[]") and not re.search(r"[(\[,]", text[1:-1]):
-        text = text[1:-1].strip()
     return text
 
 
@@ -243,7 +214,7 @@ def names_a_value(left: str) -> bool:
     if len(parts) > 1 and _NAMED.fullmatch(parts[0]) and not re.search(
             r",\s|\b(?:or|and)\b|;", re.sub(r"\{[^{}]*\}|\([^()]*\)", "", "=".join(parts[1:]))):
         return True
-    return all(not part or _ARITHMETIC.fullmatch(part) or _NAMED.fullmatch(part) or not (
+    return all(not part or _NAMED.fullmatch(part) or not (
         _UNKNOWN.search(part) or re.search(r",\s", part)) for part in parts)
 
 
@@ -282,7 +253,7 @@ def _scale(word: str, currency: str) -> int:
     return named or math.prod(_SCALES.get(letter, 0) for letter in word)  # 千万 is ten million
 
 
-def _with_unit(value: Fraction, rest: str, currency: str, *, is_float: bool) -> WrittenNumber | None:
+def _with_unit(value: Fraction, rest: str, currency: str) -> WrittenNumber | None:
     percent = False
     match = re.match(r"\s*(?:%|percent\b|per cent\b|percentage points?\b|pct\b)\s*", rest, re.IGNORECASE)
     if match:
@@ -292,10 +263,9 @@ def _with_unit(value: Fraction, rest: str, currency: str, *, is_float: bool) -> 
     while (scale := re.match(r"\s*-?([A-Za-z]+\b|[百千万萬億亿]+)\s*", rest)) and (
             factor := _scale(scale[1].lower(), currency)):
         value, rest, is_scaled = value * factor, rest[scale.end():], True
-    # A hyphen as in "a 5-mile walk", not a minus.
-    unit = read_unit(re.sub(r"^-(?=[^\W\d_]{2})", " ", rest.strip()), currency)
+    unit = read_unit(rest.strip(), currency)
     # Letters directly after a number are a product, unless they are a measure or a whole word.
     product = re.match(r"[^\W\d_]{1,3}(?![^\W\d_])", rest) and not match and not is_scaled
     if unit is None or (product and not is_measure(unit)) or rest[:1] in tuple(",'’_"):
         return None
-    return WrittenNumber(value, percent, unit, is_float)
+    return WrittenNumber(value, percent, unit)
