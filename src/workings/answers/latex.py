@@ -27,9 +27,6 @@ _ONE_BRACED = re.compile(r"([\^_√])\{([^{}\s])\}")
 _ROOT = re.compile(r"√\s+(?=\d|[A-Za-z])")
 # Bold text with braces inside: "\boldsymbol{3\sqrt[3]{2}}".
 _BOLD = re.compile(r"\\(?:boldsymbol|mathbf|bm)\s*\{((?:[^{}]|\{[^{}]*\}){1,300})\}")
-_MATH = re.compile(r"[\\\^_√π∞=<>≤≥≠±∈∪∩{}\[\]()*+/×]|\d\s*[-:,]\s*-?\d|\d\s*[-+]?\s*[a-zA-Z]\b"
-                   r"|\b[a-zA-Z]\s*[-+]\s*\d")
-
 
 def signs(text: str) -> str:
     """Unicode in one spelling: raised and lowered digits as ``^2`` and ``_2``, one minus, no compatibility forms."""
@@ -74,11 +71,6 @@ def _slashed(top: str, bottom: str) -> str:
     top, bottom = top.strip(), bottom.strip()
     return " " + (top if re.fullmatch(r"-?[\w.,√]+", top) else f"({top})") + "/" + (
         bottom if re.fullmatch(r"[\d.,]+|[^\W\d_]|[^\W\d_]{3,}", bottom) else f"({bottom})")
-
-
-def is_mathematics(text: str) -> bool:
-    """Whether a text is written as mathematics, so that spaces mean nothing in it."""
-    return _MATH.search(text) is not None
 
 
 @lru_cache(maxsize=64)

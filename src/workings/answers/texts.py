@@ -49,7 +49,7 @@ def same_text(given: str, expected: str, tolerance: float = 0.0) -> bool:
     form, expected_form = normal_form(formula), normal_form(expected)
     if form == expected_form or _terms(form) == _terms(expected_form) != []:
         return bool(form)
-    return _same_parts(formula, expected, tolerance)
+    return _same_parts(plain(formula), plain(expected), tolerance)
 
 
 def value_of(given: str, expected: str) -> str:
