@@ -79,7 +79,8 @@ def choice_in(text: str, question: str = "") -> str | None:
 def _option_named(text: str, question: str) -> str | None:
     """The letter of the one option whose text is in a text."""
     said = f" {_words(text)} "
-    named = [letter for letter, option in options(question).items() if (words := _words(option)) and f" {words} " in said]
+    named = [letter for letter, option in options(question).items()
+             if (words := _words(option)) and f" {words} " in said]
     return named[0] if len(named) == 1 else None
 
 

@@ -19,7 +19,7 @@ from workings.answers.sentences import sentences, tidy
 from workings.answers.thinking import AfterThinking, text_after_thinking
 from workings.errors import RequestError
 
-EXTRACTION_VERSION = 4
+EXTRACTION_VERSION = 5
 """Increased with every change of a rule; scorecards of different versions are not comparable."""
 
 Rule = Callable[[AfterThinking, Kind], str | None]

@@ -9,7 +9,8 @@ _SMALL = {word: value for value, word in enumerate((
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
     "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"))} | {
     word: 10 * value for value, word in enumerate((
-        "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"), start=2)} | {"once": 1, "twice": 2, "thrice": 3}
+        "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"), start=2)} | {
+    "once": 1, "twice": 2, "thrice": 3}
 _PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8,
           "ninth": 9, "tenth": 10, "twelfth": 12, "hundredth": 100, "thousandth": 1000}
 _PARTS |= {f"{part}s": value for part, value in _PARTS.items() if part != "half"} | {"halves": 2}
@@ -41,7 +42,8 @@ def read_words(words: Sequence[str]) -> tuple[Fraction, int] | None:
         elif word in SCALES and current and SCALES[word] < last_scale:
             last_scale = SCALES[word]
             total, current = total + current * last_scale, 0
-        elif not (word == "and" and at and words[at - 1] in (*SCALES, "hundred") and set(words[at + 1:at + 2]) & _SMALL.keys()):
+        elif not (word == "and" and at and words[at - 1] in (*SCALES, "hundred")
+                  and set(words[at + 1:at + 2]) & _SMALL.keys()):
             break
         at += 1
     if at == begin:

@@ -198,8 +198,7 @@ def _clean(text: str) -> str:
 
 
 def _stripped(text: str) -> str:
-    text = text.strip().strip("*`\"'_“”’‘").strip().rstrip(".,;:?!").strip().strip("*`\"'_“”").strip()
-    return text
+    return text.strip().strip("*`\"'_“”’‘ ").rstrip(".,;:?! ").strip("*`\"'_“” ").strip()
 
 
 def names_a_value(left: str) -> bool:
