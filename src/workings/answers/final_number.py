@@ -13,6 +13,8 @@ MAX_SENTENCE = 2_000
 MAX_SENTENCES = 40
 """Sentences to read at the end of a text."""
 _DIGIT = re.compile(r"[\d¼-¾⅐-⅞]")
+# "$5$" is mathematics, and "$5 and $7" is money.
+_MATH = re.compile(r"(?<!\\)\$([^$]*)(?<!\\)\$(?!\d)")
 _BOLD = re.compile(r"\*\*([^*\n]+)\*\*")
 # A reason or a contrast follows.
 _REASON = re.compile(
@@ -57,7 +59,7 @@ def final_number(text: str) -> str:
 @lru_cache(maxsize=256)
 def sentence_number(sentence: str) -> str | None:
     """The number that a sentence says in digits, else in words; None where it says none, or several side by side."""
-    sentence = re.sub(r"(?<!\\)\$(?!\s?-?[\d.])", "", spaced_digits(plain(sentence[-MAX_SENTENCE:])))
+    sentence = _MATH.sub(r"\1", spaced_digits(plain(sentence[-MAX_SENTENCE:])))
     found = numbers_in(sentence)
     if _NO_STATEMENT.match(sentence):
         return None

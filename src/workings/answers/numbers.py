@@ -174,7 +174,8 @@ def equal_numbers(given: WrittenNumber, expected: WrittenNumber, tolerance: floa
     A unit that only one of them names is no difference; two different units are. A percent sign that only one of
     them carries may be a unit (50 % for 50) or a factor (50 % for 0.5): both count.
     """
-    if not same_units(given.unit, expected.unit):
+    if (given.percent and is_measure(expected.unit)) or (expected.percent and is_measure(given.unit)) or (
+            not same_units(given.unit, expected.unit)):
         return False
     # Through its text: a tolerance of 0.1 means a tenth, and not the double next to it.
     allowed = Fraction(str(tolerance))
