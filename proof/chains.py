@@ -16,7 +16,7 @@ from typing import Any
 
 from tools.result_file import write_result
 from workings.data.equations.check import doubtful_equations, find_equations, wrong_equations
-from workings.scoring.steps import first_wrong_step
+from workings.evaluation.first_wrong_step import first_wrong_step
 
 RESULT = Path(__file__).parent / "chains.json"
 

@@ -14,13 +14,13 @@ from workings.evaluation.first_wrong_step import (
     count_first_wrong_steps,
     first_wrong_steps_of,
     kind_of_item,
+    wrong_place,
 )
 from workings.evaluation.run import evaluate_predictions
 from workings.evaluation.statistics.intervals import wilson
 from workings.evaluation.unit import EvaluationRecord
 from workings.reports.html import write_report
 from workings.reports.wrong_steps import first_wrong_steps_figure, marked
-from workings.scoring.steps import wrong_place
 from workings.ui.answers import Answer, pair
 
 WRONG = "<reasoning>8+9+0=17, write 7 carry 1\n\n8+9+1=17, write 7 carry 1\n1+2=4</reasoning><answer>177</answer>"
@@ -44,9 +44,9 @@ def test_only_whole_lines_of_the_beginning_are_looked_through(monkeypatch: pytes
     text = "8+9=17\n30+60=90\n1+1=3\n"
     assert wrong_place(text).written == "1+1=3"
     # The first characters end behind `30+60=9`, which would be wrong.
-    monkeypatch.setattr("workings.scoring.steps.FIRST_CHARACTERS", len("8+9=17\n30+60=9"))
+    monkeypatch.setattr("workings.evaluation.first_wrong_step.FIRST_CHARACTERS", len("8+9=17\n30+60=9"))
     assert wrong_place(text) is None
-    monkeypatch.setattr("workings.scoring.steps.FIRST_CHARACTERS", len(text) - 1)
+    monkeypatch.setattr("workings.evaluation.first_wrong_step.FIRST_CHARACTERS", len(text) - 1)
     assert wrong_place(text + "1+2=4\n") is None
 
 

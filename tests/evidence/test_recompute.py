@@ -95,7 +95,7 @@ def test_mathematics_is_scored_again_where_its_library_is_the_same(
     assert (found.level, found.failed) == (2, 0)
     assert correct(unit) == 1
     for library, words in (("no-such-library", "scorer: math needs math-verify"),
-                          ("numpy", "'3 (math-verify")):
+                          ("numpy", "'4 (math-verify")):
         monkeypatch.setattr(mathematics, "LIBRARIES", (library,))
         verdict, text = said(unit)["recompute.scores"]
         assert (verdict, words in text) == ("not_checked", True), text

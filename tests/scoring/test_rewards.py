@@ -73,7 +73,7 @@ def test_rewards_look_behind_the_channel_where_it_is_the_form():
             chosen = settings(reward, form="channel")
             assert shipped_reward(chosen.rewards[0], sample(text), chosen) == expected, (text, reward)
     entries = [settings("answer", form=form).recorded()[0]["parameters"] for form in ("tags", "channel")]
-    assert entries == [{"extraction_version": 4}] * 2
+    assert entries == [{"extraction_version": 5}] * 2
 
 
 def test_lengths_are_counted_in_tokens():
@@ -117,7 +117,7 @@ def test_what_decides_is_recorded(tmp_path):
     chosen = settings("answer", "form", "steps", {"scorer": "overlong", "buffer": 4, "weight": 2}, "own.py:f",
                       base=tmp_path)
     assert chosen.recorded() == [
-        {"name": "answer", "weight": 1.0, "parameters": {"extraction_version": 4}, "version": "4"},
+        {"name": "answer", "weight": 1.0, "parameters": {"extraction_version": 5}, "version": "5"},
         {"name": "form", "weight": 1.0, "parameters": {"form": "tags"}, "version": "1"},
         {"name": "steps", "weight": 1.0, "parameters": {}, "version": "2"},
         {"name": "overlong", "weight": 2.0, "parameters": {"max_new_tokens": 10, "buffer": 4}, "version": "1"},

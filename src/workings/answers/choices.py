@@ -8,8 +8,6 @@ from workings.answers.sentences import sentences, tidy
 
 TRUTHS = frozenset(("yes", "no", "true", "false"))
 LETTERS = "ABCDEFGHIJ"
-MAX_OPTION = 500
-"""Characters of one option of a question."""
 _OPTION = re.compile(r"(?:^|(?<=[\s,;]))(?:[(\[]?([A-J])[)\].:]|\(?([a-j])\))(?=\s*\S)", re.MULTILINE)
 _HEDGE = (
     r"(?:(?:most|very|quite) likely|probably|likely|technically|most probably|clearly|definitely|simply|then"
@@ -25,15 +23,10 @@ _SEVERAL = re.compile(
     r"(?<![\w'’])[(\[]?([A-J])[)\]]?[^\w()\[\]]{0,3}(?:,\s*(?:and|or)?|\s(?:and|or|&)|/)\s*(?:option "
     r"|choice )?[(\[]?"
     r"([A-J])(?![\w'’])")
-_TRUTH_ASKED = re.compile(r"\(?\b(?:yes or no|yes/no|true or false|true/false)\b\)?", re.IGNORECASE)
-_UNDECIDED = re.compile(
-    r"\b(?:it depends|depends on|not necessarily|cannot be (?:determined|known)|can(?:not|['’]t) say"
-    r"|impossible to (?:say|tell|know|determine)|maybe|perhaps|unclear|unknown|not (?:known|clear|sure|certain)"
-    r"|(?:yes|true)(?: and | or |/)(?:no|false)|(?:no|false)(?: and | or |/)(?:yes|true)"
-    r"|neither|both)\b", re.IGNORECASE)
 # "No" as an answer, and not as in "no evidence".
 _NO = r"no(?=\W*$|[\"'”*_)]*\s*[.,;:!(–—-]|\s+(?:because|as|since|it|he|she|they|we|you|this|that|there|the|an?|not)\b)"
-_TRUTH = re.compile(rf"(?<![\w'’])(yes|true|false|{_NO})(?![\w'’])", re.IGNORECASE)
+# "Yes or no" says neither.
+_TRUTH = re.compile(rf"(?<![\w'’])(?<! or )(?:yes|true|false|{_NO})(?![\w'’]| or )", re.IGNORECASE)
 
 
 @lru_cache(maxsize=256)
@@ -56,7 +49,7 @@ def options(question: str) -> dict[str, str]:
     texts = [question[begin:end].strip() for (_, begin, _), end in zip(kept, ends, strict=True)]
     # The last option ends with its line, or before the words that ask for an answer.
     texts[-1] = texts[-1].split("\n", 1)[0].strip()
-    return {letter: text[:MAX_OPTION].rstrip(" ,;") for (_, _, letter), text in zip(kept, texts, strict=True)}
+    return {letter: text.rstrip(" ,;") for (_, _, letter), text in zip(kept, texts, strict=True)}
 
 
 def option_letter(text: str, question: str) -> str:
@@ -84,13 +77,11 @@ def choice_in(text: str, question: str = "") -> str | None:
 
 
 def _option_named(text: str, question: str) -> str | None:
-    """The letter of the one option whose text is in a text; an option within a longer one does not count."""
+    """The letter of the one option whose text is in a text."""
     said = f" {_words(text)} "
-    named = {letter: words for letter, option in options(question).items() if (words := _words(option)) and (
-        f" {words} " in said)}
-    alone = [letter for letter, words in named.items() if not any(
-        f" {words} " in f" {other} " and other != words for other in named.values())]
-    return alone[0] if len(alone) == 1 else None
+    named = [letter for letter, option in options(question).items()
+             if (words := _words(option)) and f" {words} " in said]
+    return named[0] if len(named) == 1 else None
 
 
 def truth_in(text: str) -> str | None:
@@ -99,12 +90,7 @@ def truth_in(text: str) -> str | None:
     >>> truth_in("most likely No."), truth_in("It depends."), truth_in("no evidence of it"), truth_in("Yes and no.")
     ('no', None, None, None)
     """
-    said = _TRUTH_ASKED.sub(" ", text)
-    if _UNDECIDED.search(said.split("\n", 1)[0]):
-        return None
-    if first := _TRUTH.match(_LEAD.sub("", said, count=1)):
-        return first[1].casefold()
-    words = {each[1].casefold() for each in _TRUTH.finditer(said)}
+    words = {each[0].casefold() for each in _TRUTH.finditer(text)}
     return words.pop() if len(words) == 1 else None
 
 

@@ -87,8 +87,6 @@ def _words(text: str) -> tuple[str, ...]:
     text = "".join(character for character in unicodedata.normalize("NFKD", _GLUED.sub(" ", text)).casefold()
                    if not unicodedata.combining(character))
     text = dates_alike(re.sub(r"['’`´]", "", text))
-    text = re.sub(r"(?<=\d),(?=\d{3}\b)", "", text).replace("%", " percent").replace("&", " and ")
-    text = re.sub(r"\b(?:([a-z])\.)\s?(?=[a-z]\b)", r"\1", text)  # "U.S.", "J. K."
     words = [word for word in re.findall(r"\d+(?:\.\d+)?|[^\W\d_]+", text) if word not in _EMPTY]
     # "echidnas" and "echidna" are one; "Pari" is no Paris.
     return tuple(word[:-1] if len(word) > 5 and word.endswith("s") else word for word in _in_digits(words))
@@ -98,8 +96,8 @@ def _in_digits(words: list[str]) -> list[str]:
     said, at = [], 0
     while at < len(words):
         number = read_words(words[at:at + 8])
-        said.append(str(number.value) if number else words[at])
-        at += number.taken if number else 1
+        said.append(str(number[0]) if number else words[at])
+        at += number[1] if number else 1
     return said
 
 

@@ -13,14 +13,13 @@ from workings.answers.boxes import last_boxes
 from workings.answers.choices import choice_in, first_truth, truth_in
 from workings.answers.extraction import NO_RULE, Extraction, Kind
 from workings.answers.final_number import final_number, sentence_number
-from workings.answers.latex import plain, whole_fractions
+from workings.answers.latex import plain
 from workings.answers.numbers import numbers_in, parse_number, parse_words
 from workings.answers.sentences import sentences, tidy
 from workings.answers.thinking import AfterThinking, text_after_thinking
-from workings.answers.units import read_unit
 from workings.errors import RequestError
 
-EXTRACTION_VERSION = 4
+EXTRACTION_VERSION = 5
 """Increased with every change of a rule; scorecards of different versions are not comparable."""
 
 Rule = Callable[[AfterThinking, Kind], str | None]
@@ -68,7 +67,7 @@ def answer_tag(text: AfterThinking, kind: Kind) -> str | None:
     if said.rfind("<answer>") > end and not text.truncated:
         end = len(said)
     start = said.rfind("<answer>", 0, end) if end >= 0 else -1
-    content = said[start + len("<answer>"):end].partition("</answer>")[0] if start >= 0 else ""
+    content = said[start + len("<answer>"):end] if start >= 0 else ""
     return _of_kind(content, kind, text.question) or tidy(content) if content.strip() else None
 
 
@@ -77,7 +76,7 @@ def hashes(text: AfterThinking, kind: Kind) -> str | None:
     for at, rest in _hash_lines(text.text):
         ends_text = not text.text[at + 4 + len(rest):].strip()
         # A number that ends a text which was cut off may be the beginning of another one.
-        if not rest.strip(" #*") or (text.truncated and ends_text) or "\\box" in text.text[at:]:
+        if not rest.strip(" #*") or (text.truncated and ends_text):
             continue
         if parse_number(tidy(rest)) is None and _HEADING.match(rest) and (kind == "number" or not ends_text):
             continue
@@ -102,9 +101,8 @@ def boxed(text: AfterThinking, kind: Kind) -> str | None:
     content = last_boxes(text.text)
     if content is None:
         return None
-    if kind in ("text", "name") or (kind == "number" and not re.search(r"[A-Za-z]{2,}\s+\S*\d", plain(content))):
-        return content.strip()  # a box is meant exactly
-    return _of_kind(content, kind, text.question)
+    # A box is meant exactly.
+    return _of_kind(content, kind, text.question) if kind in ("choice", "yes_no") else content.strip()
 
 
 def answer_phrase(text: AfterThinking, kind: Kind) -> str | None:
@@ -131,23 +129,20 @@ def final_sentence(text: AfterThinking, kind: Kind) -> str | None:
     if not told:
         return None
     if kind == "number":
-        whole = tidy(text.text)
-        is_number = "=" not in whole and (parse_number(whole) is not None or parse_words(whole) is not None)
-        return whole if is_number and not text.truncated else final_number("\n".join(told))
+        return final_number("\n".join(told))
     if kind in ("choice", "yes_no"):
         first, last = _opening(told[0], kind, text.question), _last_said(told, kind, text.question)
         return None if kind == "yes_no" and first and last and first != last else first or last
     if kind == "name":
-        return _final_sentences(told)
+        return tidy(" ".join(told if len(told) <= FINAL_SENTENCES + 1 else [told[0], *told[-FINAL_SENTENCES:]]))
     return _last_formula(told[-1])
 
 
 def _last_formula(sentence: str) -> str | None:
-    """The only formula of a sentence with its unit, what follows its last "is", or the whole of it."""
+    """The only formula of a sentence, what follows its last "is", or the whole of it."""
     formulas = [*_FORMULA.finditer(sentence)]
     if len(formulas) == 1:
-        unit = read_unit(sentence[formulas[0].end():].strip(" ."))
-        return f"{formulas[0][1] or formulas[0][2]} {sentence[formulas[0].end():].strip(' .') if unit else ''}"
+        return formulas[0][1] or formulas[0][2]
     return tidy(re.split(r"\b(?:is|are|equals)\s", sentence)[-1]) if len(sentence) <= MAX_LINE else None
 
 
@@ -166,12 +161,6 @@ def _last_said(told: list[str], kind: Kind, question: str) -> str | None:
         if kind == "choice":
             return None
     return None
-
-
-def _final_sentences(told: list[str]) -> str:
-    """The first sentence and the last ones, in their order."""
-    kept = told if len(told) <= FINAL_SENTENCES + 1 else [told[0], *told[-FINAL_SENTENCES:]]
-    return tidy(kept[0]) if len(kept) == 1 else " ".join(kept)
 
 
 RULES: dict[str, Rule] = {rule.__name__: rule for rule in (answer_tag, hashes, boxed, answer_phrase, final_sentence)}
@@ -196,11 +185,8 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
         truncated: the completion was cut off by the limit on new tokens, so that its very end is no answer.
         question: the question, for its options.
     """
-    # A closing tag that was cut in two.
-    if (open_tag := text.rstrip().rpartition("<")[2]) and "/answer".startswith(open_tag) and len(open_tag) > 1:
-        text = f"{text.rstrip()[:-len(open_tag)]}/answer>"
     text = _DOUBLED.sub("", text)
-    spoken = text_after_thinking(whole_fractions(text), truncated=truncated, question=question)
+    spoken = text_after_thinking(text, truncated=truncated, question=question)
     for name in rules or RULES:
         answer = RULES[name](spoken, kind)
         if answer is not None:
@@ -226,10 +212,9 @@ def _of_kind(segment: str, kind: Kind, question: str) -> str:
 
 def _number_of(segment: str) -> str:
     """The number at the beginning of a marked text, else the one of its first sentence."""
-    answer = tidy(segment)
+    answer, told = tidy(segment), sentences(segment)
     if parse_number(answer) is not None or parse_words(answer) is not None:
         return answer
-    told = sentences(segment)
     if not told or re.match(r"\W*not\b", told[0], re.IGNORECASE):
         return ""
     sentence = plain(told[0])

@@ -20,7 +20,7 @@ _LETTER = re.compile(r"\s*\(?[A-Ja-j]\)?\.?\s*")
 _YEAR = re.compile(r"\W*(?:in )?[12]\d{3}\W*")
 _ASKS_WHEN = re.compile(r"\bwhen\b|\b(?:what|which) (?:\w+ )?year|\bgive (?:a|the) year", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]{3,}|[A-Z]{2}")
-_FORMULA = re.compile(r"[\\^_=<>≤≥+*/{}\[\]√π∞|]|\([^()]*,|\d\s?[-–]\s?\d*[a-z]\b|^[^\w\s\"'“‘(]")
+_FORMULA = re.compile(r"[\\^_=<>≤≥+*/{}\[\]√π∞|]")
 
 
 @dataclass(frozen=True, slots=True)

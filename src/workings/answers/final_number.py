@@ -12,6 +12,9 @@ from workings.answers.sentences import sentences
 MAX_SENTENCE = 2_000
 MAX_SENTENCES = 40
 """Sentences to read at the end of a text."""
+_DIGIT = re.compile(r"[\d¼-¾⅐-⅞]")
+# "$5$" is mathematics, and "$5 and $7" is money.
+_MATH = re.compile(r"(?<!\\)\$([^$]*)(?<!\\)\$(?!\d)")
 _BOLD = re.compile(r"\*\*([^*\n]+)\*\*")
 # A reason or a contrast follows.
 _REASON = re.compile(
@@ -24,21 +27,16 @@ _ASIDE = re.compile(
     r"\W*(?:(?:let['’]?s |to |we can |you can )?(?:check|verif|double[- ]check|note\b|remember|hint|source)"
     r"|p\.?s\b|if you\b|feel free|let me know)", re.IGNORECASE)
 _OPERATOR_BEFORE = re.compile(
-    r"[√^±<>≤≥]\s?$|\b(?:possibly|maybe|at least|at most)\s$|[\d\w)]\s?[+*×·÷]\s?$|[a-z]\s?-\s?$|\b(?:log|ln|sin"
+    r"[√^±<>≤≥]\s*$|[\d\w)]\s?[+*×·÷]\s*$|[a-z]\s?-\s*$|\b(?:log|ln|sin"
     r"|cos|tan)\s?\(?$")
-_OPERATOR_BEHIND = re.compile(r"\s?[√^!](?!\s|$)|\s?[+*×·÷/]\s?[\da-z(]|\s(?:pi|π)\b|π")
+_OPERATOR_BEHIND = re.compile(r"\s?[√^!](?!\s|$)|\s*[+*×·÷/]\s*[\da-z(]")
 # Two numbers joined by one of these are several answers, or the ends of a range.
 _JOINED = re.compile(
-    r"\s?(?:[^\W\d_]+\s){0,3}?(?:or|to|and|nor|[-–—])\s(?:also |about |approximately )?(?:[a-z]\s?=\s?)?"
-    r"\$?|\s?[-–—]\s?|, ")
+    r"\s?(?:[^\W\d_]+\s){0,3}?(?:or|to|and|nor)\s\$?|\s?[-–—]\s?|, ")
 _DATE = re.compile(r"[0-3]?\d, [12]\d{3}")
-_GOES_ON = re.compile(r"\s?[-+*/×÷^√]\s?[\d(a-z]|\s(?:or|and)\s[a-z]?\s?=?\s?[-\d]")
 _ONE_WORD = "|".join(sorted(WORDS, reverse=True))
 _IN_WORDS = re.compile(
-    rf"(?<![\w-])((?:{_ONE_WORD})\b(?:(?:[ -]|,? and )(?:{_ONE_WORD})\b)*|once|twice|thrice)(?![\w-])", re.IGNORECASE)
-# "one of them", "no one": a pronoun.
-_PRONOUN = re.compile(r"\b(?:no|any|every|some|each|this|that|which|the|another|the only|first|last)\s$", re.IGNORECASE)
-_PRONOUN_BEHIND = re.compile(r"\s(?:of|is|has|can|must|who|that|which|another)\b")
+    rf"(?<![\w-])(?<!no )(?!one of\b)(?:{_ONE_WORD})\b(?:(?:[ -]|,? and )(?:{_ONE_WORD})\b)*(?![\w-])", re.IGNORECASE)
 _LEADS_IN = re.compile(
     r"\b(?:is|are|was|were|so|that|and|have|get|gives|then|thus|hence|therefore|of|be|total)\b|[:;]|,\s", re.IGNORECASE)
 
@@ -47,11 +45,11 @@ def final_number(text: str) -> str:
     """The number that the last sentence with a number says; "" where that sentence says none or several.
 
     >>> final_number("3 + 4 = 7 apples for 2 people."), final_number("He has 3 or 4."), final_number("It occurs twice.")
-    ('7 apples', '', 'twice')
+    ('7', '', 'twice')
     """
     told = [sentence for at, sentence in enumerate(sentences(text)[-MAX_SENTENCES:]) if not (
         at and (_ASIDE.match(sentence) or sentence.endswith("?")))]
-    with_digits = [sentence for sentence in told if any(map(str.isdigit, sentence))]
+    with_digits = [sentence for sentence in told if _DIGIT.search(sentence)]
     in_bold = [sentence for sentence in with_digits if any(parse_number(bold) for bold in _BOLD.findall(sentence))]
     if in_bold or with_digits:
         return sentence_number((in_bold or with_digits)[-1]) or ""
@@ -61,7 +59,7 @@ def final_number(text: str) -> str:
 @lru_cache(maxsize=256)
 def sentence_number(sentence: str) -> str | None:
     """The number that a sentence says in digits, else in words; None where it says none, or several side by side."""
-    sentence = _prepared(sentence[-MAX_SENTENCE:])
+    sentence = _MATH.sub(r"\1", spaced_digits(plain(sentence[-MAX_SENTENCE:])))
     found = numbers_in(sentence)
     if _NO_STATEMENT.match(sentence):
         return None
@@ -80,14 +78,6 @@ def sentence_number(sentence: str) -> str | None:
     return said[-1].text
 
 
-def _prepared(sentence: str) -> str:
-    """A sentence in plain characters, without the delimiters of mathematics and calculator marks."""
-    text = spaced_digits(plain(re.sub(r"<<[^<>]*>>", "", sentence)).replace("&=", "="))
-    text = re.sub(r"(?<!\\)\$(\s?-?[\d.,/]+(?:\s?%?|\s[a-zA-Z][\w/^{}]{0,9})\s?)\$(?!\d)", r"\1", text)
-    text = re.sub(r"(?<!\\)\$(?!\s?-?[\d.])", "", text)
-    return re.sub(r"(?<!\d )\b(?:minus|negative) (?=\d)", "-", re.sub(r"\s+(?=\s)", "", text))
-
-
 def _right_side(sentence: str, at: int, behind: list[NumberAt]) -> str | None:
     """The number directly after the last equals sign; None for an equation with unknowns."""
     left = sentence[:at].strip(" *$")
@@ -96,7 +86,7 @@ def _right_side(sentence: str, at: int, behind: list[NumberAt]) -> str | None:
     if not behind or re.search(r"[^\W\d_]{2}|[({\[±√]", sentence[at + 1:behind[0].start].replace("Rs", "")):
         return None
     first = behind[0]
-    return None if first.number is None or _GOES_ON.match(sentence, first.end) else first.text
+    return None if first.number is None or _is_open(sentence, behind, first) else first.text
 
 
 def _is_open(sentence: str, found: list[NumberAt], chosen: NumberAt) -> bool:
@@ -116,10 +106,6 @@ def _is_open(sentence: str, found: list[NumberAt], chosen: NumberAt) -> bool:
 
 
 def _number_in_words(sentence: str) -> str:
-    """The last number in words of a sentence; "one", and a quoted word, only without another."""
-    found = [each for each in _IN_WORDS.finditer(sentence) if parse_words(each[1]) is not None and not (
-        each[1].casefold() == "one" and (_PRONOUN.search(sentence[:each.start()][-12:])
-                                         or _PRONOUN_BEHIND.match(sentence, each.end())))]
-    found = [each for each in found if sentence[:each.start()][-1:] not in ('"', "“")] or found
-    larger = [each for each in found if each[1].casefold() not in ("one", "once")]
-    return (larger or found)[-1][0] if found else ""
+    """The last number in words of a sentence; "one" only without another."""
+    said = [words for words in reversed(_IN_WORDS.findall(sentence)) if parse_words(words)]
+    return next((words for words in said if words.casefold() != "one"), said[0] if said else "")

@@ -1,8 +1,6 @@
 """Numbers written in words: ``seventy-five``, ``one hundred and five``, ``two thirds``, ``two point five``."""
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import takewhile
 
@@ -11,61 +9,30 @@ _SMALL = {word: value for value, word in enumerate((
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
     "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"))} | {
     word: 10 * value for value, word in enumerate((
-        "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"), start=2)}
+        "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"), start=2)} | {
+    "once": 1, "twice": 2, "thrice": 3}
 _PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8,
           "ninth": 9, "tenth": 10, "twelfth": 12, "hundredth": 100, "thousandth": 1000}
 _PARTS |= {f"{part}s": value for part, value in _PARTS.items() if part != "half"} | {"halves": 2}
-_ORDINAL = re.compile(r"first|second|.*th|" + "|".join(_PARTS))
-_SIGNS = {"minus": -1, "negative": -1}
 WORDS = frozenset((*_SMALL, *SCALES, "hundred"))
-"""Words that a number may begin with or consist of."""
+"""Words that a number consists of."""
 
 
-@dataclass(frozen=True, slots=True)
-class InWords:
-    """A number at the beginning of some words."""
+def read_words(words: Sequence[str]) -> tuple[Fraction, int] | None:
+    """The number that words in lower case begin with, and how many of them it is.
 
-    value: Fraction
-    taken: int
-    """How many of the words it is."""
+    None where they begin with none, with two side by side, or with a place in a row.
 
-
-def read_words(words: Sequence[str]) -> InWords | None:
-    """The number that words in lower case begin with; None where they begin with none, or with two side by side.
-
-    >>> read_words(["one", "hundred", "and", "five", "apples"])
-    InWords(value=Fraction(105, 1), taken=4)
-    >>> read_words(["twenty", "first"]) is None
-    True
+    >>> read_words(["one", "hundred", "and", "five", "apples"]), read_words(["two", "thirds"])
+    ((Fraction(105, 1), 4), (Fraction(2, 3), 2))
+    >>> read_words(["five", "six"]), read_words(["twenty", "third"])
+    (None, None)
     """
-    start = 1 if words and words[0] in _SIGNS else 0
-    sign = _SIGNS[words[0]] if start else 1
-    span = _whole(words, start)
-    if span is None:
-        return None
-    value, at = span
-    following = words[at] if at < len(words) else ""
-    if following == "point":
-        digits = [str(_SMALL[word]) for word in takewhile(lambda word: _SMALL.get(word, 10) < 10, words[at + 1:])]
-        return InWords(sign * (value + Fraction(int("".join(digits)), 10 ** len(digits))), at + 1 + len(digits)
-                       ) if digits else None
-    if following in _PARTS:
-        # "one third" and "two thirds" are parts; "twenty-third" is a place in a row.
-        plural = following.endswith("s")
-        return InWords(sign * value / _PARTS[following], at + 1) if plural == (value != 1) else None
-    return None if _ORDINAL.fullmatch(following) and value % 10 == 0 else InWords(sign * value, at)
-
-
-def _whole(words: Sequence[str], at: int) -> tuple[Fraction, int] | None:
-    """A whole number and its end."""
-    total = current = words_read = 0
-    last_scale = 10**15
-    if at + 1 < len(words) and words[at] in ("a", "an") and words[at + 1] in (*SCALES, "hundred"):
-        current, at = 1, at + 1
+    at = begin = 1 if words[:1] in (["a"], ["an"]) and words[1:2] and words[1] in (*SCALES, "hundred") else 0
+    total, current, last_scale = 0, begin, 10**15
     while at < len(words):
-        word = words[at]
+        word, tens = words[at], current % 100
         if word in _SMALL:
-            tens = current % 100
             # "twenty five" is one number, "five six" is two.
             if tens and not (tens >= 20 and tens % 10 == 0 and 0 < _SMALL[word] < 10):
                 return None
@@ -75,8 +42,17 @@ def _whole(words: Sequence[str], at: int) -> tuple[Fraction, int] | None:
         elif word in SCALES and current and SCALES[word] < last_scale:
             last_scale = SCALES[word]
             total, current = total + current * last_scale, 0
-        elif not (word == "and" and words_read and at + 1 < len(words) and words[at + 1] in _SMALL
-                  and words[at - 1] in (*SCALES, "hundred")):
+        elif not (word == "and" and at and words[at - 1] in (*SCALES, "hundred")
+                  and set(words[at + 1:at + 2]) & _SMALL.keys()):
             break
-        words_read, at = words_read + 1, at + 1
-    return (Fraction(total + current), at) if words_read else None
+        at += 1
+    if at == begin:
+        return None
+    value, part = Fraction(total + current), words[at] if at < len(words) else ""
+    if part == "point":
+        digits = [str(_SMALL[word]) for word in takewhile(lambda word: _SMALL.get(word, 10) < 10, words[at + 1:])]
+        return (value + Fraction(f"0.{''.join(digits)}"), at + 1 + len(digits)) if digits else None
+    if part not in _PARTS:
+        return value, at
+    # "one third" and "two thirds" are parts; "twenty-third" is a place in a row.
+    return (value / _PARTS[part], at + 1) if part.endswith("s") == (value != 1) else None

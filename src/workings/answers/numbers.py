@@ -13,16 +13,14 @@ from functools import lru_cache
 
 from workings.answers.latex import plain, spaced_digits
 from workings.answers.number_words import SCALES, read_words
-from workings.answers.units import NO_UNIT, MeasureUnit, read_unit, same_units
+from workings.answers.units import NO_UNIT, Unit, is_measure, read_unit, same_units
 
 MAX_CHARACTERS = 300
 """A longer text is not a number."""
 MAX_EXPONENT = 400
 """Largest absolute power of ten in scientific notation."""
-FLOAT_DIGITS = 9
-"""From this number of significant digits a decimal is a printed float, compared with `FLOAT_ERROR`."""
 FLOAT_ERROR = Fraction(1, 10**9)
-"""Relative difference of a float and the number that it represents."""
+"""Relative difference of two numbers that are not whole and count as equal: the prints of one float."""
 
 _SCALES = {"hundred": 10**2, "lakh": 10**5, "lac": 10**5, "crore": 10**7, "dozen": 12, "mio": 10**6, "mln": 10**6,
            "juta": 10**6, "mrd": 10**9, "mld": 10**9, "bln": 10**9, "tn": 10**12, "trn": 10**12,
@@ -30,7 +28,6 @@ _SCALES = {"hundred": 10**2, "lakh": 10**5, "lac": 10**5, "crore": 10**7, "dozen
 _LETTER_SCALES = {"k": 10**3, "m": 10**6, "mm": 10**6, "mn": 10**6, "b": 10**9, "bn": 10**9, "t": 10**12, "cr": 10**7,
                   "grand": 10**3}
 """Only after a currency; `l` is a lakh of rupees and no scale of another currency."""
-_TEXT_COMMAND = re.compile(r"\\(?:text|mathrm|mbox|textbf)\s*\{([^{}]*)\}")
 
 # Groups of three, or of two before the last three as in India, with one separator.
 _DIGITS = (r"(?:\d{1,3}(?:,\d{3})+|\d{1,2}(?:,\d{2})+,\d{3}|\d{1,3}(?: \d{3})+(?!\d)|\d{1,3}(?:['’]\d{3})+"
@@ -44,23 +41,16 @@ _VALUE = re.compile(
 CURRENCY = r"(?:(?:US|CA|AU|[CAR])?\$|USD|EUR|GBP|INR|Rs\.?|[$€£¥₹])"
 _CURRENCY_MARK = re.compile(rf"{CURRENCY}\s*")
 _CURRENCY_BEFORE = re.compile(rf"(?:{CURRENCY})\s?$")
-# "1.234,50", and cents after a comma in currencies that use it.
-_COMMA_DECIMAL = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d{1,2})(?![\d.,])"
-                            r"|(?:(?<=R\$)|(?<=€)|(?<=R\$ )|(?<=€ ))(\d+),(\d\d)(?!\d)"
-                            r"|(?<![\d.,])(\d+),(\d\d)(?=\s?(?:€|EUR\b|[Ee]uros?\b|reais\b))")
 _NAME = r"[^\W\d_]+(?:['’-][^\W\d_]+)*"
 # Left sides whose right side is the answer: a name, f(3), x_1, words, m+n.
 _NAMED = re.compile(rf"\s*{_NAME}\.?(?:\s+{_NAME}\.?){{0,9}}\s*(?:_\{{?\w{{1,5}}\}}?|\^\{{?-1\}}?)?\s*"
                     r"['’′]{0,3}(?:\([^()=]{0,40}\))?\s*:?"
-                    r"|\\?(?:sin|cos|tan|log|ln)\s*\(?\d?(?:\\(?:theta|alpha|beta)|[θαβa-z])\)?"
-                    r"|-?\s*[a-w](?:\s*[-+*/]\s*[a-w]){1,5}")
-_ARITHMETIC = re.compile(r"(?:[\d\s.,+\-*/×·÷()%$€£¥₹^°{}√!_π]|\\(?:cdot|times|div|circ|pi)"
-                         r"|\\?(?:[dt]?frac|binom|sqrt|log|ln|exp|sin|cos|tan|gcd|lcm|max|min|[cl]?dots)(?![a-z]))+")
+                                    r"|-?\s*[a-w](?:\s*[-+*/]\s*[a-w]){1,5}")
 _UNKNOWN = re.compile(r"(?<![^\W\d_])[a-zA-Z](?![^\W\d_])")
 _RUN = re.compile(r"\.?\d(?:[\d.,'’_٬/:^]*\d)?")
 _MORE_OF_RUN = re.compile(r"\s\d+/\d+(?!\d)|(?: \d{3})+(?!\d|[.,]\d)(?:\.\d+)?|\s?[x×*]\s?10\s?\^\s?\{?-?\d{1,3}\}?"
                           r"|[eE][+-]?\d{1,3}(?!\w)")
-_BEHIND = re.compile(r"\s?%|\s?°[CF]?|[-\s]?(?:[^\W\d_]|[²³/](?=[^\W\d_]))+(?:\^?[23])?")
+_BEHIND = re.compile(r"\s?%|\s?°[CF]?|(?!(?:st|nd|rd|th)\b)[-\s]?(?:[^\W\d_]|[²³/](?=[^\W\d_]))+(?:\^?[23])?")
 MAX_BEHIND = 4
 """Words after a number in a sentence that may be its scale and unit."""
 
@@ -71,9 +61,7 @@ class WrittenNumber:
 
     value: Fraction
     percent: bool = False
-    unit: MeasureUnit = NO_UNIT
-    is_float: bool = False
-    """Whether it is a decimal of `FLOAT_DIGITS` significant digits or more."""
+    unit: Unit = NO_UNIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +80,8 @@ def parse_number(text: str) -> WrittenNumber | None:
 
     >>> parse_number("$1,234.50").value, parse_number("1,50,000").value, parse_number("15,0000")
     (Fraction(2469, 2), Fraction(150000, 1), None)
-    >>> parse_number("60 km/h").unit.measure
-    'kilometer/hour'
+    >>> sorted(parse_number("60 km/h").unit)
+    ['hour', 'kilometer']
     >>> parse_number("6x") is None
     True
     """
@@ -108,19 +96,9 @@ def parse_words(text: str) -> WrittenNumber | None:
     """
     if len(text) > MAX_CHARACTERS or any(character.isdigit() for character in text):
         return None
-    lowered = (_TEXT_COMMAND.fullmatch(text.strip()) or [text, text])[1].casefold()
-    lowered = re.sub(r"^\W*(once|twice|thrice)\W*$", lambda word: f"{_TIMES[word[1]]} times", lowered)
-    tokens = re.findall(r"[^\W\d_]+", lowered)
+    tokens = re.findall(r"[^\W\d_]+", plain(text).casefold())
     words = read_words(tokens)
-    if words is None:
-        return None
-    rest = tokens[words.taken:]
-    percent = rest[:1] == ["percent"] or rest[:2] == ["per", "cent"]
-    unit = read_unit(" ".join(rest[(1 if rest[0] == "percent" else 2) if percent else 0:]))
-    return None if unit is None else WrittenNumber(words.value, percent, unit)
-
-
-_TIMES = {"once": "one", "twice": "two", "thrice": "three"}
+    return parse_number(f"{words[0]} {' '.join(tokens[words[1]:])}") if words else None
 
 
 def numbers_in(sentence: str) -> list[NumberAt]:
@@ -137,8 +115,7 @@ def numbers_in(sentence: str) -> list[NumberAt]:
         # "x2", "COVID-19": a part of a name.
         if re.search(r"[^\W\d]-?$", _CURRENCY_BEFORE.sub("", before)):
             continue
-        found.append(_number_at(sentence, run.start(), run.end()) if not before.endswith(("/", "#")) else NumberAt(
-            run.start(), run.end(), run.group(), None))
+        found.append(_number_at(sentence, run.start(), run.end()))
     return found
 
 
@@ -161,8 +138,8 @@ def _number_at(sentence: str, start: int, end: int) -> NumberAt:
     for last in ends[1:]:
         longer = parse_number(sentence[start:last])
         is_preposition = sentence[end:last] == " in" and re.match(r"\s\w", sentence[last:])
-        if longer and not is_preposition and (number is None or (longer.value, longer.percent, longer.unit.measure) != (
-                number.value, number.percent, number.unit.measure)):
+        if longer and not is_preposition and (number is None or is_measure(longer.unit - number.unit) or (
+                longer.value, longer.percent) != (number.value, number.percent)):
             number, stop = longer, last
     # "42abc", "6x"; "18th" is the place 18. And "1億5000万", which is not read as one number.
     if re.match(r"(?!(?:st|nd|rd|th)\b)[^\W\d_]", sentence[stop:]) or re.match(
@@ -188,24 +165,21 @@ def _parse(text: str) -> WrittenNumber | None:
     value = _value(match) if match else None
     if match is None or value is None:
         return None
-    decimal = match["decimal"] or ""
-    digits = decimal.replace(".", "").lstrip("0")
-    return _with_unit(sign * value, cleaned[match.end():], currency,
-                      is_float="." in decimal and len(digits) >= FLOAT_DIGITS)
+    return _with_unit(sign * value, cleaned[match.end():], currency)
 
 
 def equal_numbers(given: WrittenNumber, expected: WrittenNumber, tolerance: float = 0.0) -> bool:
-    """Whether two numbers agree within an absolute tolerance, or as the prints of one float.
+    """Whether two numbers agree within an absolute tolerance, or if not whole, within `FLOAT_ERROR`.
 
     A unit that only one of them names is no difference; two different units are. A percent sign that only one of
     them carries may be a unit (50 % for 50) or a factor (50 % for 0.5): both count.
     """
-    if (given.percent and expected.unit.measure) or (expected.percent and given.unit.measure) or not same_units(
-            given.unit, expected.unit):
+    if (given.percent and is_measure(expected.unit)) or (expected.percent and is_measure(given.unit)) or (
+            not same_units(given.unit, expected.unit)):
         return False
     # Through its text: a tolerance of 0.1 means a tenth, and not the double next to it.
     allowed = Fraction(str(tolerance))
-    if given.is_float or expected.is_float:
+    if given.value.denominator > 1 or expected.value.denominator > 1:
         allowed = max(allowed, FLOAT_ERROR * max(abs(given.value), abs(expected.value)))
     pairs = [(given.value, expected.value)]
     if given.percent and not expected.percent:
@@ -216,30 +190,16 @@ def equal_numbers(given: WrittenNumber, expected: WrittenNumber, tolerance: floa
 
 
 def _clean(text: str) -> str:
-    if text.isascii() and text.isdigit():
-        return text
     text = _stripped(spaced_digits(plain(text.replace("\\%", "%"))))
     if re.search(r"[=≈]", text):  # "x = 5", "47+25=72": the right side is the number
         left, text = re.split(r"[=≈](?=[^=≈]*$)", text, maxsplit=1)
         if not names_a_value(left):
             return ""
-    return _COMMA_DECIMAL.sub(_with_point, _stripped(text))
-
-
-def _with_point(number: re.Match[str]) -> str:
-    whole, part = next((number[at], number[at + 1]) for at in (1, 3, 5) if number[at])
-    return f"{whole.replace('.', '')}.{part}"
+    return _stripped(text)
 
 
 def _stripped(text: str) -> str:
-    text = text.strip().strip("*`\"'_“”’‘").strip().rstrip(".,;:?!").strip().strip("*`\"'_“”").strip()
-    if len(text) > 1 and text.startswith("$") and text.endswith("$"):
-        text = text[1:-1].strip()
-    elif text.endswith("$") and text.count("$") == 1:
-        text = f"${text[:-1].strip()}"
-    if len(text) > 2 and (text[0] + text[-1]) in ("()", "[]") and not re.search(r"[(\[,]", text[1:-1]):
-        text = text[1:-1].strip()
-    return text
+    return text.strip().strip("*`\"'_“”’‘ ").rstrip(".,;:?! ").strip("*`\"'_“” ").strip()
 
 
 def names_a_value(left: str) -> bool:
@@ -254,7 +214,7 @@ def names_a_value(left: str) -> bool:
     if len(parts) > 1 and _NAMED.fullmatch(parts[0]) and not re.search(
             r",\s|\b(?:or|and)\b|;", re.sub(r"\{[^{}]*\}|\([^()]*\)", "", "=".join(parts[1:]))):
         return True
-    return all(not part or _ARITHMETIC.fullmatch(part) or _NAMED.fullmatch(part) or not (
+    return all(not part or _NAMED.fullmatch(part) or not (
         _UNKNOWN.search(part) or re.search(r",\s", part)) for part in parts)
 
 
@@ -293,7 +253,7 @@ def _scale(word: str, currency: str) -> int:
     return named or math.prod(_SCALES.get(letter, 0) for letter in word)  # 千万 is ten million
 
 
-def _with_unit(value: Fraction, rest: str, currency: str, *, is_float: bool) -> WrittenNumber | None:
+def _with_unit(value: Fraction, rest: str, currency: str) -> WrittenNumber | None:
     percent = False
     match = re.match(r"\s*(?:%|percent\b|per cent\b|percentage points?\b|pct\b)\s*", rest, re.IGNORECASE)
     if match:
@@ -303,10 +263,9 @@ def _with_unit(value: Fraction, rest: str, currency: str, *, is_float: bool) -> 
     while (scale := re.match(r"\s*-?([A-Za-z]+\b|[百千万萬億亿]+)\s*", rest)) and (
             factor := _scale(scale[1].lower(), currency)):
         value, rest, is_scaled = value * factor, rest[scale.end():], True
-    # A hyphen as in "a 5-mile walk", not a minus.
-    unit = read_unit(re.sub(r"^-(?=[^\W\d_]{2})", " ", rest.strip()), currency)
+    unit = read_unit(rest.strip(), currency)
     # Letters directly after a number are a product, unless they are a measure or a whole word.
     product = re.match(r"[^\W\d_]{1,3}(?![^\W\d_])", rest) and not match and not is_scaled
-    if unit is None or (product and not unit.measure) or rest[:1] in tuple(",'’_"):
+    if unit is None or (product and not is_measure(unit)) or rest[:1] in tuple(",'’_"):
         return None
-    return WrittenNumber(value, percent, unit, is_float)
+    return WrittenNumber(value, percent, unit)

@@ -33,22 +33,13 @@ def _split(text: str) -> Iterator[str]:
         yield text[start:].strip()
 
 
-def without_markup(text: str) -> str:
-    """A text without bold, quotation marks, white space and a final period around it."""
-    text = text.strip().strip("*_`\"“” ")
-    # "0.333..." means more than "0.333".
-    return (text if text.endswith("...") else text.rstrip(".,;:")).strip("*_`\"“” ").strip()
-
-
 def tidy(text: str) -> str:
-    """A text as an answer: without markup, delimiters of mathematics and a final period.
+    """A text as an answer: without bold, quotation marks, delimiters of mathematics and a final period.
 
     >>> tidy("**$x + 1$**."), tidy("> > }.")
     ('x + 1', '> > }')
     """
-    marked = re.sub(r"^(?:\\[\[(]|\$\$)\s*|\s*(?:\\[\])]|\$\$)\.?$", "", text.strip())
-    text = without_markup(marked)
-    if text.count("**") % 2:  # of "**Paris** is the capital" not the whole was bold
-        text = f"**{text}" if marked.startswith("**") else f"{text}**"
+    text = re.sub(r"^(?:\\[\[(]|\$\$)\s*|\s*(?:\\[\])]|\$\$)\.?$", "", text.strip())
+    text = text.strip("*_`\"“” ").rstrip(".,;:").strip("*_`\"“” ")
     inner = re.fullmatch(r"\$([^$]*)\$", text)
     return inner[1].strip() if inner and not inner[1].lstrip().startswith("\\$") else text

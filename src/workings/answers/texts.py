@@ -4,8 +4,7 @@ import re
 import unicodedata
 from functools import lru_cache
 
-from workings.answers.dates import dates_alike
-from workings.answers.latex import is_mathematics, normal_form, plain
+from workings.answers.latex import normal_form, plain
 from workings.answers.numbers import equal_numbers, names_a_value, parse_number
 
 MAX_CHARACTERS = 2_000
@@ -31,9 +30,6 @@ def normalise_text(text: str) -> str:
     # Without accents: "São Paulo" is written "Sao Paulo" as well.
     text = "".join(character for character in unicodedata.normalize("NFKD", text.replace("−", "-")).casefold()
                    if not unicodedata.combining(character))
-    text = re.sub(r"\\(?:text|mathrm|mbox|textbf)\s*\{([^{}]*)\}", r"\1", text)
-    text = dates_alike(text)
-    text = re.sub(r"(?<=\d)\s?([ap])\.?\s?m\b\.?", r" \1m", text)
     text = " ".join(text.split()).strip(" \"'`*_.,;:!?¡¿$“”‘’")
     return re.sub(rf"^(?:(?:{_ARTICLES}) )+(?=.)", "", text)
 
@@ -49,19 +45,11 @@ def same_text(given: str, expected: str, tolerance: float = 0.0) -> bool:
         return True
     if len(given) > MAX_CHARACTERS or len(expected) > MAX_CHARACTERS or not said:
         return False
-    if re.fullmatch(r"[^\W_](?: [^\W_]){2,}", said) and " " not in wanted:  # "y a a n"
-        return said.replace(" ", "") == wanted
-    if is_mathematics(given) or is_mathematics(expected):
-        return _same_formula(given, expected, tolerance)
-    return _same_parts(given, expected, tolerance)
-
-
-def _same_formula(given: str, expected: str, tolerance: float) -> bool:
     formula, expected = (_UNITS.sub("", _MEMBER.sub("", text)) for text in (value_of(given, expected), expected))
     form, expected_form = normal_form(formula), normal_form(expected)
     if form == expected_form or _terms(form) == _terms(expected_form) != []:
         return bool(form)
-    return _same_parts(plain(formula.strip("$ ")), plain(expected.strip("$ ")), tolerance)
+    return _same_parts(plain(formula), plain(expected), tolerance)
 
 
 def value_of(given: str, expected: str) -> str:
@@ -80,7 +68,7 @@ def _terms(formula: str) -> list[str]:
     terms, depth = [""], 0
     for character in formula:
         depth += (character in "([{") - (character in ")]}")
-        if character in "+-" and depth == 0 and terms[-1] and terms[-1][-1] not in "^*/+-":
+        if character in "+-" and depth == 0 and terms[-1]:
             terms.append("")
         terms[-1] += character
     return sorted(term if term[:1] in "+-" else f"+{term}" for term in terms) if len(terms) > 1 else []
@@ -93,8 +81,7 @@ def _same_parts(given: str, expected: str, tolerance: float) -> bool:
     # A set may be written without its braces.
     if given_brackets != expected_brackets and {given_brackets, expected_brackets} != {"", "{}"}:
         return False
-    given_parts = _parts(given_inner, words=not given_brackets)
-    expected_parts = _parts(expected_inner, words=not expected_brackets)
+    given_parts, expected_parts = _parts(given_inner), _parts(expected_inner)
     if not 2 <= len(given_parts) == len(expected_parts) <= MAX_PARTS:
         return False
     if given_brackets and given_brackets[0] in "([":
@@ -121,9 +108,8 @@ def without_brackets(text: str) -> tuple[str, str]:
     return text[1:-1], text[0] + text[-1]
 
 
-def _parts(text: str, *, words: bool) -> list[str]:
-    if words:
-        text = re.sub(r",?\s+(?:and|or)\s+", ", ", text)
+def _parts(text: str) -> list[str]:
+    text = re.sub(r",?\s+(?:and|or)\s+", ", ", text)
     parts, depth, start = [], 0, 0
     for index, character in enumerate(text):
         depth += (character in "([{") - (character in ")]}")
@@ -137,4 +123,4 @@ def _same_part(given: str, expected: str, tolerance: float) -> bool:
     given_number, expected_number = parse_number(given), parse_number(expected)
     if given_number is not None and expected_number is not None:
         return equal_numbers(given_number, expected_number, tolerance)
-    return normalise_text(given) == normalise_text(expected) or normal_form(given) == normal_form(expected)
+    return normal_form(given.casefold()) == normal_form(expected.casefold())

@@ -38,8 +38,8 @@ def ask_command(
     With `--json` and `--base` or `--also`, the first answer is printed as a line at once; the last line has all
     answers.
     """
+    from workings.evaluation.first_wrong_step import wrong_place
     from workings.runs.evaluate import Question, Reply, ask, ask_untrained
-    from workings.scoring.steps import wrong_place
 
     asked = [run, *(also or [])]
     _refuse(question, asked, seed=seed, temperature=temperature)

@@ -1,16 +1,18 @@
-"""Items of an evaluation by the line of their first wrong equation, from its predictions."""
+"""The first wrong equation of a completion, and the items of an evaluation by its line."""
 
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from workings.data.equations.check import Equation
 from workings.evaluation.predictions import read_predictions
 from workings.evaluation.scorecard import mean_interval
 from workings.evaluation.statistics.intervals import Interval
 from workings.evaluation.unit import EvaluationRecord
 from workings.record.layout import PREDICTIONS
-from workings.scoring.steps import wrong_place
+from workings.scoring.form import reasoning_text
+from workings.scoring.steps import checked_equations
 
 RIGHT, RIGHT_WITH_WRONG_STEP = "right, no wrong equation", "right, a wrong equation"
 NOT_FOUND, UNSCORED = "wrong, no wrong equation", "could not be scored"
@@ -22,6 +24,65 @@ WRONG_STEP_KINDS = (RIGHT_WITH_WRONG_STEP, *(f"wrong from line {line} on" for li
 """Kinds with a step that is wrong."""
 KINDS = (RIGHT, *WRONG_STEP_KINDS, NOT_FOUND, UNSCORED)
 """All kinds of items, in the order in which they are shown."""
+FIRST_CHARACTERS = 30_000
+"""Of the reasoning, in which its first wrong equation is looked for: a page does so in every completion it shows."""
+
+
+def first_wrong_step(text: str) -> Equation | None:
+    """The first definitely wrong equation of a text, or None.
+
+    It is arithmetic, and mostly but not always where a solution goes wrong: see docs/evaluation.md.
+
+    >>> first_wrong_step("7+5=12, carry 1; 4+2+1=8").written
+    '4+2+1=8'
+    """
+    return next((equation for equation in checked_equations(text)
+                 if equation.verdict == "wrong" and not equation.doubt), None)
+
+
+@dataclass(frozen=True, slots=True)
+class WrongPlace:
+    """The first equation that does not hold."""
+
+    start: int
+    """Its start in the completion, in characters."""
+    end: int
+    """After its last character."""
+    line: int
+    """Of the lines of the reasoning that are not blank, the one in which it is; from 1."""
+    lines: int
+    """Such lines in all."""
+    written: str
+    expected: str
+    """The correct value, such as `18`."""
+
+    def text(self) -> str:
+        """For humans."""
+        return f"first wrong equation, line {self.line} of {self.lines}: {self.written} (correct: {self.expected})"
+
+    def to_json(self) -> dict[str, int | str]:
+        """All of it."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def wrong_place(completion: str) -> WrongPlace | None:
+    """The first wrong equation of a completion's reasoning; None where every equation that can be read holds.
+
+    Only the first `FIRST_CHARACTERS` of the reasoning are looked through.
+    """
+    reasoning = reasoning_text(completion)
+    begin = reasoning[:FIRST_CHARACTERS]
+    # Up to the end of a line, because half of a correct equation may be wrong.
+    checked_text = begin if begin == reasoning else begin[:begin.rfind("\n") + 1] or begin
+    equation = first_wrong_step(checked_text)
+    if equation is None:
+        return None
+    # The reasoning is a stretch of the completion, and it begins where that stretch first is.
+    offset = completion.find(reasoning)
+    before = reasoning[:reasoning.rfind("\n", 0, equation.start) + 1]
+    line = 1 + sum(bool(line_text.strip()) for line_text in before.splitlines())
+    lines = sum(bool(line_text.strip()) for line_text in reasoning.splitlines())
+    return WrongPlace(offset + equation.start, offset + equation.end, line, lines, equation.written, equation.expected)
 
 
 @dataclass(frozen=True, kw_only=True)

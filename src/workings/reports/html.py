@@ -14,7 +14,7 @@ import jinja2
 from workings.errors import RequestError
 from workings.evaluation.comparison.compare import Comparison
 from workings.evaluation.comparison.paired import points
-from workings.evaluation.first_wrong_step import count_first_wrong_steps
+from workings.evaluation.first_wrong_step import count_first_wrong_steps, wrong_place
 from workings.evaluation.predictions import read_predictions
 from workings.evaluation.unit import EvaluationRecord
 from workings.models.unverified import said_of_recipe
@@ -26,7 +26,6 @@ from workings.reports.gather import RunView, commands, configuration_rows, sampl
 from workings.reports.reward_figures import reward_figures
 from workings.reports.run_table import behaviour_rows, run_rows
 from workings.reports.wrong_steps import CAPTION, first_wrong_steps_figure, marked
-from workings.scoring.steps import wrong_place
 
 VERDICTS = {"better": "{b} is better", "worse": "{b} is worse", "inconclusive": "inconclusive",
             "equivalent": "equivalent", "not comparable": "not comparable"}

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from workings.evaluation.first_wrong_step import KINDS, WRONG_STEP_KINDS, FirstWrongSteps
+from workings.evaluation.first_wrong_step import KINDS, WRONG_STEP_KINDS, FirstWrongSteps, wrong_place
 from workings.record.number_text import percent
 from workings.reports.figures import Drawn, Table, bounds, interval_figure, interval_mark, key_entry
 from workings.reports.interval_chart import IntervalRow
-from workings.scoring.steps import wrong_place
 
 CAPTION = ("Items by the line of the first wrong equation in their reasoning, with 95 % intervals, for the "
            "first sample of each item. This finds wrong arithmetic, not misunderstandings: of 590 wrong solutions "

@@ -1,6 +1,6 @@
 """`reward check`: the rewards of probes and of the model's own samples, before a run.
 
-The probes are texts that a good reward does not prefer (`workings.scoring.probes`), truncated like completions. The
+The probes are texts that a good reward does not prefer (`workings.runs.probes`), truncated like completions. The
 samples are those of the first update. Every reward is computed two more times, because one that changes cannot be
 verified.
 """
@@ -20,10 +20,10 @@ from workings.models.tokenizer import Tokenizer
 from workings.record.progress import slow_operation
 from workings.rollouts.prompts import PromptTurn
 from workings.rollouts.rollout import Group, to_reward
+from workings.runs.probes import probes, right_answer
 from workings.runs.reward_findings import PromptRewards, TextRewards, equal_reward_groups, refusals, warnings
 from workings.runs.select_engine import with_engine
 from workings.scoring.items import Item
-from workings.scoring.probes import probes, right_answer
 from workings.scoring.rewards import CompletionToReward, RewardProcess, RewardSettings, total
 from workings.scoring.settings import ScoringSettings
 from workings.scoring.worker_pool import ScoringProcess

@@ -13,7 +13,7 @@ from functools import lru_cache
 from importlib import import_module
 from types import FrameType
 
-from workings.answers.latex import is_mathematics, signs
+from workings.answers.latex import signs
 from workings.answers.numbers import names_a_value, parse_number
 from workings.answers.texts import UNION, without_brackets
 from workings.answers.units import read_unit, same_units
@@ -32,6 +32,8 @@ LIBRARIES = ("math-verify", "sympy", "latex2sympy2_extended")
 """Libraries whose versions decide a verdict."""
 # Powers of powers, exponents and factorials that would fill the memory.
 _TOO_LARGE = re.compile(r"(?:\^|\*\*)[^+\-=,;]{0,40}(?:\^|\*\*)|(?:\^|\*\*)\s*[{(]?\s*-?\d{5,}|\d{5,}\s*!|!\s*!")
+_FORMULA = re.compile(r"[\\^_√π∞=<>≤≥≠±∈∪∩{}\[\]()*+/×\d]")
+_SIDE_BY_SIDE = re.compile(r"\s*[\d.]+(?:\s+[\d.]+)+\s*")
 _TEXT = re.compile(r"\\(?:text|mathrm|mbox|textbf|textit|textrm)\s*\{([^{}]*)\}")
 _COMMAND = re.compile(r"\\[a-zA-Z]+|\\.")
 _WORD = re.compile(r"[^\W\d_]{2,}")
@@ -77,10 +79,8 @@ def same_mathematics(given: str, expected: str) -> bool:
     Raises:
         TimeoutError: it took more than `LIMIT_SECONDS` of processor time (where the system has interval timers).
     """
-    if len(given) > MAX_CHARACTERS or (not is_mathematics(expected) and parse_number(expected) is None):
-        return False
-    # Numbers side by side are several, and math-verify would join their digits.
-    if re.fullmatch(r"\s*[\d.]+(?:\s+[\d.]+)+\s*", given):
+    # math-verify would multiply the letters of prose, and join the digits of numbers side by side.
+    if len(given) > MAX_CHARACTERS or not _FORMULA.search(expected) or _SIDE_BY_SIDE.fullmatch(given):
         return False
     formula = given.strip().strip("*$ ").removeprefix("\\(").removesuffix("\\)").removeprefix("\\[").removesuffix("\\]")
     with _limited():

@@ -151,6 +151,6 @@ def _in_order(given: str, item: Item) -> bool:
 
 
 SCORERS = {scorer.name: scorer for scorer in (
-    Scorer("answer", "4", answer), Scorer(CONTAINS, "2", contains), Scorer("exact", "1", exact),
-    Scorer("math", "3", math, libraries_version))}
+    Scorer("answer", "5", answer), Scorer(CONTAINS, "3", contains), Scorer("exact", "1", exact),
+    Scorer("math", "4", math, libraries_version))}
 """By name. A version is raised whenever a score changes."""

@@ -8,9 +8,16 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from workings.errors import RecordError, RequestError
-from workings.evaluation.first_wrong_step import NOT_FOUND, RIGHT, UNSCORED, WRONG_STEP_KINDS, kind_of_text
+from workings.evaluation.first_wrong_step import (
+    NOT_FOUND,
+    RIGHT,
+    UNSCORED,
+    WRONG_STEP_KINDS,
+    WrongPlace,
+    kind_of_text,
+    wrong_place,
+)
 from workings.record.layout import EVALUATION_SUMMARY, PARTIAL_SUFFIX, PREDICTIONS, SELECTION
-from workings.scoring.steps import WrongPlace, wrong_place
 from workings.ui.folder import Folder
 from workings.ui.requests import paged
 

@@ -5,10 +5,10 @@ from pydantic import TypeAdapter
 
 from workings.config.rewards import RewardConfig
 from workings.errors import RequestError
-from workings.scoring.attacks import ATTACKS
+from workings.runs.attacks import ATTACKS
+from workings.runs.probes import near_miss, probes, wrong_answer
 from workings.scoring.form import keeps_form
 from workings.scoring.items import Item
-from workings.scoring.probes import near_miss, probes, wrong_answer
 from workings.scoring.rewards import CompletionToReward, RewardSettings, shipped_reward
 from workings.scoring.scorers import answer
 from workings.scoring.steps import check_steps

@@ -8,7 +8,7 @@ from math import ceil
 
 from workings.answers.numbers import parse_number
 from workings.data.traces import Trace, completion_text
-from workings.scoring.attacks import attacked
+from workings.runs.attacks import attacked
 from workings.scoring.items import Item
 from workings.scoring.scorers import answer
 
@@ -23,7 +23,7 @@ _NOTHING = "\0"
 
 
 def probes(item: Item, form: str, worked: str | None) -> dict[str, str]:
-    """The texts by name, for one prompt: those below, and `workings.scoring.attacks.ATTACKS` around a wrong answer.
+    """The texts by name, for one prompt: those below, and `workings.runs.attacks.ATTACKS` around a wrong answer.
 
     The form `answer_only` shows no steps, so the probes that are about a form's parts are left out there.
 
