@@ -23,6 +23,9 @@ _SEVERAL = re.compile(
     r"(?<![\w'’])[(\[]?([A-J])[)\]]?[^\w()\[\]]{0,3}(?:,\s*(?:and|or)?|\s(?:and|or|&)|/)\s*(?:option "
     r"|choice )?[(\[]?"
     r"([A-J])(?![\w'’])")
+_UNDECIDED = re.compile(
+    r"\b(?:depends|not necessarily|can(?:not|['’]t) (?:say|be (?:determined|known))|impossible to (?:say|tell|know)"
+    r"|unclear|unknown|not (?:known|clear|sure|certain)|neither|both)\b", re.IGNORECASE)
 # "No" as an answer, and not as in "no evidence".
 _NO = r"no(?=\W*$|[\"'”*_)]*\s*[.,;:!(–—-]|\s+(?:because|as|since|it|he|she|they|we|you|this|that|there|the|an?|not)\b)"
 # "Yes or no" says neither.
@@ -91,7 +94,7 @@ def truth_in(text: str) -> str | None:
     ('no', None, None, None)
     """
     words = {each[0].casefold() for each in _TRUTH.finditer(text)}
-    return words.pop() if len(words) == 1 else None
+    return words.pop() if len(words) == 1 and not _UNDECIDED.search(text.split("\n", 1)[0]) else None
 
 
 def first_truth(text: str) -> str | None:

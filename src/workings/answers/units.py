@@ -78,8 +78,9 @@ def is_measure(unit: Unit) -> bool:
 
 
 def same_units(one: Unit, other: Unit) -> bool:
-    """Whether two units are compatible: one may be missing or more specific; no red apples are green ones."""
-    return one <= other or other <= one
+    """Whether two units are compatible: one may be missing or say what is counted, but km are not km/h."""
+    less, more = sorted((one, other), key=len)
+    return less <= more and (not less or not is_measure(more - less))
 
 
 def _is_no_unit(token: str) -> bool:
