@@ -145,7 +145,7 @@ class SealedRun:
             return engine_class.open(request)
         except RequestError:
             # A mesh that the caller named, or one device already: there is nothing else to try.
-            if fsdp or (mesh.fsdp, mesh.tp) == (1, 1):
+            if fsdp or mesh == _ONE_DEVICE:
                 raise
             # A run of eight chips can be asked on a laptop: generation needs no mesh.
             return engine_class.open(replace(request, mesh=_ONE_DEVICE))
