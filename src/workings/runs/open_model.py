@@ -205,11 +205,13 @@ def follow_run(path: Path, device: str, group: ProcessGroup) -> None:
 
 
 def _open_part(sealed: SealedRun, device: str, group: ProcessGroup) -> Engine:
-    """The engine of this process, once all have opened the same run."""
+    """The engine of this process, once all have found the same run."""
     # Check the base of adapters: on other weights they answer worse without an error.
     weights = _weights_below_adapters(sealed)
+    # Opening devices together breaks without a reason if a process has failed before.
+    group.agree({"root": sealed.run.root, "workings": code_version().version}, {})
     engine = sealed.open_engine(device, weights, elsewhere=_ONE_DEVICE if group.count == 1 else MeshConfig())
-    group.agree(facts_of(engine) | {"root": sealed.run.root, "workings": code_version().version}, {})
+    group.agree(facts_of(engine), {})
     return engine
 
 
