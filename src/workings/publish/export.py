@@ -79,7 +79,7 @@ def export_run(run: Path, out: Path, *, device: str = AS_RECORDED, gguf_type: st
         out: folder to make.
         device: where the checkpoint is opened; by default what the run's recipe asked for.
         gguf_type: one of `gguf_file.TYPES` for a GGUF file; empty: Hugging Face's format.
-        group: as of `open_run`.
+        group: processes that hold a run's model together; by default this one alone.
 
     Raises:
         RequestError: ``out`` exists, no sealed run there, the device is absent, the run trained the text part of a
