@@ -237,8 +237,8 @@ def run_ranks(start_forked: Callable[..., Any]) -> Callable[..., str]:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = str(probe.getsockname()[1])
-        common = {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
-                  "OMP_NUM_THREADS": "1"}
+        common = {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1",
+                  "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
         ranks = [start_forked("-m", *arguments, cwd=ROOT, environment={**common, "RANK": rank, "LOCAL_RANK": rank})
                  for rank in map(str, range(processes))]
         said = [child.communicate() for child in ranks]
