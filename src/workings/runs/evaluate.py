@@ -173,7 +173,8 @@ def evaluate_run(run: str | Path, items: Rows, out: str | Path, *, settings: Eva
         progress: called with the number of finished items and of all items.
         on_trained_items: called, before the model is opened, with the ids of items whose question the run was trained
             on, if there are any.
-        group: processes that hold a run's model together; by default this one alone.
+        group: processes that hold a run's model together (`workings.runs.open_model.processes_of`); by default this
+            one alone.
 
     Raises:
         RequestError: no sealed run or weights, invalid items, ``out`` exists, or the device is absent.
@@ -237,7 +238,8 @@ def evaluate_task(model: str, request: TaskRequest, out: Path, *, weights: Weigh
         weights: as of `evaluate_run`.
         device: where a run generates; by default the device of its recipe.
         on_trained_items: called with the ids of items that hold a question which the run was trained on.
-        group: processes that hold a run's model together; by default this one alone.
+        group: processes that hold a run's model together (`workings.runs.open_model.processes_of`); by default this
+            one alone.
 
     Raises:
         RequestError: as `open_task` and `evaluate_run`, or the task needs what the engine does not do.
