@@ -232,17 +232,17 @@ def run_forked(start_forked: Callable[..., Any]) -> Run:
 
 @pytest.fixture(scope="session")
 def run_ranks(start_forked: Callable[..., Any]) -> Callable[..., str]:
-    """Runs ``python -m MODULE ARGUMENTS`` twice, as torchrun starts two processes of one host; what rank 0 printed."""
-    def run(*arguments: str | Path) -> str:
+    """Runs ``python -m MODULE ARGUMENTS`` as torchrun starts processes of one host; what rank 0 printed."""
+    def run(*arguments: str | Path, processes: int = 2) -> str:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = str(probe.getsockname()[1])
-        common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
-                  "OMP_NUM_THREADS": "1"}
+        common = {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1",
+                  "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
         ranks = [start_forked("-m", *arguments, cwd=ROOT, environment={**common, "RANK": rank, "LOCAL_RANK": rank})
-                 for rank in "01"]
+                 for rank in map(str, range(processes))]
         said = [child.communicate() for child in ranks]
-        assert [child.returncode for child in ranks] == [0, 0], said
+        assert [child.returncode for child in ranks] == [0] * processes, said
         return said[0][0]
     return run
 

@@ -69,7 +69,8 @@ EFFECTS: dict[str, Effect] = {
           ("model.source", "pretrained", ("model.id=FOLDER",)), ("model.id", "LARGER", (
               "model={source: pretrained, id: FOLDER}",))),
     **_of("refused", ("device", "tpu"), ("model.shape.context", "32"), ("mesh.fsdp", "2"),
-          ("mesh.tp", "2"), ("algorithm.teacher", "nowhere", _TOP), ("rewards.file", "nowhere")),
+          ("mesh.tp", "2"), ("mesh.replicate", "2"), ("algorithm.teacher", "nowhere", _TOP),
+          ("rewards.file", "nowhere")),
     **_of("rates", ("training.steps", "9"), ("training.learning_rate", "2e-3"), ("training.schedule", "linear"),
           ("training.warmup_steps", "2"), ("training.final_share", "0.5")),
     **_of("update", ("engine", "jax"), ("method.name", "lora"), ("method.rank", "2", _LORA),

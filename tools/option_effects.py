@@ -171,6 +171,7 @@ ARGUMENTS: dict[str, str] = {
              unknown=_API.format("test_words_of_other_trainers_are_refused_with_what_they_are_here")),
     **_shown("evaluate", **dict.fromkeys(("run", "items", "out", "settings", "device", "progress", "on_trained_items"),
                                          _VERBS),
+             group="distributed/test_process_group.py::test_two_processes_are_stopped_and_one_goes_on",
              weights="runs/test_eval_weights.py::test_both_engines_answer_from_weights_what_the_run_answers"),
     **_shown("plan", recipe=_PLAN.format("test_too_large_a_plan_comes_with_one_that_fits"),
              **dict.fromkeys(("on", "nearest"), _PLAN.format("test_several_targets_at_once")),

@@ -2,7 +2,7 @@
 
 The cluster is of this machine alone (`proof.slurm.cluster`): Debian's Slurm, two nodes in namespaces. Each case submits
 the written `job.sbatch` by `sbatch` and waits until Slurm says COMPLETED. Nothing else starts the run again; only the
-two minutes that Slurm lets a requeued job wait are cut short.
+two minutes that Slurm lets a requeued job wait are cut to a quarter of a minute.
 
     sudo .venv/bin/python -m proof.slurm [--only CASE …] [--engine jax|torch]
 """
@@ -32,6 +32,8 @@ STEPS = {"finish": FEW_STEPS, "requeue in evaluation": FEW_STEPS, "time limit": 
 ABORTS = ("Aborted", "core dumped", "Segmentation fault", "Fatal Python error", "SIGABRT", "/workings/cli/main.py")
 """Words in a log of a process that did not end in order. The last one is in our tracebacks, not in torchrun's own."""
 LIMIT_SECONDS = 1500
+SETTLING_SECONDS = 15
+"""From a requeue to the next start."""
 
 
 class Job:
@@ -63,11 +65,13 @@ class Job:
         return metrics.read_bytes().count(b"\n") if metrics.exists() else 0
 
     def wait(self, what: str, there: Callable[[], bool]) -> None:
-        """Wait for something, and let Slurm start the job at once where it is in the queue."""
+        """Wait for something, and let Slurm start the job soon where it is in the queue."""
         began = time.monotonic()
         while not there():
             facts = Cluster.job(self.number)
             if facts["JobState"] == "PENDING" and facts.get("Reason") == "BeginTime":
+                # Started at once, it was killed by the last signals of the attempt before, which name the same step.
+                time.sleep(SETTLING_SECONDS)
                 command("scontrol", "update", f"JobId={self.number}", "StartTime=now")
             ended = facts["JobState"] in ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL")
             if (ended and not there()) or time.monotonic() - began > LIMIT_SECONDS:

@@ -90,7 +90,7 @@ class Interrupted(WorkingsError):
     exit_code = 130
 
 
-PEER_GONE = "another process is gone; continue with the same command and --auto-resume"
+PEER_GONE = "another process is gone; continue with the same command, `train` with --auto-resume"
 """Message of `Interrupted` in each process that has lost another process of its run."""
 
 OUT_OF_MEMORY_WORDS = (

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,15 +22,18 @@ from tests.engines.tiny import random_batch, tiny_shape
 from tests.runs.runs_helpers import write_recipe
 from workings.cli.main import app
 from workings.cli.train import cut_short_message
+from workings.config.load import load_recipe
 from workings.distributed import calls
 from workings.distributed.failure import PeerFailed
 from workings.distributed.process_group import ProcessGroup
 from workings.errors import Interrupted, RequestError, StorageError, WorkingsError
 from workings.evidence.verify import verify
 from workings.models.shards import shard_file
+from workings.publish.export import ORIGIN_FILE, export_run
 from workings.record import jsonl
-from workings.record.layout import METRICS
+from workings.record.layout import METRICS, PREDICTIONS, RECIPE_EVALUATION
 from workings.record.reader import RunRecord
+from workings.runs.train import refuse_sampling_over_hosts
 from workings.runs.train_and_evaluate import train_and_evaluate
 
 
@@ -263,15 +267,31 @@ def test_what_a_launcher_may_not_ask_for_is_refused(environment, words, said, tm
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("hosts", "copies", "refused"), [
+    ("aabb", 1, True), ("aabbccdd", 2, True), ("aaaa", 1, False), ("aabb", 2, False), ("aabb", 4, False),
+    ("ab", 2, False), ("a", 1, False)])
+def test_rollouts_of_a_model_that_is_split_over_hosts_are_refused(hosts: str, copies: int, refused: bool) -> None:
+    rewarded = load_recipe("smoke-tiny", ["algorithm={name: grpo, group: 2, max_new_tokens: 8}",
+                                          "rewards=[{scorer: answer}]"]).recipe
+    mesh = {"replicate": copies, "fsdp": 1, "tp": 1}
+    if refused:
+        with pytest.raises(RequestError, match=r"sampler\.name=vllm, or mesh\.replicate="):
+            refuse_sampling_over_hosts(rewarded, mesh, [*hosts])
+    else:
+        refuse_sampling_over_hosts(rewarded, mesh, [*hosts])
+    refuse_sampling_over_hosts(load_recipe("smoke-tiny").recipe, mesh, [*hosts])
+
+
 def losses(run: Path) -> list[float]:
     """Of the steps, and of the held-out rows wherever they were looked at."""
     return [value for line in jsonl.read(run / METRICS)[0] for key, value in line.items()
             if key in ("loss", "evaluation_loss")]
 
 
-def test_two_processes_are_stopped_and_one_goes_on(tmp_path, start_forked, monkeypatch) -> None:
+def test_two_processes_are_stopped_and_one_goes_on(tmp_path, start_forked, run_ranks, monkeypatch) -> None:
     """`torchrun` of the real command line, ended by SIGTERM to its agent; one process resumes to the end. Losses are
-    those of one process throughout, and the records verify."""
+    those of one process throughout, and the records verify. Two processes then answer items and export the model, with
+    the result of one."""
     monkeypatch.chdir(tmp_path)
     write_recipe(tmp_path, RECIPE)
     words = ["--standalone", "--nproc-per-node", "2", "-m", "workings", "train", "recipe.yaml", "--out", "two",
@@ -313,6 +333,21 @@ def test_two_processes_are_stopped_and_one_goes_on(tmp_path, start_forked, monke
     moved = [event["moved"] for event in jsonl.read(tmp_path / "two" / "train" / "events.jsonl")[0] if "moved" in event]
     assert moved == [["batch.micro_batch: 1 before, 2 now",
                       "mesh: {'fsdp': 2, 'tp': 1} before, {'fsdp': 1, 'tp': 1} now"]]
+
+    shutil.copy(tmp_path / "items.jsonl", tmp_path / "again.jsonl")
+    run_ranks("workings", "eval", tmp_path / "two", "--items", tmp_path / "again.jsonl", "--out", tmp_path / "answers")
+    assert same_answers(tmp_path / "answers", tmp_path / "two" / RECIPE_EVALUATION)
+    run_ranks("workings", "export", tmp_path / "two", "--out", tmp_path / "from two")
+    assert export_run(tmp_path / "two", tmp_path / "from one").files == json.loads(
+        (tmp_path / "from two" / ORIGIN_FILE).read_text())["files"]
+    with pytest.raises(AssertionError, match="process 0: items: there is no file nothing"):
+        run_ranks("workings", "eval", tmp_path / "two", "--items", "nothing.jsonl", "--out", tmp_path / "none")
+
+
+def same_answers(*units: Path) -> bool:
+    """Whether evaluations have the same completions."""
+    first, second = ([(each["id"], each["completion"]) for each in jsonl.read(unit / PREDICTIONS)[0]] for unit in units)
+    return first == second and len(first) > 0
 
 
 def test_an_environment_without_a_launcher_is_one_process(monkeypatch) -> None:

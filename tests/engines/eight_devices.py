@@ -22,7 +22,8 @@ from workings.objectives.top_tokens import TopTokens
 
 feed_forward.CHUNK = 4  # several chunks of the few positions that a device has here
 MESHES = {"1": MeshConfig(fsdp=1), "8": MeshConfig(fsdp=8), "4x2": MeshConfig(fsdp=4, tp=2), "2": MeshConfig(fsdp=2),
-          "4": MeshConfig(fsdp=4)}
+          "4": MeshConfig(fsdp=4), "2x4x1": MeshConfig(replicate=2, fsdp=4),
+          "2x2x2": MeshConfig(replicate=2, fsdp=2, tp=2), "8x1x1": MeshConfig(replicate=8, fsdp=1)}
 
 
 METHODS = {"lora": LoraConfig(name="lora", rank=4), "qlora": QloraConfig(name="qlora", rank=4),
@@ -120,6 +121,27 @@ def checkpoint_of_adafactor(folder: Path) -> dict:
             "4 from slices": curve(other, other.restore(folder / "shards"), 4, 3)[1]}
 
 
+def copies(folder: Path) -> dict:
+    """Three steps of several copies and of one, then three more: on the same mesh, from its slices, and of one copy."""
+    found = {}
+    # A vocabulary that is split, one that is not, and devices that each have a whole copy.
+    for mesh, vocab, optimizer in (("2x2x2", 64, "adamw"), ("2x4x1", 61, "adafactor"), ("8x1x1", 64, "adamw")):
+        e, one = (engine(name, vocab=vocab, optimizer=optimizer) for name in (mesh, "8"))
+        (slices := folder / mesh).mkdir()
+        state, losses = curve(e, e.init(0), 3)
+        e.save_shards(state, slices)
+        losses += curve(e, state, 3, 3)[1]
+        of_one, expected = curve(one, one.init(0), 6)
+        prompts, asked = [[5, 9, 33], [8], [60, 7, 7, 2]], {"max_new_tokens": 6, "stop_ids": []}
+        found[mesh] = {
+            "losses": losses, "one": expected, "resumed": curve(e, e.restore(slices), 3, 3)[1],
+            "one resumed": curve(one, one.restore(slices), 3, 3)[1], "mesh": dict(e.describe().mesh),
+            "place": e.shardings["params"]["layers"]["mlp.up_proj.weight"].shard_shape((3, 48, 32)),
+            "answers": [[c.tokens for c in x.generate(x.init(2), prompts, **asked)] for x in (e, one)]}
+        del of_one
+    return found
+
+
 def generation(meshes: tuple[str, ...]) -> dict:
     prompts = [np.random.default_rng(i).integers(0, 64, n).tolist() for i, n in enumerate((3, 9, 12))]
     found = {}
@@ -156,7 +178,7 @@ if __name__ == "__main__":
                "checkpoint of adafactor": lambda: checkpoint_of_adafactor(folder),
                "generation": lambda: generation(("1", "4x2")),
                "generation on every mesh": lambda: generation(("1", "8", "4x2")),
-               "places": places, "top tokens": top_tokens,
+               "copies": lambda: copies(folder), "places": places, "top tokens": top_tokens,
                "objective": lambda: objective((("1", 0), ("4x2", 5)), "gemma2", layers=2),
                # Layers that are not alike: several loops, heads of two sizes, keys that later layers share.
                "objective on every mesh": lambda: objective((("1", 0), ("8", 8), ("4x2", 5)), "gemma4")}

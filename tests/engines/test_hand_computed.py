@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tests.engines.tiny import request, tiny_shape
-from workings.config.training import AdafactorConfig, AdamWConfig
+from workings.config.training import AdafactorConfig, AdamWConfig, MeshConfig
 from workings.engines.jax import loss as jax_loss
 from workings.engines.jax import optimizers as jax_optimizers
 from workings.engines.jax.engine import JaxEngine
@@ -112,7 +112,7 @@ class Jax:
     def loss(case: LossCase) -> float:
         hidden, head = (jnp.asarray(x, jnp.float32) for x in (case.hidden, case.head))
         shape = replace(tiny_shape(), final_softcap=case.softcap)
-        layout = make_layout(tuple(jax.devices("cpu")[:1]), 1, 1)
+        layout = make_layout(tuple(jax.devices("cpu")[:1]), MeshConfig(fsdp=1))
         return float(jax_loss.loss_sum(hidden[None], head, jnp.asarray([case.targets]),
                                        jnp.asarray([case.weights], jnp.float32), shape, layout, 0))
 

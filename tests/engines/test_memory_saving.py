@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.engines.tiny import random_batch, reference_loss_sum, request, tiny_shape
-from workings.config.training import MemoryConfig
+from workings.config.training import MemoryConfig, MeshConfig
 from workings.engines.jax import attention, feed_forward
 from workings.engines.jax.attention import plain_attention
 from workings.engines.jax.engine import JaxEngine
@@ -72,7 +72,7 @@ def test_flash_attention_equals_plain_in_interpret_mode(family: str, slides: boo
     """
     shape = tiny_shape(family, head_dim=128, heads=2, kv_heads=1)
     shape = ModelShape(**(shape.__dict__ | ({"sliding_window": 100} if shape.sliding_pattern else {})))
-    layout = make_layout(tuple(jax.devices("cpu")[:1]), 1, 1)
+    layout = make_layout(tuple(jax.devices("cpu")[:1]), MeshConfig(fsdp=1))
     compare(make_flash_attention(shape, layout, interpret=True), length, shape, slides)
 
 
@@ -84,7 +84,7 @@ def test_flash_is_for_chips_that_its_kernel_compiles_for(kind: str, refused: boo
 
 
 def test_flash_refuses_what_its_kernel_cannot_do() -> None:
-    layout = make_layout(tuple(jax.devices("cpu")[:1]), 1, 1)
+    layout = make_layout(tuple(jax.devices("cpu")[:1]), MeshConfig(fsdp=1))
     with pytest.raises(RequestError, match="head_dim 8"):
         make_flash_attention(tiny_shape(), layout)
     with pytest.raises(RequestError, match="flash does not run on a CPU"):
@@ -101,7 +101,7 @@ def test_the_loss_whole_and_in_chunks_equals_the_reference(family: str, chunk: i
     head = jnp.asarray(draw.normal(size=(61, shape.width)), jnp.float32)
     batch = random_batch(shape)
     targets, weights = batch.targets[0], batch.loss_mask[0]
-    layout = make_layout(tuple(jax.devices("cpu")[:1]), 1, 1)
+    layout = make_layout(tuple(jax.devices("cpu")[:1]), MeshConfig(fsdp=1))
     split = jax.value_and_grad(lambda h, e: loss_sum(h, e, targets, weights, shape, layout, chunk), (0, 1))
     plain = jax.value_and_grad(lambda h, e: reference_loss_sum(h, e, targets, weights, shape.final_softcap), (0, 1))
     for ours, expected in zip(jax.tree.leaves(jax.jit(split)(hidden, head)), jax.tree.leaves(plain(hidden, head)),

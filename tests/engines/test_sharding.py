@@ -91,6 +91,20 @@ def test_a_checkpoint_of_eight_devices_goes_on_with_four(run_forked, tmp_path: P
     np.testing.assert_allclose(found["4"], found["8"], rtol=1e-5)
 
 
+def test_copies_of_the_parameters_train_like_one(run_forked, tmp_path: Path) -> None:
+    """replicate=2 x fsdp=2 x tp=2, replicate=2 x fsdp=4 and replicate=8 against fsdp=8. Of equal slices one copy's are
+    written; the same mesh goes on from them to the bit, and one copy goes on from them too."""
+    found = ask(run_forked, "copies", tmp_path)
+    for mesh, each in found.items():
+        np.testing.assert_allclose(each["losses"], each["one"], rtol=1e-5)
+        assert each["resumed"] == each["losses"][3:], mesh
+        np.testing.assert_allclose(each["one resumed"], each["losses"][3:], rtol=1e-5)
+        assert each["answers"][0] == each["answers"][1]
+    assert found["2x2x2"]["mesh"] == {"replicate": 2, "fsdp": 2, "tp": 2}
+    # A copy is split as it would be on four devices of its own.
+    assert [found[mesh]["place"] for mesh in found] == [[3, 24, 16], [3, 48, 8], [3, 48, 32]]
+
+
 @pytest.mark.parametrize("case", ["generation", pytest.param("generation on every mesh", marks=pytest.mark.full)])
 def test_greedy_and_drawn_text_is_the_same_on_a_mesh(case: str, run_forked, tmp_path: Path) -> None:
     found = ask(run_forked, case, tmp_path)

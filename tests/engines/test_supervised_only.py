@@ -13,7 +13,7 @@ from tests.engines.tiny import random_batch, tiny_shape
 from tests.engines.tiny import request as plain_request
 from tests.other_package.other_engine import UnigramEngine
 from workings.config.method import LoraConfig
-from workings.config.training import MemoryConfig
+from workings.config.training import MemoryConfig, MeshConfig
 from workings.engines.jax.attention import masked_attention, trained_attention
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.sharding import make_layout
@@ -117,7 +117,7 @@ def test_attentions_derivative_is_the_automatic_one(softcap: float, kv_heads: in
 
 
 def test_off_and_on_other_platforms_a_step_is_the_one_of_accelerators() -> None:
-    shape, layout = tiny_shape(), make_layout(tuple(jax.devices("cpu")[:1]), 1, 1)
+    shape, layout = tiny_shape(), make_layout(tuple(jax.devices("cpu")[:1]), MeshConfig(fsdp=1))
     specs = {(platform, on): build_spec(request(shape, cpu_optimizations=on), layout, platform)
              for platform in ("cpu", "gpu") for on in (False, True)}
     assert [key for key, spec in specs.items() if spec.at_loss_positions] == [("cpu", True)]

@@ -19,11 +19,12 @@ from workings.errors import RequestError
 
 
 @pytest.mark.parametrize("case", [
-    case if case == "lora bf16" else pytest.param(case, marks=pytest.mark.full) for case in CASES])
+    case if case in ("lora bf16", "copies") else pytest.param(case, marks=pytest.mark.full) for case in CASES])
 def test_two_processes_go_on_like_one_and_come_back(case: str, run_ranks: Callable[..., str], tmp_path: Path) -> None:
     """Saved by one, continued by two, restored by one. Splits that do not come out even, a micro batch without
     supervised tokens for one process, clipping, weight decay, masters, adapters next to frozen weights. The shards of
-    the two have the same bits as the whole files; one process restores them, and two go on from them."""
+    the two have the same bits as the whole files; one process restores them, and two go on from them. With two copies
+    there are four processes, and the second copy's shards are empty."""
     before, after = tmp_path / "before", tmp_path / "after"
     before.mkdir()
     (after / "exported").mkdir(parents=True)
@@ -33,7 +34,9 @@ def test_two_processes_go_on_like_one_and_come_back(case: str, run_ranks: Callab
     one.save(state, before)
     state, expected = curve(one, state, 3, 3)
     straight = {"curve": expected} | report(one, state)
-    found = json.loads(run_ranks("tests.engines.torch_two_processes", case, before, after).splitlines()[-1])
+    processes = 4 if case == "copies" else 2
+    found = json.loads(run_ranks("tests.engines.torch_two_processes", case, before, after,
+                                 processes=processes).splitlines()[-1])
     # Gradients in bf16 are rounded before they are added; six layers with gradient norms of 50 round more than two, and
     # so do layers with a state.
     tolerance = {"mixed": 2e-3, "kernels": 2e-3, "gemma4": 5e-4, "gemma4 lora": 5e-4, "qwen3_5": 4e-5}.get(case, 2e-5)
@@ -43,7 +46,7 @@ def test_two_processes_go_on_like_one_and_come_back(case: str, run_ranks: Callab
     if case != "mixed":
         assert found["tokens"] == straight["tokens"]
     assert found["resumed"] == found["after"], "to the bit"
-    same_tensors(after, after / "shards", count=2)
+    same_tensors(after, after / "shards", count=processes)
     restored = one.restore(after / "shards")
     assert restored.step == 6
     for name, x in restored.trained.items():

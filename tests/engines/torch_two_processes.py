@@ -37,6 +37,9 @@ CASES["lora"] = {"method": LoraConfig(name="lora", rank=3), "optimizer": AdamWCo
 CASES["lora bf16"] = {"method": LoraConfig(name="lora", rank=4), "shape": tiny_shape("llama"),
                       "optimizer": AdafactorConfig(name="adafactor"),
                       "precision": PrecisionConfig(parameters="bf16", compute="fp32")}
+# In four processes: two copies, each split over two.
+CASES["copies"] = {"optimizer": AdafactorConfig(name="adafactor", clip_norm=1.0, weight_decay=0.1),
+                   "shape": tiny_shape("llama", vocab=63)}
 # Every process has all matrices in four bits; the adapters are split.
 CASES["qlora"] = {"method": QloraConfig(name="qlora", rank=3), "memory": MemoryConfig(remat="layer"),
                   "shape": tiny_shape("gemma2", width=64, mlp_width=64, head_dim=16)}
@@ -56,9 +59,9 @@ CASES["kernels"] = {"shape": tiny_shape("gemma3"), "optimizer": AdamWConfig(name
 PROMPTS = [[1, 2, 3], [4], [5, 6, 7, 8, 9]]
 
 
-def engine(case: str, fsdp: int) -> TorchEngine:
+def engine(case: str, fsdp: int, replicate: int = 1) -> TorchEngine:
     """A vocabulary of 61 or 63 and vectors of 8 do not come out even on two processes, some tensors do."""
-    opened = TorchEngine.open(request(mesh=MeshConfig(fsdp=fsdp), **CASES[case]))
+    opened = TorchEngine.open(request(mesh=MeshConfig(fsdp=fsdp, replicate=replicate), **CASES[case]))
     if case == "kernels":
         opened.spec = with_kernels(True, opened.spec)
     return opened
@@ -84,8 +87,9 @@ def report(opened: TorchEngine, state: State) -> dict[str, object]:
 
 def go_on(case: str, load: Path, save: Path) -> dict[str, object]:
     """One case in this process, which has half of everything."""
-    opened = engine(case, 2)
-    assert opened.describe().mesh == {"fsdp": 2, "tp": 1}
+    copies = {"replicate": 2} if case == "copies" else {}
+    opened = engine(case, 2, **copies)
+    assert opened.describe().mesh == {"fsdp": 2, "tp": 1} | copies
     state, found = curve(opened, opened.restore(load), 3, 3)
     # Frozen ones too, but for the one that is not split.
     parameters = [x for x in state.model.parameters() if isinstance(x, DTensor)]

@@ -55,6 +55,16 @@ def test_slices_share_what_comes_from_another():
     assert found.between_slices == 3 * 2 * LAYERS / 2 / 4
 
 
+def test_copies_send_each_other_gradients_alone():
+    """Four devices each, on a slice of their own or on the same one."""
+    apart = traffic_of_an_update(BF16, BatchShape(1, 8, 64), MeshShape(4, 1, replicate=2), slices=2)
+    assert apart.between_devices == 3 * 2 * LAYERS * 3 / 4
+    assert apart.between_slices == 2 * (LAYERS + 96 * 16 + 16) / 4
+    together = traffic_of_an_update(BF16, BatchShape(1, 8, 64), MeshShape(4, 1, replicate=2))
+    assert (together.between_devices, together.between_slices) == (
+        apart.between_devices + apart.between_slices, 0)
+
+
 def test_seconds_are_added_to_the_computing_unless_runs_say_the_pace():
     v5e = targets()["v5e-8"]
     sending = communication_seconds(BF16, BatchShape(1, 8, 64), v5e, MeshShape(8, 1), 0.5)

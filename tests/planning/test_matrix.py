@@ -43,7 +43,7 @@ def test_what_was_planned_before_takes_the_place_of_the_formula(monkeypatch):
     monkeypatch.setattr(engine, "inspect_for", lambda request, programs, target: dict.fromkeys(programs, said))
     recipe = load_recipe(BASE_RECIPE, cell_overrides("gemma-3-1b", "LoRA", 1024, target)).recipe
     request = engine_request(recipe, published_shape("gemma-3-1b"), target)
-    inspect_programs(engine, request, programs_of(recipe, mesh_of(recipe, target)[0]), target)
+    inspect_programs(engine, request, programs_of(recipe, mesh_of(recipe, target).row_devices), target)
     (cell, other) = matrix_cells(["gemma-3-1b"], ["LoRA", "QLoRA"], 1024, [target])
     assert (cell.verdict.source, cell.verdict.peak_bytes) == ("compiled", 1234)
     assert other.verdict.source == "estimated"

@@ -8,6 +8,8 @@ from workings.hardware.catalog import targets
 from workings.models.batch import BatchShape
 from workings.models.shapes import parameter_count
 from workings.planning.memory_formulas import exact_parts
+from workings.planning.plan import estimate
+from workings.planning.planned_run import PlannedRun
 from workings.planning.run_time import step_operations, step_seconds
 from workings.planning.step_memory import largest_phase_parts
 from workings.planning.tensors import adapters
@@ -21,6 +23,16 @@ def test_one_device_holds_everything():
     assert parameter_count(shape()) == ELEMENTS
     assert found == {"parameters": 4 * ELEMENTS, "moments": 8 * ELEMENTS, "gradients": 4 * ELEMENTS,
                      "batch": 5 * 4 * 4 * 64}
+
+
+def test_each_of_two_copies_needs_what_it_would_alone():
+    """On eight devices, and one of them on four. The rows of an update are twice as many."""
+    two, one = (PlannedRun.on_target(recipe(mesh={"replicate": copies}, evaluation={"items": "items.jsonl"}), shape(),
+                                     targets()[name]) for copies, name in ((2, "v5e-8"), (1, "v5e-4")))
+    assert two.step.rows == 2 * one.step.rows
+    assert estimate(two) == estimate(one)
+    # As many prompts as before are shared by twice as many devices.
+    assert estimate(two, "generation").breakdown["logits"] * 2 == estimate(one, "generation").breakdown["logits"]
 
 
 def test_eight_devices_share_matrices_and_copy_vectors():

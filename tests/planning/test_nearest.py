@@ -28,7 +28,8 @@ def formula_plan(recipe, shape, target):
     limit = find_planning_engine(recipe.engine).usable_memory(target)[0]
     verdict = SimpleNamespace(fits=needs[program] <= limit, peak_bytes=needs[program], limit_bytes=limit,
                               source="estimated")
-    return SimpleNamespace(verdict=verdict, program=program, batch=longest_batch(recipe, mesh_of(recipe, target)[0]))
+    batch = longest_batch(recipe, mesh_of(recipe, target).row_devices)
+    return SimpleNamespace(verdict=verdict, program=program, batch=batch)
 
 
 @pytest.mark.parametrize(("name", "model", "machine", "asked", "nearest"), [
@@ -40,6 +41,8 @@ def formula_plan(recipe, shape, target):
     ("gemma-2b-v5e8", "gemma-2b", "v5e-1", [ADAMW], [ADAFACTOR]),
     # Devices that are idle are used before anything is changed.
     ("gemma-2b-v5e8", "gemma-2b", "v5e-4", ["mesh.fsdp=1", ADAMW], ["mesh.fsdp=auto"]),
+    # A copy on each device: one copy, split over all of them, with the same rows.
+    ("gemma-2b-v5e8", "gemma-2b", "v5e-8", ["mesh.replicate=8", ADAMW], ["mesh.replicate=1"]),
     # Too many rows at a time: fewer, twice as often.
     ("gemma-2b-v5e8", "gemma-2b", "v5e-8", ["batch.micro_batch=64"],
      ["batch.micro_batch=32", "batch.accumulation=2"]),

@@ -142,8 +142,12 @@ def test_heads_that_the_mesh_does_not_divide():
 
 
 def test_all_devices_share_the_rows_unless_told_otherwise():
-    assert mesh_of(recipe(), targets()["v5e-256"]) == (256, 1)
-    assert mesh_of(recipe(mesh={"tp": 2}), targets()["t4x2"]) == (1, 2)
+    assert mesh_of(recipe(), targets()["v5e-256"]).axes() == {"fsdp": 256, "tp": 1}
+    assert mesh_of(recipe(mesh={"tp": 2}), targets()["t4x2"]).axes() == {"fsdp": 1, "tp": 2}
+    copies = mesh_of(recipe(mesh={"replicate": 4, "tp": 2}), targets()["v5e-256"])
+    assert (copies.axes(), copies.row_devices) == ({"replicate": 4, "fsdp": 32, "tp": 2}, 128)
+    with pytest.raises(RequestError, match=r"mesh\.replicate x mesh\.fsdp x mesh\.tp = 3 x 2 x 1 does not divide"):
+        mesh_of(recipe(mesh={"replicate": 3}), targets()["v5e-8"])
 
 
 def test_a_program_with_an_unsplit_batch_is_no_verdict():

@@ -27,7 +27,7 @@ def test_an_answer_of_the_package_is_used_where_everything_is_equal_and_nowhere_
     monkeypatch.setattr(engine, "inspect_for", inspect_for)
     recipe = load_recipe(BASE_RECIPE, cell_overrides("gemma-3-1b", "LoRA", 1024, target)).recipe
     request = engine_request(recipe, published_shape("gemma-3-1b"), target)
-    programs = programs_of(recipe, mesh_of(recipe, target)[0])
+    programs = programs_of(recipe, mesh_of(recipe, target).row_devices)
     monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path / "maker"))
     made = inspect_programs(engine, request, programs, target)
     for path in cache_directory().glob("????????????????*.json"):

@@ -16,7 +16,7 @@ def fullest(model: str, method: str, length: int, target: str, **memory: int) ->
     recipe = recipe_for(model, method, length, machine)
     recipe = recipe.model_copy(update={"memory": recipe.memory.model_copy(update=memory)})
     request, mesh = engine_request(recipe, published_shape(model), machine), mesh_of(recipe, machine)
-    found = largest_phase_parts(request, longest_batch(recipe, mesh[0]), *mesh, machine.platform)
+    found = largest_phase_parts(request, longest_batch(recipe, mesh.row_devices), *mesh.of_a_copy, machine.platform)
     return {name: size for name, size in found.items() if size}
 
 

@@ -23,10 +23,12 @@ from workings.cli.options import (
     weights_request,
 )
 from workings.cli.output import JsonFlag, answer, say
+from workings.engines.hardware_probe import launched
 from workings.errors import Interrupted, RequestError
 from workings.record.layout import MANIFEST, partial_unit_path
 
 if TYPE_CHECKING:
+    from workings.distributed.process_group import ProcessGroup
     from workings.evaluation.harness import TaskRequest
     from workings.evaluation.scorecard import Scorecard
     from workings.evaluation.settings import EvaluationSettings
@@ -83,6 +85,7 @@ def eval_command(
     """
     from workings.evaluation.harness import TaskRequest
     from workings.evaluation.settings import EvaluationSettings
+    from workings.runs.open_model import follow_run
 
     _check_source(model, predictions, items, task)
     if task is None:
@@ -115,7 +118,11 @@ def eval_command(
         max_new_tokens=max_new_tokens, batch_size=settings.batch_size)
     source = _Source(model=model, items=items, predictions=predictions, task=asked, opening=opening, device=device)
     try:
-        scorecard, leaks = source.evaluate(out, settings)
+        with source.processes() as group:
+            if not group.is_coordinator:
+                follow_run(Path(str(model)), source.where, group)
+                return
+            scorecard, leaks = source.evaluate(out, settings, group)
     # Scored answers are in the unfinished folder already: only those in progress are lost.
     except KeyboardInterrupt:
         if task is not None:
@@ -137,7 +144,27 @@ class _Source:
     """Options for opening plain weights; empty for a run."""
     device: str | None
 
-    def evaluate(self, out: Path, settings: "EvaluationSettings") -> "tuple[Scorecard, list[str]]":
+    @property
+    def where(self) -> str:
+        """The device."""
+        from workings.runs.open_model import AS_RECORDED
+
+        return self.device or AS_RECORDED
+
+    def processes(self) -> "ProcessGroup":
+        """The processes that hold a run's model together; of weights and predictions one process has everything."""
+        from workings.runs.open_model import ALONE, processes_of
+
+        if self.model is not None and not self.opening:
+            return processes_of(Path(self.model), self.where)
+        if several := launched():
+            raise RequestError(f"workings eval cannot run in several processes ({several}) without a sealed run",
+                               "a sealed run, whose model several processes can hold together",
+                               "the same without the launcher")
+        return ALONE
+
+    def evaluate(self, out: Path, settings: "EvaluationSettings", group: "ProcessGroup"
+                 ) -> "tuple[Scorecard, list[str]]":
         """The scorecard, and warnings about items that the run was trained on, printed at once."""
         from workings.evaluation.run import evaluate_predictions
         from workings.inputs.datasets import read_questions
@@ -146,7 +173,6 @@ class _Source:
             return evaluate_predictions(self.predictions, read_questions(self.items), out, settings=settings), []
         weights = weights_request(self.opening, self.device, settings.form) if self.opening else None
         from workings.runs.evaluate import evaluate_run, evaluate_task
-        from workings.runs.open_model import AS_RECORDED
 
         # Filled by a callback, because the evaluation's result has no warnings.
         leaks: list[str] = []
@@ -157,10 +183,10 @@ class _Source:
             say(f"leak       {leaks[0]}")
 
         if self.task is not None:
-            return evaluate_task(str(self.model), self.task, out, weights=weights, device=self.device or AS_RECORDED,
-                                 on_trained_items=warn), leaks
+            return evaluate_task(str(self.model), self.task, out, weights=weights, device=self.where,
+                                 on_trained_items=warn, group=group), leaks
         return evaluate_run(str(self.model), Path(str(self.items)), out, settings=settings, weights=weights,
-                            device=self.device or AS_RECORDED, on_trained_items=warn), leaks
+                            device=self.where, on_trained_items=warn, group=group), leaks
 
 
 def _answer(scorecard: "Scorecard", out: Path, leaks: list[str], *, as_json: bool) -> None:

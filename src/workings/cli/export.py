@@ -30,6 +30,7 @@ def export_command(
     from workings.publish.copied_files import Carried
     from workings.publish.export import GGUF, GGUF_FILE, export_run
     from workings.publish.gguf_file import TYPES
+    from workings.runs.open_model import follow_run, processes_of
 
     if gguf_type and file_format != GGUF:
         raise RequestError(f"--type {gguf_type} does not apply to --format {file_format}",
@@ -38,7 +39,12 @@ def export_command(
     if out.suffix == f".{GGUF}":
         raise RequestError(f"--out {out} names a file", "a directory to make; it will hold the model and what belongs "
                            "to it", f"--out {out.with_suffix('')} --format {GGUF}")
-    exported = export_run(run, out, device=device, gguf_type=(gguf_type or TYPES[0]) if file_format == GGUF else "")
+    with processes_of(run, device) as group:
+        if not group.is_coordinator:
+            follow_run(run, device, group)
+            return
+        exported = export_run(run, out, device=device, gguf_type=(gguf_type or TYPES[0]) if file_format == GGUF else "",
+                              group=group)
     carried = exported.carried
     # Files next to the base weights are copied, or listed with the reason.
     if isinstance(carried, Carried):

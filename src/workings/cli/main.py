@@ -88,9 +88,9 @@ def root_options(
     """Train models that show their workings, and show yours: plan, train, evaluate and prove fine-tuning runs."""
     # All processes of a launcher would write the same folder.
     several = launched()
-    if several and context.invoked_subcommand != "train":
+    if several and context.invoked_subcommand not in ("train", "eval", "export"):
         raise RequestError(f"workings {context.invoked_subcommand} cannot run in several processes ({several})",
-                           "only `train` runs in several processes",
+                           "only `train`, `eval` and `export` run in several processes",
                            "the same without the launcher")
     context.with_resource(report_progress_to(WaitingLine()))
 

@@ -78,7 +78,7 @@ def table(plan: "Plan", recipe: str) -> str:
     verdict = painted(plan.verdict.reasons[0], _meaning(plan), sys.stdout)
     lines = [
         f"plan       {plan.recipe} on {plan.target}: {verdict}",
-        f"mesh       fsdp={plan.mesh.fsdp} tp={plan.mesh.tp}; {plan.batch.accumulation} x {rows} x {per_row} "
+        f"mesh       {plan.mesh.sizes()}; {plan.batch.accumulation} x {rows} x {per_row} "
         "tokens per update",
         "",
         *[f"  {part.name:<44}{gib(part.size_bytes):>12}  {part.certainty}" for part in plan.parts

@@ -261,12 +261,17 @@ class MemoryConfig(Section):
 
 
 class MeshConfig(Section):
-    """Number of devices that share parameters (`fsdp`) and matrices (`tp`)."""
+    """Number of devices that share parameters (`fsdp`) and matrices (`tp`), and of copies of them (`replicate`)."""
 
     fsdp: int | Literal["auto"] = "auto"
-    """Devices over which rows and parameters are split; `auto`: all devices, divided by `tp`; on a CPU one."""
+    """Devices over which rows and parameters are split; `auto`: all devices, divided by `replicate` and `tp`; on a CPU
+    one."""
     tp: int = Field(default=1, ge=1)
     """Devices over which each matrix is split."""
+    replicate: int = Field(default=1, ge=1)
+    """Copies of the parameters (HSDP). Each is split over `fsdp` x `tp` devices and computes its own rows, and only
+    gradients travel between copies. With several hosts and one copy per host, parameters are not gathered over the
+    network."""
 
 
 class CheckpointConfig(Section):

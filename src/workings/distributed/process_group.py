@@ -38,6 +38,7 @@ class ProcessGroup:
         """Values that process 0 sends to the others with the last call."""
         self._leading: LeadingEngine | None = None
         self._stop_sent = False
+        self._agreements = 0
 
     @classmethod
     def of(cls, engine: str, device: str) -> "ProcessGroup":
@@ -102,7 +103,7 @@ class ProcessGroup:
             processes.shutdown(stopped=self.outcome.get("status") == "interrupted")
 
     def agree(self, same: dict[str, Any], own: dict[str, Any]) -> list[dict[str, Any]]:
-        """Make sure that all processes have prepared the same run.
+        """Make sure that all processes have prepared the same run; all of them call it equally often.
 
         Args:
             same: JSON values that must be equal in all.
@@ -117,19 +118,21 @@ class ProcessGroup:
         """
         if not self._processes:
             return [own]
+        self._agreements += 1
+        ready, agreed = f"ready/{self._agreements}", f"agreed/{self._agreements}"
         if not self.is_coordinator:
-            self._processes.set(f"ready/{self.index}", json.dumps({"same": same, "own": own}).encode())
+            self._processes.set(f"{ready}/{self.index}", json.dumps({"same": same, "own": own}).encode())
             # Devices wait for each other from here on: not before process 0 has heard of all of them.
-            wait_for(self._processes, "agreed", READY_TIMEOUT)
+            wait_for(self._processes, agreed, READY_TIMEOUT)
             return [own]
         facts = [own]
         for index in range(1, self.count):
             # Process 0 alone compares; the others hear of a difference as its failure.
-            theirs = json.loads(wait_for(self._processes, f"ready/{index}", READY_TIMEOUT))
+            theirs = json.loads(wait_for(self._processes, f"{ready}/{index}", READY_TIMEOUT))
             if (differing := difference(same, theirs["same"], index)) is not None:
                 raise differing
             facts.append(theirs["own"])
-        self._processes.set("agreed", b"")
+        self._processes.set(agreed, b"")
         return facts
 
     def coordinate(self, engine: Engine) -> Engine:

@@ -52,11 +52,48 @@ class MeshShape(NamedTuple):
     """Devices that share rows, and split parameters and optimizer state between them."""
     tp: int
     """Devices that share each row and split the products of a layer between them."""
+    replicate: int = 1
+    """Copies of parameters and optimizer state, each on ``fsdp`` x ``tp`` devices and for its own rows."""
+
+    @classmethod
+    def of(cls, axes: Mapping[str, int]) -> "MeshShape":
+        """The mesh with the axes of `DeviceFacts.mesh`."""
+        return cls(axes["fsdp"], axes["tp"], axes.get("replicate", 1))
 
     @property
     def devices(self) -> int:
         """Devices of the whole mesh."""
-        return self.fsdp * self.tp
+        return self.replicate * self.fsdp * self.tp
+
+    @property
+    def row_devices(self) -> int:
+        """Devices over which rows are split."""
+        return self.replicate * self.fsdp
+
+    @property
+    def of_a_copy(self) -> tuple[int, int]:
+        """``fsdp`` and ``tp``: the devices of one copy of the parameters."""
+        return self.fsdp, self.tp
+
+    def share_of_a_copy(self, size: "ProgramShape") -> "ProgramShape":
+        """The rows or prompts of a program that one copy computes."""
+        if isinstance(size, GenerationShape):
+            return size._replace(prompts=-(-size.prompts // self.replicate))
+        return size._replace(rows=size.rows // self.replicate)
+
+    def axes(self) -> dict[str, int]:
+        """Sizes by axis; without ``replicate`` if there is one copy."""
+        copies = {"replicate": self.replicate} if self.replicate > 1 else {}
+        return {**copies, "fsdp": self.fsdp, "tp": self.tp}
+
+    def sizes(self) -> str:
+        """Axes and sizes: ``fsdp=4 tp=2``."""
+        return " ".join(f"{axis}={size}" for axis, size in self.axes().items())
+
+    def text(self) -> str:
+        """The keys of the recipe and their values: ``mesh.fsdp x mesh.tp = 4 x 2``."""
+        axes = self.axes()
+        return f"{' x '.join(f'mesh.{axis}' for axis in axes)} = {' x '.join(map(str, axes.values()))}"
 
 
 ProgramShape = BatchShape | GenerationShape

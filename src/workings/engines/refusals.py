@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from workings.config.training import OPTIMIZERS, AdafactorConfig
-from workings.engines.base import EngineRequest, Refusal
+from workings.engines.base import EngineRequest, MeshShape, Refusal
 from workings.errors import RequestError
 from workings.models.registry import family_of
 from workings.models.weights import tensor_shapes
@@ -13,6 +13,16 @@ def refuse(refusals: Iterable[Refusal]) -> None:
     """Raise the `RequestError` of the first refusal, if there is one."""
     for refusal in refusals:
         raise refusal.error()
+
+
+def refuse_uneven_rows(rows: int, mesh: MeshShape) -> None:
+    """Raise `RequestError` for a micro batch whose rows the devices cannot share evenly."""
+    if rows % mesh.row_devices:
+        axes = {"replicate": mesh.replicate, "fsdp": mesh.fsdp} if mesh.replicate > 1 else {"fsdp": mesh.fsdp}
+        names = " x ".join(axes)
+        sizes = " = ".join((names, " x ".join(map(str, axes.values())))) if len(axes) > 1 else f"fsdp={mesh.fsdp}"
+        raise RequestError(f"{rows} rows per micro batch cannot be split over {sizes}", f"rows divisible by {names}",
+                           f"a batch of {mesh.row_devices} rows, or " + " ".join(f"mesh.{axis}=1" for axis in axes))
 
 
 def jax_refusals(request: EngineRequest) -> Iterator[Refusal]:

@@ -9,6 +9,7 @@ from workings.data.rows import Row
 from workings.engines.base import LikelihoodEngine, TeachingEngine
 from workings.engines.session import ModelSession
 from workings.errors import RequestError
+from workings.hardware.device import row_devices
 from workings.models.batch import Batch
 
 LENGTH_STEP = 128
@@ -70,7 +71,7 @@ def _positions(pair: Continuation) -> slice:
 
 def _batches(session: ModelSession, pairs: Sequence[Continuation]) -> Iterator[tuple[list[int], Batch]]:
     """Batches ``[1, B, S]`` and the numbers of the pairs in their first rows, the longest pairs first."""
-    shares = session.engine.describe().mesh.get("fsdp", 1)
+    shares = row_devices(session.engine.describe().mesh)
     lengths = [-(-(len(given) + len(rest)) // LENGTH_STEP) * LENGTH_STEP for given, rest in pairs]
     order, start = sorted(range(len(pairs)), key=lambda number: -lengths[number]), 0
     while start < len(order):

@@ -12,6 +12,11 @@ def without_alias(device: str) -> DeviceRequest:
     return cast(DeviceRequest, "gpu" if device == "cuda" else device)
 
 
+def row_devices(mesh: Mapping[str, int]) -> int:
+    """Number of devices over which rows are split; those of ``tp`` share their rows."""
+    return mesh.get("replicate", 1) * mesh.get("fsdp", 1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class DeviceFacts:
     """The device that a run really uses."""
@@ -27,7 +32,7 @@ class DeviceFacts:
     memory_limit_source: str
     """Source of the memory limit."""
     mesh: Mapping[str, int]
-    """Axis sizes, e.g. `{"fsdp": 8, "tp": 1}`."""
+    """Axis sizes, e.g. `{"fsdp": 8, "tp": 1}`; `replicate` if there are several copies of the parameters."""
     versions: Mapping[str, str]
     """Versions of the engine's libraries."""
     memory_share: float = 1.0

@@ -55,7 +55,7 @@ def split_parts(run: PlannedRun, program: ProgramName, inspection: Inspection) -
         # A trace follows every tensor, so nothing is left to explain.
         return tuple(Part(name=name, size_bytes=size, certainty="assumed" if name in inspection.assumed else "traced")
                      for name, size in inspection.breakdown.items())
-    counted = exact_parts(run.request, run.largest_shape(program), *run.mesh)
+    counted = exact_parts(run.request, run.mesh.share_of_a_copy(run.largest_shape(program)), *run.mesh.of_a_copy)
     if inspection.source == "estimated":
         # What follows from shapes alone is exact even where the rest is a formula.
         exact = {*counted, *inspection.exact}
@@ -96,7 +96,7 @@ def _named_parts(sizes: Mapping[str, int], certainty: Certainty) -> list[Part]:
 
 def with_per_layer_table(parts: Mapping[str, int], run: PlannedRun, program: ProgramName) -> dict[str, int]:
     """A compiled program's parts, with per-layer embeddings apart from the parameters, which include them."""
-    table = table_bytes(run.request, *run.mesh)
+    table = table_bytes(run.request, *run.mesh.of_a_copy)
     # In the teacher's program the parameters are the teacher's, and the request is the student's.
     if not table or program == TEACHER or "parameters" not in parts:
         return dict(parts)
@@ -110,8 +110,9 @@ def _total(parts: list[Part]) -> int:
 
 def _by_proportion(run: PlannedRun, rest: int) -> list[Part]:
     """The rest of a step for which the compiler gave only the total, split in the proportion of the formulas."""
-    inside = {name: size for name, size in largest_phase_parts(
-        run.request, run.step, *run.mesh, run.target.platform).items() if name != "gradients"}
+    parts = largest_phase_parts(run.request, run.mesh.share_of_a_copy(run.step), *run.mesh.of_a_copy,
+                                run.target.platform)
+    inside = {name: size for name, size in parts.items() if name != "gradients"}
     total = sum(inside.values())
     # Formulas are only scaled down: what exceeds their total stays unexplained.
     share = min(1.0, max(0, rest) / total)

@@ -35,9 +35,9 @@ def traffic_of_an_update(request: EngineRequest, batch: BatchShape, mesh: MeshSh
         request: to the engine.
         batch: of the update.
         mesh: of the devices.
-        slices: number of slices that the devices of ``fsdp`` are spread over evenly.
+        slices: number of slices that the devices are spread over evenly.
     """
-    fsdp, tp = mesh
+    fsdp, tp = mesh.of_a_copy
     # Tables are split by rows over all devices: only a batch's rows and sums of them travel, which are few bytes.
     tables = sum(tensor.elements for tensor in local_tensors(request.shape, 1, tp)
                  if not tensor.in_layer and tensor.name != PER_LAYER_EMBEDDING)
@@ -54,19 +54,25 @@ def traffic_of_an_update(request: EngineRequest, batch: BatchShape, mesh: MeshSh
     gradients = trained * (stored if request.method.name == "full" else 4)
     received = batch.accumulation * (gathered + gradients)
     # Activations are summed among the devices that share a row.
-    rows = batch.rows // fsdp
+    rows = batch.rows // mesh.row_devices
     recomputed = 1 if request.memory.remat == "layer" else 0
     sums = (2 + recomputed) * SUMS_OF_A_LAYER * request.shape.layers * batch.accumulation
     # An all-reduce is a scatter and a gather.
     summed = sums * 2 * (1 - 1 / tp) * rows * batch.positions * request.shape.width * compute
-    return Traffic(between_devices=received * (1 - 1 / fsdp) + summed,
-                between_slices=received * (1 - 1 / slices) / (fsdp / slices))
+    # Copies sum the part of the gradients that each device has, those of tables too, and gather nothing.
+    all_gradients = gradients + (stored * tables if request.method.name == "full" else 0)
+    between_copies = batch.accumulation * all_gradients / fsdp * 2 * (1 - 1 / mesh.replicate)
+    # Copies are the farthest from each other, so a copy is within a slice if there are as many copies as slices.
+    slices_of_a_copy = max(1, slices // mesh.replicate)
+    across = received * (1 - 1 / slices_of_a_copy) / (fsdp / slices_of_a_copy)
+    return Traffic(between_devices=received * (1 - 1 / fsdp) + summed + (between_copies if slices == 1 else 0.0),
+                   between_slices=across + (between_copies if slices > 1 else 0.0))
 
 
 def communication_seconds(request: EngineRequest, batch: BatchShape, target: Target, mesh: MeshShape,
                           share: float) -> float | None:
     """Seconds of an update's traffic at a share of the target's rates; None if the catalog has no rates."""
-    if mesh == (1, 1):
+    if mesh.devices == 1:
         return 0.0
     if not target.interconnect_gb_s or (target.slices > 1 and not target.network_gb_s):
         return None

@@ -80,7 +80,7 @@ class Plan:
         """Keys of ``plan --json``; unknown values are left out."""
         values = self.verdict.to_json() | {
             "reasons": list(self.reasons), "target": self.target, "recipe": self.recipe, "batch": list(self.batch),
-            "mesh": self.mesh._asdict(), "program": self.program, "peaks": dict(self.peaks),
+            "mesh": self.mesh.axes(), "program": self.program, "peaks": dict(self.peaks),
             "parts": [vars(part) for part in self.parts], "culprit": self.largest_part}
         if self.step_seconds is not None:
             values["step_seconds_estimate"] = self.step_seconds
@@ -157,10 +157,11 @@ def _refuse_impossible(recipe: Recipe, target: Target, *, inspects: bool) -> Non
                            "an engine that can ask the TPU's compiler",
                            " or ".join(f"engine={name}" for name in able))
     if target.platform == "cpu":
-        fsdp = 1 if recipe.mesh.fsdp == "auto" else recipe.mesh.fsdp
-        if fsdp * recipe.mesh.tp > 1:
-            raise RequestError(f"mesh.fsdp x mesh.tp = {fsdp} x {recipe.mesh.tp} needs {fsdp * recipe.mesh.tp} "
-                               "devices, and a cpu is one", "one device", "mesh.fsdp=1 mesh.tp=1")
+        asked = recipe.mesh
+        mesh = MeshShape(1 if asked.fsdp == "auto" else asked.fsdp, asked.tp, asked.replicate)
+        if mesh.devices > 1:
+            raise RequestError(f"{mesh.text()} needs {mesh.devices} devices, and a cpu is one", "one device",
+                               " ".join(f"mesh.{axis}=1" for axis in mesh.axes()))
 
 
 def _inspect_or_estimate(engine: PlanningEngine | None, run: PlannedRun) -> Inspections:
@@ -206,17 +207,18 @@ def target_device(target: Target, inspection: Inspection, mesh: MeshShape, engin
         limit, source = inspection.limit_bytes, "the compiler"
     return DeviceFacts(
         platform=target.platform, kind=target.kind, count=mesh.devices, memory_limit_bytes=limit,
-        memory_limit_source=source, mesh=mesh._asdict(), versions=inspection.versions,
+        memory_limit_source=source, mesh=mesh.axes(), versions=inspection.versions,
         reason=f"--on {target.name}")
 
 
 def estimate(run: PlannedRun, program: ProgramName = "step", why: str = "") -> Inspection:
     """An inspection of one program by formula; ``why`` no engine was asked."""
-    request, shape, platform = run.request, run.largest_shape(program), run.target.platform
+    request, platform = run.request, run.target.platform
+    share = run.mesh.share_of_a_copy(run.largest_shape(program))
     if program == "step":
-        parts = step_parts(request, shape, *run.mesh, platform)
+        parts = step_parts(request, share, *run.mesh.of_a_copy, platform)
     else:
-        parts = forward_program_parts(request, program, shape, *run.mesh, platform)
+        parts = forward_program_parts(request, program, share, *run.mesh.of_a_copy, platform)
     return Inspection(peak_bytes=sum(parts.values()), source="estimated", breakdown=parts, versions=FORMULA_VERSIONS,
                       why_estimated=why)
 
@@ -256,7 +258,7 @@ def plan_from_inspection(run: PlannedRun, inspection: Inspection, device: Device
     elif inspection.refused:
         remarks.append("the run's other programs were not asked about: the step does not fit already")
     # The inspection is of the program that needs the most; rows and time are those of the step.
-    step = longest_batch(recipe, mesh.fsdp)
+    step = longest_batch(recipe, mesh.row_devices)
     seconds, how = step_seconds(request, step, target, mesh)
     host = host_parts(request, mesh.devices)
     remarks += [f"in the host's memory and on no device: {name}, {gib(size)} for {mesh.devices} "

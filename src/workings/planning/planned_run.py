@@ -51,7 +51,7 @@ class PlannedRun:
         request = replace(engine_request(recipe, shape, target), split_frozen=split_frozen)
         mesh = planned_mesh(recipe, target)
         return cls(recipe=recipe, request=request, target=target, mesh=mesh,
-                   programs=programs_of(recipe, mesh.fsdp, prompts_at_a_time(engine, mesh.fsdp)))
+                   programs=programs_of(recipe, mesh.row_devices, prompts_at_a_time(engine, mesh.row_devices)))
 
     @property
     def step(self) -> BatchShape:
@@ -69,12 +69,14 @@ def mesh_of(recipe: Recipe, target: Target) -> MeshShape:
     Raises:
         RequestError: a mesh that does not divide the devices.
     """
-    tp = recipe.mesh.tp
-    fsdp = max(1, target.devices // tp) if recipe.mesh.fsdp == "auto" else recipe.mesh.fsdp
-    if fsdp < 1 or target.devices % (fsdp * tp):
-        raise RequestError(f"mesh.fsdp x mesh.tp = {fsdp} x {tp} does not divide the devices of {target.name}",
-                           f"a product that divides {target.devices}", "mesh.fsdp=auto mesh.tp=1")
-    return MeshShape(fsdp, tp)
+    asked = recipe.mesh
+    fsdp = max(1, target.devices // (asked.tp * asked.replicate)) if asked.fsdp == "auto" else asked.fsdp
+    mesh = MeshShape(fsdp, asked.tp, asked.replicate)
+    if fsdp < 1 or target.devices % mesh.devices:
+        raise RequestError(f"{mesh.text()} does not divide the devices of {target.name}",
+                           f"a product that divides {target.devices}",
+                           "mesh.fsdp=auto mesh.tp=1" + (" mesh.replicate=1" if mesh.replicate > 1 else ""))
+    return mesh
 
 
 def planned_mesh(recipe: Recipe, target: Target) -> MeshShape:
@@ -82,22 +84,22 @@ def planned_mesh(recipe: Recipe, target: Target) -> MeshShape:
     return MeshShape(1, 1) if target.platform == "cpu" else mesh_of(recipe, target)
 
 
-def longest_batch(recipe: Recipe, fsdp: int) -> BatchShape:
-    """The largest batch that this recipe can make."""
-    return BatchShape(recipe.batch.accumulation, recipe.batch.micro_batch * fsdp, recipe.data.max_length)
+def longest_batch(recipe: Recipe, devices: int) -> BatchShape:
+    """The largest batch that this recipe can make; ``devices``: over which rows are split."""
+    return BatchShape(recipe.batch.accumulation, recipe.batch.micro_batch * devices, recipe.data.max_length)
 
 
-def prompts_at_a_time(engine: PlanningEngine | None, fsdp: int) -> int:
+def prompts_at_a_time(engine: PlanningEngine | None, devices: int) -> int:
     """Prompts that all devices together answer at a time."""
-    return MAX_PROMPTS * (fsdp if getattr(engine, "process_per_device", False) else 1)
+    return MAX_PROMPTS * (devices if getattr(engine, "process_per_device", False) else 1)
 
 
-def programs_of(recipe: Recipe, fsdp: int, most_prompts: int = MAX_PROMPTS) -> ProgramShapes:
+def programs_of(recipe: Recipe, devices: int, most_prompts: int = MAX_PROMPTS) -> ProgramShapes:
     """Programs of this run that may need the most memory, with their largest shapes over all devices.
 
-    ``most_prompts``: see `prompts_at_a_time`.
+    ``devices``: over which rows are split; ``most_prompts``: see `prompts_at_a_time`.
     """
-    step = longest_batch(recipe, fsdp)
+    step = longest_batch(recipe, devices)
     evaluation = recipe.evaluation
     programs: dict[ProgramName, ProgramShape] = {"step": step, **way_of(recipe).programs(recipe, step, most_prompts)}
     if evaluation.traces != "none":
@@ -131,7 +133,6 @@ def engine_request(recipe: Recipe, shape: ModelShape, target: Target) -> EngineR
         raise RequestError(f"mesh.tp: {recipe.mesh.tp} does not divide the model's {shape.heads} heads",
                            "a tp that divides the heads",
                            "mesh.tp=1")
-    fsdp, _ = mesh_of(recipe, target)
     # Asked here, because the number of devices decides how many rows an update has.
-    recipe.algorithm.check_devices(recipe, fsdp, f"on {target.name}")
+    recipe.algorithm.check_devices(recipe, mesh_of(recipe, target).row_devices, f"on {target.name}")
     return EngineRequest.of(recipe, shape, device=target.platform)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from workings.config.recipe import Recipe
 from workings.config.training import TrainingConfig
-from workings.hardware.device import DeviceFacts
+from workings.hardware.device import DeviceFacts, row_devices
 from workings.hardware.memory import gib
 from workings.models.shape import ModelShape
 from workings.models.unverified import unverified_sentence
@@ -27,8 +27,7 @@ def preflight_lines(*, recipe: Recipe, device: DeviceFacts, model: ModelFacts, d
                     data_digests: Mapping[str, str], memory: str, out: Path, learned: str = "") -> list[str]:
     """One line per subject; ``learned``: the form of a completion, in the words of the chat template."""
     mesh = " x ".join(f"{axis}={size}" for axis, size in device.mesh.items())
-    # Devices of `fsdp` have their own rows; those of `tp` share them, and do not make the batch larger.
-    data_parallel = device.mesh.get("fsdp", 1)
+    data_parallel = row_devices(device.mesh)
     batch, precision, shape = recipe.batch, recipe.precision, model.shape
     total = batch.micro_batch * batch.accumulation * data_parallel
     return [

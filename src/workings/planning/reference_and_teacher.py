@@ -52,7 +52,7 @@ def with_reference(request: EngineRequest, mesh: MeshShape, inspections: Inspect
 def model_weight_bytes(request: EngineRequest, mesh: MeshShape) -> int:
     """Bytes per device of a model's weights, including per-layer embeddings."""
     # The smallest batch that the mesh divides, because only the weights are read from the parts.
-    parts = exact_parts(request, BatchShape(1, mesh.fsdp, 1), *mesh)
+    parts = exact_parts(request, BatchShape(1, mesh.fsdp, 1), *mesh.of_a_copy)
     return parts["parameters"] + parts.get(PER_LAYER_TABLE, 0)
 
 
@@ -72,7 +72,7 @@ def with_teacher(student: EngineRequest, teacher: EngineRequest, mesh: MeshShape
         stays_loaded: whether the teacher is queried during training; if not, all queries come before the first step.
     """
     weights: dict[str, int] = {TEACHER: model_weight_bytes(teacher, mesh)} if stays_loaded else {}
-    state = exact_parts(student, BatchShape(1, mesh.fsdp, 1), *mesh)
+    state = exact_parts(student, BatchShape(1, mesh.fsdp, 1), *mesh.of_a_copy)
     # The student's whole state stays in memory during the teacher's program, moments included.
     student_parts = {f"{name} of the student": state[name] for name in STATE_PARTS if name in state}
     return {name: with_resident(inspection, weights) for name, inspection in inspections.items()} | {
@@ -81,7 +81,7 @@ def with_teacher(student: EngineRequest, teacher: EngineRequest, mesh: MeshShape
 
 def estimated_teacher(teacher: EngineRequest, size: BatchShape, mesh: MeshShape, platform: str) -> Inspection:
     """The teacher's ``log_probs`` by formula, as if it were trained (see `with_teacher`)."""
-    parts = forward_program_parts(teacher, "log_probs", size, *mesh, platform)
+    parts = forward_program_parts(teacher, "log_probs", mesh.share_of_a_copy(size), *mesh.of_a_copy, platform)
     return Inspection(peak_bytes=sum(parts.values()), source="estimated", breakdown=parts, versions=FORMULA_VERSIONS)
 
 

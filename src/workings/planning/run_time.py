@@ -253,9 +253,9 @@ def rollout_sampling_seconds(run: PlannedRun, per_operation: float) -> float:
     """
     request, mesh, shape, way = run.request, run.mesh, run.programs["drawing"], rollout_way(run.recipe)
     rows, *_ = shape
-    batches = -(-way.completions_of_a_rollout(run.recipe.batch, mesh.fsdp) // rows)
+    batches = -(-way.completions_of_a_rollout(run.recipe.batch, mesh.row_devices) // rows)
     # Each device reads its own prompts, so the number is rounded by device.
-    read = prompts_to_read(request, "drawing", -(-rows // mesh.fsdp)) * mesh.fsdp
+    read = prompts_to_read(request, "drawing", -(-rows // mesh.row_devices)) * mesh.row_devices
     seconds = batches * generation_seconds(request, shape, run.target, mesh, per_operation, read=read)
     return seconds + way.rollout_passes() * per_operation * step_operations(request, run.step) / 3
 
@@ -273,7 +273,7 @@ def generation_seconds(request: EngineRequest, prompts: ProgramShape, target: Ta
     # Without a bandwidth only operations are known; writing tokens then looks faster than it is.
     if not target.bandwidth_gb_s:
         return forward + per_operation * 2.0 * weights_read(request.shape) * rows * new
-    fsdp, tp = mesh
+    fsdp, tp = mesh.of_a_copy
     # Of per-layer embeddings a token reads one row, so that they are among neither.
     outer = BYTES_OF_FORMAT[request.precision.parameters] * sum(
         tensor.elements for tensor in local_tensors(request.shape, 1, 1)

@@ -24,7 +24,7 @@ def with_saving(run: PlannedRun, engine: PlanningEngine | None, inspections: Ins
     if (run.recipe.checkpoint.sharded or not _gathers(run.target, run.mesh.devices, process_per_device)
             or inspections["step"].refused):
         return inspections
-    state = exact_parts(run.request, BatchShape(1, run.mesh.fsdp, 1), *run.mesh)
+    state = exact_parts(run.request, BatchShape(1, run.mesh.fsdp, 1), *run.mesh.of_a_copy)
     step = inspections["step"]
     # With adapters they alone are saved, in float32; moments may have four bytes where parameters have two.
     width = 4 if run.request.method.name != "full" else max(

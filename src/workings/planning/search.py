@@ -33,8 +33,7 @@ def on_all_devices(recipe: Recipe, target: Target) -> KeyValues:
     """All devices; with fewer rows on each if they divide, so that the global batch stays."""
     if target.platform == "cpu":
         return {}
-    fsdp, tp = mesh_of(recipe, target)
-    factor = target.devices // (fsdp * tp)
+    factor = target.devices // mesh_of(recipe, target).devices
     if factor == 1:
         return {}
     batch = recipe.batch
@@ -47,6 +46,12 @@ def on_all_devices(recipe: Recipe, target: Target) -> KeyValues:
         return {"mesh.fsdp": "auto"}
     return {"mesh.fsdp": "auto", "batch.accumulation": batch.accumulation // fewer,
             "batch.micro_batch": batch.micro_batch * fewer // factor}
+
+
+def _one_copy(recipe: Recipe, target: Target) -> KeyValues:
+    """Parameters split over the devices of all copies, which keeps the rows of each."""
+    copies, fsdp = recipe.mesh.replicate, recipe.mesh.fsdp
+    return {"mesh.replicate": 1, "mesh.fsdp": fsdp if fsdp == "auto" else copies * fsdp} if copies > 1 else {}
 
 
 def _attention(recipe: Recipe, target: Target) -> KeyValues:
@@ -130,7 +135,7 @@ LADDER: tuple[tuple[Change, int], ...] = (
     (_method, 2), (_parameters, 1), (_optimizer, 1), (_rounding, 1), (_moments, 1), (smaller_teacher, 3),
     # Six halvings take 64 rows to one.
     (halved_micro_batch, 6), (_no_accumulation, 1),
-    (_remat, 1), (_loss_chunk, 1), (_attention, 1), (on_all_devices, 1))
+    (_remat, 1), (_loss_chunk, 1), (_attention, 1), (_one_copy, 1), (on_all_devices, 1))
 """Changes and how often each may be made: first what changes the training most, last what only uses more devices."""
 
 
@@ -189,7 +194,7 @@ def rollout_candidates(recipe: Recipe, target: Target, shape: ModelShape) -> Ite
     The ladder's changes help as far as they shrink what stays in memory during a rollout.
     """
     way, change = way_of(recipe), partial(with_changes, recipe)
-    return chain(map(change, way.smaller_rollouts(recipe, planned_mesh(recipe, target).fsdp)),
+    return chain(map(change, way.smaller_rollouts(recipe, planned_mesh(recipe, target).row_devices)),
                  candidates(recipe, target, shape), map(change, way.shorter_completions(recipe)))
 
 
@@ -291,7 +296,7 @@ def estimated_programs(recipe: Recipe, shape: ModelShape, target: Target, teache
     """Closed-form peak of each program of a recipe on a target, bytes per device; ``engine``: that would run there."""
     # A CPU is planned as one device, and a larger mesh of the recipe would be refused.
     if target.platform == "cpu":
-        recipe = with_changes(recipe, {"mesh.fsdp": 1})
+        recipe = with_changes(recipe, {"mesh.fsdp": 1, "mesh.replicate": 1})
     run = PlannedRun.on_target(recipe, shape, target, engine)
     inspections = with_frozen_models(run, {name: estimate(run, name) for name in run.programs}, teacher,
                                      inspect=lambda teacher_run: estimate(teacher_run, "log_probs"))

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from workings.distributed.process_group import ProcessGroup
 from workings.engines.checkpoint_files import ADAPTER_CONFIG, ADAPTER_FOLDER, CONFIG
 from workings.engines.multimodal_weights import merge_non_text_weights
 from workings.errors import RequestError
@@ -24,7 +25,7 @@ from workings.record.digest import file_digest
 from workings.record.manifest import SKIPPED_TENSORS
 from workings.record.storage import storage
 from workings.record.values import Absent
-from workings.runs.open_model import AS_RECORDED, TrainedModel, open_run, starting_weights
+from workings.runs.open_model import ALONE, AS_RECORDED, TrainedModel, open_run, starting_weights
 
 SCHEMA = "export/1"
 ORIGIN_FILE = "export_info.json"
@@ -64,7 +65,8 @@ class Exported:
                 else self.carried.model_dump(), "notes": list(self.notes)}
 
 
-def export_run(run: Path, out: Path, *, device: str = AS_RECORDED, gguf_type: str = "") -> Exported:
+def export_run(run: Path, out: Path, *, device: str = AS_RECORDED, gguf_type: str = "",
+               group: ProcessGroup = ALONE) -> Exported:
     """Write a run's last checkpoint into a new folder: in Hugging Face's format, or as a GGUF file.
 
     Terms of use and further forms of the tokenizer (``tokenizer.model``) come from the weights that the run began with.
@@ -77,6 +79,7 @@ def export_run(run: Path, out: Path, *, device: str = AS_RECORDED, gguf_type: st
         out: folder to make.
         device: where the checkpoint is opened; by default what the run's recipe asked for.
         gguf_type: one of `gguf_file.TYPES` for a GGUF file; empty: Hugging Face's format.
+        group: processes that hold a run's model together; by default this one alone.
 
     Raises:
         RequestError: ``out`` exists, no sealed run there, the device is absent, the run trained the text part of a
@@ -89,7 +92,7 @@ def export_run(run: Path, out: Path, *, device: str = AS_RECORDED, gguf_type: st
     if gguf_type and find_spec("gguf") is None:
         raise RequestError("--format gguf needs the package gguf", "the package that writes GGUF",
                            pip_install("gguf"))
-    opened = open_run(run, device)
+    opened = open_run(run, device, group)
     # Next to the target, because a rename is only atomic within one file system.
     temporary = out.with_name(f".{out.name}.tmp")
     with storage(out, "export to"):

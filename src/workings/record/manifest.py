@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from workings.errors import RecordError
+from workings.hardware.device import row_devices
 from workings.record.canonical import find_nulls
 from workings.record.digest import json_digest
 from workings.record.layout import (
@@ -72,7 +73,7 @@ class DeviceChecks(BaseModel):
     reason: str
     """Why this device."""
     mesh: dict[str, int]
-    """Axis sizes."""
+    """Axis sizes; `replicate` if there are several copies of the parameters."""
     processes: int = 1
     """Processes that trained together."""
 
@@ -211,7 +212,7 @@ class RunManifest(_Part):
     def global_batch(self) -> int:
         """Rows per update: micro batch x accumulation x data-parallel devices."""
         batch = self._asked.batch
-        return batch.micro_batch * batch.accumulation * self.device.mesh.get("fsdp", 1)
+        return batch.micro_batch * batch.accumulation * row_devices(self.device.mesh)
 
     @cached_property
     def data_digests(self) -> dict[str, str]:

@@ -12,6 +12,7 @@ from workings.config.overrides import Overrides
 from workings.data.batches import Position
 from workings.errors import RequestError
 from workings.evaluation.cache import base_key
+from workings.hardware.device import row_devices
 from workings.inputs.resolve import RANDOM
 from workings.record import jsonl
 from workings.record.canonical import loads, read_json
@@ -37,7 +38,7 @@ from workings.record.writer import RunWriter
 from workings.training.loop import Progress
 
 MAX_DIFFERENCES_SHOWN = 6
-LAYOUT_KEYS = {"batch.micro_batch", "mesh.fsdp", "mesh.tp"}
+LAYOUT_KEYS = {"batch.micro_batch", "mesh.fsdp", "mesh.tp", "mesh.replicate"}
 """Recipe keys that only distribute rows over devices; training depends only on their product."""
 
 
@@ -201,7 +202,7 @@ def refuse_other_request(folders: Sequence[Path], request: dict[str, dict[str, A
         # A run that was killed early may have no device checks; then every difference is refused.
         meshes = (_before(folders, DEVICE_CHECKS) or {}).get("mesh", {})
         if relative == CONFIG and "fsdp" in meshes and {key for key, _, _ in differing} <= LAYOUT_KEYS:
-            _refuse_other_rows(_rows(before, meshes), _rows(values, mesh), int(mesh["fsdp"]))
+            _refuse_other_rows(_rows(before, meshes), _rows(values, mesh), row_devices(mesh))
             moved += texts + ([f"mesh: {meshes} before, {dict(mesh)} now"] if meshes != dict(mesh) else [])
         else:
             _refuse(texts, (_before(folders, OVERRIDES) or {}).get("overrides", []) if relative == CONFIG else [])
@@ -255,14 +256,14 @@ def _before(folders: Sequence[Path], relative: str) -> dict[str, Any] | None:
 
 def _rows(config: Mapping[str, Any], mesh: Mapping[str, int]) -> int:
     """Rows of a micro batch over all devices."""
-    return int(config["batch"]["micro_batch"]) * int(mesh["fsdp"])
+    return int(config["batch"]["micro_batch"]) * row_devices(mesh)
 
 
-def _refuse_other_rows(before: int, now: int, fsdp: int) -> None:
+def _refuse_other_rows(before: int, now: int, devices: int) -> None:
     if before != now:
         raise RequestError(f"micro batches have {now} rows over all devices, and the run had {before}",
                            "as many rows as before, so that all batches stay the same",
-                           f"batch.micro_batch={before // fsdp}" if before % fsdp == 0 else
+                           f"batch.micro_batch={before // devices}" if before % devices == 0 else
                            f"a number of devices that divides {before} rows")
 
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from workings.data.rows import learned_questions, prompt_digest
+from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import StreamingEngine
 from workings.engines.session import ModelSession
 from workings.errors import RequestError
@@ -29,7 +30,7 @@ from workings.models.turns import Turn
 from workings.record import jsonl
 from workings.record.layout import PROMPTS, ROWS
 from workings.record.progress import slow_operation
-from workings.runs.open_model import AS_RECORDED, WeightsRequest, open_model, open_run, open_untrained
+from workings.runs.open_model import ALONE, AS_RECORDED, WeightsRequest, open_model, open_run, open_untrained
 from workings.runs.python_api.python_rows import Rows, items_file
 from workings.scoring.items import Item
 
@@ -157,7 +158,8 @@ def free_unit(run: Path, name: str) -> Path:
 def evaluate_run(run: str | Path, items: Rows, out: str | Path, *, settings: EvaluationSettings | None = None,
                  device: str = AS_RECORDED, weights: WeightsRequest | None = None,
                  progress: Callable[[int, int], None] | None = None,
-                 on_trained_items: Callable[[list[str]], None] | None = None) -> Scorecard:
+                 on_trained_items: Callable[[list[str]], None] | None = None, group: ProcessGroup = ALONE
+                 ) -> Scorecard:
     """Evaluates a run's last checkpoint, or other weights, on items and seals the evaluation at ``out``.
 
     Args:
@@ -171,6 +173,8 @@ def evaluate_run(run: str | Path, items: Rows, out: str | Path, *, settings: Eva
         progress: called with the number of finished items and of all items.
         on_trained_items: called, before the model is opened, with the ids of items whose question the run was trained
             on, if there are any.
+        group: processes that hold a run's model together (`workings.runs.open_model.processes_of`); by default this
+            one alone.
 
     Raises:
         RequestError: no sealed run or weights, invalid items, ``out`` exists, or the device is absent.
@@ -184,7 +188,7 @@ def evaluate_run(run: str | Path, items: Rows, out: str | Path, *, settings: Eva
     if trained and on_trained_items is not None:
         on_trained_items(trained)
     with slow_operation("opening the model"):
-        opened = open_model(run, weights, device)
+        opened = open_model(run, weights, device, group)
     return evaluate(opened.session, questions, Path(out), settings=settings or EvaluationSettings(),
                     made_from=opened.root, progress=progress, facts=opened.facts)
 
@@ -223,7 +227,8 @@ def _go_offline_without_hub() -> None:
 
 
 def evaluate_task(model: str, request: TaskRequest, out: Path, *, weights: WeightsRequest | None = None,
-                  device: str = AS_RECORDED, on_trained_items: Callable[[list[str]], None] | None = None) -> Scorecard:
+                  device: str = AS_RECORDED, on_trained_items: Callable[[list[str]], None] | None = None,
+                  group: ProcessGroup = ALONE) -> Scorecard:
     """Has a model answer the task of another program, which scores it, and seals the evaluation at ``out``.
 
     Args:
@@ -233,6 +238,8 @@ def evaluate_task(model: str, request: TaskRequest, out: Path, *, weights: Weigh
         weights: as of `evaluate_run`.
         device: where a run generates; by default the device of its recipe.
         on_trained_items: called with the ids of items that hold a question which the run was trained on.
+        group: processes that hold a run's model together (`workings.runs.open_model.processes_of`); by default this
+            one alone.
 
     Raises:
         RequestError: as `open_task` and `evaluate_run`, or the task needs what the engine does not do.
@@ -242,7 +249,7 @@ def evaluate_task(model: str, request: TaskRequest, out: Path, *, weights: Weigh
     if weights is None and on_trained_items and (trained := _learned_texts(Path(model), task.texts())):
         on_trained_items(trained)
     with slow_operation("opening the model"):
-        opened = open_model(model, weights, device)
+        opened = open_model(model, weights, device, group)
     found = task.answer(opened.session)
     items = list({answer.item.id: answer.item for answer in found.answers}.values())
     if weights is None:

@@ -237,5 +237,5 @@ def _sentence(picked: PickedMachine) -> str:
     alone = "" if picked.target.devices == processes else (
         f" Planned for one process: with mesh auto, {processes} processes take {processes} times these rows.")
     return (f"{gib(plan.verdict.peak_bytes)} of {gib(plan.verdict.limit_bytes)} per device ({plan.verdict.source}); "
-            f"mesh fsdp={plan.mesh.fsdp} tp={plan.mesh.tp}; {' x '.join(map(str, plan.batch))} tokens "
+            f"mesh {plan.mesh.sizes()}; {' x '.join(map(str, plan.batch))} tokens "
             f"per update.{alone}")

@@ -48,7 +48,7 @@ def plan_here(prepared: TrainSetup) -> Plan:
     """The plan of the compiled step: verdict, parts and the largest of them."""
     target = target_here(prepared.device)
     # The mesh that was opened, because a recipe may leave it to the devices.
-    mesh = MeshShape(prepared.device.mesh["fsdp"], prepared.device.mesh["tp"])
+    mesh = MeshShape.of(prepared.device.mesh)
     run = PlannedRun(recipe=prepared.loaded.recipe, request=prepared.request, target=target, mesh=mesh,
                      programs={"step": prepared.longest_batch})
     plan = plan_from_inspection(run, prepared.inspection, prepared.device, program=prepared.program)

@@ -10,6 +10,8 @@ from workings.config.load import LoadedRecipe, check_recipe
 from workings.config.model import FromPretrained
 from workings.config.recipe import DEFAULT_ENGINE, Recipe
 from workings.config.training import MeshConfig, PrecisionConfig
+from workings.distributed.agreement import facts_of
+from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import Engine, EngineRequest, State, sampler_of
 from workings.engines.registry import engine_names, find_engine
 from workings.engines.session import ModelSession, tokens_at_a_time
@@ -34,12 +36,15 @@ from workings.record.checkpoints import Checkpoint
 from workings.record.layout import MANIFEST, MODEL_SHAPE, TOKENIZER
 from workings.record.reader import RunRecord
 from workings.record.values import Absent
+from workings.runs.run_metadata import code_version
 from workings.ways.parts.teacher import recorded_name
 
 AS_RECORDED = "as recorded"
 """Stands for the device of the run's recipe."""
 DEVICES = ("auto", "cpu", "gpu", "cuda", "tpu")
 _ONE_DEVICE = MeshConfig(fsdp=1, tp=1)
+ALONE = ProcessGroup(None)
+"""This process by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,11 +131,12 @@ class SealedRun:
                             sampler=sampler_of(engine),
                             tokens_at_a_time=tokens_at_a_time(self.shape, engine.describe().platform))
 
-    def open_engine(self, device: str, weights: Path | None, fsdp: int = 0) -> Engine:
+    def open_engine(self, device: str, weights: Path | None, fsdp: int = 0, elsewhere: MeshConfig = _ONE_DEVICE
+                    ) -> Engine:
         """The run's engine on this machine, on the mesh that the recipe means here.
 
-        A run that was trained by more devices or processes than are here is opened on one device: where its weights
-        are does not change its answers.
+        A run whose mesh does not exist here is opened on the mesh ``elsewhere``: where its weights are does not change
+        its answers.
         """
         recipe = self.loaded.recipe
         if device != AS_RECORDED:
@@ -145,10 +151,10 @@ class SealedRun:
             return engine_class.open(request)
         except RequestError:
             # A mesh that the caller named, or one device already: there is nothing else to try.
-            if fsdp or (mesh.fsdp, mesh.tp) == (1, 1):
+            if fsdp or mesh == elsewhere:
                 raise
             # A run of eight chips can be asked on a laptop: generation needs no mesh.
-            return engine_class.open(replace(request, mesh=_ONE_DEVICE))
+            return engine_class.open(replace(request, mesh=elsewhere))
 
     @property
     def bases(self) -> list[Path]:
@@ -181,18 +187,41 @@ class SealedRun:
         return Weights(directory=directory, id=manifest.model_id, revision=str(manifest.model_revision))
 
 
-def open_model(model: str | Path, weights: WeightsRequest | None, device: str = AS_RECORDED
-               ) -> TrainedModel | OpenedWeights:
+def open_model(model: str | Path, weights: WeightsRequest | None, device: str = AS_RECORDED,
+               group: ProcessGroup = ALONE) -> TrainedModel | OpenedWeights:
     """Opens a sealed run (see `open_run`), or with ``weights`` a folder or Hub id of weights (see `open_weights`)."""
-    return open_run(Path(model), device) if weights is None else open_weights(str(model), weights)
+    return open_run(Path(model), device, group) if weights is None else open_weights(str(model), weights)
 
 
-def open_run(path: Path, device: str = AS_RECORDED) -> TrainedModel:
+def processes_of(path: Path, device: str) -> ProcessGroup:
+    """The processes that a launcher started to open a sealed run together. Raises as `ProcessGroup.of`."""
+    recipe = SealedRun.open(path).loaded.recipe
+    return ProcessGroup.of(recipe.engine, recipe.device if device == AS_RECORDED else without_alias(device))
+
+
+def follow_run(path: Path, device: str, group: ProcessGroup) -> None:
+    """Hold this process's part of a sealed run's model until process 0, which has opened the same run, is done."""
+    group.work(_open_part(SealedRun.open(path), device, group), None, lambda: False)
+
+
+def _open_part(sealed: SealedRun, device: str, group: ProcessGroup) -> Engine:
+    """The engine of this process, once all have found the same run."""
+    # Check the base of adapters: on other weights they answer worse without an error.
+    weights = _weights_below_adapters(sealed)
+    # Opening devices together breaks without a reason if a process has failed before.
+    group.agree({"root": sealed.run.root, "workings": code_version().version}, {})
+    engine = sealed.open_engine(device, weights, elsewhere=_ONE_DEVICE if group.count == 1 else MeshConfig())
+    group.agree(facts_of(engine), {})
+    return engine
+
+
+def open_run(path: Path, device: str = AS_RECORDED, group: ProcessGroup = ALONE) -> TrainedModel:
     """Opens a sealed run's best or last checkpoint on its engine.
 
     Args:
         path: the run directory.
         device: `auto`, `cpu`, `gpu` or `tpu`; by default the recipe's.
+        group: processes that share the model; the others call `follow_run`.
 
     Raises:
         RequestError: no sealed run there, its engine is not installed, its device is absent, or it has adapters and the
@@ -202,8 +231,7 @@ def open_run(path: Path, device: str = AS_RECORDED) -> TrainedModel:
     sealed = SealedRun.open(path)
     # Hashing gigabytes takes a while; a damaged checkpoint is skipped for an older one.
     checkpoint = sealed.run.kept_checkpoint()
-    # Check the base of adapters: on other weights they answer worse without an error.
-    engine = sealed.open_engine(device, _weights_below_adapters(sealed))
+    engine = group.coordinate(_open_part(sealed, device, group))
     session = sealed.session(engine, engine.restore(checkpoint.path))
     recipe = sealed.loaded.recipe
     return TrainedModel(run=sealed.run, recipe=recipe, checkpoint=checkpoint, session=session,

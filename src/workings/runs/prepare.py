@@ -23,7 +23,7 @@ from workings.engines.multimodal_weights import NonTextWeights, find_non_text_we
 from workings.engines.registry import RegisteredEngine, find_engine
 from workings.errors import RequestError
 from workings.evaluation.settings import EvaluationSettings, settings_of
-from workings.hardware.device import DeviceFacts
+from workings.hardware.device import DeviceFacts, row_devices
 from workings.inputs.datasets import RunData
 from workings.inputs.resolve import ResolvedRun, resolve
 from workings.models.batch import Batch, BatchShape
@@ -70,7 +70,7 @@ class TrainSetup(ResolvedRun):
     def global_batch(self) -> int:
         """Rows per update."""
         batch = self.recipe.batch
-        return batch.micro_batch * batch.accumulation * self.device.mesh["fsdp"]
+        return batch.micro_batch * batch.accumulation * row_devices(self.device.mesh)
 
     @property
     def questions(self) -> list[Item]:
@@ -138,7 +138,7 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
     held_out: list[Batch] = []
     if resolved.data.held_out:
         held_out_rows = build_rows(resolved.data.held_out, resolved.tokenizer, resolved.template, recipe.data)
-        held_out = fixed_batches(held_out_rows, rows_per_batch=recipe.batch.micro_batch * device.mesh["fsdp"],
+        held_out = fixed_batches(held_out_rows, rows_per_batch=recipe.batch.micro_batch * row_devices(device.mesh),
                                  data_config=recipe.data)
     # The longest batch decides whether the run fits. The loop runs the program compiled here. No weight has been read
     # so far.
@@ -178,7 +178,7 @@ def _with_frozen_models(data: TrainingData, request: EngineRequest, device: Devi
 
     For a teacher also its own program, estimated by formula: compiling it is left to `workings plan`.
     """
-    mesh = MeshShape(device.mesh["fsdp"], device.mesh["tp"])
+    mesh = MeshShape.of(device.mesh)
     inspections = with_reference(request, mesh, {"step": step})
     if (teacher := data.teacher) is None:
         return inspections

@@ -40,8 +40,9 @@ def completions_at_a_time(request: EngineRequest, device: DeviceFacts, *, longes
     # Engines pad prompts, to a power of two at most.
     padded = 1 << (longest - 1).bit_length()
     while True:
-        mesh = MeshShape(device.mesh["fsdp"], device.mesh["tp"])
-        parts = forward_program_parts(request, "drawing", GenerationShape(rows, padded, new_tokens), *mesh,
+        mesh = MeshShape.of(device.mesh)
+        parts = forward_program_parts(request, "drawing", mesh.share_of_a_copy(
+            GenerationShape(rows, padded, new_tokens)), *mesh.of_a_copy,
                                       device.platform)
         resident = {name: size for name, size in parts.items() if can_train or name not in OPTIMIZER_PARTS}
         verdict = memory_verdict(Inspection(peak_bytes=sum(resident.values()), source="estimated", breakdown=resident,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from workings.config.section import refused
+from workings.hardware.device import row_devices
 from workings.objectives.policy_gradient import PolicyGradient
 from workings.objectives.top_tokens import MAX_TOKENS, TopTokens
 from workings.record.layout import PROMPTS, ROLLOUTS, ROWS, TEACHER, TOP_TOKENS
@@ -111,7 +112,7 @@ class TraceDistill(TeacherWay):
         from workings.ways.parts.find_teacher import find_teacher
         from workings.ways.parts.row_data import read_rows
         teacher = find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)
-        data = DistillationData.of(resolved.recipe, read_rows(resolved), engine.describe().mesh["fsdp"],
+        data = DistillationData.of(resolved.recipe, read_rows(resolved), row_devices(engine.describe().mesh),
                                    resolved=resolved, objective=self.objective, teacher=teacher)
         data.check(engine)
         return data

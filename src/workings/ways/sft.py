@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from workings.hardware.device import row_devices
 from workings.objectives.cross_entropy import CROSS_ENTROPY, CrossEntropy
 from workings.record.layout import ROWS
 from workings.ways.base import Way
@@ -31,7 +32,7 @@ class Sft(Way):
     def prepare(self, resolved: ResolvedRun, engine: Engine) -> TraceData:
         """Rows of traces, in batches whose order is known before the first step."""
         from workings.ways.parts.row_data import TraceData, read_rows
-        return TraceData.of(resolved.recipe, read_rows(resolved), engine.describe().mesh["fsdp"])
+        return TraceData.of(resolved.recipe, read_rows(resolved), row_devices(engine.describe().mesh))
 
     def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
         """Batches follow from their position."""

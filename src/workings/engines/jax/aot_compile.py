@@ -50,7 +50,7 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
     devices = _devices(ask["target"])
     devices = devices[:ask["devices"]] if ask["devices"] else devices
     request = EngineRequest.from_json(ask["request"])
-    layout = make_layout(devices, request.mesh.fsdp, request.mesh.tp)
+    layout = make_layout(devices, request.mesh)
     spec = build_spec(request, layout, platform)
     state = abstract_state(spec, request)
     shardings = state_shardings(spec, state)
@@ -78,7 +78,7 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
     tokens: tuple[int, ...] = ()
     if isinstance(size, BatchShape):  # prompts of a generation are copied to all devices
         tokens = tuple(compiled.input_shardings[0][1]["tokens"].shard_shape(size))
-        if unsplit := why_unsplit(tokens, size, layout.fsdp):
+        if unsplit := why_unsplit(tokens, size, layout.row_devices):
             return {"failed": unsplit, "unimplemented": False}
     text = assignment_text(Path(ask["dump"]))
     answer = inspection(compiled)
@@ -122,7 +122,7 @@ def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any],
     if isinstance(size, GenerationShape):
         drawn = ask["request"]["completions_of_a_prompt"] if program == "drawing" else 0
         lowered = lower_generation(spec, state, shardings, size, drawn=drawn)
-        prompts, *padded = generation_sizes(size, spec.layout.fsdp, drawn)
+        prompts, *padded = generation_sizes(size, spec.layout.row_devices, drawn)
         # Prompts are int32. Lengths, seeds and stop tokens are a few bytes per row and are left out.
         return lowered, resident, 4 * prompts * padded[1], _sizes(
             spec, state, shardings, padded[0], padded[1], padded[1] + padded[2])
@@ -150,7 +150,7 @@ def _sizes(spec: StepSpec, state: dict[str, Any], shardings: dict[str, Any], row
     stored = {str(x.dtype) for x in jax.tree.leaves(state["params"])}
     # By the alphabet `bfloat16` comes before `float32`, and both come before the integers of quantized matrices.
     return Sizes(
-        shape=spec.shape, rows=max(1, rows // spec.layout.fsdp), length=length, devices=spec.layout.size,
+        shape=spec.shape, rows=max(1, rows // spec.layout.row_devices), length=length, devices=spec.layout.size,
         stacked=frozenset(_ordered(size) for size in local.values() if len(size) > 2),
         single=frozenset(single), parameter_dtype=HLO_NAMES.get(min(stored), "f32"), cache_slots=slots,
         updates=False)

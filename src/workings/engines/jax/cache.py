@@ -21,7 +21,7 @@ from workings.engines.jax.attention import MASKED, scores
 from workings.engines.jax.layers import KeysValues, slides
 from workings.engines.jax.model import Attend
 from workings.engines.jax.params_tree import stacks
-from workings.engines.jax.sharding import FSDP, TP, Layout
+from workings.engines.jax.sharding import TP, Layout
 from workings.models.shape import ModelShape
 
 LOCAL, GLOBAL = "local", "global"
@@ -72,7 +72,7 @@ def from_prompts(shape: ModelShape, layout: Layout, kv_by_stack: dict[str, KeysV
 
     Args:
         shape: decides which layers slide.
-        layout: rows are split over ``fsdp``, heads over ``tp`` where it divides them.
+        layout: rows are split over ``replicate`` and ``fsdp``, heads over ``tp`` where it divides them.
         kv_by_stack: keys and values of each stack, ``[n, B, P, K, H]``, of prompts that are padded on the left.
         room: new tokens that a row can get.
     """
@@ -120,7 +120,7 @@ def _shard(layout: Layout, x: jax.Array) -> jax.Array:
         return x
     # Fewer key heads than devices along `tp` are copied to each.
     heads = TP if x.shape[3] % layout.tp == 0 else None
-    return jax.lax.with_sharding_constraint(x, layout.sharding(None, FSDP, None, heads))
+    return jax.lax.with_sharding_constraint(x, layout.sharding(None, layout.row_axes, None, heads))
 
 
 def append(shape: ModelShape, layout: Layout, caches: Caches, kv_by_stack: dict[str, KeysValues],

@@ -28,7 +28,7 @@ def table_rows(table: jax.Array, tokens: jax.Array, layout: Layout) -> jax.Array
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def split_lookup(layout: Layout, table: jax.Array, tokens: jax.Array) -> jax.Array:
     """``[B, S, D]`` rows of ``table`` ``[V, D]`` (split by row over all devices) for tokens ``[B, S]`` (split by B)."""
-    return _sharded(layout, _lookup_local, (P((FSDP, TP)), P(FSDP)), P(FSDP))(table, tokens)
+    return _sharded(layout, _lookup_local, (P((FSDP, TP)), P(layout.row_axes)), P(layout.row_axes))(table, tokens)
 
 
 def _forward(layout: Layout, table: jax.Array, tokens: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
@@ -37,7 +37,8 @@ def _forward(layout: Layout, table: jax.Array, tokens: jax.Array) -> tuple[jax.A
 
 def _backward(layout: Layout, kept: tuple[jax.Array, jax.Array], dy: jax.Array) -> tuple[jax.Array, None]:
     table, tokens = kept
-    add = _sharded(layout, _add_local, (P((FSDP, TP)), P(FSDP), P(FSDP)), P((FSDP, TP)))
+    rows = P(layout.row_axes)
+    add = _sharded(layout, partial(_add_local, layout), (P((FSDP, TP)), rows, rows), P((FSDP, TP)))
     return add(table, tokens, dy), None
 
 
@@ -77,7 +78,7 @@ def _lookup_local(table: jax.Array, tokens: jax.Array) -> jax.Array:
     return rows.reshape(-1, table.shape[1])[:tokens.size].reshape(*tokens.shape, table.shape[1])
 
 
-def _add_local(table: jax.Array, tokens: jax.Array, dy: jax.Array) -> jax.Array:
+def _add_local(layout: Layout, table: jax.Array, tokens: jax.Array, dy: jax.Array) -> jax.Array:
     def turn(total: jax.Array, xs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
         chunk, rows = (jax.lax.all_gather(x, FSDP, axis=0, tiled=True) for x in xs)
         # Tokens of other devices have the index past the end, which `drop` leaves out.
@@ -85,4 +86,4 @@ def _add_local(table: jax.Array, tokens: jax.Array, dy: jax.Array) -> jax.Array:
 
     # In float32, because a frequent token's gradient is a sum of many small terms; rounded once at the end.
     total, _ = jax.lax.scan(turn, jnp.zeros(table.shape, jnp.float32), (_turns(tokens), _turns(dy)))
-    return total.astype(table.dtype)
+    return layout.sum_over_copies(total).astype(table.dtype)

@@ -64,7 +64,7 @@ class JaxEngine(JaxPlanning):
     def __init__(self, request: EngineRequest, devices: Devices) -> None:
         self.request = request
         self.devices = devices
-        self.layout = make_layout(devices.devices, request.mesh.fsdp, request.mesh.tp)
+        self.layout = make_layout(devices.devices, request.mesh)
         self.spec = build_spec(request, self.layout, devices.platform)
         # Shapes only: opening an engine allocates no arrays, so a program can be compiled before weights are read.
         self.abstract_state = abstract_state(self.spec, request)

@@ -54,8 +54,8 @@ def chunked(x: jax.Array, three: list[Tensors], shape: ModelShape, layout: Layou
              for name, tensors in zip(NAMES, three, strict=True)]
     # Written for one device, so that gathers are outside of the loop: once a layer and not once a chunk.
     run = partial(_local, shape, layout, specs, inner)
-    return jax.shard_map(run, mesh=layout.mesh, in_specs=(P(FSDP), specs), out_specs=P(FSDP),
-                         check_vma=False)(x, three)
+    rows = P(layout.row_axes)
+    return jax.shard_map(run, mesh=layout.mesh, in_specs=(rows, specs), out_specs=rows, check_vma=False)(x, three)
 
 
 def _local(shape: ModelShape, layout: Layout, specs: list[dict[str, P]], inner: int, x: jax.Array,

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 
-from workings.engines.jax.sharding import FSDP, TP, Layout, P
+from workings.engines.jax.sharding import TP, Layout, P
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
 
@@ -41,7 +41,8 @@ def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool =
 
     Args:
         shape: decides heads, window and soft cap.
-        layout: rows are split over ``fsdp``; heads over ``tp`` where both kinds of heads come out even.
+        layout: rows are split over ``replicate`` and ``fsdp``; heads over ``tp`` where both kinds of heads come out
+            even.
         interpret: run the kernel's steps one by one on any device (tests).
 
     Raises:
@@ -107,8 +108,8 @@ def _run(layout: Layout, heads_axis: str | None, q: jax.Array, k: jax.Array, v: 
         # The kernel takes one row; `vmap` makes rows one more axis of its grid.
         return jax.vmap(row)(q, k, v, ids)
 
-    split = P(FSDP, heads_axis)
+    split = P(layout.row_axes, heads_axis)
     # The kernel carries arrays about its mask's blocks, which are split as the heads are.
     sharding = kernel.manual_sharding_spec(layout.sharding(heads_axis, None))
-    return jax.shard_map(rows, mesh=layout.mesh, in_specs=(sharding, split, split, split, P(FSDP)), out_specs=split,
-                         check_vma=False)(kernel, q, k, v, segment_ids)
+    return jax.shard_map(rows, mesh=layout.mesh, in_specs=(sharding, split, split, split, P(layout.row_axes)),
+                         out_specs=split, check_vma=False)(kernel, q, k, v, segment_ids)

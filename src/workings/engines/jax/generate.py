@@ -24,7 +24,7 @@ from workings.engines.jax.layers import KeysValues, Layer, LayerScan
 from workings.engines.jax.model import block, decoder_layer, embed, query_scale
 from workings.engines.jax.params_tree import Params
 from workings.engines.jax.per_layer_embedding import per_layer_inputs
-from workings.engines.jax.sharding import FSDP, Layout, P
+from workings.engines.jax.sharding import Layout, P
 from workings.engines.jax.step import StepSpec
 from workings.engines.prefill import copies_of_each, prompts_at_a_time
 from workings.errors import RequestError
@@ -77,13 +77,13 @@ class _PromptParts:
     def for_memory(cls, spec: StepSpec, tokens: jax.Array) -> "_PromptParts":
         """The fewest parts that are small enough (`workings.engines.prefill`)."""
         # A device reads its own rows, so the limit counts those.
-        rows = tokens.shape[0] // spec.layout.fsdp
+        rows = tokens.shape[0] // spec.layout.row_devices
         most = prompts_at_a_time(spec.shape, tokens.shape[1], jnp.dtype(spec.compute_dtype).itemsize)
         return cls(spec.layout, next(n for n in range(1, rows + 1) if rows % n == 0 and rows // n <= most))
 
     def split_rows(self, x: jax.Array, axis: int) -> jax.Array:
         """The axis of rows as three axes."""
-        return x.reshape(*x.shape[:axis], self.layout.fsdp, self.count, -1, *x.shape[axis + 1:])
+        return x.reshape(*x.shape[:axis], self.layout.row_devices, self.count, -1, *x.shape[axis + 1:])
 
     def merge_rows(self, x: jax.Array, axis: int) -> jax.Array:
         """The inverse of `split_rows`."""
@@ -94,7 +94,8 @@ class _PromptParts:
         if self.layout.size == 1:
             return x
         # Only the axis of devices is fixed; the compiler keeps heads split where they are.
-        sharding = self.layout.sharding(*[P.UNCONSTRAINED] * axis, FSDP, *[P.UNCONSTRAINED] * (x.ndim - axis - 1))
+        sharding = self.layout.sharding(*[P.UNCONSTRAINED] * axis, self.layout.row_axes,
+                                        *[P.UNCONSTRAINED] * (x.ndim - axis - 1))
         return jax.lax.with_sharding_constraint(x, sharding)
 
     def select(self, x: jax.Array, part: jax.Array) -> jax.Array:
@@ -332,12 +333,12 @@ class Generator:
             by_row = zip(*(np.asarray(x)[:, :max_new_tokens].tolist() for x in generated), strict=True)
             return [Completion.of(row[0], stop_ids, *row[1:]) for row in by_row]
 
-        fsdp = self.spec.layout.fsdp
+        devices = self.spec.layout.row_devices
         # At least one prompt for each device, because every device reads its own.
-        copies = copies_of_each(prompts, min(MAX_ROWS, len(prompts)) // fsdp) if sampled else 1
+        copies = copies_of_each(prompts, min(MAX_ROWS, len(prompts)) // devices) if sampled else 1
         # Every place is overwritten; the list only fixes the order.
         answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
-        for rows in prompt_batches(prompts, fsdp, copies=copies):
+        for rows in prompt_batches(prompts, devices, copies=copies):
             for i, completion in zip(rows.indices, run(rows), strict=False):  # the others are padding
                 answers[i] = completion
         return answers

@@ -97,7 +97,7 @@ def target_log_probs(hidden: jax.Array, head: jax.Array, targets: jax.Array, sha
     local = partial(_local_log_probs, partition)
     if layout.size == 1:
         return local(hidden, head, targets)
-    rows, own = P(FSDP), P((FSDP, TP)) if partition.vocabulary_parallel else P()
+    rows, own = P(layout.row_axes), P((FSDP, TP)) if partition.vocabulary_parallel else P()
     return jax.shard_map(local, mesh=layout.mesh, in_specs=(rows, own, rows), out_specs=rows,
                          check_vma=False)(hidden, head, targets)
 
@@ -150,7 +150,7 @@ def _sharded(partition: LossPartition, gradient: Gradient) -> Any:
     """The loss as a function of whole arrays: each device computes its own rows, and its own part of the vocabulary."""
     if partition.is_unpartitioned:
         return partial(_unpartitioned, partition, gradient)
-    rows, own = P(FSDP), P((FSDP, TP)) if partition.vocabulary_parallel else P()
+    rows, own = P(partition.layout.row_axes), P((FSDP, TP)) if partition.vocabulary_parallel else P()
     out = {"none": P(), "hidden": (P(), rows), "both": (P(), rows, own)}[gradient]
     # The collectives are not differentiated: both gradients are outputs of `_local`.
     return jax.shard_map(partial(_local, partition, gradient), mesh=partition.layout.mesh,
@@ -214,6 +214,7 @@ def _local(partition: LossPartition, gradient: Gradient, hidden: jax.Array, head
     if not vocabulary_parallel:
         # Over rows only: devices along `tp` have the same rows.
         loss = jax.lax.psum(loss, FSDP)
+    loss = partition.layout.sum_over_copies(loss)
     if gradient == "none":
         return loss
     # Without the positions that filled up the last chunk.
@@ -223,6 +224,7 @@ def _local(partition: LossPartition, gradient: Gradient, hidden: jax.Array, head
     if not vocabulary_parallel:
         # The head is a copy on each device here, so every device must get the whole sum.
         d_head = jax.lax.psum(d_head, FSDP)
+    d_head = partition.layout.sum_over_copies(d_head)
     return loss, d_hidden, d_head.astype(head.dtype)
 
 

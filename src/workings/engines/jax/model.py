@@ -85,7 +85,7 @@ def _normed_heads(x: jax.Array, w: Params, letter: str, shape: ModelShape) -> ja
 def _feed_forward(x: jax.Array, w: Params, shape: ModelShape, layout: Layout, layer: int, chunks: bool) -> jax.Array:
     # Cast before chunks gather the matrices from all devices, so that they send the smaller format.
     matrices = [cast(projection(w, name), x.dtype) for name in feed_forward.NAMES]
-    positions = x.shape[0] * x.shape[1] // layout.fsdp
+    positions = x.shape[0] * x.shape[1] // layout.row_devices
     # Chunks run on each device by itself, and would drop the same inputs on all of them.
     chunks = chunks and not any(DROPOUT_KEY in tensors for tensors in matrices)
     if chunks and feed_forward.chunk_count(positions) > 1:

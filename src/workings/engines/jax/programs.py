@@ -47,7 +47,7 @@ def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[s
         drawn: completions that are sampled of each prompt, which needs noise for every token of the vocabulary; 0:
             greedy.
     """
-    prompts, rows, prompt, room = generation_sizes(size, spec.layout.fsdp, drawn)
+    prompts, rows, prompt, room = generation_sizes(size, spec.layout.row_devices, drawn)
     # Shardings come with the parameters, because `Generator` jits without input shardings.
     params = jax.tree.map(lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
                           abstract["params"], shardings["params"])
@@ -62,8 +62,11 @@ def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[s
                         array((rows,), np.uint32))
 
 
-def generation_sizes(size: GenerationShape, fsdp: int, drawn: int) -> tuple[int, int, int, int]:
-    """Padded numbers of prompts, rows, prompt tokens and new tokens; ``drawn`` as in `lower_generation`."""
-    copies = largest_divisor(drawn, min(MAX_ROWS, size.prompts) // fsdp)
-    prompts = padded_prompts(size.prompts // copies, copies, fsdp, MAX_ROWS)
+def generation_sizes(size: GenerationShape, devices: int, drawn: int) -> tuple[int, int, int, int]:
+    """Padded numbers of prompts, rows, prompt tokens and new tokens; ``drawn`` as in `lower_generation`.
+
+    ``devices``: over which prompts are split.
+    """
+    copies = largest_divisor(drawn, min(MAX_ROWS, size.prompts) // devices)
+    prompts = padded_prompts(size.prompts // copies, copies, devices, MAX_ROWS)
     return prompts, prompts * copies, bucket(size.prompt_tokens), bucket(size.new_tokens)

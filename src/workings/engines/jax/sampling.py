@@ -15,18 +15,18 @@ from workings.engines.jax.step import StepSpec
 def next_logits(spec: StepSpec, params: Params, x: jax.Array) -> jax.Array:
     """``[B, V]`` float32 logits of hidden states ``[B, D]``.
 
-    Every device computes all rows for its own part of the vocabulary: a few rows travel, not the embedding.
+    Every device computes all rows of its copy for its own part of the vocabulary: a few rows travel, not the embedding.
     """
     hidden = final_norm(x, params, spec.shape)
     head = unembedding(params)
     if not spec.layout.splits_vocabulary(head.shape[0]):
         return final_logits(hidden, head, spec.shape)
-    hidden = jax.lax.with_sharding_constraint(hidden, spec.layout.replicated())
+    hidden = jax.lax.with_sharding_constraint(hidden, spec.layout.sharding(spec.layout.copies))
     return _split(spec, final_logits(hidden, head, spec.shape))
 
 
 def _split(spec: StepSpec, x: jax.Array) -> jax.Array:
-    return jax.lax.with_sharding_constraint(x, spec.layout.sharding(None, (FSDP, TP)))
+    return jax.lax.with_sharding_constraint(x, spec.layout.sharding(spec.layout.copies, (FSDP, TP)))
 
 
 def greedy(logits: jax.Array) -> jax.Array:

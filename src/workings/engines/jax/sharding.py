@@ -1,19 +1,25 @@
-"""Shardings of rows and weights on one mesh with the axes ``fsdp`` (rows and parameters) and ``tp`` (matrices)."""
+"""Shardings of rows and weights on one mesh.
+
+Its axes are ``replicate`` (rows only; absent for one copy of the parameters), ``fsdp`` (rows and parameters) and ``tp``
+(matrices).
+"""
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from workings.config.training import MeshConfig
+from workings.engines.base import MeshShape
 from workings.engines.jax.params_tree import layer_tensor
 from workings.errors import RequestError
 from workings.models.weights import EMBEDDING, HEAD, PER_LAYER_EMBEDDING, RESIDUAL
 
 P = PartitionSpec
-FSDP, TP = "fsdp", "tp"
+REPLICATE, FSDP, TP = "replicate", "fsdp", "tp"
 ROW_WISE = RESIDUAL
 """Matrices whose input is split over ``tp`` because the matrix before them is: ``tp`` splits them by their input."""
 NF4_TENSORS = ("weight.nf4", "weight.absmax")
@@ -32,9 +38,30 @@ class Layout:
         return int(self.mesh.size)
 
     @property
+    def replicate(self) -> int:
+        """Copies of the parameters."""
+        return int(self.mesh.shape.get(REPLICATE, 1))
+
+    @property
     def fsdp(self) -> int:
-        """Devices over which rows are split."""
+        """Devices over which the parameters of one copy are split by rows."""
         return int(self.mesh.shape[FSDP])
+
+    @property
+    def row_devices(self) -> int:
+        """Devices over which rows are split."""
+        return self.replicate * self.fsdp
+
+    @property
+    def copies(self) -> str | None:
+        """The mesh axis of the copies, as a part of a `PartitionSpec`."""
+        # With one copy the mesh has two axes, so the programs of such runs stay the same.
+        return REPLICATE if self.replicate > 1 else None
+
+    @property
+    def row_axes(self) -> Any:
+        """The mesh axes that split rows, as a part of a `PartitionSpec`."""
+        return (REPLICATE, FSDP) if self.copies else FSDP
 
     @property
     def tp(self) -> int:
@@ -49,7 +76,7 @@ class Layout:
         """Keep activations ``[B, ...]`` split by row; without this the compiler may gather the whole batch."""
         if self.size == 1:
             return x
-        return jax.lax.with_sharding_constraint(x, self.sharding(FSDP))
+        return jax.lax.with_sharding_constraint(x, self.sharding(self.row_axes))
 
     def inner(self, x: jax.Array) -> jax.Array:
         """Keep activations inside a layer split by row; the compiler chooses the other axes (``tp`` splits heads)."""
@@ -57,16 +84,20 @@ class Layout:
             return x
         # `None` would mean copies along these axes: heads that `tp` splits would be gathered.
         free = [P.UNCONSTRAINED] * (x.ndim - 1)
-        return jax.lax.with_sharding_constraint(x, self.sharding(FSDP, *free))
+        return jax.lax.with_sharding_constraint(x, self.sharding(self.row_axes, *free))
 
     def splits_vocabulary(self, vocab_size: int) -> bool:
-        """Whether each device holds a part of the embedding: there are several, and they divide the vocabulary."""
+        """Whether each device holds a part of the embedding: a copy has several, and they divide the vocabulary."""
         # Uneven parts would need padding of a table that is stored and exported.
-        return self.size > 1 and vocab_size % self.size == 0
+        return self.fsdp * self.tp > 1 and vocab_size % (self.fsdp * self.tp) == 0
+
+    def sum_over_copies(self, x: jax.Array) -> jax.Array:
+        """Inside `shard_map`: the sum of what the copies of the parameters have, each from its own rows."""
+        return jax.lax.psum(x, REPLICATE) if self.copies else x
 
     def batch(self) -> NamedSharding:
         """Sharding of a step's arrays ``[A, B, S]``."""
-        return self.sharding(None, FSDP)
+        return self.sharding(None, self.row_axes)
 
     def replicated(self) -> NamedSharding:
         """Sharding with a full copy on every device."""
@@ -83,7 +114,7 @@ class Layout:
         # Whole rows over both axes: a device owns a token's embedding, its logit and its part of the gradient.
         if name in (EMBEDDING, HEAD, PER_LAYER_EMBEDDING):
             # An indivisible vocabulary is copied: correct, and larger.
-            return P((FSDP, TP), None) if size[0] % self.size == 0 else P()
+            return P((FSDP, TP), None) if size[0] % (self.fsdp * self.tp) == 0 else P()
         row_wise = name.startswith(ROW_WISE)
         # The rank of an adapter is never split. Where `tp` splits a side of the matrix, `fsdp` splits the same side of
         # the adapter further, so that every device holds its own part.
@@ -136,28 +167,37 @@ class Layout:
         return placed
 
 
-def make_layout(devices: tuple[jax.Device, ...], fsdp: int | Literal["auto"], tp: int) -> Layout:
+def make_layout(devices: tuple[jax.Device, ...], asked: MeshConfig) -> Layout:
     """The mesh of a request.
 
-    ``auto`` takes all devices that ``tp`` leaves; on a CPU, where several devices of a process are a simulation, it
-    takes one.
+    ``fsdp: auto`` takes all devices that ``replicate`` and ``tp`` leave; on a CPU, where several devices of a process
+    are a simulation, it takes one.
 
     Raises:
         RequestError: a mesh of more devices than there are, or of fewer than several processes have.
     """
-    available = len(devices)
+    available, others = len(devices), asked.replicate * asked.tp
     several = len({device.process_index for device in devices}) > 1
     # Several CPU devices of one process share its memory and cores, so splitting would save nothing.
     alone = devices[0].platform == "cpu" and not several
-    share = fsdp if isinstance(fsdp, int) else 1 if alone else max(1, available // tp)
-    if share * tp > available:
-        raise RequestError(f"mesh.fsdp x mesh.tp = {share} x {tp} needs {share * tp} devices, and {available} are here",
-                           "a mesh that fits them",
-                           f"mesh.fsdp={max(1, available // tp)}")
-    if several and share * tp < available and jax.distributed.is_initialized():
-        raise RequestError(f"mesh.fsdp x mesh.tp = {share} x {tp} needs {share * tp} devices, and the processes have "
-                           f"{available}", "all devices: a process without any could take no part",
-                           f"mesh.fsdp={max(1, available // tp)}")
-    # `tp` goes along neighbors in JAX's order of devices, because it exchanges activations in every layer.
-    grid = np.array(devices[:share * tp]).reshape(share, tp)
-    return Layout(Mesh(grid, (FSDP, TP)))
+    fsdp = asked.fsdp if isinstance(asked.fsdp, int) else 1 if alone else max(1, available // others)
+    wanted = MeshShape(fsdp, asked.tp, asked.replicate)
+    if wanted.devices > available:
+        raise RequestError(f"{wanted.text()} needs {wanted.devices} devices, and {available} are here",
+                           "a mesh that fits them", _fitting(available, asked))
+    if several and wanted.devices < available and jax.distributed.is_initialized():
+        raise RequestError(f"{wanted.text()} needs {wanted.devices} devices, and the processes have {available}",
+                           "all devices: a process without any could take no part", _fitting(available, asked))
+    # `tp` goes along neighbors in JAX's order of devices, because it exchanges activations in every layer; copies are
+    # the farthest from each other, because they exchange gradients only.
+    grid = np.array(devices[:wanted.devices])
+    if asked.replicate == 1:
+        return Layout(Mesh(grid.reshape(fsdp, asked.tp), (FSDP, TP)))
+    return Layout(Mesh(grid.reshape(asked.replicate, fsdp, asked.tp), (REPLICATE, FSDP, TP)))
+
+
+def _fitting(available: int, asked: MeshConfig) -> str:
+    """Keys of a mesh that has this many devices."""
+    copies = asked.replicate if available % (asked.replicate * asked.tp) == 0 else 1
+    return f"mesh.fsdp={max(1, available // (copies * asked.tp))}" + (
+        f" mesh.replicate={copies}" if copies != asked.replicate else "")

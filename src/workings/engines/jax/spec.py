@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from workings.engines.base import EngineRequest
+from workings.engines.base import EngineRequest, MeshShape
 from workings.engines.jax import nf4
 from workings.engines.jax.attention import Attention, chunked_attention, plain_attention
 from workings.engines.jax.flash_attention import flash_refusal, make_flash_attention
@@ -21,7 +21,7 @@ from workings.engines.jax.remat import POLICIES
 from workings.engines.jax.rounding import MASTER
 from workings.engines.jax.sharding import Layout
 from workings.engines.jax.step import StepSpec, make_step
-from workings.engines.refusals import jax_refusals, refuse
+from workings.engines.refusals import jax_refusals, refuse, refuse_uneven_rows
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
 from workings.models.weights import PROJECTIONS
@@ -115,10 +115,7 @@ def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: Any, shape: 
         shape: ``[A, B, S]`` of the batch.
         more: a batch's `loss_positions` by name; only its shape is read.
     """
-    if shape[1] % spec.layout.fsdp:
-        raise RequestError(f"{shape[1]} rows per micro batch cannot be split over fsdp={spec.layout.fsdp}",
-                           "rows divisible by fsdp",
-                           f"a batch of {spec.layout.fsdp} rows, or mesh.fsdp=1")
+    refuse_uneven_rows(shape[1], MeshShape(spec.layout.fsdp, spec.layout.tp, spec.layout.replicate))
     arrays = batch_shapes(shape, spec.objective.signals)
     arrays |= {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in more.items()}
     batch_shardings = dict.fromkeys(arrays, spec.layout.batch())

@@ -43,7 +43,7 @@ class Streamer:
             self._programs[room] = self._compiled(room)
         first, following = self._programs[room]
         # Padded as in `generate`, which makes few programs and the same numbers.
-        rows = prompt_batches([prompt], self._spec.layout.fsdp)[0]
+        rows = prompt_batches([prompt], self._spec.layout.row_devices)[0]
         stops, written = stop_array(stop_ids), list[int]()
         state = first(params, rows.tokens, rows.lengths, rows.real)
         for limit in range(1, max_new_tokens + 1):

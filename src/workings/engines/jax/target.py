@@ -106,13 +106,13 @@ def refused_bytes(message: str) -> tuple[int, int]:
     return int(float(match[1]) * UNITS[match[2]]), int(float(match[3]) * UNITS[match[4]])
 
 
-def why_unsplit(tokens: tuple[int, ...], size: BatchShape, fsdp: int) -> str:
+def why_unsplit(tokens: tuple[int, ...], size: BatchShape, devices: int) -> str:
     """A clause if the token array of one device's program is not that device's share of the rows; else empty.
 
     A library that reads the host's platform while tracing can silently leave a batch whole; the verdict would be about
     a program that no device runs.
     """
-    expected = size._replace(rows=size.rows // fsdp)
+    expected = size._replace(rows=size.rows // devices)
     return "" if tokens == expected else (f"the compiled program takes tokens {list(tokens)} on each device; "
                                           f"{list(expected)} were expected, so this is not the program that would run")
 

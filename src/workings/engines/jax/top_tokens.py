@@ -48,7 +48,7 @@ def _sharded(partition: LossPartition, count: int, below: int) -> Any:
     local = partial(_local, partition, count, below)
     if partition.layout.size == 1:
         return local
-    rows, own = P(FSDP), P((FSDP, TP)) if partition.vocabulary_parallel else P()
+    rows, own = P(partition.layout.row_axes), P((FSDP, TP)) if partition.vocabulary_parallel else P()
     return jax.shard_map(local, mesh=partition.layout.mesh, in_specs=(rows, own), out_specs=(rows, rows),
                          check_vma=False)
 

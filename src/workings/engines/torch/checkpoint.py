@@ -98,17 +98,18 @@ def save(spec: TorchSpec, state: State, directory: Path) -> None:
 
 
 def save_shards(spec: TorchSpec, state: State, directory: Path) -> None:
-    """Write this process's part of a state; what every process has is written by the first."""
+    """Write this process's part of a state; of equal parts the first process writes."""
     mesh = spec.mesh
     for file, tensors in _files(spec, state).items():
         own = dict[str, Tensor]()
         for name, x in tensors.items():
             rows, part = own_rows(x), local(x)
             start = [rows.start if rows else 0, *[0] * (x.ndim - 1)]
-            # A tensor with fewer rows than there are processes has no part in the last ones.
-            if (rows and part.numel()) or (not rows and mesh.rank == 0):
+            # A tensor with fewer rows than there are processes has no part in the last ones, and all copies but the
+            # first have the same parts.
+            if (rows and part.numel() and mesh.rank < mesh.fsdp) or (not rows and mesh.rank == 0):
                 own[slice_name(name, start, tuple(part.shape), tuple(x.shape))] = part
-        write_shard(directory, file, (mesh.rank, mesh.fsdp),
+        write_shard(directory, file, (mesh.rank, mesh.processes),
                     {key: (numpy_dtype(x.dtype), tuple(x.shape)) for key, x in own.items()},
                     partial(_on_host, own))
 

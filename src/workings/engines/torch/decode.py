@@ -238,7 +238,7 @@ def can_replay(spec: TorchSpec) -> bool:
     A table in the host's memory, a choice of experts and other processes need the host within a token.
     """
     return (spec.device.type == "cuda" and spec.shape.verified and not spec.shape.has_state and not spec.shape.experts
-            and not spec.table_on_host and spec.mesh.fsdp == 1)
+            and not spec.table_on_host and spec.mesh.processes == 1)
 
 
 def record(program: Callable[[], None]) -> torch.cuda.CUDAGraph:

@@ -140,8 +140,8 @@ class TorchEngine(TorchPlanning):
                 how := four_bit.difference_from_cpu(self.device.device)):
             notes.append(how)
         return DeviceFacts(
-            platform=self.device.platform, kind=device_name(self.device.device), count=self.spec.mesh.fsdp,
-            memory_limit_bytes=limit, memory_limit_source=source, mesh={"fsdp": self.spec.mesh.fsdp, "tp": 1},
+            platform=self.device.platform, kind=device_name(self.device.device), count=self.spec.mesh.processes,
+            memory_limit_bytes=limit, memory_limit_source=source, mesh=self.spec.mesh.shape.axes(),
             versions=library_versions(), reason="; ".join([self.device.reason, *notes]))
 
     def dtypes(self) -> Mapping[str, str]:
@@ -284,8 +284,9 @@ class TorchEngine(TorchPlanning):
         mesh = self.spec.mesh
         # At least one prompt for each process. The cache of an unverified class may have any contents, so its rows
         # cannot be repeated.
-        copies = copies_of_each(prompts, min(MAX_ROWS, len(prompts) // mesh.fsdp)) if self.spec.shape.verified else 1
-        for indices in batch_indices(prompts, copies, mesh.fsdp, same_length=has_linear_state(state.root.model)):
+        processes = mesh.processes
+        copies = copies_of_each(prompts, min(MAX_ROWS, len(prompts) // processes)) if self.spec.shape.verified else 1
+        for indices in batch_indices(prompts, copies, processes, same_length=has_linear_state(state.root.model)):
             pick_token: PickToken = pick(indices[mesh.rows(len(indices))])
             with torch.no_grad():
                 completions = state.root(partial(
@@ -332,13 +333,13 @@ class TorchEngine(TorchPlanning):
     def inspect(self, batch: Batch) -> Inspection:
         """Memory of a step for a batch of this shape, traced without running it."""
         refuse_conflicts(self.request, batch.tokens.shape[0])
-        platform, fsdp, card = self.device.platform, self.spec.mesh.fsdp, TracedCard()
+        platform, mesh, card = self.device.platform, self.spec.mesh, TracedCard()
         if platform == "gpu":
             facts = torch.cuda.get_device_properties(self.device.device)
             card = TracedCard(capability=f"{facts.major}.{facts.minor}", limit_bytes=facts.total_memory,
                               kernels=kernels_run_on(self.device.device))
-        request = replace(self.request, mesh=MeshConfig(fsdp=fsdp, tp=1))
-        if fsdp == 1:
+        request = replace(self.request, mesh=MeshConfig(fsdp=mesh.fsdp, replicate=mesh.replicate))
+        if mesh.processes == 1:
             return inspect_once(request, batch.shape, platform, card)
         # In a child: processes that are not there cannot be told from the real ones that this one computes with.
         return trace_for(request, {"step": batch.shape}, platform, capability=card.capability,

@@ -95,7 +95,7 @@ def allocate(model: nn.Module, dtype: torch.dtype, device: torch.device) -> None
 def build_model(spec: TorchSpec) -> FsdpRoot:
     """The model on the device, with undefined parameters; with several processes, this process's part."""
     with unset_fake_temporarily():  # peft moves modules, which fake tensors do not allow; meta tensors have no memory
-        model, several = empty_model(spec), spec.mesh.fsdp > 1
+        model, several = empty_model(spec), spec.mesh.processes > 1
     # A table that is not split among processes must not be moved with the split parameters.
     table = per_layer_table(model) if spec.table_on_host or several else None
     if table is not None:

@@ -44,7 +44,8 @@ class TorchPlanning:
         refuse(torch_refusals(request))
         # For an absent machine `auto` means all of its devices, not those that this process sees.
         if request.mesh.fsdp == "auto":
-            request = replace(request, mesh=MeshConfig(fsdp=target.devices, tp=1))
+            copies = request.mesh.replicate
+            request = replace(request, mesh=MeshConfig(fsdp=target.devices // copies, replicate=copies))
         inspections = trace_for(request, programs, target.platform,
                                 capability=target.compute_capability, limit_bytes=target.memory_bytes)
         return {name: inspections[name] for name in programs}

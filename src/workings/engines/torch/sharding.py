@@ -6,7 +6,7 @@ so they are the same code on one device and on many.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,10 +15,11 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
-from workings.engines.base import EngineRequest
+from workings.engines.base import EngineRequest, MeshShape
+from workings.engines.refusals import refuse_uneven_rows
 from workings.engines.torch.optimizers import OPTIMIZERS
 from workings.engines.torch.processes import open_group, world_size
 from workings.errors import RequestError
@@ -34,34 +35,52 @@ class ProcessMesh:
     """Position of this process among those that share a step."""
 
     fsdp: int = 1
+    """Processes that split the parameters of one copy."""
+    replicate: int = 1
+    """Copies of the parameters: the first ``fsdp`` processes have the first one."""
     rank: int = 0
+
+    @property
+    def processes(self) -> int:
+        """Processes that share the rows."""
+        return self.replicate * self.fsdp
+
+    @property
+    def shape(self) -> MeshShape:
+        """The mesh as all engines describe it."""
+        return MeshShape(self.fsdp, 1, self.replicate)
 
     def rows(self, count: int) -> slice:
         """The rows of a batch of ``count`` that this process computes. Raises `RequestError` for a remainder."""
-        if count % self.fsdp:
-            raise RequestError(f"{count} rows per micro batch cannot be split over fsdp={self.fsdp}",
-                               "rows divisible by fsdp",
-                               f"a batch of {self.fsdp} rows, or mesh.fsdp=1")
-        own = count // self.fsdp
+        refuse_uneven_rows(count, self.shape)
+        own = count // self.processes
         return slice(self.rank * own, (self.rank + 1) * own)
 
     def sum(self, x: Tensor) -> Tensor:
         """Sum over all processes."""
-        if self.fsdp > 1:
+        if self.processes > 1:
             # `all_reduce` overwrites its argument, which the caller may still hold.
             x = x.clone()
             dist.all_reduce(x)
         return x
 
+    def sum_of_a_copy(self, x: Tensor) -> Tensor:
+        """Sum over the processes of one copy, of what is the same in all copies, such as a part of a gradient."""
+        # Over all processes, so that every copy gets the same bits and no copy drifts away from the others.
+        total = self.sum(x)
+        if self.replicate == 1:
+            return total
+        return total / self.replicate if total.is_floating_point() else total // self.replicate
+
     def total(self, count: int, device: torch.device) -> int:
         """Sum of a number over all processes, which computes on the device."""
-        return int(self.sum(torch.tensor(count, device=device))) if self.fsdp > 1 else count
+        return int(self.sum(torch.tensor(count, device=device))) if self.processes > 1 else count
 
     def joined(self, x: Tensor) -> Tensor:
-        """Tensors of one size ``[N, ...]``, one of each process, one after the other: ``[fsdp x N, ...]``."""
-        if self.fsdp == 1:
+        """Tensors of one size ``[N, ...]``, one of each process, one after the other: ``[processes x N, ...]``."""
+        if self.processes == 1:
             return x
-        parts = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(self.fsdp)]
+        parts = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(self.processes)]
         dist.all_gather(parts, x.contiguous())
         return torch.cat(parts)
 
@@ -72,15 +91,22 @@ def find_mesh(request: EngineRequest, platform: str) -> ProcessMesh:
     Raises:
         RequestError: another number of processes than the recipe asks for, or what cannot be split.
     """
-    world, wanted = world_size(), request.mesh.fsdp
-    if wanted not in ("auto", world):
-        raise RequestError(f"mesh.fsdp: {wanted} needs {wanted} processes, not {world}", "one process a device",
-                           f"torchrun --nproc-per-node {wanted}, or mesh.fsdp={world}")
+    world, fsdp, copies = world_size(), request.mesh.fsdp, request.mesh.replicate
+    if fsdp == "auto" and world % copies:
+        raise RequestError(f"mesh.replicate: {copies} does not divide {world} processes", "one process a device, and "
+                           "the same number of them for each copy", "mesh.replicate=1")
+    mesh = ProcessMesh(fsdp=world // copies if fsdp == "auto" else fsdp, replicate=copies)
+    if mesh.processes != world:
+        needed = mesh.processes
+        what = f"mesh.fsdp: {fsdp}" if copies == 1 else f"mesh.replicate x mesh.fsdp = {copies} x {fsdp}"
+        raise RequestError(f"{what} needs {needed} processes, not {world}", "one process a device",
+                           f"torchrun --nproc-per-node {needed}, or mesh.fsdp={world}"
+                           + (" mesh.replicate=1" if copies > 1 else ""))
     if world == 1:
-        return ProcessMesh()
+        return mesh
     # Refused before the processes wait for each other.
     refuse_unsplit(request, world)
-    return ProcessMesh(fsdp=world, rank=open_group(platform))
+    return replace(mesh, rank=open_group(platform))
 
 
 def refuse_unsplit(request: EngineRequest, world: int) -> None:
@@ -122,9 +148,11 @@ def split(model: PreTrainedModel, mesh: ProcessMesh, device: torch.device) -> Fs
     per-layer embeddings, which is on each process's device or on the host.
     """
     root = FsdpRoot(model)
-    if mesh.fsdp > 1:
+    if mesh.processes > 1:
         with unset_fake_temporarily():  # a mesh reads its own numbers back, which fake tensors do not have
-            devices = init_device_mesh(device.type, (mesh.fsdp,))
+            # Of two dimensions `fully_shard` copies along the first and splits along the second.
+            devices = init_device_mesh(device.type, (mesh.fsdp,)) if mesh.replicate == 1 else init_device_mesh(
+                device.type, (mesh.replicate, mesh.fsdp), mesh_dim_names=("replicate", "fsdp"))
         # Gradients are summed over processes in float32, then go back to the parameter's format.
         policy = MixedPrecisionPolicy(reduce_dtype=torch.float32)
         layers = next(x for x in model.base_model.children() if isinstance(x, nn.ModuleList))
@@ -160,10 +188,11 @@ def own_rows(like: Tensor) -> slice | None:
     """The rows of a whole tensor that belong into this process's part of ``like``; None: it has all."""
     if not isinstance(like, DTensor):
         return None
-    mesh = like.device_mesh
+    # The last dimension of a mesh is the one that splits.
+    mesh, axis = like.device_mesh, like.device_mesh.ndim - 1
     # `torch.chunk` rounds up: the last parts may be shorter, or empty.
-    each = -(-like.shape[0] // mesh.size())
-    return slice(mesh.get_local_rank() * each, (mesh.get_local_rank() + 1) * each)
+    each = -(-like.shape[0] // mesh.size(axis))
+    return slice(mesh.get_local_rank(axis) * each, (mesh.get_local_rank(axis) + 1) * each)
 
 
 def own_part(tensor: Tensor, like: Tensor) -> Tensor:
@@ -186,4 +215,4 @@ def as_split(moment: Tensor, slot: str, param: Tensor) -> Tensor:
     size = torch.Size((param.shape[0], *moment.shape[1:]))
     # On `meta` a tensor has a shape and strides, and no memory.
     stride = torch.empty(size, device="meta").stride()
-    return DTensor.from_local(moment, param.device_mesh, [Shard(0)], run_check=False, shape=size, stride=stride)
+    return DTensor.from_local(moment, param.device_mesh, param.placements, run_check=False, shape=size, stride=stride)

@@ -69,7 +69,7 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
     kernels = kernels_run_on(device) and precision.compute != "fp16"
     # Several processes share each micro batch by rows, which would have to be of like length, too.
     objective = request.objective
-    alone = on_cpu and (mesh or ProcessMesh()).fsdp == 1
+    alone = on_cpu and (mesh or ProcessMesh()).processes == 1
     return with_kernels(kernels, TorchSpec(
         shape=shape, device=device, mesh=mesh or ProcessMesh(),
         attention=attention,

@@ -110,7 +110,7 @@ def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[
 
 def blank_rows(spec: TorchSpec, shape: BatchShape) -> list[Rows]:
     """Micro batches of this shape in which every position is supervised, which needs the most memory."""
-    count, length = shape.rows // spec.mesh.fsdp, shape.positions
+    count, length = shape.rows // spec.mesh.processes, shape.positions
 
     def zeros(*size: int) -> Tensor:
         return torch.zeros(size, dtype=torch.int64, device=spec.device)
@@ -296,9 +296,9 @@ def _update(spec: TorchSpec, state: State, context: UpdateContext) -> tuple[Tens
     With a scaled loss and a gradient that is not finite nothing is updated.
     """
     # The clip factor needs every gradient, so no tensor is updated before the squares of all processes are summed.
-    norm = spec.mesh.sum(sum_of_squares(*(_gradient(param) for param in state.trained.values()))).sqrt()
-    if spec.mesh.fsdp > 1:
-        context = replace(context, reduce=spec.mesh.sum)
+    norm = spec.mesh.sum_of_a_copy(sum_of_squares(*(_gradient(param) for param in state.trained.values()))).sqrt()
+    if spec.mesh.processes > 1:
+        context = replace(context, reduce=spec.mesh.sum_of_a_copy)
     if state.loss_scale:
         norm = norm / state.loss_scale.value
         # A trace knows no numbers, and sees the update that needs the memory.
@@ -319,8 +319,8 @@ def _update(spec: TorchSpec, state: State, context: UpdateContext) -> tuple[Tens
         # Only Adafactor reads `global_rows`, and its groups have one tensor each.
         rows = state.trained[names[0]].shape[0]
         changed += update_tensors(spec.optimizer, group,
-                                  replace(context, global_rows=rows) if spec.mesh.fsdp > 1 else context)
+                                  replace(context, global_rows=rows) if spec.mesh.processes > 1 else context)
         for name in names:
             # Freed group by group: at the end only the moments are left.
             state.trained[name].grad = None
-    return norm, spec.mesh.sum(changed)
+    return norm, spec.mesh.sum_of_a_copy(changed)

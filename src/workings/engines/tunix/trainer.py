@@ -116,7 +116,8 @@ def check_request(request: EngineRequest) -> AdamWConfig:
     _need(request.method.name == "full", "method.name", request.method.name, "full: every weight is trained",
           "method.name=full")
     _need(not request.packed, "data.packing", "on", "none: PeftTrainer knows no packed rows", "data.packing=none")
-    _need(request.mesh.tp == 1, "mesh.tp", request.mesh.tp, "1", "mesh.tp=1")
+    for axis, size in (("tp", request.mesh.tp), ("replicate", request.mesh.replicate)):
+        _need(size == 1, f"mesh.{axis}", size, "1", f"mesh.{axis}=1")
     _need(precision.rounding == "nearest", "precision.rounding", precision.rounding,
           "nearest: optax adds its updates to the weights as they are stored", "precision.rounding=nearest")
     for name, value in (("compute", precision.compute), ("moments", precision.moments)):

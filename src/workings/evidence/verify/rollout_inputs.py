@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from workings.config.load import check_recipe
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify.record import Unit
+from workings.hardware.device import row_devices
 from workings.record.canonical import loads
 from workings.record.layout import CONFIG, PROMPTS, ROLLOUTS, TOKENIZER, rollout_file, rollout_step
 from workings.record.untrusted_files import parsed_bytes
@@ -91,7 +92,7 @@ def _read(unit: Unit) -> RolloutInputs:
                                   max_new_tokens=most_written(recipe, algorithm)) if recipe.rewards else None
     except RequestError as error:
         raise RecordError(f"{CONFIG} cannot be read: {error.given[:120]}") from None
-    fsdp = unit.manifest.device.mesh.get("fsdp", 1)
+    devices = row_devices(unit.manifest.device.mesh)
     prompt_set = read_recorded_prompts(unit.lines(PROMPTS), unit.manifest.seed)
     names = [name for name in unit.files if name.startswith(f"{ROLLOUTS}/")]
     steps = [(rollout_step(name), name) for name in names]
@@ -99,7 +100,7 @@ def _read(unit: Unit) -> RolloutInputs:
         raise RecordError(f"{unit.tree_path(odd[0])}: not the name of a rollout")
     # Padding is in no digest, so that its id need not be known.
     return RolloutInputs(recipe=recipe, algorithm=algorithm, prompts=prompt_set,
-                   shape=RolloutShape.from_recipe(recipe, algorithm, fsdp=fsdp, pad_id=0), settings=settings,
+                   shape=RolloutShape.from_recipe(recipe, algorithm, fsdp=devices, pad_id=0), settings=settings,
                    steps=tuple(sorted(step for step, _ in steps if step is not None)))
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from workings.data.rows import RowSet
 from workings.errors import RecordError, RequestError
+from workings.hardware.device import row_devices
 from workings.inputs.datasets import RunData, find_data
 from workings.record import jsonl
 from workings.record.layout import PROMPTS, ROWS
@@ -52,7 +53,7 @@ def reopen_run(path: Path, inputs: ReplayInputs) -> ReopenedRun:
     rows_of_micro_batch = run.manifest.global_batch // recipe.batch.accumulation
     # Micro batches keep the recorded number of rows. Where it does not divide among the devices here,
     # one device takes them all.
-    if not inputs.fsdp and rows_of_micro_batch % engine.describe().mesh.get("fsdp", 1):
+    if not inputs.fsdp and rows_of_micro_batch % row_devices(engine.describe().mesh):
         engine = sealed.open_engine(inputs.device, weights.directory, fsdp=1)
     return ReopenedRun(loaded=sealed.loaded, data=data, weights=weights, tokenizer=sealed.tokenizer,
                        template=sealed.template, shape=sealed.shape, run=run, engine=engine,

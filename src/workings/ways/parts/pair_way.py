@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, ValidationInfo
 
 from workings.config.section import refused
+from workings.hardware.device import row_devices
 from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
 from workings.ways.base import Way
 
@@ -70,7 +71,7 @@ class PairWay(Way):
     def prepare(self, resolved: ResolvedRun, engine: Engine) -> PairData:
         """Rows of pairs."""
         from workings.ways.parts.row_data import PairData, read_rows
-        return PairData.of(resolved.recipe, read_rows(resolved), engine.describe().mesh["fsdp"])
+        return PairData.of(resolved.recipe, read_rows(resolved), row_devices(engine.describe().mesh))
 
     def ids_of_examples(self, row_ids: Sequence[str]) -> set[str]:
         """Ids of the pairs."""
@@ -110,7 +111,7 @@ class ReferencedPairs(PairWay):
     def prepare(self, resolved: ResolvedRun, engine: Engine) -> PairData:
         """Rows of pairs; the reference's log probabilities are computed before the first step."""
         from workings.ways.parts.row_data import ReferencedPairData, read_rows
-        data = ReferencedPairData.of(resolved.recipe, read_rows(resolved), engine.describe().mesh["fsdp"])
+        data = ReferencedPairData.of(resolved.recipe, read_rows(resolved), row_devices(engine.describe().mesh))
         data.check(engine)
         return data
 

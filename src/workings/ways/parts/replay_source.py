@@ -9,6 +9,7 @@ from typing import Protocol
 from workings.data.batches import Position
 from workings.data.rows import RowSet
 from workings.engines.base import Engine, State
+from workings.hardware.device import row_devices
 from workings.inputs.resolve import ResolvedRun
 from workings.models.batch import Batch
 from workings.record.canonical import loads
@@ -68,7 +69,7 @@ class ReopenedRun(ResolvedRun):
     @property
     def fsdp(self) -> int:
         """Recorded number of devices over which rows were split, regardless of the mesh here."""
-        return self.run.manifest.device.mesh.get("fsdp", 1)
+        return row_devices(self.run.manifest.device.mesh)
 
     @cached_property
     def checkpoints_by_step(self) -> dict[int, Path]:

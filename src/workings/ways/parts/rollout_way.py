@@ -147,7 +147,7 @@ class RolloutWay(Way):
         # With `auto` it is checked once the devices are open and can be counted.
         if recipe.mesh.fsdp != "auto":
             try:
-                self.check_devices(recipe, recipe.mesh.fsdp)
+                self.check_devices(recipe, recipe.mesh.replicate * recipe.mesh.fsdp)
             except RequestError as error:
                 # Inside of a validator pydantic expects an error of its kind.
                 raise refused(error.given, error.expected, error.try_next) from None

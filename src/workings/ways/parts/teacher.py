@@ -144,7 +144,7 @@ class Teacher:
 
     def _opened(self, student: Engine, resolved: ResolvedRun) -> tuple[Engine, Callable[[], State]]:
         device, recipe = student.describe(), resolved.recipe
-        mesh = MeshConfig(fsdp=device.mesh["fsdp"], tp=device.mesh["tp"])
+        mesh = MeshConfig(**device.mesh)
         student_request = EngineRequest.of(recipe, resolved.shape, device=device.platform, mesh=mesh)
         engine = self.engine(recipe.engine, student_request)
         if self.base is not None and not isinstance(engine, AdapterReadingEngine):

@@ -16,6 +16,7 @@ from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State
 from workings.environments.process import EnvironmentProcess
 from workings.environments.settings import EnvironmentSettings
 from workings.errors import RequestError
+from workings.hardware.device import row_devices
 from workings.inputs.resolve import ResolvedRun
 from workings.models.batch import Batch, BatchShape
 from workings.record.digest import json_digest
@@ -57,7 +58,7 @@ class PromptData:
         Raises:
             RequestError: rows do not make whole groups, or the engine cannot sample.
         """
-        data = prompt_data(resolved, prompts, engine.describe().mesh["fsdp"], rewards=rewards, teacher=teacher)
+        data = prompt_data(resolved, prompts, row_devices(engine.describe().mesh), rewards=rewards, teacher=teacher)
         data.check(engine)
         return data
 

@@ -77,11 +77,12 @@ def inspect_program(request: EngineRequest, program: ProgramName, size: ProgramS
     start = monotonic()
     accumulation, *_ = size
     refuse_conflicts(request, accumulation if program == "step" else 1)
-    fsdp = request.mesh.fsdp if isinstance(request.mesh.fsdp, int) else 1
-    if fsdp > 1:
-        refuse_unsplit(request, fsdp)
+    shared = ProcessMesh(fsdp=request.mesh.fsdp if isinstance(request.mesh.fsdp, int) else 1,
+                         replicate=request.mesh.replicate)
+    if shared.processes > 1:
+        refuse_unsplit(request, shared.processes)
     # Nothing is sent: of several processes one is traced, the first, whose share of everything is the largest.
-    with pretended(fsdp) as mesh:
+    with pretended(shared) as mesh:
         spec, notes = _spec(request, platform, card, mesh)
         log = trace(spec, program, size, platform, request)
     # A card reserves segments that are larger than what is alive; a CPU takes pages as they are used.
@@ -101,9 +102,10 @@ def _spec(request: EngineRequest, platform: str, card: TracedCard, mesh: Process
     spec = build_spec(request, torch.device("cpu"), mesh)
     refuse_unsuited(spec)
     notes: list[str] = []
-    if mesh.fsdp > 1:
-        notes.append(f"traced per device, world {mesh.fsdp}: what one process of {mesh.fsdp} holds, with the layers it "
-                     "gathers and the gradients on their way, and without the communication library's own buffers")
+    if mesh.processes > 1:
+        notes.append(f"traced per device, world {mesh.processes}: what one process of {mesh.processes} holds, with the "
+                     "layers it gathers and the gradients on their way, and without the communication library's own "
+                     "buffers")
     if platform != "gpu":
         return spec, notes
     attention = choose(request.memory.attention, "cuda", request.shape.attention_softcap)
@@ -189,18 +191,18 @@ def library_versions() -> Mapping[str, str]:
 
 
 @contextmanager
-def pretended(fsdp: int) -> Iterator[ProcessMesh]:
-    """The mesh of process 0, whose parts are the largest, of ``fsdp`` processes that are not there: nothing is sent.
+def pretended(mesh: ProcessMesh) -> Iterator[ProcessMesh]:
+    """The mesh of process 0, whose parts are the largest, of processes that are not there: nothing is sent.
 
     Only in a program without real processes: PyTorch keeps plans of communication by the shape of a mesh, and
     would take those of one for the other.
     """
-    if fsdp == 1:
-        yield ProcessMesh()
+    if mesh.processes == 1:
+        yield mesh
         return
     # PyTorch's own group for tests: its collectives have shapes, and return at once.
-    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=fsdp)
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=mesh.processes)
     try:
-        yield ProcessMesh(fsdp=fsdp)
+        yield mesh
     finally:
         dist.destroy_process_group()

@@ -70,7 +70,7 @@ def answers(spec: TorchSpec, state: State, size: GenerationShape, request: Engin
 
 def drawing(spec: TorchSpec, state: State, size: GenerationShape, request: EngineRequest) -> None:
     """`answers` with sampling, several of each prompt."""
-    most = min(MAX_ROWS, size.prompts // spec.mesh.fsdp)
+    most = min(MAX_ROWS, size.prompts // spec.mesh.processes)
     copies = largest_divisor(request.completions_of_a_prompt, most) if spec.shape.verified else 1
     uniform = torch.zeros((max(2, size.new_tokens), own_rows(spec, size.prompts, copies)), dtype=torch.float64,
                           device=spec.device)
@@ -79,7 +79,7 @@ def drawing(spec: TorchSpec, state: State, size: GenerationShape, request: Engin
 
 def own_rows(spec: TorchSpec, prompts: int, copies: int) -> int:
     """Rows of one process, which has whole prompts with all their copies."""
-    return -(-(prompts // copies) // spec.mesh.fsdp) * copies
+    return -(-(prompts // copies) // spec.mesh.processes) * copies
 
 
 def _generate(spec: TorchSpec, model: PreTrainedModel, size: GenerationShape, pick: PickToken, copies: int) -> None:

@@ -17,7 +17,7 @@ def trace_for(request: EngineRequest, programs: ProgramShapes, platform: str, *,
     """Trace programs of the PyTorch engine on a device; what is found about each, by its name.
 
     Args:
-        request: as for `TorchEngine.open`; ``mesh.fsdp`` is how many processes share a step.
+        request: as for `TorchEngine.open`; ``mesh`` says how many processes share a step.
         programs: by name, with their sizes.
         platform: ``gpu`` or ``cpu``.
         capability: compute capability of the card.

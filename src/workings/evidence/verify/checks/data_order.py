@@ -15,6 +15,7 @@ from workings.evidence.verify.learning import algorithm_of, records
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, finding_from, join_first, not_checked
 from workings.evidence.verify.result import CheckFinding
+from workings.hardware.device import row_devices
 from workings.record.digest import bytes_digest
 from workings.record.layout import (
     CHECKPOINTS,
@@ -267,9 +268,9 @@ def _batches(unit: Unit) -> "Batches":
         micro_batch, accumulation = snapshot["batch"]["micro_batch"], snapshot["batch"]["accumulation"]
     except (ValidationError, KeyError, TypeError) as error:
         raise RecordError(f"{CONFIG}: data and batch cannot be read ({str(error)[:80]})") from None
-    devices = mesh.get("fsdp", 1)
+    devices = row_devices(mesh)
     if any(type(value) is not int or value < 1 for value in (micro_batch, accumulation, devices)):
-        raise RecordError(f"{CONFIG}: micro_batch, accumulation and fsdp are no counts")
+        raise RecordError(f"{CONFIG}: micro_batch, accumulation and mesh are no counts")
     rows_together = algorithm_of(unit).rows_per_example
     if micro_batch % rows_together or (rows_together > 1 and data_config.packing != "none"):
         raise RecordError(f"{CONFIG}: pairs that are packed, or micro batches of half a pair")
