@@ -1,7 +1,6 @@
 """Environments of the library `openenv` (0.10): an installed class, played in this process, or a running server.
 
-An episode on a server is a session of its WebSocket, because `/reset` and `/step` of its HTTP interface make a new
-environment for every request.
+An episode on a server is a session of its WebSocket: `/reset` and `/step` make a new environment for every request.
 """
 
 import json

@@ -179,7 +179,7 @@ class RolloutExperience(Experience):
     """Batches of completions that the model samples before the update that is trained on them."""
 
     def __init__(self, sampler: RolloutSampler, *, load_rollout: Callable[[int], Rollout | None],
-                 save_rollout: Callable[[Rollout], None], stall_detector: StallDetector) -> None:
+                 save_rollout: Callable[[Rollout], None], stall_detector: StallDetector, last_step: int) -> None:
         """Samples nothing yet.
 
         Args:
@@ -188,11 +188,13 @@ class RolloutExperience(Experience):
                 none exists.
             save_rollout: saves a rollout in the record.
             stall_detector: stops a run that cannot be learning.
+            last_step: update after which nothing is sampled.
         """
         self._sampler = sampler
         self._load_rollout = load_rollout
         self._save_rollout = save_rollout
         self._stall_detector = stall_detector
+        self._last_step = last_step
         self._current: Rollout | None = None
         self._ahead: Future[Rollout] | None = None
         # Update whose rollout `prefetch` samples ahead; 0: none.
@@ -240,7 +242,7 @@ class RolloutExperience(Experience):
         batch = self._sampler.batch(rollout, step)
         self._stall_detector.check_batch(rollout, step, batch)
         is_last = part == self._sampler.shape.updates - 1
-        self._begins = step + 1 if self._sampler.ahead and is_last else 0
+        self._begins = step + 1 if self._sampler.ahead and is_last and step < self._last_step else 0
         if self._begins and isinstance(self._sampler.sampler, TaggedSampler):
             self._sampler.sampler.load(state)  # now: the update consumes the state
         # Up to its last update the position stays where the rollout began, so that a checkpoint between finds it again.

@@ -202,7 +202,7 @@ def _rollouts(data: PromptData, engine: Engine, writer: RunWriter) -> Iterator[E
             data.rollout_sampler(engine, gives_rewards, teacher, player), load_rollout=load_rollout,
             save_rollout=lambda rollout: writer.write_rollout(rollout.step, rollout_json.to_json(rollout)),
             # On a resume these are the lines up to the checkpoint: `resume_run` has removed later ones.
-            stall_detector=StallDetector.from_lines(data.algorithm, writer.metrics()))
+            stall_detector=StallDetector.from_lines(data.algorithm, writer.metrics()), last_step=data.steps)
 
 
 def reward_settings(loaded: LoadedRecipe) -> RewardSettings:
