@@ -4,10 +4,10 @@
 
 SmolLM2-135M with adapters in float32 on a CPU. `vllm` is what a run with `sampler.name: vllm` does. `vllm_alone` sends
 the same prompts with the same settings to the same server by plain HTTP and reads only the number of tokens.
-`vllm_base` does so without adapters, log probabilities and token ids. The prefix cache is off, because every side asks
-the same prompts. The sides take turns, in another order each round. No seeds are shared, so lengths differ: compared
-are the tokens per second over all rounds, and in pairs per round. The log probabilities that vLLM reports are compared
-with the engine's for the same tokens. Writes `benchmarks/results/sampler_speed.json`.
+`vllm_base` does so without adapters. The prefix cache is off, because every side asks the same prompts. The sides take
+turns, in another order each round. No seeds are shared, so lengths differ: compared are the tokens per second over all
+rounds, and in pairs per round. The log probabilities that vLLM reports are compared with the engine's for the same
+tokens. Writes `benchmarks/results/sampler_speed.json`.
 """
 
 import argparse
@@ -109,10 +109,10 @@ def main() -> None:
     settings = {"max_new_tokens": given.new_tokens, "stop_ids": [*resolved.template.stop_ids], "temperature": 1.0}
     server = VllmSampler(loaded.recipe, engine, weights=weights)
     server.load(state)
-    plain = {"max_tokens": given.new_tokens, "temperature": 1.0, "stop_token_ids": settings["stop_ids"]}
+    plain = {"max_tokens": given.new_tokens, "temperature": 1.0, "stop_token_ids": settings["stop_ids"], "logprobs": 0,
+             "return_token_ids": True}
     sides = {"engine": by_sampler(engine, state, settings), "vllm": by_sampler(server, state, settings),
-             "vllm_alone": by_http(server.url, plain | {
-                 "model": server.tag["adapter"], "logprobs": 0, "return_token_ids": True}),
+             "vllm_alone": by_http(server.url, plain | {"model": server.tag["adapter"]}),
              "vllm_base": by_http(server.url, plain | {"model": str(weights)})}
     for ask in sides.values():
         ask(prompts[:16])  # starts and compiles
