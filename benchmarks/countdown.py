@@ -92,8 +92,10 @@ def make_data(given: argparse.Namespace) -> None:
     write_traces(given.out / "traces.jsonl", [
         Trace(id=f"solved-{number}", prompt=row["query"], steps=(), answer=row["completion"])
         for number, row in enumerate(parquet.read_table(given.solved).to_pylist())])
-    problems = [{"id": f"problem-{number}", "prompt": QUESTION.format(**row), "expected_answer": str(row["target"]),
-                 "nums": row["nums"]} for number, row in enumerate(parquet.read_table(given.problems).to_pylist())]
+    # With a number as the expected answer a number would be looked for, and not an equation.
+    problems = [{"id": f"problem-{number}", "prompt": QUESTION.format(**row), "nums": row["nums"],
+                 "target": row["target"], "expected_answer": f"an equation that equals {row['target']}"}
+                for number, row in enumerate(parquet.read_table(given.problems).to_pylist())]
     for name, some in (("prompts", problems[:given.problems_trained]), ("items", problems[-TESTED:])):
         (given.out / f"{name}.jsonl").write_text("".join(json.dumps(problem) + "\n" for problem in some))
 
@@ -136,8 +138,8 @@ def main() -> int:
         call("export", given.out / "sft", "--out", sft)
     if not samples.exists():
         call("sample", given.out / "sft", "--prompts", given.out / "prompts.jsonl", "--out", samples, "--pairs",
-             "right-wrong", "--scorer", f"{given.out / REWARD.name}:score")
-        shutil.copy(samples / "pairs.jsonl", given.out)
+             "right-wrong", "--form", "think", "--scorer", f"{given.out / REWARD.name}:score")
+    shutil.copy(samples / "pairs.jsonl", given.out)
     found["ipo"] = train(given, "ipo", sft, *NOT_PACKED, *IPO)
     found["rloo"] = train(given, "rloo", sft, *NOT_PACKED, *RLOO)
     write_result(RESULT, what="Countdown: Qwen2.5-0.5B after SFT, IPO and RLOO, next to published numbers",
