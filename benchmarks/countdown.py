@@ -100,6 +100,18 @@ def make_data(given: argparse.Namespace) -> None:
         (given.out / f"{name}.jsonl").write_text("".join(json.dumps(problem) + "\n" for problem in some))
 
 
+def make_pairs(predictions: Path, pairs: Path) -> None:
+    """Pairs of the first correct and the first wrong sample of each problem that has both."""
+    # Not by `workings sample --pairs`: the solved examples have none of the forms whose samples it keeps.
+    found: dict[str, dict[bool, dict[str, Any]]] = {}
+    for row in map(json.loads, predictions.read_text().splitlines()):
+        if row["finish_reason"] == "stop" and row["completion"].strip():
+            found.setdefault(row["id"], {}).setdefault(row["score"] == 1, row)
+    pairs.write_text("".join(json.dumps({
+        "id": name, "prompt": both[True]["prompt"], "chosen": both[True]["completion"],
+        "rejected": both[False]["completion"]}) + "\n" for name, both in found.items() if len(both) > 1))
+
+
 def call(*words: object) -> None:
     """A command of `workings`; its failure ends the script."""
     subprocess.run([sys.executable, "-m", "workings", *map(str, words)], check=True)
@@ -137,9 +149,9 @@ def main() -> int:
     if not sft.exists():
         call("export", given.out / "sft", "--out", sft)
     if not samples.exists():
-        call("sample", given.out / "sft", "--prompts", given.out / "prompts.jsonl", "--out", samples, "--pairs",
-             "right-wrong", "--form", "think", "--scorer", f"{given.out / REWARD.name}:score")
-    shutil.copy(samples / "pairs.jsonl", given.out)
+        call("sample", given.out / "sft", "--prompts", given.out / "prompts.jsonl", "--out", samples,
+             "--max-new-tokens", NEW_TOKENS, "--scorer", f"{given.out / REWARD.name}:score")
+    make_pairs(samples / "predictions.jsonl", given.out / "pairs.jsonl")
     found["ipo"] = train(given, "ipo", sft, *NOT_PACKED, *IPO)
     found["rloo"] = train(given, "rloo", sft, *NOT_PACKED, *RLOO)
     write_result(RESULT, what="Countdown: Qwen2.5-0.5B after SFT, IPO and RLOO, next to published numbers",

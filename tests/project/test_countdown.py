@@ -29,16 +29,15 @@ def test_a_reward_for_the_form_and_for_the_answer() -> None:
     assert reward([""] * 4, said, nums=[[1, 2, 3]] * 4, target=[9] * 4) == [1.0, 0.1, 0.0, 0.0]
 
 
-def test_the_whole_equation_of_a_completion_is_scored_and_its_form_makes_pairs(tmp_path: Path) -> None:
+def test_the_whole_equation_of_a_completion_is_scored(tmp_path: Path) -> None:
     for name, row in (("solved", {"query": "q", "completion": "c"}),
                       ("problems", {"nums": [69, 70, 80], "target": 59})):
         parquet.write_table(pyarrow.Table.from_pylist([row]), tmp_path / f"{name}.parquet")
     make_data(Namespace(out=tmp_path / "out", solved=tmp_path / "solved.parquet", problems_trained=1,
                         problems=tmp_path / "problems.parquet"))
     item = item_from_json(json.loads((tmp_path / "out" / "items.jsonl").read_text()))
-    found = judge(item, "<think>69 + 70 = 139</think>\n<answer> (69 + 70) - 80 </answer>", score,
-                  ScoringSettings(form="think"))
-    assert (found.score, found.extracted, found.format_ok) == (1.0, "(69 + 70) - 80", True)
+    found = judge(item, "<think>69 + 70 = 139</think>\n<answer> (69 + 70) - 80 </answer>", score, ScoringSettings())
+    assert (found.score, found.extracted) == (1.0, "(69 + 70) - 80")
 
 
 def test_another_model_is_refused(tmp_path: Path) -> None:
