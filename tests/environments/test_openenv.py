@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.runs.test_train_episodes import RECIPE, TORCH
+from tests.runs import killed
 from workings.config.environment import EnvironmentConfig
 from workings.environments.base import Step
 from workings.environments.process import EnvironmentProcess
@@ -24,6 +24,11 @@ from workings.runs.train import train
 
 pytest.importorskip("openenv", reason="needs openenv 0.10, whose pins do not fit those of this project's tests")
 
+RECIPE = killed.RECIPE.replace("traces.jsonl", "environment").replace("max_length: 64", "max_length: 256").replace(
+    "micro_batch: 2", "micro_batch: 4") + """
+algorithm: {name: grpo, group: 4, max_new_tokens: 8}
+rewards: [{scorer: environment}, {scorer: length, weight: 0.1}]
+"""
 GAME = '''
 from openenv.core.env_server.http_server import create_app
 from openenv.core.env_server.interfaces import Environment
@@ -135,8 +140,7 @@ def test_a_run_is_played_again_if_its_class_is_installed_and_not_if_a_server_rep
                               ("server", f"name: openenv, options: {{show: hint, url: '{server}'}}")):
         recipe = package / f"{name}.yaml"
         recipe.write_text(RECIPE + f"environment: {{{environment}, turns: 3, tasks: 12}}\n")
-        run = train(str(recipe), package / name, [*TORCH, "training.steps=2", "algorithm.max_new_tokens=8",
-                                                  "algorithm.group=4"]).run
+        run = train(str(recipe), package / name, ["engine=torch", "training.steps=2"]).run
         found = verify(run, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(start=0, steps=2)).facts)
         told[name] = found.level, found.failed, {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
     level, failed, checks = told["class"]
