@@ -11,11 +11,12 @@ import numpy as np
 
 from workings.data.batches import Position
 from workings.engines.base import Completion, LikelihoodEngine, Sampler, State, StepResult, TaggedSampler
+from workings.environments.process import EnvironmentProcess
 from workings.errors import RequestError
 from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
 from workings.rollouts import arithmetic
-from workings.rollouts.episodes import EpisodeRules, Player, play
+from workings.rollouts.episodes import EpisodeRules, play
 from workings.rollouts.prompts import Prompt, PromptSet, PromptTurn
 from workings.rollouts.rollout import (
     Group,
@@ -63,7 +64,7 @@ class RolloutSampler:
     """None if the algorithm has no rewards; ``reward_settings`` likewise."""
     reward_settings: RewardSettings | None = None
     template: ChatTemplate
-    player: Player | None = None
+    player: EnvironmentProcess | None = None
     """Plays the environment; None without one, and ``rules`` likewise."""
     rules: EpisodeRules | None = None
     seed: int

@@ -22,7 +22,7 @@ from workings.record.digest import json_digest
 from workings.record.layout import EPISODES, PROMPTS, REWARDS, TEACHER
 from workings.record.writer import RunWriter
 from workings.rollouts import rollout_json
-from workings.rollouts.episodes import EpisodeRules, Player
+from workings.rollouts.episodes import EpisodeRules
 from workings.rollouts.prompts import PromptSet, build_prompts, refuse_evaluation_items
 from workings.rollouts.rollout import Rollout, RolloutShape, most_written
 from workings.rollouts.vllm import VllmSampler
@@ -139,7 +139,7 @@ class PromptData:
         return self.algorithm.has_reference and self.algorithm.teacher_keys is None
 
     def rollout_sampler(self, engine: Engine, rewarder: Rewarder | None, teacher: LogProbFunction | None = None,
-                        player: Player | None = None) -> RolloutSampler:
+                        player: EnvironmentProcess | None = None) -> RolloutSampler:
         """The sampler of this run's rollouts. Raises `RequestError` as `check` does.
 
         Args:
