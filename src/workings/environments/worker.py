@@ -56,7 +56,7 @@ def _plays(job: tuple[EnvironmentSettings, str]) -> Callable[[Any], Iterator[Ans
     """What answers requests: a verb and its arguments. Raises `RequestError`."""
     settings, version = job
     limit_memory(int(settings.config.memory_gib * 1024**3))
-    if not settings.config.server:
+    if not settings.config.server:  # its adapter runs no foreign code, and needs a connection
         sys.addaudithook(refuse)
     with loading(settings.name, "an environment that can be made, with options that it takes"):
         make = _maker(settings, version)
