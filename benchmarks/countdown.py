@@ -92,10 +92,24 @@ def make_data(given: argparse.Namespace) -> None:
     write_traces(given.out / "traces.jsonl", [
         Trace(id=f"solved-{number}", prompt=row["query"], steps=(), answer=row["completion"])
         for number, row in enumerate(parquet.read_table(given.solved).to_pylist())])
-    problems = [{"id": f"problem-{number}", "prompt": QUESTION.format(**row), "expected_answer": str(row["target"]),
-                 "nums": row["nums"]} for number, row in enumerate(parquet.read_table(given.problems).to_pylist())]
+    # With a number as the expected answer a number would be looked for, and not an equation.
+    problems = [{"id": f"problem-{number}", "prompt": QUESTION.format(**row), "nums": row["nums"],
+                 "target": row["target"], "expected_answer": f"an equation that equals {row['target']}"}
+                for number, row in enumerate(parquet.read_table(given.problems).to_pylist())]
     for name, some in (("prompts", problems[:given.problems_trained]), ("items", problems[-TESTED:])):
         (given.out / f"{name}.jsonl").write_text("".join(json.dumps(problem) + "\n" for problem in some))
+
+
+def make_pairs(predictions: Path, pairs: Path) -> None:
+    """Pairs of the first correct and the first wrong sample of each problem that has both."""
+    # Not by `workings sample --pairs`: the solved examples have none of the forms whose samples it keeps.
+    found: dict[str, dict[bool, dict[str, Any]]] = {}
+    for row in map(json.loads, predictions.read_text().splitlines()):
+        if row["finish_reason"] == "stop" and row["completion"].strip():
+            found.setdefault(row["id"], {}).setdefault(row["score"] == 1, row)
+    pairs.write_text("".join(json.dumps({
+        "id": name, "prompt": both[True]["prompt"], "chosen": both[True]["completion"],
+        "rejected": both[False]["completion"]}) + "\n" for name, both in found.items() if len(both) > 1))
 
 
 def call(*words: object) -> None:
@@ -135,9 +149,9 @@ def main() -> int:
     if not sft.exists():
         call("export", given.out / "sft", "--out", sft)
     if not samples.exists():
-        call("sample", given.out / "sft", "--prompts", given.out / "prompts.jsonl", "--out", samples, "--pairs",
-             "right-wrong", "--scorer", f"{given.out / REWARD.name}:score")
-        shutil.copy(samples / "pairs.jsonl", given.out)
+        call("sample", given.out / "sft", "--prompts", given.out / "prompts.jsonl", "--out", samples,
+             "--max-new-tokens", NEW_TOKENS, "--scorer", f"{given.out / REWARD.name}:score")
+    make_pairs(samples / "predictions.jsonl", given.out / "pairs.jsonl")
     found["ipo"] = train(given, "ipo", sft, *NOT_PACKED, *IPO)
     found["rloo"] = train(given, "rloo", sft, *NOT_PACKED, *RLOO)
     write_result(RESULT, what="Countdown: Qwen2.5-0.5B after SFT, IPO and RLOO, next to published numbers",

@@ -40,13 +40,13 @@ def _value(node: ast.expr, used: list[int]) -> Fraction:
 
 def score(answer: str, item: Any) -> float:
     """A scorer for `workings eval`: 1 or 0."""
-    return float(solves(answer, item.extra["nums"], int(item.expected_answer)))
+    return float(solves(answer, item.extra["nums"], item.extra["target"]))
 
 
-def reward(prompts: list[str], completions: list[str], nums: list[list[int]],
-           expected_answer: list[str], **columns: Any) -> list[float]:
+def reward(prompts: list[str], completions: list[str], nums: list[list[int]], target: list[int],
+           **columns: Any) -> list[float]:
     """A reward for a recipe: 1, `FORM_REWARD` or 0 for each completion."""
     del prompts, columns
     found = [completion.rpartition("<answer>")[2].partition("</answer>") for completion in completions]
-    return [(1.0 if solves(said, numbers, int(target)) else FORM_REWARD) if end else 0.0
-            for (said, end, _), numbers, target in zip(found, nums, expected_answer, strict=True)]
+    return [(1.0 if solves(said, numbers, wanted) else FORM_REWARD) if end else 0.0
+            for (said, end, _), numbers, wanted in zip(found, nums, target, strict=True)]

@@ -2,9 +2,9 @@
 
     python -m proof.environments [RECIPE …] [--runs FOLDER]
 
-Trains each recipe (of two tiny models minutes, of SmolLM2 with a calculator an hour on two cores), verifies it at level
-2, and keeps the mean reward, the turns and the share of episodes that a limit ended. With ``--runs`` finished runs of
-these names are read instead. Writes `proof/environments.json`.
+Trains each recipe (of two tiny models and of SmolLM2 with a calculator, each minutes on two idle cores), verifies it at
+level 2, and keeps how the run ended, the mean reward, the turns and the share of episodes that a limit ended. With
+``--runs`` finished runs of these names are read instead. Writes `proof/environments.json`.
 """
 
 import argparse
@@ -38,7 +38,8 @@ def looked_at(run: Path) -> dict[str, Any]:
     lines = record.metrics()
     tenth = max(1, len(lines) // 10)
     return {
-        **measured(), "updates": len(lines), "level": found.level, "failed_checks": found.failed,
+        **measured(), "updates": len(lines), "status": record.manifest.status,
+        "status_reason": record.manifest.status_reason, "level": found.level, "failed_checks": found.failed,
         "episodes": next(check.text for check in found.checks if check.id == "recompute.episodes"),
         "first_reward": round(fmean(line["reward"] for line in lines[:tenth]), 4),
         "last_reward": round(fmean(line["reward"] for line in lines[-tenth:]), 4),

@@ -118,6 +118,11 @@ class Elsewhere(Texts):
 class Later(Elsewhere):
     """The trained weights are an update ahead of those that sampled: every token is a little likelier."""
 
+    def load(self, state: Any) -> None:
+        """Take over a state; not before the last update, after which nothing is sampled."""
+        assert state < STEPS
+        super().load(state)
+
     def log_probs(self, state: Any, batch: Batch) -> np.ndarray:
         """What was sampled with, and what the update changed."""
         return np.minimum(super().log_probs(state, batch) + np.float32(0.03 if state > 1 else 0), 0)
@@ -179,7 +184,7 @@ def rewarded_run(final: Path, engine_of: Callable[[PromptSet], Any] = Texts, **c
                 ahead=asked.sampler is not None and asked.sampler.ahead),
             load_rollout=lambda step: None,
             save_rollout=lambda rollout: writer.write_rollout(rollout.step, rollout_json.to_json(rollout)),
-            stall_detector=StallDetector.from_lines(algorithm, []))
+            stall_detector=StallDetector.from_lines(algorithm, []), last_step=STEPS)
         position = Position()
         for step in range(1, STEPS + 1):
             prepared = experience.next_batch(step, position, step)

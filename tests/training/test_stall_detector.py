@@ -69,7 +69,7 @@ def test_no_group_is_left_for_a_later_update() -> None:
     sampler: Any = SimpleNamespace(shape=shape, batch=lambda rollout, step: batch_of(
         rollout, step - rollout.step, shape, ALGORITHM))
     experience = RolloutExperience(sampler, load_rollout=lambda step: TWO, save_rollout=lambda rollout: None,
-                                   stall_detector=StallDetector.from_lines(ALGORITHM, []))
+                                   stall_detector=StallDetector.from_lines(ALGORITHM, []), last_step=2)
     with pytest.raises(TrainingFailed, match=r"too few of the 2 groups .* for update 1 .* none is left for update 2"):
         experience.next_batch(None, Position(), 2)
 

@@ -16,8 +16,10 @@ class EnvironmentConfig(Section):
 
     name: str = Field(pattern=r"^([a-z][a-z0-9-]*(:[A-Za-z0-9_.-]+)?|.+\.py:[A-Za-z_][A-Za-z0-9_]*)$")
     """`calculator`, `guess-number`, `frozen-lake`; `reasoning-gym:TASK`, a task of that library;
-    `verifiers:TASKSET`, an installed taskset of that library (0.4); or `FILE.py:CLASS`, a class of your own with
-    `reset(seed, row)` and `step(text)`, whose path starts from the recipe's directory."""
+    `verifiers:TASKSET`, an installed taskset of that library (0.4); `openenv:PACKAGE.MODULE.CLASS`, an
+    installed environment of that library (0.10), or `openenv` with the address of a server in `options.url`; or
+    `FILE.py:CLASS`, a class of your own with `reset(seed, row)` and `step(text)`, whose path starts from the recipe's
+    directory."""
     turns: int = Field(default=8, ge=1, le=1000)
     """Most turns of the model in an episode; a longer one is cut off."""
     tasks: int = Field(default=256, ge=1)
@@ -28,6 +30,16 @@ class EnvironmentConfig(Section):
     """Time limit of one turn of all episodes of a rollout, in seconds."""
     memory_gib: float = Field(default=USUAL_LIMITS["memory_gib"], ge=1, le=1024)
     """Memory limit of the process that the environment runs in, in GiB of address space (Linux)."""
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it is never played from a record: a user's own code, or a server."""
+        return bool(self.file or self.server)
+
+    @property
+    def server(self) -> str:
+        """Address of the server that replies; empty for any other."""
+        return str(self.options.get("url", "")) if self.name == "openenv" else ""
 
     @property
     def file(self) -> str:

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from workings.record.digest import bytes_digest
+from workings.record.digest import bytes_digest, file_digest
 
 Row = Mapping[str, Any]
 """A task: a JSON object with an id. `prompt` and `expected_answer` are those of an item."""
@@ -46,12 +48,31 @@ class TaskMaker(Protocol):
         ...
 
 
+@runtime_checkable
+class Closable(Protocol):
+    """Optional: an environment that holds something, such as a connection."""
+
+    def close(self) -> None:
+        """Ends the episode, before others begin."""
+        ...
+
+
 def installed(distribution: str) -> str:
     """Name and version of a distribution, or that it is not installed, which its adapter refuses."""
     try:
         return f"{distribution} {version(distribution)}"
     except PackageNotFoundError:
         return f"{distribution}, not installed"
+
+
+def source_of(module: str) -> str:
+    """Name of an importable module and the digest of its source with that of its submodules, or that it is missing."""
+    found = find_spec(module) if module else None
+    if found is None or found.origin is None:
+        return f"without {module}"
+    origin = Path(found.origin)
+    files = sorted(origin.parent.rglob("*.py")) if origin.name == "__init__.py" else [origin]
+    return f"{module} sha256:{bytes_digest(''.join(map(file_digest, files)).encode())}"
 
 
 def task_seed(seed: int, name: str) -> int:

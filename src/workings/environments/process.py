@@ -45,7 +45,8 @@ class EnvironmentProcess(Worker):
             RewardError: as `step`.
         """
         beginnings = [beginning(seed, row) for row in rows]
-        return [as_prompt(*begun, shown) for begun, shown in zip(beginnings, self.reset(beginnings), strict=True)]
+        shown = self._ask("show", beginnings)
+        return [as_prompt(*begun, text) for begun, text in zip(beginnings, shown, strict=True)]
 
     def reset(self, beginnings: Sequence[tuple[int, Row]]) -> list[str]:
         """Begins an episode with each seed and row, and ends all earlier ones; what each shows. Raises as `step`."""

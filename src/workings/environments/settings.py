@@ -10,6 +10,7 @@ from workings.environments.base import Environment
 from workings.environments.calculator import Calculator
 from workings.environments.frozen_lake import FrozenLake
 from workings.environments.guess_number import GuessNumber
+from workings.environments.openenv import OpenEnv
 from workings.environments.reasoning_gym import ReasoningGym
 from workings.environments.verifiers_taskset import VerifiersTaskset
 from workings.errors import RequestError
@@ -18,8 +19,8 @@ from workings.record.digest import file_digest
 SHIPPED: dict[str, tuple[Callable[..., Environment], str]] = {
     "calculator": (Calculator, "1"), "guess-number": (GuessNumber, "1"), "frozen-lake": (FrozenLake, "1")}
 """Environments of this project with their versions, raised whenever a reply changes."""
-LIBRARIES: dict[str, type[ReasoningGym | VerifiersTaskset]] = {
-    "reasoning-gym": ReasoningGym, "verifiers": VerifiersTaskset}
+LIBRARIES: dict[str, type[ReasoningGym | VerifiersTaskset | OpenEnv]] = {
+    "reasoning-gym": ReasoningGym, "verifiers": VerifiersTaskset, "openenv": OpenEnv}
 """Adapters of other libraries by the name before the colon."""
 
 
@@ -69,6 +70,5 @@ class EnvironmentSettings:
     def make(self) -> Environment:
         """A new environment that is shipped or of a library. Raises `RequestError`, and ``TypeError`` for options."""
         name, _, task = self.config.name.partition(":")
-        if name in LIBRARIES:
-            return LIBRARIES[name](task, **self.config.options)
-        return SHIPPED[name][0](**self.config.options)
+        options: dict[str, Any] = self.config.options
+        return LIBRARIES[name](task, **options) if name in LIBRARIES else SHIPPED[name][0](**options)

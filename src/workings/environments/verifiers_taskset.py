@@ -3,14 +3,11 @@
 import asyncio
 import inspect
 from collections.abc import Iterator
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-from workings.environments.base import Row, Step, installed
+from workings.environments.base import Row, Step, installed, source_of
 from workings.errors import RequestError
 from workings.hints import pip_install
-from workings.record.digest import bytes_digest, file_digest
 
 _SIMPLE = "a taskset whose tasks are a question in text, with rewards that need no runtime, tools or judge"
 
@@ -63,12 +60,7 @@ class VerifiersTaskset:
     @staticmethod
     def version(name: str) -> str:
         """What decides the rewards: the library's version and the digest of the taskset's source."""
-        library, found = installed("verifiers"), find_spec(name.replace("-", "_").lower())
-        if found is None or found.origin is None:
-            return f"{library}, without {name}"
-        origin = Path(found.origin)
-        files = sorted(origin.parent.rglob("*.py")) if origin.name == "__init__.py" else [origin]
-        return f"{library}, {name} sha256:{bytes_digest(''.join(map(file_digest, files)).encode())}"
+        return f"{installed('verifiers')}, {source_of(name.replace('-', '_').lower())}"
 
     def tasks(self, seed: int, count: int) -> Iterator[dict[str, Any]]:
         """Its tasks with their whole data, as text because they may hold nulls: shuffled, or in order if endless."""

@@ -8,25 +8,22 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from workings.environments.base import Environment, Step, TaskMaker
+from workings.environments.base import Closable, Environment, Step, TaskMaker
 from workings.environments.settings import EnvironmentSettings
 from workings.errors import RequestError
 from workings.scoring.reward_worker import refuse
 from workings.scoring.worker import Answer, error_text, limit_memory, loading, serve
 
 
-def _plays(job: tuple[EnvironmentSettings, str]) -> Callable[[Any], Iterator[Answer]]:
-    """What answers requests: a verb and its arguments. Raises `RequestError`."""
-    settings, version = job
-    limit_memory(int(settings.config.memory_gib * 1024**3))
-    sys.addaudithook(refuse)
-    with loading(settings.name, "an environment that can be made, with options that it takes"):
-        make = _maker(settings, version)
-        make()
-    episodes: list[Environment] = []
+class _Player:
+    """Episodes that are played together; each method answers the request of its name."""
 
-    def tasks(seed: int, count: int) -> list[dict[str, Any]]:
-        made = make()
+    def __init__(self, make: Callable[[], Environment]) -> None:
+        self._make = make
+        self._episodes: list[Environment] = []
+
+    def tasks(self, seed: int, count: int) -> list[dict[str, Any]]:
+        made = self._make()
         if not isinstance(made, TaskMaker):
             raise TypeError("it makes no tasks (a method tasks(seed, count)), so that data.traces must be a file")
         # As JSON, so that a recorded row is the same.
@@ -35,24 +32,41 @@ def _plays(job: tuple[EnvironmentSettings, str]) -> Callable[[Any], Iterator[Ans
             raise ValueError(f"tasks(seed, {count}) gave {len(rows)} rows; each needs an id")
         return list(rows)
 
-    def reset(beginnings: list[tuple[int, dict[str, Any]]]) -> list[str]:
-        episodes[:] = [make() for _ in beginnings]
+    def show(self, beginnings: list[tuple[int, dict[str, Any]]]) -> list[str]:
+        # One at a time: a server may have few sessions.
+        return [self.reset([begun])[0] for begun in beginnings]
+
+    def reset(self, beginnings: list[tuple[int, dict[str, Any]]]) -> list[str]:
+        for episode in self._episodes:
+            if isinstance(episode, Closable):
+                episode.close()
+        self._episodes = [self._make() for _ in beginnings]
         # `Any`: a user's class may return anything.
         shown: list[Any] = [episode.reset(seed, row)
-                            for episode, (seed, row) in zip(episodes, beginnings, strict=True)]
+                            for episode, (seed, row) in zip(self._episodes, beginnings, strict=True)]
         if any(not isinstance(text, str) or not text for text in shown):
             raise TypeError("reset(seed, row) must return a text")
         return shown
 
-    def step(turns: list[tuple[int, str]]) -> list[Step]:
-        return [_checked(episodes[number].step(text)) for number, text in turns]
+    def step(self, turns: list[tuple[int, str]]) -> list[Step]:
+        return [_checked(self._episodes[number].step(text)) for number, text in turns]
 
-    verbs: dict[str, Callable[..., Any]] = {"tasks": tasks, "reset": reset, "step": step}
+
+def _plays(job: tuple[EnvironmentSettings, str]) -> Callable[[Any], Iterator[Answer]]:
+    """What answers requests: a verb and its arguments. Raises `RequestError`."""
+    settings, version = job
+    limit_memory(int(settings.config.memory_gib * 1024**3))
+    if not settings.config.server:  # its adapter runs no foreign code, and needs a connection
+        sys.addaudithook(refuse)
+    with loading(settings.name, "an environment that can be made, with options that it takes"):
+        make = _maker(settings, version)
+        make()
+    player = _Player(make)
 
     def answers(request: tuple[str, tuple[Any, ...]]) -> Iterator[Answer]:
         verb, arguments = request
         try:
-            yield {"values": verbs[verb](*arguments)}
+            yield {"values": getattr(player, verb)(*arguments)}
         except BaseException as error:  # noqa: BLE001 - environments are other people's code
             yield {"problem": error_text(error)}
     return answers

@@ -6,10 +6,10 @@ tokenized again. The rules here decide when an episode continues, so that a veri
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from workings.engines.base import Completion
 from workings.environments.base import ROW_KEY, SEED_KEY, Row, Step
+from workings.environments.process import EnvironmentProcess
 from workings.errors import RecordError
 from workings.models.chat import ChatTemplate
 from workings.record.digest import bytes_digest
@@ -18,18 +18,6 @@ from workings.rollouts.rollout import EpisodeTurn
 
 Write = Callable[[Sequence[Sequence[int]], Sequence[int]], Sequence[Completion]]
 """Samples one completion for each prompt and seed."""
-
-
-class Player(Protocol):
-    """Plays several episodes at a time (`workings.environments.process.EnvironmentProcess`)."""
-
-    def reset(self, beginnings: Sequence[tuple[int, Row]]) -> list[str]:
-        """Begins episodes, each with a seed and a row; what each shows."""
-        ...
-
-    def step(self, turns: Sequence[tuple[int, str]]) -> list[Step]:
-        """The replies to turns of some episodes, by episode."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +65,7 @@ class Episode:
                           stop_token=self.stop_token, log_probs=[*self.log_probs])
 
 
-def play(prompts: Sequence[Prompt], seeds: Sequence[int], *, player: Player, template: ChatTemplate,
+def play(prompts: Sequence[Prompt], seeds: Sequence[int], *, player: EnvironmentProcess, template: ChatTemplate,
          rules: EpisodeRules, write: Write) -> list[Episode]:
     """Plays an episode of each prompt to its end, all together turn by turn.
 

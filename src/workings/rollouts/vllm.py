@@ -65,7 +65,7 @@ class VllmSampler:
         self._longest = recipe.data.max_length
         self._compute = recipe.precision.compute
         self._folder = Path(tempfile.mkdtemp(prefix="workings-vllm-"))
-        self._url, self._version, self._loaded = self._config.url.rstrip("/"), "", ""
+        self.url, self._version, self._loaded = self._config.url.rstrip("/"), "", ""
         self._adapters = self._folder
         self._end: Callable[[], Any] = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
@@ -114,7 +114,7 @@ class VllmSampler:
             TrainingFailed: the server failed.
             RequestError: it does not start.
         """
-        if not self._url:
+        if not self.url:
             self._start()
         if not self._version:
             self._version = str(self._ask("/version", None)["version"])
@@ -150,8 +150,8 @@ class VllmSampler:
                                "sampler.command=/path/to/vllm, or sampler.url of a server that runs") from None
         self._end = weakref.finalize(self, _stop, process, self._folder)
         deadline = time.monotonic() + self._config.start_seconds
-        self._url = f"http://127.0.0.1:{port}"
-        while not _answers(self._url):
+        self.url = f"http://127.0.0.1:{port}"
+        while not _answers(self.url):
             if process.poll() is not None or time.monotonic() > deadline:
                 last = " / ".join(log.read_text(errors="replace").splitlines()[-3:])[-300:]
                 self._end()
@@ -162,14 +162,14 @@ class VllmSampler:
     def _ask(self, path: str, body: Mapping[str, Any] | None, seconds: float = CALL_SECONDS) -> Any:
         """The answer to a request as JSON, else as text. Raises `TrainingFailed`."""
         data = None if body is None else json.dumps(body).encode()
-        request = Request(self._url + path, data=data, headers={"Content-Type": "application/json"})  # noqa: S310
+        request = Request(self.url + path, data=data, headers={"Content-Type": "application/json"})  # noqa: S310
         try:
             with urlopen(request, timeout=seconds) as reply:  # noqa: S310 - the address is the recipe's own
                 text = reply.read().decode()
         except HTTPError as error:
             raise TrainingFailed(f"vLLM, {path}: {error.code} {error.read().decode(errors='replace')[:300]}") from None
         except (OSError, HTTPException) as error:
-            raise TrainingFailed(f"vLLM at {self._url}, {path}: {error}") from None
+            raise TrainingFailed(f"vLLM at {self.url}, {path}: {error}") from None
         return json.loads(text) if text[:1] == "{" else text
 
 

@@ -71,7 +71,7 @@ def serve(prepare: Callable[[Any], Callable[[Any], Iterator[Answer]]]) -> None:
     try:
         answers_to = prepare(job)
     except RequestError as error:
-        send({"problem": error.given.removeprefix("scorer: "), "expected": error.expected})
+        send({"problem": error.given.removeprefix("scorer: "), "expected": error.expected, "try": error.try_next})
         return
     send({})
     while True:

@@ -156,7 +156,8 @@ class Worker:
         if "problem" in ready:
             self._stop()
             raise RequestError(f"{self._what}: {ready['problem']}", ready["expected"],
-                               f"python {self._named.rpartition(':')[0]}" if ".py:" in self._named else "")
+                               ready.get("try") or (
+                                   f"python {self._named.rpartition(':')[0]}" if ".py:" in self._named else ""))
         return child
 
     def _answers(self, request: Any, seconds: Iterable[float]) -> Iterator[dict[str, Any]]:

@@ -17,9 +17,10 @@ from workings.engines.torch.triton.operations import wide_product
 
 LARGEST = 2.0**15
 """Above this largest element a row is divided; sums of rounding stay far below 65,504."""
-FIRST_SCALE, LEAST_SCALE, GROWTH_STEPS = 2.0**14, 1.0, 2000
-"""The first scale is a quarter of `torch.amp.GradScaler`'s, with which the first update of all weights of SmolLM2-135M
-overflows and is lost. Between two doublings are as many steps as there; below the least scale nothing is gained."""
+FIRST_SCALE, LEAST_SCALE, GROWTH_STEPS = 2.0**13, 1.0, 2000
+"""The first scale is an eighth of `torch.amp.GradScaler`'s, with which the first updates of SmolLM2-135M (all weights)
+and Gemma 3 270M (LoRA) overflow and are lost. Between two doublings are as many steps as there; below the least scale
+nothing is gained."""
 
 
 def row_scale(rows_TI: Tensor) -> Tensor:

@@ -63,8 +63,6 @@ def reopen_run(path: Path, inputs: ReplayInputs) -> ReopenedRun:
 def _recorded_data(sealed: SealedRun, given: Path | None) -> RunData:
     """The data that the run was trained on, checked by their digest; evaluation data are not needed."""
     run, recipe = sealed.run, sealed.loaded.recipe
-    if recipe.environment is not None and recipe.environment.file:
-        raise RecordError(f"{run.path}: its environment is foreign code, which is never run from a record")
     # Absolute, because a relative name would be relative to the recipe.
     traces = recipe.data.traces if given is None else str(given.absolute())
     # No step depends on held-out traces and items, which may be gone.

@@ -11,11 +11,12 @@ import numpy as np
 
 from workings.data.batches import Position
 from workings.engines.base import Completion, LikelihoodEngine, Sampler, State, StepResult, TaggedSampler
+from workings.environments.process import EnvironmentProcess
 from workings.errors import RequestError
 from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
 from workings.rollouts import arithmetic
-from workings.rollouts.episodes import EpisodeRules, Player, play
+from workings.rollouts.episodes import EpisodeRules, play
 from workings.rollouts.prompts import Prompt, PromptSet, PromptTurn
 from workings.rollouts.rollout import (
     Group,
@@ -63,7 +64,7 @@ class RolloutSampler:
     """None if the algorithm has no rewards; ``reward_settings`` likewise."""
     reward_settings: RewardSettings | None = None
     template: ChatTemplate
-    player: Player | None = None
+    player: EnvironmentProcess | None = None
     """Plays the environment; None without one, and ``rules`` likewise."""
     rules: EpisodeRules | None = None
     seed: int
@@ -179,7 +180,7 @@ class RolloutExperience(Experience):
     """Batches of completions that the model samples before the update that is trained on them."""
 
     def __init__(self, sampler: RolloutSampler, *, load_rollout: Callable[[int], Rollout | None],
-                 save_rollout: Callable[[Rollout], None], stall_detector: StallDetector) -> None:
+                 save_rollout: Callable[[Rollout], None], stall_detector: StallDetector, last_step: int) -> None:
         """Samples nothing yet.
 
         Args:
@@ -188,11 +189,13 @@ class RolloutExperience(Experience):
                 none exists.
             save_rollout: saves a rollout in the record.
             stall_detector: stops a run that cannot be learning.
+            last_step: update after which nothing is sampled.
         """
         self._sampler = sampler
         self._load_rollout = load_rollout
         self._save_rollout = save_rollout
         self._stall_detector = stall_detector
+        self._last_step = last_step
         self._current: Rollout | None = None
         self._ahead: Future[Rollout] | None = None
         # Update whose rollout `prefetch` samples ahead; 0: none.
@@ -240,7 +243,7 @@ class RolloutExperience(Experience):
         batch = self._sampler.batch(rollout, step)
         self._stall_detector.check_batch(rollout, step, batch)
         is_last = part == self._sampler.shape.updates - 1
-        self._begins = step + 1 if self._sampler.ahead and is_last else 0
+        self._begins = step + 1 if self._sampler.ahead and is_last and step < self._last_step else 0
         if self._begins and isinstance(self._sampler.sampler, TaggedSampler):
             self._sampler.sampler.load(state)  # now: the update consumes the state
         # Up to its last update the position stays where the rollout began, so that a checkpoint between finds it again.

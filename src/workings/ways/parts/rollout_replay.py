@@ -64,8 +64,9 @@ class RolloutSource:
             raise RecordError(f"no rollout of step {step - part}")
         used, counts = recorded, None
         # At a later update of a rollout the weights that sampled it are gone; the recorded rollout is used. So it is
-        # if another program sampled: its completions come from the record
-        if part == 0 and not recorded.sampler:
+        # if another program sampled, or an environment is not played again: its completions come from the record.
+        is_played = self.sampler.rules is None or self.sampler.player is not None
+        if part == 0 and not recorded.sampler and is_played:
             repeated = replace(self.sampler, rewarder=RecordedRewards(recorded=recorded)).rollout(state, position, step)
             if self.sampler.reference is None and recorded.reference_log_probs:
                 repeated = replace(repeated, reference_log_probs=_as_recorded(recorded, repeated))
@@ -162,7 +163,8 @@ def replayed_rollouts(opened: ReopenedRun, seed: int, *, exact: bool, rewards: R
         raise RecordError(f"{opened.run.path}: no rollout of step 1")
     # Its rewards come from the record: nothing is rewarded here.
     # Its process starts with the first episode and ends with this program.
-    player = None if data.environment is None else EnvironmentProcess(data.environment)
+    player = None if data.environment is None or data.environment.config.is_foreign else EnvironmentProcess(
+        data.environment)
     sampler = data.rollout_sampler(opened.engine, RecordedRewards(recorded=first), opened.teacher_log_probs, player)
     source = RolloutSource(sampler=sampler, recorded=opened.rollout, exact=exact)
     return source if change is None else replace(source, change=change)

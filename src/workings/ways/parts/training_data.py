@@ -23,7 +23,7 @@ from workings.record.digest import json_digest
 from workings.record.layout import EPISODES, PROMPTS, REWARDS, TEACHER
 from workings.record.writer import RunWriter
 from workings.rollouts import rollout_json
-from workings.rollouts.episodes import EpisodeRules, Player
+from workings.rollouts.episodes import EpisodeRules
 from workings.rollouts.prompts import PromptSet, build_prompts, refuse_evaluation_items
 from workings.rollouts.rollout import Rollout, RolloutShape, most_written
 from workings.rollouts.vllm import VllmSampler
@@ -140,7 +140,7 @@ class PromptData:
         return self.algorithm.has_reference and self.algorithm.teacher_keys is None
 
     def rollout_sampler(self, engine: Engine, rewarder: Rewarder | None, teacher: LogProbFunction | None = None,
-                        player: Player | None = None) -> RolloutSampler:
+                        player: EnvironmentProcess | None = None) -> RolloutSampler:
         """The sampler of this run's rollouts. Raises `RequestError` as `check` does.
 
         Args:
@@ -203,7 +203,7 @@ def _rollouts(data: PromptData, engine: Engine, writer: RunWriter) -> Iterator[E
             data.rollout_sampler(engine, gives_rewards, teacher, player), load_rollout=load_rollout,
             save_rollout=lambda rollout: writer.write_rollout(rollout.step, rollout_json.to_json(rollout)),
             # On a resume these are the lines up to the checkpoint: `resume_run` has removed later ones.
-            stall_detector=StallDetector.from_lines(data.algorithm, writer.metrics()))
+            stall_detector=StallDetector.from_lines(data.algorithm, writer.metrics()), last_step=data.steps)
 
 
 def reward_settings(loaded: LoadedRecipe) -> RewardSettings:

@@ -59,6 +59,8 @@ def episodes(unit: Unit) -> Iterator[CheckFinding]:
     if settings.config.file:
         yield not_checked(f"the environment {settings.name} is code from elsewhere, which is not run; its replies are "
                           "as recorded", unit)
+    elif settings.config.server:
+        yield not_checked("a server played its episodes, which is not asked again; its replies are as recorded", unit)
     elif settings.version != recorded:
         yield not_checked(f"environment {settings.name}: version {recorded[:100]!r} there, {settings.version!r} here",
                           unit)
