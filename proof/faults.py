@@ -30,7 +30,7 @@ from tests.distributed.tiny_recipe import RECIPE
 from tests.runs.runs_helpers import write_recipe
 from tools.result_file import earlier, write_result
 from workings.errors import PEER_GONE
-from workings.record.layout import SEAL, partial_path
+from workings.record.layout import RECIPE_EVALUATION, SEAL, partial_path
 
 RESULT = Path(__file__).with_suffix(".json")
 PHASES = ("start", "step", "checkpoint", "sampling", "evaluation")
@@ -134,7 +134,8 @@ class Faults:
             if one.poll() is None:
                 killing.send(one.pid, signal.SIGKILL)
         texts = [(one, one.communicate()[1]) for one in left]
-        if met:
+        whole = ended and (folder / "run" / RECIPE_EVALUATION).is_dir()  # the evaluation ended before it was stopped
+        if met and not whole:
             problems += [f"exit code {one.returncode}: {text[-600:]}" for one, text in texts if one.returncode != 130]
             problems += [f"{text.count(PEER_GONE)} sentences: {text[-600:]}" for _, text in texts
                          if not ended and text.count(PEER_GONE) != 1]
@@ -152,7 +153,7 @@ class Faults:
         for name, (own, said) in differences.items():
             self.refused(name, self.pair(self.folder_of(name.replace(" ", "-")), own=own), said)
         with small_disk(self.folder_of("full-disk")) as folder:
-            self.refused("the disk is full", self.pair(folder), "No space left", codes=(1, 2, 130))
+            self.refused("the disk is full", self.pair(folder), "the disk is full", codes=(1, 2, 130))
 
     def refused(self, fault: str, processes: list[Any], said: str, codes: tuple[int, ...] = (2,)) -> None:
         """Wait for processes that have to refuse to train, and look for words in what they say."""

@@ -1,10 +1,12 @@
-"""How far training in fp16 is from training in fp32 on two real models, all weights and LoRA, on a CPU.
+"""How far training in fp16 and in bf16 is from training in fp32 on two real models, all weights and LoRA, on a CPU.
 
-    python -m proof.half FOLDER      # FOLDER holds the weights of Gemma 3 270M
+    python -m proof.half FOLDER [--only smollm2-135m]      # FOLDER holds the weights of Gemma 3 270M
 
 SmolLM2-135M comes from its package. Each run makes six updates with the same rows; only `precision.compute` differs.
 A CPU rounds the factors of every product to fp16 and adds in fp32, as a T4's matrix units do. Its numbers are not
-those of a card, but an overflow, a vanished gradient or a wrong scale shows here as well. Writes `proof/half.json`.
+those of a card, but an overflow, a vanished gradient or a wrong scale shows here as well. With all weights, the first
+updates are smaller than the distance between two numbers of fp16 or bf16, so the loss falls later than in fp32.
+Writes `proof/half.json`; what an earlier call found for another model stays.
 """
 
 import argparse
@@ -16,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tools.result_file import write_result
+from tools.result_file import earlier, write_result
 from workings.record.layout import METRICS
 
 RESULT = Path(__file__).with_suffix(".json")
@@ -35,33 +37,32 @@ def metrics(out: Path, overrides: list[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (out / METRICS).read_text().splitlines()]
 
 
-def largest(name: str, half: list[dict[str, Any]], single: list[dict[str, Any]]) -> float:
-    """The largest relative difference of one metric over the updates."""
-    return max(abs(one[name] - other[name]) / abs(other[name]) for one, other in zip(half, single, strict=True))
-
-
 def main() -> None:
     """Train, compare, write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("gemma", type=Path, help="folder with the weights of Gemma 3 270M")
-    gemma = parser.parse_args().gemma.resolve()
+    parser.add_argument("--only", choices=["smollm2-135m", "gemma-3-270m"])
+    asked = parser.parse_args()
+    gemma = asked.gemma.resolve()
     models = {"smollm2-135m": ["smollm2-135m-cpu"],
               "gemma-3-270m": ["gemma-3-270m-cpu", f"model.id={gemma}", "data.template=gemma", "memory.loss_chunk=128"]}
-    values: dict[str, Any] = {}
+    values = earlier(RESULT)
     with tempfile.TemporaryDirectory() as name:
         for model, recipe in models.items():
-            for method, keys in METHODS.items():
+            for method, keys in METHODS.items() if asked.only in (None, model) else ():
                 runs = {compute: metrics(Path(name) / f"{model}-{method}-{compute}",
                                          [*recipe, *SETTINGS, *keys, RATES[method], f"precision.compute={compute}"])
-                        for compute in ("fp32", "fp16")}
-                half, single = runs["fp16"], runs["fp32"]
-                values[f"{model}-{method}"] = {
-                    "loss_first": single[0]["loss"], "loss_last": single[-1]["loss"],
-                    "loss_difference": largest("loss", half, single),
-                    "grad_norm_difference": largest("grad_norm", half, single),
-                    "skipped_updates": half[-1]["skipped_updates"], "loss_scale": half[-1]["loss_scale"]}
+                        for compute in ("fp32", "fp16", "bf16")}
+                single = runs["fp32"]
+                values[f"{model}-{method}"] = {"losses": {compute: [line["loss"] for line in lines]
+                                                          for compute, lines in runs.items()}} | {
+                    compute: {"first_grad_norm": abs(lines[0]["grad_norm"] / single[0]["grad_norm"] - 1),
+                              "loss": max(abs(line["loss"] / other["loss"] - 1)
+                                          for line, other in zip(lines, single, strict=True))}
+                    for compute, lines in runs.items() if compute != "fp32"}
+                values[f"{model}-{method}"]["fp16"]["skipped_updates"] = runs["fp16"][-1]["skipped_updates"]
                 print(model, method, values[f"{model}-{method}"], file=sys.stderr, flush=True)
-    write_result(RESULT, what="Training in fp16 next to fp32 on real models: largest relative differences.",
+    write_result(RESULT, what="Training in fp16 and bf16 on real models: largest relative differences to fp32.",
                  command="python -m proof.half FOLDER", packages=["torch", "transformers"], values=values)
 
 
