@@ -147,7 +147,7 @@ def test_a_person_clicks_through(new_page: NewPage, link: str) -> None:
     page.wait_for_url(re.compile("tab=items"))
     page.get_by_label("Result").select_option("wrong")
     page.wait_for_url(re.compile("result=wrong"))
-    assert page.get_by_role("status").inner_text() == "7 of 600"
+    assert page.get_by_role("status").inner_text() == "11 of 600"
 
     page.get_by_role("link", name="Checks", exact=True).click()
     page.get_by_role("button", name="Verify", exact=True).click()
