@@ -59,23 +59,28 @@ def reached(folder: Path, phase: str) -> Callable[[], bool]:
     }[phase]
 
 
+def runs(process: Any) -> bool:
+    """Whether a process has not ended."""
+    return process.poll() is None
+
+
 def until(happened: Callable[[], bool], pair: list[Any]) -> None:
     """Wait for a moment, or for the end of a process."""
-    while all(one.poll() is None for one in pair) and not happened():
+    while all(runs(one) for one in pair) and not happened():
         time.sleep(0.001)
 
 
 def ends(processes: list[Any], seconds: float) -> tuple[list[str], float]:
     """Wait for processes; what is wrong with those that are still there, and the seconds it took."""
     begun = time.monotonic()
-    while any(one.poll() is None for one in processes) and time.monotonic() - begun < seconds:
+    while any(runs(one) for one in processes) and time.monotonic() - begun < seconds:
         time.sleep(0.05)
-    return ([f"still running after {seconds:.0f} s" for one in processes if one.poll() is None],
+    return ([f"still running after {seconds:.0f} s" for one in processes if runs(one)],
             time.monotonic() - begun)
 
 
 class Faults:
-    """All trials with one engine, in a folder of its own."""
+    """All trials with one engine, each in a new folder."""
 
     def __init__(self, engine: str, folder: Path, timeout: float) -> None:
         self.engine, self.folder, self.timeout = engine, folder, timeout
@@ -90,15 +95,8 @@ class Faults:
     def one(self, folder: Path, index: int, port: int, *overrides: str) -> Any:
         """One process of a run of two."""
         return children.start(killing.words("run", f"engine={self.engine}", *SMALL, *overrides), cwd=folder,
-                              environment=dict(os.environ) | self.variables(index, port))
-
-    def variables(self, index: int, port: int) -> dict[str, str]:
-        """What a launcher sets."""
-        own = ({"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}", "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": str(index)}
-               if self.engine == "jax" else
-               {"RANK": str(index), "LOCAL_RANK": str(index), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"})
-        return own | {"WORKINGS_PEER_TIMEOUT": f"{self.timeout:.0f}"}
+                              environment=dict(os.environ) | killing.launched(
+                                  self.engine, index, port, self.timeout))
 
     def folder_of(self, name: str) -> Path:
         """A new folder with the recipe and its data."""
@@ -125,13 +123,13 @@ class Faults:
         folder = self.folder_of(f"{phase}-{fault}-{index}".replace(" ", "-"))
         pair = self.pair(folder, *overrides)
         until(reached(folder, phase), pair)
-        met = pair[index].poll() is None and not (phase != "evaluation" and (folder / "run" / SEAL).exists())
+        met = runs(pair[index]) and (phase == "evaluation" or not (folder / "run" / SEAL).exists())
         pair[index].send_signal(SIGNALS[fault])
         ended = fault == "asked to end"
         left = pair if ended else [pair[1 - index]]
         problems, seconds = ends(left, self.timeout + MARGIN)
         for one in pair:
-            if one.poll() is None:
+            if runs(one):
                 killing.send(one.pid, signal.SIGKILL)
         texts = [(one, one.communicate()[1]) for one in left]
         whole = ended and (folder / "run" / RECIPE_EVALUATION).is_dir()  # the evaluation ended before it was stopped
@@ -159,7 +157,7 @@ class Faults:
         """Wait for processes that have to refuse to train, and look for words in what they say."""
         problems, seconds = ends(processes, self.timeout + MARGIN)
         for one in processes:
-            if one.poll() is None:
+            if runs(one):
                 killing.send(one.pid, signal.SIGKILL)
         texts = [one.communicate()[1] for one in processes]
         problems += [f"exit code {one.returncode}: {text[-600:]}" for one, text in zip(processes, texts, strict=True)

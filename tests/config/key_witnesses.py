@@ -116,7 +116,7 @@ def rolled_out(words: Sequence[str]) -> Any:
     """Sizes, advantages and divisor of a rollout, and how it is sampled."""
     asked = recipe(words).recipe
     way = way_of(asked)
-    size = RolloutShape.from_recipe(asked, way, fsdp=1, pad_id=0)
+    size = RolloutShape.from_recipe(asked, way, devices=1, pad_id=0)
     group = Group(prompt=PROMPTS[0], epoch=0, samples=(sample([5, 6], reward=1.0, advantage=0.5), sample([7])))
     batch = batch_of(rollout(group), 0, size, way)
     return (size, way.group, way.sampling_temperature, way.max_sampling_rounds, batch.divisor,

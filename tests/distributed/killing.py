@@ -33,13 +33,20 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def launched(engine: str, index: int, port: int, timeout: float = 60.0) -> dict[str, str]:
+    """What a launcher sets for one of two processes."""
+    own = ({"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}", "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": str(index)}
+           if engine == "jax" else
+           {"RANK": str(index), "LOCAL_RANK": str(index), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"})
+    return own | {"WORKINGS_PEER_TIMEOUT": f"{timeout:.0f}"}
+
+
 def jax_pair(start: Start, folder: Path, run: str, *overrides: str) -> list[Any]:
     """Two processes of JAX that meet on a free port."""
-    address = f"127.0.0.1:{free_port()}"
-    return [start(*words(run, "engine=jax", *overrides), cwd=folder, environment={
-        "JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": str(index),
-        "WORKINGS_PEER_TIMEOUT": "60"})
-        for index in range(2)]
+    port = free_port()
+    return [start(*words(run, "engine=jax", *overrides), cwd=folder, environment=launched("jax", index, port))
+            for index in range(2)]
 
 
 def torchrun(start: Start, folder: Path, run: str, restarts: int, *overrides: str) -> Any:

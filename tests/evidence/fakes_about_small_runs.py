@@ -263,7 +263,7 @@ def flip_thoroughly(files: Files) -> None:
             value["reward"][number], value["advantages"][number] = reward, advantage
     write(files, FIRST, value)
     rollout = rollout_json.from_json(value, prompts_of(files))
-    shape = RolloutShape.from_recipe(asked, algorithm, fsdp=1, pad_id=0)
+    shape = RolloutShape.from_recipe(asked, algorithm, devices=1, pad_id=0)
     row(METRICS, 0, **arithmetic.rollout_metrics(rollout, ["answer", "overlong"]))(files)
     for part in (0, 1):
         row(METRICS, part, batch_digest=batch_digest(batch_of(rollout, part, shape, algorithm)))(files)

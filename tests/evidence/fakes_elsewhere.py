@@ -170,7 +170,7 @@ def another_log_prob_thoroughly(files: Files) -> None:
     rollout = rollout_json.from_json(values_in(files, DRAWN), prompts)
     asked = check_recipe(values_in(files, f"{T}/config/resolved.json"), "its recipe")
     algorithm: Any = asked.algorithm
-    batch = batch_of(rollout, 0, RolloutShape.from_recipe(asked, algorithm, fsdp=1, pad_id=0), algorithm)
+    batch = batch_of(rollout, 0, RolloutShape.from_recipe(asked, algorithm, devices=1, pad_id=0), algorithm)
     # The loss as well: the forger computes what the verifier will.
     row(f"{T}/train/metrics.jsonl", 0, **arithmetic.rollout_metrics(rollout, ()), batch_digest=batch_digest(batch), **{
         name: value for name, value, _ in update_metrics.expected_metrics(

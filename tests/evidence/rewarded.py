@@ -179,7 +179,7 @@ def rewarded_run(final: Path, engine_of: Callable[[PromptSet], Any] = Texts, **c
             RolloutSampler(
                 sampler=engine, engine=engine, prompts=prompts, algorithm=algorithm, rewarder=rewarder,
                 reward_settings=settings,
-                shape=RolloutShape.from_recipe(asked, algorithm, fsdp=1, pad_id=0), template=synthetic.template(),
+                shape=RolloutShape.from_recipe(asked, algorithm, devices=1, pad_id=0), template=synthetic.template(),
                 player=player, rules=episode_rules(asked), seed=7,
                 ahead=asked.sampler is not None and asked.sampler.ahead),
             load_rollout=lambda step: None,

@@ -59,7 +59,7 @@ def following(rollout: Rollout) -> Fake:
     log_probs = tuple(np.asarray(sample.completion.log_probs, np.float32) for group in groups
                       for sample in group.samples)
     rollout = replace(rollout, groups=tuple(groups), trainer_log_probs=log_probs)
-    shape = RolloutShape.from_recipe(asked, algorithm, fsdp=1, pad_id=0)
+    shape = RolloutShape.from_recipe(asked, algorithm, devices=1, pad_id=0)
 
     def log(rows: list[dict[str, Any]]) -> None:
         rows[0] |= arithmetic.rollout_metrics(rollout, ["environment"]) | arithmetic.mismatch(rollout)
@@ -218,7 +218,7 @@ def test_an_honest_run_is_played_again(record: Record) -> None:
 def test_replies_are_never_learned(record: Record) -> None:
     asked, rollout = recipe(**EPISODES_OF), first_rollout(record[0])
     algorithm: Any = asked.algorithm
-    batch = batch_of(rollout, 0, RolloutShape.from_recipe(asked, algorithm, fsdp=1, pad_id=0), algorithm)
+    batch = batch_of(rollout, 0, RolloutShape.from_recipe(asked, algorithm, devices=1, pad_id=0), algorithm)
     for row, (prompt, sample) in enumerate(rollout.trained_samples[:4]):
         mask = batch.loss_mask.reshape(4, -1)[row]
         at = len(prompt.tokens) - 1

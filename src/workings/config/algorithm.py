@@ -50,12 +50,12 @@ class Algorithm(Section):
             info: context of the validation (`workings.config.section.refused`, `written_keys`).
         """
 
-    def check_devices(self, recipe: Any, fsdp: int, where: str = "") -> None:
+    def check_devices(self, recipe: Any, devices: int, where: str = "") -> None:
         """Raises `RequestError` if the rows of an update cannot be split over devices.
 
         Args:
             recipe: the whole recipe.
-            fsdp: number of devices over which rows are split.
+            devices: number of devices over which rows are split.
             where: the machine, for the message, such as ``on v5e-8``.
         """
 

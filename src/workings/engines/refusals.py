@@ -18,7 +18,7 @@ def refuse(refusals: Iterable[Refusal]) -> None:
 def refuse_uneven_rows(rows: int, mesh: MeshShape) -> None:
     """Raise `RequestError` for a micro batch whose rows the devices cannot share evenly."""
     if rows % mesh.row_devices:
-        axes = {"replicate": mesh.replicate, "fsdp": mesh.fsdp} if mesh.replicate > 1 else {"fsdp": mesh.fsdp}
+        axes = {axis: size for axis, size in mesh.axes().items() if axis != "tp"}
         names = " x ".join(axes)
         sizes = " = ".join((names, " x ".join(map(str, axes.values())))) if len(axes) > 1 else f"fsdp={mesh.fsdp}"
         raise RequestError(f"{rows} rows per micro batch cannot be split over {sizes}", f"rows divisible by {names}",

@@ -230,9 +230,9 @@ class RolloutShape:
     """Most tokens of a row that are trained on. One number for all batches: another one would be another program."""
 
     @classmethod
-    def from_recipe(cls, recipe: Recipe, algorithm: RolloutRules, *, fsdp: int, pad_id: int) -> "RolloutShape":
-        """The sizes of a recipe with its algorithm; ``fsdp``: number of devices that share its rows."""
-        return cls(micro_batches=recipe.batch.accumulation, rows=recipe.batch.micro_batch * fsdp, pad_id=pad_id,
+    def from_recipe(cls, recipe: Recipe, algorithm: RolloutRules, *, devices: int, pad_id: int) -> "RolloutShape":
+        """The sizes of a recipe with its algorithm; ``devices``: number of devices that share its rows."""
+        return cls(micro_batches=recipe.batch.accumulation, rows=recipe.batch.micro_batch * devices, pad_id=pad_id,
                    updates=algorithm.updates, buckets=bucket_lengths_before_rows(recipe.data),
                    learned=most_written(recipe, algorithm))
 

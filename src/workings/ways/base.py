@@ -120,9 +120,9 @@ class Way(Algorithm):
         """The next format of a teacher with fewer bits; empty without one."""
         return {}
 
-    def smaller_rollouts(self, recipe: Recipe, fsdp: int) -> Iterator[KeyValues]:
+    def smaller_rollouts(self, recipe: Recipe, devices: int) -> Iterator[KeyValues]:
         """Changes to smaller rollouts, the least first."""
-        del recipe, fsdp
+        del recipe, devices
         yield from ()
 
     def shorter_completions(self, recipe: Recipe) -> Iterator[KeyValues]:

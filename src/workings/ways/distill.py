@@ -123,7 +123,8 @@ class TraceDistill(TeacherWay):
         from workings.ways.parts.row_replay import replayed_top_tokens
         del exact
         recipe = opened.recipe.model_copy(update={"seed": seed})
-        return replayed_top_tokens(opened, self.objective, TraceData.of(recipe, opened.rows, opened.fsdp).batches)
+        data = TraceData.of(recipe, opened.rows, opened.row_devices)
+        return replayed_top_tokens(opened, self.objective, data.batches)
 
     def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
                       exact: bool) -> dict[str, tuple[str, BatchSource]]:

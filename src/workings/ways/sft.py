@@ -40,7 +40,7 @@ class Sft(Way):
         from workings.ways.parts.row_replay import RowSource
         del exact
         recipe = opened.recipe.model_copy(update={"seed": seed})
-        return RowSource(batches=TraceData.of(recipe, opened.rows, opened.fsdp).batches)
+        return RowSource(batches=TraceData.of(recipe, opened.rows, opened.row_devices).batches)
 
 
 WAYS = (Sft,)

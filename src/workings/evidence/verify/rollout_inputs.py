@@ -100,7 +100,7 @@ def _read(unit: Unit) -> RolloutInputs:
         raise RecordError(f"{unit.tree_path(odd[0])}: not the name of a rollout")
     # Padding is in no digest, so that its id need not be known.
     return RolloutInputs(recipe=recipe, algorithm=algorithm, prompts=prompt_set,
-                   shape=RolloutShape.from_recipe(recipe, algorithm, fsdp=devices, pad_id=0), settings=settings,
+                   shape=RolloutShape.from_recipe(recipe, algorithm, devices=devices, pad_id=0), settings=settings,
                    steps=tuple(sorted(step for step, _ in steps if step is not None)))
 
 

@@ -83,7 +83,7 @@ class PairWay(Way):
         from workings.ways.parts.row_data import PairData
         from workings.ways.parts.row_replay import RowSource
         del exact
-        data = PairData.of(opened.recipe.model_copy(update={"seed": seed}), opened.rows, opened.fsdp)
+        data = PairData.of(opened.recipe.model_copy(update={"seed": seed}), opened.rows, opened.row_devices)
         return RowSource(batches=data.batches, add=data.add_signals)
 
     def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
@@ -120,7 +120,7 @@ class ReferencedPairs(PairWay):
         from workings.ways.parts.row_data import ReferencedPairData
         from workings.ways.parts.row_replay import replayed_pairs
         recipe = opened.recipe.model_copy(update={"seed": seed})
-        return replayed_pairs(opened, ReferencedPairData.of(recipe, opened.rows, opened.fsdp), exact=exact)
+        return replayed_pairs(opened, ReferencedPairData.of(recipe, opened.rows, opened.row_devices), exact=exact)
 
     def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
                       exact: bool) -> dict[str, tuple[str, BatchSource]]:

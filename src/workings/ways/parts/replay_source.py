@@ -67,7 +67,7 @@ class ReopenedRun(ResolvedRun):
         return self.trained_on
 
     @property
-    def fsdp(self) -> int:
+    def row_devices(self) -> int:
         """Recorded number of devices over which rows were split, regardless of the mesh here."""
         return row_devices(self.run.manifest.device.mesh)
 

@@ -157,7 +157,7 @@ def replayed_rollouts(opened: ReopenedRun, seed: int, *, exact: bool, rewards: R
         change: modifies rollouts, for the negative controls.
     """
     prompts = replace(opened.prompts, seed=seed)
-    data = prompt_data(opened, prompts, opened.fsdp, rewards=rewards)
+    data = prompt_data(opened, prompts, opened.row_devices, rewards=rewards)
     first = opened.rollout(1)
     if first is None:
         raise RecordError(f"{opened.run.path}: no rollout of step 1")

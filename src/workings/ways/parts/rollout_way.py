@@ -115,14 +115,14 @@ class RolloutWay(Way):
         """Its group."""
         return self.group
 
-    def completions_of_a_rollout(self, batch: BatchConfig, fsdp: int) -> int:
+    def completions_of_a_rollout(self, batch: BatchConfig, devices: int) -> int:
         """Completions of a rollout over all devices, before any are left out.
 
         Args:
             batch: rows per update.
-            fsdp: number of devices over which rows are split.
+            devices: number of devices over which rows are split.
         """
-        return batch.micro_batch * batch.accumulation * fsdp * self.updates
+        return batch.micro_batch * batch.accumulation * devices * self.updates
 
     def check(self, recipe: Recipe, info: ValidationInfo) -> None:
         """Checks that prompt and completion fit a row, and that rows make whole groups."""
@@ -161,10 +161,10 @@ class RolloutWay(Way):
     def _check_rewards(self, recipe: Recipe) -> None:
         """Refuses rewards that are not used, and a missing list of rewards."""
 
-    def check_devices(self, recipe: Recipe, fsdp: int, where: str = "") -> None:
+    def check_devices(self, recipe: Recipe, devices: int, where: str = "") -> None:
         """Raises `RequestError` if the completions of a rollout do not make whole groups."""
         # An advantage compares the completions of one prompt, so no group may be cut by the end of a rollout.
-        completions = self.completions_of_a_rollout(recipe.batch, fsdp)
+        completions = self.completions_of_a_rollout(recipe.batch, devices)
         if completions % self.group:
             raise RequestError(
                 f"{completions} completions per rollout {where}".rstrip() + f" do not fill groups of {self.group}",
@@ -202,12 +202,12 @@ class RolloutWay(Way):
         """Log probabilities under the sampling model, if several updates use them."""
         return self.updates if self.updates > 1 else 0
 
-    def smaller_rollouts(self, recipe: Recipe, fsdp: int) -> Iterator[KeyValues]:
+    def smaller_rollouts(self, recipe: Recipe, devices: int) -> Iterator[KeyValues]:
         """Fewer updates from one rollout, each with the same number of completions.
 
         Only a rollout of fewer completions than an engine samples at a time needs less memory.
         """
-        updates, rows = self.updates // 2, recipe.batch.micro_batch * recipe.batch.accumulation * fsdp
+        updates, rows = self.updates // 2, recipe.batch.micro_batch * recipe.batch.accumulation * devices
         while updates >= 1:
             # A rollout has whole groups: an advantage compares the completions of one prompt.
             if rows * updates % self.group == 0:

@@ -44,17 +44,18 @@ class TraceData:
     teacher: Teacher | None = None
 
     @classmethod
-    def of(cls, recipe: Recipe, rows: RowSet, fsdp: int, **own: Any) -> Self:
+    def of(cls, recipe: Recipe, rows: RowSet, devices: int, **own: Any) -> Self:
         """Rows in a recipe's batches.
 
         Args:
             recipe: of the run.
             rows: made from its examples.
-            fsdp: number of devices over which rows are split.
+            devices: number of devices over which rows are split.
             own: further fields.
         """
         batches = Batches(way_of(recipe).grouped(rows), seed=recipe.seed,
-                          rows_per_micro_batch=recipe.batch.micro_batch * fsdp, accumulation=recipe.batch.accumulation,
+                          rows_per_micro_batch=recipe.batch.micro_batch * devices,
+                          accumulation=recipe.batch.accumulation,
                           data_config=recipe.data)
         steps = recipe.training.steps or batches.steps_in(recipe.training.epochs)
         return cls(recipe=recipe, rows=rows, batches=batches, steps=steps, **own)

@@ -239,13 +239,14 @@ def prompts_of(resolved: ResolvedRun) -> PromptSet:
     return prompts
 
 
-def prompt_data(resolved: ResolvedRun, prompts: PromptSet, fsdp: int, *, rewards: RewardSettings | None = None,
+def prompt_data(resolved: ResolvedRun, prompts: PromptSet, devices: int, *, rewards: RewardSettings | None = None,
                 teacher: Teacher | None = None) -> PromptData:
     """Prompts with the sizes of their rollouts. Raises `RequestError` if rows do not make whole groups."""
     recipe, algorithm = resolved.recipe, rollout_way(resolved.recipe)
-    algorithm.check_devices(recipe, fsdp)
+    algorithm.check_devices(recipe, devices)
     return PromptData(resolved=resolved, algorithm=algorithm, prompts=prompts, teacher=teacher, rewards=rewards,
-                      shape=RolloutShape.from_recipe(recipe, algorithm, fsdp=fsdp, pad_id=resolved.tokenizer.pad_id))
+                      shape=RolloutShape.from_recipe(recipe, algorithm, devices=devices,
+                                                     pad_id=resolved.tokenizer.pad_id))
 
 
 def trained_item_ids(items: Sequence[Item], data: TrainingData) -> list[str]:
