@@ -5,7 +5,9 @@ import time
 from pathlib import Path
 
 LIMIT = 0.5
-"""Load average of other work above which nothing is measured."""
+"""Cores of other work above which nothing is measured."""
+PATIENCE = 300
+"""Seconds to wait for other work to end."""
 
 
 class Load:
@@ -20,14 +22,19 @@ class Load:
         self.passed_over = False
 
     def check(self) -> float:
-        """Cores that others use now. Above the limit: notes it where load is allowed, else ends with exit code 3."""
-        busy = min(_busy_cores(0.5) for _ in range(3))
-        if busy > LIMIT:
-            if not self.allow:
+        """Cores that others use now. Above the limit: notes it where load is allowed, else waits for a pause.
+
+        Exits with 3 if none comes.
+        """
+        begun = time.monotonic()
+        while (busy := min(_busy_cores(0.5) for _ in range(3))) > LIMIT:
+            if self.allow:
+                self.passed_over = True
+                break
+            if time.monotonic() - begun > PATIENCE:
                 print(f"not measured: other work uses {busy:.2f} cores, and {LIMIT} is the limit "
                       "(--allow-load marks the result)")
                 raise SystemExit(3)
-            self.passed_over = True
         return busy
 
 

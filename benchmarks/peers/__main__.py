@@ -9,8 +9,8 @@ Python). Every contender trains the same weights on the same rows with the same 
 that take turns (A B A B), with two threads; the median of a contender's turns counts. A contender whose turn is not
 over after ``--limit`` seconds is stopped, has no further turn and is told as unfinished: bfloat16 takes hours on a
 processor without instructions for it. ``--without`` leaves contenders out from the start, and the table says so; what
-some ``--contenders`` alone give is shown and not kept. Exits with 3 without a result when others use more than half a
-core before a turn, unless ``--allow-load``, which marks the result as not to be quoted.
+some ``--contenders`` alone give is shown and not kept. A turn waits until others use at most half a core; after five
+minutes it exits with 3, unless ``--allow-load``, which marks the result as not to be quoted.
 """
 
 import argparse
