@@ -5,6 +5,7 @@ import pytest
 
 from tests.evaluation.making import items as tiny_items
 from tests.evaluation.making import write_lines
+from tests.evidence.reseal import reseal
 from tests.runs import killed
 from tests.runs.runs_helpers import lines_of
 from workings.errors import RequestError
@@ -80,6 +81,26 @@ def test_a_run_that_cannot_learn_ends_with_a_sentence_and_verifies(begun, tmp_pa
     assert done.reason.startswith("not learning: in 2 rollouts in a row every completion was cut off at ")
     assert verify(done.run).failed == 0
     assert [path.name for path in (done.run / "train" / "rollouts").iterdir()] == ["step_000001.json"]
+
+
+def test_a_run_that_has_nothing_left_to_learn_is_complete(begun, tmp_path):
+    (tmp_path / "own.py").write_text("calls = []\n\n\ndef right(prompts, completions, **columns):\n"
+                                     "    calls.append(1)\n"
+                                     "    return [float(len(calls) > 1 or n % 2) for n in range(len(prompts))]\n")
+    recipe = tmp_path / "asked.yaml"
+    recipe.write_text(begun[0].read_text())
+    (tmp_path / "traces.jsonl").write_bytes((begun[0].parent / "traces.jsonl").read_bytes())
+    out = tmp_path / "run"
+    done = train(str(recipe), out, ["engine=torch", 'rewards=[{scorer: "own.py:right"}]', "algorithm.patience=2",
+                                    "training.steps=6"])
+    assert (done.status, done.steps) == ("complete", 3)
+    assert done.reason.startswith("nothing is left to learn: in 2 rollouts in a row every completion was correct")
+    assert verify(out).failed == 0
+    assert (out / "checkpoints" / "step_000003").is_dir()
+    manifest = out / "run_manifest.json"
+    manifest.write_text(manifest.read_text().replace(done.reason, "all steps were taken"))
+    reseal(out)
+    assert "consistency.steps" in [check.id for check in verify(out).checks if check.verdict == "failed"]
 
 
 def test_a_reward_that_is_none_ends_the_run(begun, tmp_path):

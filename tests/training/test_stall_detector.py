@@ -10,6 +10,8 @@ from tests.rollouts.making import TWO, sample
 from workings.data.batches import Position
 from workings.engines.base import StepResult
 from workings.errors import TrainingFailed
+from workings.record.nothing_left import nothing_left
+from workings.rollouts.arithmetic import rollout_metrics
 from workings.rollouts.rollout import Rollout, RolloutShape, batch_of
 from workings.ways.distill import Distill
 from workings.ways.parts.rollout_experience import RolloutExperience
@@ -18,6 +20,12 @@ from workings.ways.rewards import Grpo
 
 ALGORITHM = Grpo(name="grpo", patience=3, max_mismatch=0.05)
 CHANGED = StepResult(loss=0.0, grad_norm=1.0, share_of_weights_changed=0.5)
+
+
+def look(detector: StallDetector, rollout: Rollout) -> None:
+    """The detector's check of a rollout whose first reward is 1 for a correct completion."""
+    names = () if isinstance(detector.algorithm, Distill) else ("answer",)
+    detector.check_rollout(rollout, {} if not names else rollout_metrics(rollout, names))
 
 
 def of(*rewards: float, stop: int | None = 1) -> Rollout:
@@ -31,12 +39,12 @@ def of(*rewards: float, stop: int | None = 1) -> Rollout:
 ])
 def test_nothing_to_learn_for_some_rollouts_in_a_row(rollout, said) -> None:
     detector = StallDetector.from_lines(ALGORITHM, [])
-    detector.check_rollout(rollout)
-    detector.check_rollout(of(1.0, 0.0))  # one that can be learned from begins the count anew
-    detector.check_rollout(rollout)
-    detector.check_rollout(rollout)
+    look(detector, rollout)
+    look(detector, of(1.0, 0.0))  # one that can be learned from begins the count anew
+    look(detector, rollout)
+    look(detector, rollout)
     with pytest.raises(TrainingFailed) as caught:
-        detector.check_rollout(rollout)
+        look(detector, rollout)
     assert said in str(caught.value)
     assert str(caught.value).startswith("not learning: ")
 
@@ -60,7 +68,7 @@ def test_samples_of_another_model() -> None:
 def test_no_group_to_learn_from() -> None:
     left_out = replace(TWO, groups=tuple(replace(group, kept=False) for group in TWO.groups), trainer_log_probs=())
     with pytest.raises(TrainingFailed, match="of 2 groups that were sampled for update 1 none"):
-        StallDetector.from_lines(ALGORITHM, []).check_rollout(left_out)
+        look(StallDetector.from_lines(ALGORITHM, []), left_out)
 
 
 def test_no_group_is_left_for_a_later_update() -> None:
@@ -75,16 +83,35 @@ def test_no_group_is_left_for_a_later_update() -> None:
 
 
 def test_a_resumed_run_counts_on() -> None:
-    lines = [{"groups_without_spread": 1, "truncated": 0.5, "share_of_weights_changed": 0.0}] * 2
+    lines = [{"groups_without_spread": 1, "groups_all_right": 0, "truncated": 0.5, "share_of_weights_changed": 0.0}] * 2
     detector = StallDetector.from_lines(ALGORITHM, lines)
     assert (detector.equal_reward_rollouts, detector.truncated_rollouts, detector.unchanged_updates) == (2, 0, 2)
     with pytest.raises(TrainingFailed, match="3 rollouts in a row"):
-        detector.check_rollout(of(0.0, 0.0))
+        look(detector, of(0.0, 0.0))
 
 
 def test_a_teacher_judges_completions_that_are_alike_and_that_do_not_end() -> None:
     detector = StallDetector.from_lines(Distill(name="distill", teacher="missing", patience=1), [])
     for _ in range(3):
-        detector.check_rollout(of(0.0, 0.0, stop=None))
+        look(detector, of(0.0, 0.0, stop=None))
     with pytest.raises(TrainingFailed, match="1 updates in a row changed no weight"):
         detector.check_update(1, {}, replace(CHANGED, share_of_weights_changed=0.0))
+
+
+def test_completions_that_are_all_correct_end_the_run_as_complete_once_rewards_have_differed() -> None:
+    still = replace(CHANGED, share_of_weights_changed=0.0)
+    never, learned = (StallDetector.from_lines(ALGORITHM, []) for _ in range(2))
+    look(learned, of(1.0, 0.0))
+    lines = [{"groups_without_spread": 0.0, "groups_all_right": 0.0}]
+    for _ in range(ALGORITHM.patience):
+        assert not nothing_left(ALGORITHM.model_dump(), lines)
+        look(learned, of(1.0, 1.0))
+        learned.check_update(2, {}, still)
+        lines.append({"groups_without_spread": 1.0, "groups_all_right": 1.0})
+    assert nothing_left(ALGORITHM.model_dump(), lines).startswith("nothing is left to learn: in 3 rollouts in a row")
+    assert not nothing_left(ALGORITHM.model_dump(), lines[1:])
+    # A reward that is always 1 is a mistake.
+    for _ in range(ALGORITHM.patience - 1):
+        look(never, of(1.0, 1.0))
+    with pytest.raises(TrainingFailed, match="all completions of each prompt had the same reward"):
+        look(never, of(1.0, 1.0))

@@ -33,6 +33,7 @@ from workings.record.layout import (
 )
 from workings.record.memory_use import excess_sentence, memory_sentence
 from workings.record.metrics import Callback
+from workings.record.nothing_left import EQUAL, nothing_left
 from workings.record.progress import slow_operation
 from workings.record.run_files import RunFolder
 from workings.record.storage import storage
@@ -54,6 +55,8 @@ from workings.ways.base import way_of
 
 BEFORE = "held_out_before"
 """Kind of the event with the answers to the held-out items before the first step."""
+_WATCHED = {*FIELDS.values(), EQUAL}
+"""Fields of the metrics lines that may end a run early."""
 
 
 @dataclass(kw_only=True)
@@ -67,7 +70,7 @@ class _RunRecorder:
     processes: ProcessGroup
     progress: Progress
     lines: list[dict[str, Any]]
-    """Lines of the measured steps so far, those of earlier attempts included."""
+    """Lines of the measured steps and the rollouts so far, those of earlier attempts included."""
     saved_at: float = field(default_factory=time.monotonic)
     """When the last checkpoint was written, or the attempt began."""
 
@@ -80,10 +83,11 @@ class _RunRecorder:
         return self.processes.stop_requested(self.stop.requested)
 
     def early_end(self) -> str:
-        """Whether the recipe's patience with checkpoints that are not better has ended."""
+        """Whether the recipe's patience has ended: with checkpoints that are not better, or with nothing to learn."""
         best = self.best
         # Only a saved step counts as measured, so that the end is at a checkpoint in every attempt.
-        return best.reason if best is not None and best.ends_the_run else ""
+        return best.reason if best is not None and best.ends_the_run else nothing_left(
+            self.attempt.setup.recipe.algorithm.model_dump(), self.lines)
 
     @property
     def best(self) -> BestCheckpoint | None:
@@ -116,7 +120,7 @@ class _RunRecorder:
     def step_done(self, line: dict[str, Any], progress: Progress) -> None:
         """Shows a finished step and calls the callback."""
         self.progress = progress
-        if not line.keys().isdisjoint(FIELDS.values()):
+        if not line.keys().isdisjoint(_WATCHED):
             self.lines.append(line)
             self.keep_best()
         self.display.show(line, progress)
@@ -176,7 +180,7 @@ class Attempt:
                                  processes=processes,
                                  progress=start.progress,
                                  lines=[line for line in writer.metrics()
-                                        if not line.keys().isdisjoint(FIELDS.values())])
+                                        if not line.keys().isdisjoint(_WATCHED)])
             hooks.keep_best()
             # The first two may start a process that scores; neither outlives the training.
             with (setup.training_data.experience(setup.engine, writer) as experience,

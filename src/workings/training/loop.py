@@ -144,6 +144,7 @@ class TrainingLoop:
                 self.experience.prepare(state, self.progress.step)
                 while self.progress.step < self.schedule.steps:
                     if reason := self.hooks.early_end():
+                        self._save(state, lines)
                         return self._outcome("complete", state, reason)
                     if self.hooks.stop_requested():
                         self._save(state, lines)

@@ -225,7 +225,7 @@ class RolloutExperience(Experience):
             rollout = self._rollout(state, position, step)
             metrics = arithmetic.rollout_metrics(rollout, self._sampler.reward_names)
             # Before more is computed: a run that cannot be learning ends here.
-            self._stall_detector.check_rollout(rollout)
+            self._stall_detector.check_rollout(rollout, metrics)
             if self._sampler.shape.updates > 1:
                 # Later updates have other weights than the sampler had; the log probabilities under the sampler's
                 # weights are computed before the first update.

@@ -56,7 +56,7 @@ class RolloutWay(Way):
     differ by more than this on average (nats per token): the completions would then come from another model."""
     patience: int = Field(default=10, ge=1)
     """Training stops after this many rollouts in a row in which nothing can be learned: no group whose rewards differ,
-    no completion that ends by itself, or weights that do not change."""
+    no completion that ends by itself, weights that do not change, or only correct completions."""
 
     @property
     @abstractmethod

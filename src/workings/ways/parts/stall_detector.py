@@ -7,6 +7,7 @@ from typing import Any
 from workings.engines.base import StepResult
 from workings.errors import TrainingFailed
 from workings.models.batch import Batch
+from workings.record.nothing_left import EQUAL, has_nothing_to_learn
 from workings.rollouts.rollout import Rollout
 from workings.ways.parts.rollout_way import RolloutWay
 
@@ -25,6 +26,11 @@ class StallDetector:
     """Rollouts in a row in which every completion was cut off."""
     unchanged_updates: int = 0
     """Updates in a row that changed no weight."""
+    rewards_differed: bool = False
+    """In a group of some rollout they did."""
+    nothing_to_learn: bool = False
+    """Every completion of the last rollout is correct and earned the same, after rewards that differed. Such a rollout
+    does not count: after as many in a row the run is complete (`workings.record.nothing_left`)."""
 
     @classmethod
     def from_lines(cls, algorithm: RolloutWay, lines: Sequence[Mapping[str, Any]]) -> "StallDetector":
@@ -33,19 +39,23 @@ class StallDetector:
         for line in lines:
             # On the line of a rollout's first update, in runs with rewards. A mean of ones is exactly 1: `mean` does
             # not round.
-            if "groups_without_spread" in line:
-                detector._count_rollout(line["groups_without_spread"] == 1, line["truncated"] == 1)
+            if EQUAL in line:
+                detector._count_rollout(line)
             # Counted from the log, so that a resumed run keeps the count.
             detector._count_update(line["share_of_weights_changed"] == 0)
         return detector
 
-    def check_rollout(self, rollout: Rollout) -> None:
-        """Raises `TrainingFailed` if too many rollouts in a row had equal rewards or no completion that ended."""
+    def check_rollout(self, rollout: Rollout, metrics: Mapping[str, float]) -> None:
+        """Raises `TrainingFailed` if too many rollouts in a row had equal rewards or no completion that ended.
+
+        Args:
+            rollout: with its rewards.
+            metrics: of it, from `workings.rollouts.arithmetic.rollout_metrics`.
+        """
         if not self.algorithm.compares_completions:
             return  # a teacher judges every token, also those of completions that were cut off
         samples = [sample for _, sample in rollout.all_samples]
-        self._count_rollout(not any(group.has_spread for group in rollout.groups),
-                            all(sample.truncated for sample in samples))
+        self._count_rollout(metrics)
         patience = self.algorithm.patience
         # First, because completions that are all cut off mostly earn alike as well, and this is then the cause.
         if self.truncated_rollouts >= patience:
@@ -64,7 +74,8 @@ class StallDetector:
         if not rollout.trained_samples:
             raise TrainingFailed(
                 f"not learning: of {len(rollout.groups)} groups that were sampled for update {rollout.step} none had "
-                "rewards that differ (algorithm.max_resamples)")
+                "rewards that differ (algorithm.max_resamples)"
+                + "; every completion is correct, so nothing is left to learn" * self.nothing_to_learn)
 
     def check_batch(self, rollout: Rollout, step: int, batch: Batch) -> None:
         """Raises `TrainingFailed` if no completion of the rollout is left for this one of its updates."""
@@ -97,9 +108,12 @@ class StallDetector:
                 f"not learning: {self.unchanged_updates} updates in a row changed no weight; the learning rate is too "
                 "small for precision.parameters, or every advantage is 0")
 
-    def _count_rollout(self, equal_rewards: bool, all_truncated: bool) -> None:
+    def _count_rollout(self, metrics: Mapping[str, Any]) -> None:
+        self.rewards_differed |= metrics[EQUAL] < 1
+        self.nothing_to_learn = self.rewards_differed and has_nothing_to_learn(metrics)
+        equal_rewards = metrics[EQUAL] == 1 and not self.nothing_to_learn
         self.equal_reward_rollouts = self.equal_reward_rollouts + 1 if equal_rewards else 0
-        self.truncated_rollouts = self.truncated_rollouts + 1 if all_truncated else 0
+        self.truncated_rollouts = self.truncated_rollouts + 1 if metrics["truncated"] == 1 else 0
 
     def _count_update(self, unchanged: bool) -> None:
-        self.unchanged_updates = self.unchanged_updates + 1 if unchanged else 0
+        self.unchanged_updates = self.unchanged_updates + 1 if unchanged and not self.nothing_to_learn else 0

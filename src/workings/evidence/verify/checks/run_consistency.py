@@ -7,7 +7,7 @@ from typing import Any
 
 from workings.evidence.verify.checks.evaluation_lines import ANSWERED_HERE
 from workings.evidence.verify.checks.run_events import announcement_problems, end_problems
-from workings.evidence.verify.learning import best_of
+from workings.evidence.verify.learning import early_end_of
 from workings.evidence.verify.record import STARTS, Record, Unit
 from workings.evidence.verify.registry import (
     check,
@@ -47,9 +47,7 @@ def status(unit: Unit) -> Iterator[CheckFinding]:
     manifest, problems = unit.manifest, []
     if unit.seal["status"] != manifest.status:
         problems.append(f"the seal says {unit.seal['status']}, the manifest {manifest.status}")
-    best = best_of(unit)
-    if manifest.status == "complete" and manifest.completed_steps != manifest.planned_steps and not (
-            best is not None and best.ends_the_run and best.last_step == manifest.completed_steps):
+    if manifest.status == "complete" and manifest.completed_steps != manifest.planned_steps and not early_end_of(unit):
         problems.append(f"complete, with {manifest.completed_steps} of {manifest.planned_steps} steps")
     if manifest.completed_steps > manifest.planned_steps:
         problems.append(f"{manifest.completed_steps} steps done, {manifest.planned_steps} planned")

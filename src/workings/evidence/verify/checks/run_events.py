@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from workings.evidence.verify.learning import best_of
+from workings.evidence.verify.learning import early_end_of
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import same_json, written_by_this_version
 from workings.record.layout import ANNOUNCED, EVENTS, METRICS, RECIPE_EVALUATION
@@ -23,11 +23,11 @@ def end_problems(unit: Unit) -> Iterator[str]:
     if not written_by_this_version(unit):
         return
     manifest, reason = unit.manifest, unit.manifest.status_reason
-    best = best_of(unit)
-    ended = manifest.status == "complete" and best is not None and best.ends_the_run and (
-        manifest.completed_steps < manifest.planned_steps)
-    if reason != (best.reason if ended and best is not None else REASONS.get(manifest.status, reason)):
-        yield f"{manifest.status}, and the reason is {reason[:60]!r} instead of {REASONS[manifest.status]!r}"
+    expected = REASONS.get(manifest.status, reason)
+    if manifest.status == "complete":
+        expected = early_end_of(unit) or expected
+    if reason != expected:
+        yield f"{manifest.status}, and the reason is {reason[:60]!r} instead of {expected!r}"
     if manifest.status == "interrupted" and manifest.completed_steps == manifest.planned_steps:
         yield "interrupted, but every planned step was taken"
     kinds = [row.get("kind") for row in unit.events]
