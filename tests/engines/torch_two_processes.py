@@ -40,6 +40,9 @@ CASES["lora bf16"] = {"method": LoraConfig(name="lora", rank=4), "shape": tiny_s
 # In four processes: two copies, each split over two.
 CASES["copies"] = {"optimizer": AdafactorConfig(name="adafactor", clip_norm=1.0, weight_decay=0.1),
                    "shape": tiny_shape("llama", vocab=63)}
+# In two processes: two whole copies.
+CASES["whole copies"] = {"method": LoraConfig(name="lora", rank=3), "shape": tiny_shape("gemma3", layers=2),
+                         "optimizer": AdafactorConfig(name="adafactor", clip_norm=1.0)}
 # Every process has all matrices in four bits; the adapters are split.
 CASES["qlora"] = {"method": QloraConfig(name="qlora", rank=3), "memory": MemoryConfig(remat="layer"),
                   "shape": tiny_shape("gemma2", width=64, mlp_width=64, head_dim=16)}
@@ -87,14 +90,14 @@ def report(opened: TorchEngine, state: State) -> dict[str, object]:
 
 def go_on(case: str, load: Path, save: Path) -> dict[str, object]:
     """One case in this process, which has half of everything."""
-    copies = {"replicate": 2} if case == "copies" else {}
-    opened = engine(case, 2, **copies)
-    assert opened.describe().mesh == {"fsdp": 2, "tp": 1} | copies
+    mesh = {"copies": {"replicate": 2, "fsdp": 2}, "whole copies": {"replicate": 2, "fsdp": 1}}.get(case, {"fsdp": 2})
+    opened = engine(case, **mesh)
+    assert opened.describe().mesh == mesh | {"tp": 1}
     state, found = curve(opened, opened.restore(load), 3, 3)
     # Frozen ones too, but for the one that is not split.
     parameters = [x for x in state.model.parameters() if isinstance(x, DTensor)]
     held = sum(x.to_local().numel() for x in parameters)
-    whole = sum(x.numel() for x in parameters)
+    whole = sum(x.numel() for x in parameters) or 1
     # Evaluated and saved at the same step: what the evaluation gathered must not be held fast by the checkpoint.
     values = report(opened, state)
     opened.save(state, save)

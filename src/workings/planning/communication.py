@@ -59,7 +59,8 @@ def traffic_of_an_update(request: EngineRequest, batch: BatchShape, mesh: MeshSh
     sums = (2 + recomputed) * SUMS_OF_A_LAYER * request.shape.layers * batch.accumulation
     # An all-reduce is a scatter and a gather.
     summed = sums * 2 * (1 - 1 / tp) * rows * batch.positions * request.shape.width * compute
-    # Copies sum the part of the gradients that each device has, those of tables too, and gather nothing.
+    # Copies sum the part of the gradients that each device has, those of tables too, and gather nothing. JAX does so
+    # for each micro batch, PyTorch once an update.
     all_gradients = gradients + (stored * tables if request.method.name == "full" else 0)
     between_copies = batch.accumulation * all_gradients / fsdp * 2 * (1 - 1 / mesh.replicate)
     # Copies are the farthest from each other, so a copy is within a slice if there are as many copies as slices.

@@ -93,14 +93,14 @@ def allocate(model: nn.Module, dtype: torch.dtype, device: torch.device) -> None
 
 
 def build_model(spec: TorchSpec) -> FsdpRoot:
-    """The model on the device, with undefined parameters; with several processes, this process's part."""
+    """The model on the device, with undefined parameters; of a split copy, this process's part."""
     with unset_fake_temporarily():  # peft moves modules, which fake tensors do not allow; meta tensors have no memory
-        model, several = empty_model(spec), spec.mesh.processes > 1
+        model, several = empty_model(spec), spec.mesh.fsdp > 1
     # A table that is not split among processes must not be moved with the split parameters.
     table = per_layer_table(model) if spec.table_on_host or several else None
     if table is not None:
         keep_in_place(table, spec.compute_dtype)
-    # With several processes parameters stay on `meta` until FSDP has split them: none ever has the whole model.
+    # Split parameters stay on `meta` until FSDP has split them: none ever has the whole model.
     allocate(model, spec.parameter_dtype, torch.device("meta") if several else spec.device)
     if table is not None and spec.device.type != "meta":
         device = torch.device("cpu") if spec.table_on_host else spec.device

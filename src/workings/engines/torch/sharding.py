@@ -5,7 +5,7 @@ Every process has the whole batch and takes its own rows. A parameter is split b
 so they are the same code on one device and on many.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,8 @@ REPLICATED_SLOTS = {slot for optimizer in OPTIMIZERS.values() for slot in optimi
 """Moments that every process has whole; all others are split as their parameter is."""
 SPLIT_OPTIMIZERS = tuple(name for name, optimizer in OPTIMIZERS.items() if optimizer.splits_by_rows)
 """Optimizers whose moments can be split by rows."""
+SUMMED_TOGETHER = 1 << 22
+"""Numbers of a gradient that copies send at once: 16 MiB."""
 
 
 @dataclass(frozen=True)
@@ -142,13 +144,13 @@ def per_layer_table(model: PreTrainedModel) -> nn.Embedding | None:
 
 
 def split(model: PreTrainedModel, mesh: ProcessMesh, device: torch.device) -> FsdpRoot:
-    """A model without memory (device ``meta``), ready to run; on several processes every one gets its own part.
+    """A model without memory (device ``meta``), ready to run; of a split copy every process gets its own part.
 
-    Matrices in four bits are not split, for they are buffers: every process has them whole. Neither is the table of
+    Copies that are whole need no FSDP: `sum_over_copies` sums their gradients. Matrices in four bits are not split, for they are buffers: every process has them whole. Neither is the table of
     per-layer embeddings, which is on each process's device or on the host.
     """
     root = FsdpRoot(model)
-    if mesh.processes > 1:
+    if mesh.fsdp > 1:
         with unset_fake_temporarily():  # a mesh reads its own numbers back, which fake tensors do not have
             # Of two dimensions `fully_shard` copies along the first and splits along the second.
             devices = init_device_mesh(device.type, (mesh.fsdp,)) if mesh.replicate == 1 else init_device_mesh(
@@ -166,6 +168,39 @@ def split(model: PreTrainedModel, mesh: ProcessMesh, device: torch.device) -> Fs
             sharded.set_force_sum_reduction_for_comms(True)
             sharded.set_gradient_divide_factor(1.0)
     return root
+
+
+def sum_between_copies(root: nn.Module, last: bool) -> None:
+    """Let split copies sum their gradients in this backward pass only if it is the last one of the update."""
+    if isinstance(root, FSDPModule):
+        root.set_requires_all_reduce(last)
+
+
+def sum_over_copies(mesh: ProcessMesh, params: Iterable[nn.Parameter]) -> None:
+    """Sum the gradients of whole copies, in float32, once an update. Every process must call it."""
+    if mesh.fsdp > 1 or mesh.replicate == 1:
+        return
+    for group in _groups(params, SUMMED_TOGETHER):
+        # A process whose rows have nothing to learn takes part with zeros.
+        grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in group]
+        flat = torch.cat([grad.reshape(-1).float() for grad in grads])
+        dist.all_reduce(flat)
+        for param, grad, summed in zip(group, grads, flat.split([grad.numel() for grad in grads]), strict=True):
+            param.grad = grad.copy_(summed.view_as(grad))
+
+
+def _groups(params: Iterable[nn.Parameter], count: int) -> Iterator[list[nn.Parameter]]:
+    """Parameters in order, in groups of about ``count`` numbers."""
+    group: list[nn.Parameter] = []
+    size = 0
+    for param in params:
+        group.append(param)
+        size += param.numel()
+        if size >= count:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def release_gathered(root: nn.Module) -> None:
