@@ -20,8 +20,7 @@ from tools.result_file import earlier, load_average, measured, write_result
 from workings.config.load import load_recipe
 from workings.engines.base import ProgramName
 from workings.engines.jax.target import compile_for, compiler_environment
-from workings.hardware.catalog import find_target
-from workings.hardware.compile_target import V5E_8
+from workings.hardware.catalog import V5E_8, find_target
 from workings.inputs.resolve import find_shape
 from workings.planning.planned_run import engine_request, programs_of
 

@@ -16,14 +16,14 @@ from workings.engines.torch.engine import TorchEngine  # noqa: E402
 from workings.engines.torch.spec import with_kernels  # noqa: E402
 from workings.engines.torch.step import micro_batch_objective, to_rows  # noqa: E402
 from workings.engines.torch.trace.inspect import TracedCard, inspect_step  # noqa: E402
-from workings.engines.torch.triton import check, layers, operations  # noqa: E402
+from workings.engines.torch.triton import check, operations  # noqa: E402
 from workings.models.batch import BatchShape  # noqa: E402
 
 ON_CARD = torch.cuda.is_available()
 CPU = torch.device("cpu")
 BLOCKS_OF_LOSS = """
 import json, torch
-from workings.engines.torch.triton import loss
+from workings.engines.torch.triton import operations
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 found = []
 for vocabulary, targets, cap, dtype in ((37, 1, 0.0, torch.float32), (300, 3, 5.0, torch.float32),
@@ -34,8 +34,8 @@ for vocabulary, targets, cap, dtype in ((37, 1, 0.0, torch.float32), (300, 3, 5.
         index = torch.randint(0, vocabulary, (4, targets), generator=random)
         weights = torch.rand(4, targets, generator=random)
         plain, there = logits.clone(), logits.clone().to(device)
-        expected = loss.block_loss_(plain, index, weights, cap, gradient)
-        log_z = loss._on_card(there, index.to(device), weights.to(device), cap, gradient)
+        expected = operations.block_loss_(plain, index, weights, cap, gradient)
+        log_z = operations._on_card(there, index.to(device), weights.to(device), cap, gradient)
         apart = (there.cpu().float() - plain.float()).abs().max() / plain.float().abs().max()
         found.append({"narrow": dtype == torch.bfloat16, "changed": not torch.equal(plain, logits), "of": gradient,
                       "log_z": float((log_z.cpu() - expected).abs().max()), "logits": float(apart)})
@@ -82,7 +82,7 @@ def test_the_other_kernels_compute_what_their_plain_versions_do(run_python) -> N
 
 @pytest.mark.skipif(not ON_CARD, reason="needs an NVIDIA card")
 def test_products_are_not_rounded() -> None:
-    from workings.engines.torch.triton.loss import add_product_
+    from workings.engines.torch.triton.operations import add_product_
 
     random = torch.Generator().manual_seed(0)
     left, right = (torch.randn(64, size, generator=random).bfloat16() for size in (48, 32))
@@ -179,8 +179,8 @@ def _gradients(family: str, *, kernels: bool) -> dict[str, torch.Tensor]:
     engine = TorchEngine.open(request(tiny_shape(family)))
     state = engine.init(0)
     if kernels:
-        layers.use_kernels(state.model)
-        assert any(isinstance(each, layers.NormByKernel) for each in state.model.modules())
+        check.use_kernels(state.model)
+        assert any(isinstance(each, check.NormByKernel) for each in state.model.modules())
         # Gemma 4's norms of values have no weight, and Qwen 3.5's of a state are no such norms.
         left = {type(each).__name__ for each in state.model.modules() if type(each).__name__.endswith("Norm")}
         assert left <= {"Gemma4RMSNorm", "Qwen3_5RMSNormGated"}
@@ -207,8 +207,8 @@ def test_another_formula_keeps_its_own_operations() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return operations.norm(x, self.weight, 0, self.eps) / 2
 
-    assert layers.norm_offset(HalfRMSNorm) is None
-    assert layers.norm_offset(torch.nn.LayerNorm) is None
+    assert check.norm_offset(HalfRMSNorm) is None
+    assert check.norm_offset(torch.nn.LayerNorm) is None
 
 
 @pytest.mark.parametrize("place", ["a trace", "a model without memory"])
@@ -216,12 +216,12 @@ def test_a_formula_is_judged_alike_wherever_it_is_first_asked_for(place: str) ->
     """The answer is kept for the whole process, so that one of a trace would change what a run computes."""
     made = TorchEngine.open(request(tiny_shape("gemma3"))).init(0).model
     norm = next(type(each) for each in made.modules() if type(each).__name__.endswith("RMSNorm"))
-    layers.norm_offset.cache_clear()
+    check.norm_offset.cache_clear()
     try:
         with FakeTensorMode() if place == "a trace" else torch.device("meta"):
-            assert layers.norm_offset(norm) == 1
+            assert check.norm_offset(norm) == 1
     finally:
-        layers.norm_offset.cache_clear()
+        check.norm_offset.cache_clear()
 
 
 def test_a_step_of_a_float32_model_with_bf16_products_takes_the_kernels_everywhere() -> None:

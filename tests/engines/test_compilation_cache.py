@@ -10,8 +10,8 @@ import jax
 import pytest
 
 from workings.engines.hardware_probe import cpu_features
-from workings.engines.jax import compilation_cache
-from workings.engines.jax.compilation_cache import keep_programs
+from workings.engines.jax import device
+from workings.engines.jax.device import keep_programs
 from workings.errors import RequestError
 
 TWICE = """
@@ -117,7 +117,7 @@ def test_the_oldest_programs_go_first(own, monkeypatch):
         file = place / f"{name}-cache"
         file.write_bytes(b"x" * 10)
         os.utime(file, (1000 - age, 1000 - age))
-    monkeypatch.setattr(compilation_cache, "MAX_BYTES", 20)
+    monkeypatch.setattr(device, "MAX_BYTES", 20)
     jax.config.update("jax_compilation_cache_dir", None)
     keep_programs()
     assert sorted(file.name for file in place.iterdir()) == ["new-cache", "old-cache"]

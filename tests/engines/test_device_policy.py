@@ -90,14 +90,14 @@ def test_a_device_whose_product_is_not_a_number_is_refused(monkeypatch: pytest.M
 
 
 def test_a_driver_that_hangs_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    from workings.engines.torch import environment
+    from workings.engines.torch import device
 
     def hangs(*words: object, **options: object) -> None:
         raise subprocess.TimeoutExpired("nvidia-smi", 60)
 
-    monkeypatch.setattr(environment.shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(environment.subprocess, "run", hangs)
-    assert environment.nvidia_smi() == "absent: nvidia-smi did not answer within 60 s\n"
+    monkeypatch.setattr(device.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(device.subprocess, "run", hangs)
+    assert device.nvidia_smi() == "absent: nvidia-smi did not answer within 60 s\n"
 
 
 @pytest.mark.parametrize(("platform", "compute", "said"), [

@@ -32,7 +32,7 @@ from workings.engines.torch.four_bit import FourBitLinear
 from workings.engines.torch.lora import base_weights
 from workings.engines.torch.spec import build_spec
 from workings.engines.torch.step import empty_state
-from workings.engines.torch.trace.events import live_peak
+from workings.engines.torch.trace.allocator import live_peak
 from workings.engines.torch.trace.inspect import TracedCard, follow, inspect_program, trace
 from workings.engines.torch.trace.programs import PROGRAMS
 from workings.models.batch import Batch, BatchShape

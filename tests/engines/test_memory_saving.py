@@ -16,8 +16,8 @@ from workings.engines.jax import attention, feed_forward
 from workings.engines.jax.attention import plain_attention
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.flash_attention import flash_refusal, make_flash_attention
+from workings.engines.jax.layers import POLICIES
 from workings.engines.jax.loss import loss_sum
-from workings.engines.jax.remat import POLICIES
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.step import gradients
 from workings.errors import RequestError

@@ -21,7 +21,7 @@ from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.loss import linear_log_probs
 from workings.errors import RequestError
 from workings.models.batch import Batch
-from workings.objectives.cross_entropy import CROSS_ENTROPY
+from workings.objectives.base import CROSS_ENTROPY
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, PolicyGradient
 from workings.objectives.registry import from_json, to_json
 

@@ -9,9 +9,8 @@ from tests.engines.tiny import random_batch, request, tiny_shape
 from workings.config.training import AdafactorConfig, MuonConfig, PrecisionConfig
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.init import tensor_key
-from workings.engines.jax.optimizers.adafactor import Adafactor
-from workings.engines.jax.optimizers.muon import Muon
-from workings.engines.jax.rounding import round_keys, stochastic_bfloat16
+from workings.engines.jax.optimizers import Adafactor, Muon
+from workings.engines.jax.step import round_keys, stochastic_bfloat16
 
 pytestmark = pytest.mark.slow
 

@@ -10,10 +10,9 @@ import pytest
 from tests.engines.objective_oracle import FRAMEWORKS
 from workings.errors import RequestError
 from workings.objectives.kto import VERDICT, Kto
-from workings.objectives.orpo import IMITATION, Orpo
 from workings.objectives.policy_gradient import REFERENCE
+from workings.objectives.preference import IMITATION, Orpo, SimPo
 from workings.objectives.registry import from_json, to_json
-from workings.objectives.simpo import SimPo
 
 LN2, LN3, LN4 = math.log(2), math.log(3), math.log(4)
 MASK = np.array([[0, 1, 1], [0, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 0], [0, 0, 0]], np.float32)

@@ -11,7 +11,7 @@ from workings.engines.torch.lora import base_weights
 from workings.engines.torch.prefix_sharing import DistinctPositions
 from workings.engines.torch.step import to_rows
 from workings.models.batch import Batch
-from workings.objectives.cross_entropy import CROSS_ENTROPY
+from workings.objectives.base import CROSS_ENTROPY
 from workings.objectives.policy_gradient import REFERENCE
 from workings.objectives.preference import Preference
 

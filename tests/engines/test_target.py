@@ -2,7 +2,7 @@
 
 
 
-from workings.engines.jax.target import largest_arrays, refused_bytes
+from workings.engines.jax.target import refused_bytes
 
 
 def test_the_compilers_refusal_is_read() -> None:
@@ -12,6 +12,3 @@ def test_the_compilers_refusal_is_read() -> None:
     assert refused_bytes("INTERNAL: something else") == (0, 0)
 
 
-def test_the_largest_arrays_of_a_module_are_listed_with_their_bytes() -> None:
-    text = "%a = f32[2,3]{1,0} add(bf16[4,8]{1,0} %x, pred[7] %y), s32[] %z"
-    assert largest_arrays(text, 2) == {"bf16[4,8]": 64, "f32[2,3]": 24}

@@ -20,9 +20,8 @@ from workings.config.training import (  # noqa: E402
 from workings.engines.torch import loss  # noqa: E402
 from workings.engines.torch.backward_optimizer import BackwardOptimizer, refuse_conflicts  # noqa: E402
 from workings.engines.torch.loss import linear_cross_entropy  # noqa: E402
-from workings.engines.torch.optimizers import base, make_optimizer  # noqa: E402
+from workings.engines.torch.optimizers import base, in_groups, make_optimizer, update_tensors  # noqa: E402  # noqa: E402
 from workings.engines.torch.optimizers.adamw import FUSED_BLOCK  # noqa: E402
-from workings.engines.torch.optimizers.apply import in_groups, update_tensors  # noqa: E402
 from workings.engines.torch.optimizers.base import TensorUpdate, UpdateContext, sum_of_squares  # noqa: E402
 from workings.errors import RequestError  # noqa: E402
 from workings.models.weights import tensor_shapes  # noqa: E402

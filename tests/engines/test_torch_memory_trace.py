@@ -22,8 +22,7 @@ from workings.engines.base import GenerationShape, program_shape  # noqa: E402
 from workings.engines.torch.memory_regions import region  # noqa: E402
 from workings.engines.torch.spec import build_spec  # noqa: E402
 from workings.engines.torch.step import empty_state  # noqa: E402
-from workings.engines.torch.trace.allocator import MIB, CachingAllocator, OutOfMemory  # noqa: E402
-from workings.engines.torch.trace.events import PAGE, Event, live_peak  # noqa: E402
+from workings.engines.torch.trace.allocator import MIB, PAGE, CachingAllocator, Event, OutOfMemory, live_peak  # noqa: E402  # noqa: E402
 from workings.engines.torch.trace.inspect import TracedCard, inspect_program, inspect_step, trace  # noqa: E402
 from workings.engines.torch.trace.programs import PROGRAMS  # noqa: E402
 from workings.engines.torch.trace.tracker import LiveStorages  # noqa: E402

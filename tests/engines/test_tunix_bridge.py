@@ -72,7 +72,7 @@ def test_tunix_classes_compute_our_logits_and_give_the_weights_back_bit_for_bit(
     ({"query_scale": 0.1}, "query_scale"), ({"rms_norm_eps": 1e-5}, "rms_norm_eps"),
 ])
 def test_what_tunix_cannot_be_is_said(changes: dict[str, Any], said: str) -> None:
-    from workings.engines.tunix.models import check_shape
+    from workings.engines.tunix.trainer import check_shape
 
     shape = tiny_shape(changes.pop("family", "gemma"), **changes)
     with pytest.raises(RequestError, match=said):
@@ -83,8 +83,8 @@ def test_tunix_loads_our_export_with_equal_logits_and_greedy_text(tmp_path: Path
     """Tunix's own loader of safetensors, its own model, its own sampler."""
     from tunix.models.gemma3 import params_safetensors
 
-    from workings.engines.tunix.models import model_class
-    from workings.engines.tunix.sampler import greedy, make_sampler
+    from workings.engines.tunix.engine import greedy, make_sampler
+    from workings.engines.tunix.trainer import model_class
 
     shape = tiny_shape("gemma3", **GEMMA3)
     engine = JaxEngine.open(request(shape))

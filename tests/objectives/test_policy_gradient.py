@@ -5,7 +5,7 @@ import pytest
 
 from tests.objectives.numpy_functions import NUMPY
 from workings.errors import RequestError
-from workings.objectives.cross_entropy import CROSS_ENTROPY
+from workings.objectives.base import CROSS_ENTROPY
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, PolicyGradient
 
 

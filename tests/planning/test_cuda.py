@@ -7,8 +7,7 @@ import pytest
 
 from tests.planning.planning_helpers import recipe, request_of
 from workings.engines.jax.target import compile_for
-from workings.hardware.catalog import gpu_config, targets
-from workings.hardware.compile_target import CudaTarget, HostTarget, compile_target
+from workings.hardware.catalog import CudaTarget, HostTarget, compile_target, gpu_config, targets
 from workings.models.batch import Batch
 from workings.models.shapes import shape_from_config
 from workings.planning.memory_formulas import exact_parts

@@ -18,8 +18,7 @@ from workings.planning.breakdown import largest_part_sentence, split_parts
 from workings.planning.memory_formulas import exact_parts
 from workings.planning.plan import make_plan
 from workings.planning.planned_run import mesh_of
-from workings.planning.recipe_changes import overrides_between, with_changes
-from workings.planning.search import candidates
+from workings.planning.search import candidates, overrides_between, with_changes
 from workings.planning.step_memory import largest_phase_parts
 from workings.runs.plan import plan
 

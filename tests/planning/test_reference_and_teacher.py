@@ -11,12 +11,11 @@ from workings.engines.base import EngineRequest, Inspection, MeshShape
 from workings.hardware.catalog import find_target
 from workings.models.shapes import published_shape, to_hf_config
 from workings.models.weights import parameter_count
+from workings.planning.further_memory import TEACHER, model_weight_bytes, with_resident, with_teacher
 from workings.planning.memory_formulas import exact_parts
 from workings.planning.plan import make_plan
-from workings.planning.recipe_changes import with_changes
-from workings.planning.reference_and_teacher import TEACHER, model_weight_bytes, with_resident, with_teacher
 from workings.planning.run_time import estimate_run_time
-from workings.planning.search import estimated_programs, plan_with_nearest, smaller_teacher
+from workings.planning.search import estimated_programs, plan_with_nearest, smaller_teacher, with_changes
 from workings.runs.plan import plan
 from workings.ways.parts.teacher_request import TeacherModel, teacher_request
 

@@ -11,15 +11,13 @@ from workings.engines.base import EngineRequest, GenerationShape, MeshShape
 from workings.engines.jax.target import compile_for
 from workings.engines.registry import find_planning_engine
 from workings.errors import RequestError
-from workings.hardware.catalog import find_target, targets
-from workings.hardware.compile_target import HostTarget
+from workings.hardware.catalog import HostTarget, find_target, targets
 from workings.models.shapes import shape_from_config
 from workings.planning.memory_formulas import exact_parts, forward_program_parts
 from workings.planning.plan import make_plan
 from workings.planning.planned_run import PlannedRun, engine_request, programs_of
-from workings.planning.recipe_changes import overrides_between, with_changes
 from workings.planning.run_time import estimate_run_time, generation_seconds, step_operations
-from workings.planning.search import plan_with_nearest
+from workings.planning.search import overrides_between, plan_with_nearest, with_changes
 from workings.runs.plan import plan
 from workings.ways.base import way_of
 

@@ -15,21 +15,22 @@ from workings.models.batch import BatchShape
 from workings.models.shapes import published_shape
 from workings.models.weights import parameter_count, projections
 from workings.planning.breakdown import split_parts
+from workings.planning.further_memory import model_weight_bytes
 from workings.planning.memory_formulas import (
+    PER_LAYER_TABLE,
     checkpoint_bytes,
     exact_parts,
     forward_program_parts,
+    host_parts,
     kv_cache_numbers,
+    layer_tensors,
     linear_attention_cache_bytes,
 )
 from workings.planning.plan import plan_from_inspection, target_device
 from workings.planning.planned_run import PlannedRun
-from workings.planning.recipe_changes import overrides_between, with_changes
-from workings.planning.reference_and_teacher import model_weight_bytes
 from workings.planning.run_time import generation_seconds, step_operations
-from workings.planning.search import candidates
+from workings.planning.search import candidates, overrides_between, with_changes
 from workings.planning.step_memory import largest_phase_parts
-from workings.planning.tensors import PER_LAYER_TABLE, host_parts, layer_tensors
 from workings.runs.plan import plan
 from workings.ways.parts.teacher_request import TeacherModel, teacher_request
 

@@ -22,17 +22,17 @@ from workings.engines.base import (
 )
 from workings.engines.gpu_settings import gpu_share
 from workings.engines.jax import checkpoint
-from workings.engines.jax.compilation_cache import keep_programs
+from workings.engines.jax.checkpoint import export
 from workings.engines.jax.device import (
     Devices,
     check_kernels,
     coarser_products,
     device_name,
     find_devices,
+    keep_programs,
     library_versions,
     memory_limit,
 )
-from workings.engines.jax.export import export
 from workings.engines.jax.generate import Generator
 from workings.engines.jax.loss_positions import LOSS_POSITIONS
 from workings.engines.jax.model import final_logits, hidden_states, unembedding
@@ -53,8 +53,7 @@ from workings.engines.jax.streaming import Streamer
 from workings.engines.jax.target import inspection, refusal
 from workings.engines.jax.top_tokens import make_most_likely
 from workings.hardware.device import DeviceFacts
-from workings.hardware.glibc_malloc import return_free_memory
-from workings.hardware.memory import PROCESS_PEAK, peak_resident_bytes
+from workings.hardware.memory import PROCESS_PEAK, peak_resident_bytes, return_free_memory
 from workings.models.batch import ROWS, Batch
 
 

@@ -21,9 +21,8 @@ from workings.engines.jax import cache, sampling
 from workings.engines.jax.attention import plain_attention
 from workings.engines.jax.flash_attention import LANES
 from workings.engines.jax.layers import KeysValues, Layer, LayerScan
-from workings.engines.jax.model import block, decoder_layer, embed, query_scale
+from workings.engines.jax.model import block, decoder_layer, embed, per_layer_inputs, query_scale
 from workings.engines.jax.params_tree import Params
-from workings.engines.jax.per_layer_embedding import per_layer_inputs
 from workings.engines.jax.sharding import Layout, P
 from workings.engines.jax.step import StepSpec
 from workings.engines.prefill import copies_of_each, prompts_at_a_time

@@ -21,8 +21,7 @@ from workings.engines.gpu_settings import gpu_share
 from workings.engines.jax.target import PACKAGES, CompilerAbsent, Unimplemented, compile_for
 from workings.engines.refusals import jax_refusals, refuse
 from workings.engines.source_digest import library_versions, source_digest
-from workings.hardware.catalog import Target, gpu_config
-from workings.hardware.compile_target import CompileTarget, compile_target
+from workings.hardware.catalog import CompileTarget, Target, compile_target, gpu_config
 
 AT_A_TIME = 2
 """Compilers that run at the same time."""

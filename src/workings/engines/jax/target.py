@@ -18,7 +18,7 @@ from workings.engines.base import EngineRequest, Inspection, ProgramName, Progra
 from workings.engines.child_process import ask_child, crash
 from workings.engines.gpu_settings import same_kernels
 from workings.errors import RequestError, WorkingsError, first_line
-from workings.hardware.compile_target import CompileTarget, CudaTarget, TpuTarget
+from workings.hardware.catalog import CompileTarget, CudaTarget, TpuTarget
 from workings.hints import pip_install
 from workings.models.batch import BatchShape
 
@@ -26,7 +26,6 @@ REFUSED = (re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm"),
            re.compile(r"required for HLO temporaries \(([\d.]+)([KMGT])\) exceeds available HBM \(([\d.]+)([KMGT])\)"))
 """The two messages of the TPU compiler for a lack of memory: bytes needed, then bytes available."""
 UNITS = {"K": 2 ** 10, "M": 2 ** 20, "G": 2 ** 30, "T": 2 ** 40}
-DTYPE_BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "u16": 2, "f32": 4, "s32": 4, "u32": 4}
 PACKAGES = {"cpu": (), "tpu": ("libtpu",), "gpu": ("jax-cuda12-plugin", "jax-cuda12-pjrt", "nvidia-cuda-nvcc-cu12")}
 """Distributions of the compiler for a platform, in addition to JAX."""
 INSTALL = pip_install("plan")
@@ -115,17 +114,6 @@ def why_unsplit(tokens: tuple[int, ...], size: BatchShape, devices: int) -> str:
     expected = size._replace(rows=size.rows // devices)
     return "" if tokens == expected else (f"the compiled program takes tokens {list(tokens)} on each device; "
                                           f"{list(expected)} were expected, so this is not the program that would run")
-
-
-def largest_arrays(text: str, count: int = 8) -> dict[str, int]:
-    """The largest array types of a compiled module and their bytes: an unsplit batch or embedding would show here."""
-    sizes: dict[str, int] = {}
-    for dtype, dims in set(re.findall(r"\b(pred|[a-z]+\d+)\[([\d,]+)\]", text)):
-        size = DTYPE_BYTES.get(dtype, 0)
-        for dim in dims.split(","):
-            size *= int(dim)
-        sizes[f"{dtype}[{dims}]"] = size
-    return dict(sorted(sizes.items(), key=lambda item: (-item[1], item[0]))[:count])
 
 
 def inspection(compiled: Any) -> Inspection:

@@ -31,12 +31,12 @@ from workings.engines.torch.device import (
     Device,
     check_kernels,
     device_name,
+    environment_files,
     find_device,
     library_versions,
     memory_limit,
     slow_formats,
 )
-from workings.engines.torch.environment import environment_files
 from workings.engines.torch.generate import (
     MAX_ROWS,
     batch_indices,
@@ -57,7 +57,7 @@ from workings.engines.torch.lora import (
 )
 from workings.engines.torch.mask_check import check_masks, refuse_unsuited
 from workings.engines.torch.model import fill_random, final_logits, hidden_states
-from workings.engines.torch.planning import TorchPlanning
+from workings.engines.torch.planning import TorchPlanning, trace_for
 from workings.engines.torch.processes import join
 from workings.engines.torch.sharding import ProcessMesh, find_mesh
 from workings.engines.torch.spec import build_spec, dtype_name
@@ -74,7 +74,6 @@ from workings.engines.torch.step import (
     to_rows,
 )
 from workings.engines.torch.trace.inspect import TracedCard, inspect_step
-from workings.engines.torch.trace.target import trace_for
 from workings.engines.torch.triton.check import kernel_problem, kernels_run_on
 from workings.errors import RequestError
 from workings.hardware.device import DeviceFacts
