@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from tests.engines.tiny import PROMPTS, losses, random_batch, request, tiny_shape
-from workings.config.load import load_recipe
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import MemoryConfig, PrecisionConfig
 from workings.engines.registry import find_engine
-from workings.errors import RequestError
 from workings.models.batch import Batch
 
 pytestmark = pytest.mark.slow
@@ -131,15 +129,6 @@ def test_steps_equal_peft_with_the_same_masks(name: str, run: Callable[..., Any]
 
 
 @ENGINES
-def test_a_rate_that_drops_nothing_is_no_dropout_bit_for_bit(name: str) -> None:
-    found = []
-    for rate in (0.0, 1e-9):
-        engine = opened(name, method=LORA.model_copy(update={"dropout": rate}))
-        found.append(trained(engine, engine.init(3), range(STEPS))[1])
-    assert found[0] == found[1]
-
-
-@ENGINES
 @pytest.mark.parametrize("method", ["lora", "qlora"])
 def test_a_resumed_run_drops_the_same_and_another_seed_does_not(name: str, method: str, tmp_path: Path) -> None:
     shape = tiny_shape("llama", width=64, mlp_width=128)
@@ -187,8 +176,3 @@ def test_the_plan_counts_masks(name: str) -> None:
         engine = opened(name, method=LORA.model_copy(update={"dropout": rate}))
         sizes.append(engine.inspect(random_batch(SHAPE, rows=8, length=64)).peak_bytes)
     assert sizes[1] > sizes[0]
-
-
-def test_learning_from_drawn_completions_refuses_it() -> None:
-    with pytest.raises(RequestError, match=r"algorithm\.name: grpo does not take method\.dropout: 0\.1"):
-        load_recipe("gemma-3-1b-grpo-t4x2", ["method.dropout=0.1"])

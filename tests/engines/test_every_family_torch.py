@@ -4,7 +4,6 @@ Logits and greedy text of the older families are compared in `test_torch_engine`
 for itself.
 """
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +26,12 @@ from tests.engines.torch_oracle import (
 )
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, AdamW8bitConfig, MemoryConfig, PrecisionConfig
-from workings.engines.base import program_shape
 from workings.engines.torch.four_bit import FourBitLinear
 from workings.engines.torch.lora import base_weights
 from workings.engines.torch.spec import build_spec
 from workings.engines.torch.step import empty_state
 from workings.engines.torch.trace.allocator import live_peak
-from workings.engines.torch.trace.inspect import TracedCard, follow, inspect_program, trace
+from workings.engines.torch.trace.inspect import follow, trace
 from workings.engines.torch.trace.programs import PROGRAMS
 from workings.models.batch import Batch, BatchShape
 from workings.models.weights import is_frozen, tensor_shapes
@@ -199,15 +197,3 @@ def test_a_trace_sees_what_a_real_step_allocates(form: str, length: int) -> None
             x.normal_(std=0.02)
     real = live_peak(follow(state, lambda: PROGRAMS["step"](spec, state, size, asked), {}).events, 512)
     assert abs(fake.size - real.size) < 0.03 * real.size
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("form", "program"), [
-    ("qwen3.5 4B", "drawing"), ("qwen3.5 4B", "log_probs"),
-    *(pytest.param(*case, marks=pytest.mark.full) for case in (
-        ("qwen3.5 4B", "generation"), ("qwen3.5 4B", "evaluation"), ("gemma4 E2B", "generation"),
-        ("gemma4 E2B", "evaluation"), ("gemma4 E2B", "log_probs")))])
-def test_every_program_is_traced(form: str, program: Any) -> None:
-    family, its = FORMS[form]
-    asked = replace(request(tiny_shape(family, **its)), completions_of_a_prompt=2)
-    assert inspect_program(asked, program, program_shape(program, (2, 8, 8)), "cpu", TracedCard()).peak_bytes > 0

@@ -172,12 +172,6 @@ def test_below_the_adapters_no_stack_has_a_scale() -> None:
         assert name not in scales or x.all()
 
 
-def test_experts_are_left_to_the_other_engine() -> None:
-    shape = tiny_shape("gemma4", experts=4, experts_per_token=2, expert_width=16)
-    with pytest.raises(RequestError, match="engine=torch"):
-        opened(shape=shape)
-
-
 def test_a_layer_that_finds_no_keys_of_its_kind_is_refused() -> None:
     from workings.models.shapes import check_shape
 

@@ -125,15 +125,6 @@ def test_a_completion_depends_on_its_prompt_and_seed_and_on_nothing_beside_it(en
     assert len({tuple(tokens) for tokens in same_prompt}) == 19
 
 
-def test_finish_reasons_of_drawn_completions(engine: JaxEngine, state: dict) -> None:
-    answers = engine.sample(state, [[1, 2]] * 64, max_new_tokens=20, stop_ids=[7, 9], temperature=1.5, seeds=range(64))
-    reasons = {answer.finish_reason for answer in answers}
-    assert reasons == {"stop", "length"}
-    for answer in answers:
-        assert not {7, 9} & set(answer.tokens)
-        assert (len(answer.tokens) == 20) == (answer.finish_reason == "length")
-
-
 def test_what_cannot_be_drawn_is_refused(engine: JaxEngine, state: dict) -> None:
     assert isinstance(engine, Sampler)
     for temperature, seeds, said in ((0.0, [1], "above 0"), (1.0, [], "one per prompt"), (1.0, [2 ** 32], "below 2")):

@@ -19,7 +19,6 @@ from workings.engines.jax.checkpoint import unstacked
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.step import gradients
 from workings.engines.safetensors_file import TensorFile
-from workings.errors import RecordError, RequestError
 from workings.models.batch import Batch
 
 pytestmark = pytest.mark.slow
@@ -140,18 +139,6 @@ def test_a_checkpoint_holds_the_adapters_only_and_goes_on_bit_for_bit(base: Path
     assert all(np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in pairs)
 
 
-def test_without_weights_the_base_comes_from_the_seed(tmp_path: Path) -> None:
-    engine = JaxEngine.open(request(tiny_shape(), method=LORA, seed=5))
-    state = engine.init(5)
-    engine.save(state, tmp_path)
-    again = JaxEngine.open(request(tiny_shape(), method=LORA, seed=5)).restore(tmp_path)
-    assert all(np.asarray(x).tobytes() == np.asarray(y).tobytes()
-               for x, y in zip(jax.tree.leaves(dict(again)), jax.tree.leaves(dict(state)), strict=True))
-    full = JaxEngine.open(request(tiny_shape()))
-    with pytest.raises(RecordError, match=r"no model\.safetensors"):
-        full.restore(tmp_path)
-
-
 def made(engine: JaxEngine, shape: tuple[int, int, int], size: str) -> set[str]:
     """The operations of the compiled step whose result is a float32 array of this size."""
     return set(re.findall(rf"= f32\[{size}\]\S* ([\w-]+)\(", engine.compiled_step(Batch.blank(shape)).as_text()))
@@ -176,8 +163,3 @@ def test_bfloat16_weights_have_float32_adapters(base: Path, trained: dict[str, A
                                "gradients": "float32", "accumulator": "float32"}
     _, result = engine.step(engine.load(base), batch(0), 1e-3)
     np.testing.assert_allclose(result.loss, trained["losses"][0], rtol=2e-2)
-
-
-def test_a_projection_that_the_model_does_not_have_is_refused() -> None:
-    with pytest.raises(RequestError, match="c_attn"):
-        JaxEngine.open(request(tiny_shape(), method=LoraConfig(name="lora", target_modules=("c_attn", "q_proj"))))

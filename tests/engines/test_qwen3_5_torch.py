@@ -14,19 +14,15 @@ from transformers.models.qwen3_5 import modeling_qwen3_5
 from tests.engines.tiny import packed_batch, random_batch, request, tiny_shape
 from tests.engines.torch_oracle import gradients, our_logits, roughened
 from tests.engines.torch_oracle import opened as form_opened
-from workings.config.method import LoraConfig
 from workings.config.training import PrecisionConfig
 from workings.engines.torch import generate
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.linear_attention import MODEL_TYPE, by_own_operations, delta_rule
 from workings.engines.torch.lora import base_weights
-from workings.engines.torch.step import State
 from workings.errors import RequestError
-from workings.models.registry import family_of
 from workings.objectives.preference import Preference
 
 FORMS = ("2B", "4B", "9B", "state last")
-STATE = LoraConfig(name="lora", rank=3, alpha=6, target_modules=("in_proj_qkv", "in_proj_z", "out_proj", "q_proj"))
 
 
 def opened(form: str = "4B", **changes: Any) -> TorchEngine:
@@ -191,21 +187,3 @@ def test_rows_share_neither_a_sequence_nor_their_beginnings() -> None:
     engine = opened()
     with pytest.raises(RequestError, match="several segments"):
         engine.step(engine.init(0), packed_batch(rows(1, 7)[0], rows(1, 9)[0]), 1e-3)
-
-
-@pytest.mark.parametrize("engine", ["jax", "tunix"])
-def test_other_engines_say_which_one_does_it(engine: str) -> None:
-    shape = tiny_shape("qwen3_5")
-    with pytest.raises(RequestError, match=f"engine: {engine} cannot train a qwen3_5 model") as caught:
-        family_of(shape).check_engine(engine, shape)
-    assert (caught.value.try_next, "layers with a state" in caught.value.expected) == ("engine=torch", True)
-
-
-def test_adapters_stand_where_layers_have_the_projections() -> None:
-    engine = opened(method=STATE)
-    state: State = engine.init(0)
-    places = {tuple(name.split(".lora_")[0].split(".")[4:]) for name in state.trained}
-    linear = {(str(layer), "linear_attn", name) for layer in (0, 2) for name in STATE.target_modules[:3]}
-    assert places == linear | {(str(layer), "self_attn", "q_proj") for layer in (1, 3)}
-    with pytest.raises(RequestError, match="has no projection in_proj_a"):
-        opened(method=STATE.model_copy(update={"target_modules": ("in_proj_a",)}))

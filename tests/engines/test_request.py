@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from tests.planning.planning_helpers import recipe, shape
-from workings.config.training import MeshConfig
 from workings.engines.base import EngineRequest
 from workings.planning.memory_formulas import checkpoint_bytes, exact_parts
 
@@ -20,11 +19,6 @@ def test_a_request_survives_being_written_down(changes: dict) -> None:
     assert again.optimizer.model_dump() == asked.optimizer.model_dump()
     assert asked.packed == ("data" in changes)
     assert asked.device == ("gpu" if changes.get("device") == "cuda" else "auto")
-
-
-def test_device_and_mesh_can_be_others_than_the_recipes() -> None:
-    asked = EngineRequest.of(recipe(), shape(), device="tpu", mesh=MeshConfig(fsdp=8))
-    assert (asked.device, asked.mesh.fsdp, asked.seed) == ("tpu", 8, recipe().seed)
 
 
 @pytest.mark.parametrize(("optimizer", "moments"), [

@@ -21,10 +21,7 @@ from workings.engines.base import TeachingEngine
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.objective import ARRAY as JAX
 from workings.engines.torch.engine import TorchEngine
-from workings.errors import RequestError
 from workings.models.batch import Batch
-from workings.objectives.base import SeveralTargets
-from workings.objectives.registry import from_json, to_json
 from workings.objectives.top_tokens import MIN_REST, TopTokens
 
 ENGINES: dict[str, Any] = {"jax": JaxEngine, "torch": TorchEngine}
@@ -137,11 +134,3 @@ def test_torch_walks_over_the_vocabulary_with_several_targets(tmp_path: Path) ->
              for engine in (jaxs, torchs)]
     assert found[0].loss == pytest.approx(found[1].loss, rel=1e-4)
     assert found[0].grad_norm == pytest.approx(found[1].grad_norm, rel=1e-2)  # gradients are stored in bfloat16
-
-
-def test_settings_survive_a_file_and_wrong_ones_are_refused() -> None:
-    assert from_json(to_json(TWO)) == TWO
-    assert isinstance(TWO, SeveralTargets)
-    for count in (0, 129):
-        with pytest.raises(RequestError, match="from 1 to 128"):
-            TopTokens(top_k=count)
