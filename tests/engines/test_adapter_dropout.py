@@ -33,12 +33,8 @@ def batch(number: int) -> Batch:
     return random_batch(SHAPE, micro=2, rows=ROWS, seed=number % 3)
 
 
-def trained(engine: Any, state: Any, steps: range) -> tuple[Any, list[float]]:
-    found = []
-    for number in steps:
-        state, result = engine.step(state, batch(number), 1e-2)
-        found.append(result.loss)
-    return state, found
+def trained(engine: Any, state: Any, steps: int = STEPS) -> tuple[Any, list[float]]:
+    return losses(engine, state, steps, micro=2, rows=ROWS)
 
 
 def jax_run(engine: Any, state: Any) -> tuple[list[float], Masks]:
@@ -60,7 +56,7 @@ def jax_run(engine: Any, state: Any) -> tuple[list[float], Masks]:
     for step in range(STEPS):
         for name, mask in masks(step):
             kept.setdefault(name, []).append(mask)
-    return trained(engine, state, range(STEPS))[1], kept
+    return trained(engine, state)[1], kept
 
 
 def torch_run(engine: Any, state: Any) -> tuple[list[float], Masks]:
@@ -77,7 +73,7 @@ def torch_run(engine: Any, state: Any) -> tuple[list[float], Masks]:
     for module in state.model.modules():
         if isinstance(module, AdapterDropout):
             module.register_forward_hook(look)
-    found = trained(engine, state, range(STEPS))[1]
+    found = trained(engine, state)[1]
     return found, {name: [np.concatenate(each[2 * step:2 * step + 2]) for step in range(STEPS)]
                    for name, each in seen.items()}
 
@@ -118,7 +114,7 @@ def test_steps_equal_peft_with_the_same_masks(name: str, run: Callable[..., Any]
         expected.append(float(loss.detach()))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     undropped = opened(name, method=LORA.model_copy(update={"dropout": 0.0}))
-    assert found != pytest.approx(trained(undropped, undropped.init(3), range(STEPS))[1], rel=1e-4)
+    assert found != pytest.approx(trained(undropped, undropped.init(3))[1], rel=1e-4)
     every = [mask for each in masks.values() for mask in each]
     # Half of a mask is that of the other micro batch.
     halves = {half.tobytes() for mask in every for half in np.split(mask, 2)}
@@ -152,27 +148,17 @@ def test_the_second_forward_of_checkpointing_drops_the_same(name: str) -> None:
     found = []
     for remat in ("none", "layer"):
         engine = opened(name, memory=MemoryConfig(remat=remat))
-        found.append(trained(engine, engine.init(3), range(STEPS))[1])
+        found.append(trained(engine, engine.init(3))[1])
     assert found[0] == pytest.approx(found[1], rel=1e-6)
 
 
 @ENGINES
 def test_only_training_steps_drop(name: str, tmp_path: Path) -> None:
     dropping, plain = (opened(name, method=LORA.model_copy(update={"dropout": rate})) for rate in (RATE, 0.0))
-    state, _ = trained(dropping, dropping.init(0), range(2))
+    state, _ = trained(dropping, dropping.init(0), 2)
     dropping.save(state, tmp_path)
     same = plain.restore(tmp_path)
     assert dropping.evaluate(state, batch(0)).loss_sum == plain.evaluate(same, batch(0)).loss_sum
     np.testing.assert_array_equal(dropping.log_probs(state, batch(0)), plain.log_probs(same, batch(0)))
     asked = {"max_new_tokens": 6, "stop_ids": []}
     assert dropping.generate(state, PROMPTS, **asked) == plain.generate(same, PROMPTS, **asked)
-
-
-@ENGINES
-def test_the_plan_counts_masks(name: str) -> None:
-    """A layer's dropped inputs and masks are in memory where all of its activations are."""
-    sizes = []
-    for rate in (0.0, RATE):
-        engine = opened(name, method=LORA.model_copy(update={"dropout": rate}))
-        sizes.append(engine.inspect(random_batch(SHAPE, rows=8, length=64)).peak_bytes)
-    assert sizes[1] > sizes[0]

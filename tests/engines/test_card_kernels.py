@@ -15,9 +15,7 @@ from workings.config.training import PrecisionConfig  # noqa: E402
 from workings.engines.torch.engine import TorchEngine  # noqa: E402
 from workings.engines.torch.spec import with_kernels  # noqa: E402
 from workings.engines.torch.step import micro_batch_objective, to_rows  # noqa: E402
-from workings.engines.torch.trace.inspect import TracedCard, inspect_step  # noqa: E402
 from workings.engines.torch.triton import check, operations  # noqa: E402
-from workings.models.batch import BatchShape  # noqa: E402
 
 ON_CARD = torch.cuda.is_available()
 CPU = torch.device("cpu")
@@ -93,26 +91,6 @@ def test_products_are_not_rounded() -> None:
     assert (there.cpu() - total).abs().max() < 1e-4
     wide = operations.wide_product(left.cuda(), right.cuda()).cpu()
     assert (wide - operations.wide_product(left, right)).abs().max() < 1e-4
-
-
-def test_gradients_are_those_that_pytorch_finds() -> None:
-    random = torch.Generator().manual_seed(1)
-
-    def drawn(*size: int) -> torch.Tensor:
-        return torch.randn(*size, generator=random).requires_grad_()
-
-    def plain_norm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.rms_norm(x, x.shape[-1:], eps=1e-6) * (1 + weight)
-
-    for ours, plain, inputs in (
-            (lambda x, w: operations.norm(x, w, 1, 1e-6), plain_norm, (drawn(2, 3, 5), drawn(5))),
-            (lambda x, w: operations.norm(x.transpose(0, 1), w, 1, 1e-6),
-             lambda x, w: plain_norm(x.transpose(0, 1), w), (drawn(2, 3, 5), drawn(5)))):
-        value, expected = ours(*inputs), plain(*inputs)
-        assert torch.allclose(value, expected, atol=1e-6)
-        outer = torch.randn(value.shape, generator=random)
-        for mine, theirs in zip(*(torch.autograd.grad(x, inputs, outer) for x in (value, expected)), strict=True):
-            assert torch.allclose(mine, theirs, atol=1e-5)
 
 
 def test_adamw_updates_as_pytorch_does_and_counts_what_changed() -> None:
@@ -236,15 +214,3 @@ def test_a_step_of_a_float32_model_with_bf16_products_takes_the_kernels_everywhe
         losses.append(seen)
     assert losses[0] != losses[1]
     assert losses[0] == pytest.approx(losses[1], rel=2e-2)
-
-
-@pytest.mark.slow
-def test_a_traced_step_keeps_less_for_backward_by_kernels() -> None:
-    """Of a norm its input in bf16 and a number a row are kept."""
-    asked = request(tiny_shape("gemma", layers=8), precision=PrecisionConfig(compute="bf16"))
-
-    def activations(*, kernels: bool) -> int:
-        card = TracedCard(capability="9.0", kernels=kernels)
-        return inspect_step(asked, BatchShape(1, 4, 512), "gpu", card).breakdown["activations"]
-
-    assert activations(kernels=True) < 0.75 * activations(kernels=False)

@@ -12,20 +12,16 @@ import pytest
 import torch
 import transformers
 
-from tests.engines.tiny import BF16, losses, random_batch, request, tiny_shape
+from tests.engines.tiny import losses, random_batch, request, tiny_shape
 from tests.engines.torch_oracle import FORMS, gradients, rough, same
 from tests.engines.torch_oracle import opened as form_opened
 from workings.config.method import QloraConfig
 from workings.config.training import AdafactorConfig, MemoryConfig, PrecisionConfig
-from workings.engines.safetensors_file import TensorFile
 from workings.engines.torch import embedding
 from workings.engines.torch.engine import TorchEngine
-from workings.engines.torch.lora import base_weights
-from workings.engines.torch.trace.inspect import PER_LAYER_TABLE, TracedCard, inspect_program
 from workings.engines.torch.trace.tracker import LiveStorages
 from workings.errors import RequestError
-from workings.models.batch import BatchShape
-from workings.models.weights import PER_LAYER_EMBEDDING, is_frozen, tensor_shapes
+from workings.models.weights import PER_LAYER_EMBEDDING, tensor_shapes
 
 HOST = MemoryConfig(per_layer_embeddings="host")
 opened = partial(form_opened, "gemma4 E2B")
@@ -54,33 +50,6 @@ def _cut_shared(attend: Any) -> Any:
             key, value = key.detach(), value.detach()
         return attend(module, query, key, value, *args, **given)
     return cut
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("changes", [{}, {"precision": BF16, "optimizer": AdafactorConfig(name="adafactor"),
-                                          "memory": MemoryConfig(optimizer_in_backward=True, remat="layer")}],
-                         ids=["adamw", "adafactor in backward"])
-def test_nothing_trains_what_is_frozen_and_a_resumed_run_is_the_same(changes: dict[str, Any], tmp_path: Path) -> None:
-    """A checkpoint of full fine-tuning has every tensor; moments are those of trained ones alone."""
-    engine = opened(**changes)
-    state = rough(engine)
-    shape = engine.spec.shape
-    before = {name: x.clone() for name, x in base_weights(state.model).items() if isinstance(x, torch.Tensor)}
-    assert before.keys() == tensor_shapes(shape).keys()
-    assert {str(x.dtype) for x in before.values()} == {str(engine.spec.parameter_dtype)}
-    state, _ = losses(engine, state, 4)
-    for name, x in base_weights(state.model).items():
-        assert torch.equal(x, before[name]) == is_frozen(name, shape), name
-    trained = {name for name in before if not is_frozen(name, shape)}
-    assert state.trained.keys() == trained
-    assert {name for tree in state.moments.values() for name in tree} == trained
-    engine.save(state, tmp_path)
-    assert set(TensorFile(tmp_path / "model.safetensors").names()) == before.keys()
-    state, expected = losses(engine, state, 3, first=4)
-    again = opened(**changes)
-    resumed, found = losses(again, again.restore(tmp_path), 3, first=4)
-    assert found == expected
-    assert same(state, resumed)
 
 
 @pytest.mark.slow
@@ -159,16 +128,3 @@ def test_a_step_makes_no_second_table(memory: MemoryConfig) -> None:
     made = [event.size for event in live.log.events if event.category != "parameters"]
     assert max(made) < elements  # a copy in the format of storage has two bytes an element
     assert sum(event.size == 2 * elements for event in live.log.events) == 1
-
-
-@pytest.mark.slow
-def test_a_trace_names_the_table_and_leaves_it_out_on_the_host() -> None:
-    card, shape = TracedCard(capability="9.0", limit_bytes=2**34), tiny_shape("gemma4", layers=4)
-    parts = {}
-    for memory in (MemoryConfig(), HOST):
-        found = inspect_program(request(shape, memory=memory), "step", BatchShape(1, 2, 16), "gpu", card)
-        parts[memory.per_layer_embeddings] = found.breakdown
-    size = 4 * int(np.prod(tensor_shapes(shape)[PER_LAYER_EMBEDDING]))
-    assert size <= parts["device"][PER_LAYER_TABLE] < size + 512
-    assert PER_LAYER_TABLE not in parts["host"]
-    assert parts["host"]["parameters"] == parts["device"]["parameters"]

@@ -160,13 +160,6 @@ def test_without_its_adapters_a_trained_model_is_the_first_one(case: str) -> Non
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("name", ENGINES)
-def test_a_model_without_adapters_is_nothing_below_them(name: str) -> None:
-    engine, state, _ = opened(name)
-    with pytest.raises(RequestError, match="method lora or qlora"):
-        engine.without_adapters(state)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("temperature", [pytest.param(1.0, marks=pytest.mark.full), 0.6])
@@ -206,19 +199,12 @@ def test_a_model_that_is_not_trained_has_no_optimizer(name: str, tmp_path: Any) 
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_a_batch_without_the_signals_is_refused(name: str) -> None:
+def test_missing_signals_and_missing_adapters_are_refused(name: str) -> None:
     engine, state, asked = opened(name, objective=PolicyGradient())
+    with pytest.raises(RequestError, match="method lora or qlora"):
+        engine.without_adapters(state)
     with pytest.raises(RequestError, match=ADVANTAGE):
         engine.step(state, random_batch(asked.shape), 1e-3)
-
-
-@pytest.mark.slow
-def test_a_blank_batch_compiles_the_step_that_runs() -> None:
-    engine, state, asked = opened("jax", objective=PolicyGradient())
-    plain = random_batch(asked.shape)
-    engine.inspect(Batch.blank(plain.tokens.shape))
-    engine.step(state, with_signals(plain, engine.log_probs(state, plain)), 1e-3)
-    assert engine.compilations == 1
 
 
 @pytest.mark.parametrize("precision", [

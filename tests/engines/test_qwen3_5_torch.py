@@ -11,8 +11,8 @@ import pytest
 import torch
 from transformers.models.qwen3_5 import modeling_qwen3_5
 
-from tests.engines.tiny import packed_batch, random_batch, request, tiny_shape
-from tests.engines.torch_oracle import gradients, our_logits, roughened
+from tests.engines.tiny import our_logits, packed_batch, random_batch, request, tiny_shape
+from tests.engines.torch_oracle import gradients, roughened
 from tests.engines.torch_oracle import opened as form_opened
 from workings.config.training import PrecisionConfig
 from workings.engines.torch import generate

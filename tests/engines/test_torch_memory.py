@@ -11,12 +11,7 @@ torch = pytest.importorskip("torch")
 
 
 from tests.engines.tiny import request, tiny_shape  # noqa: E402
-from workings.config.training import (  # noqa: E402
-    AdafactorConfig,
-    AdamW8bitConfig,
-    AdamWConfig,
-    MemoryConfig,
-)
+from workings.config.training import AdafactorConfig, AdamW8bitConfig, AdamWConfig, MemoryConfig  # noqa: E402
 from workings.engines.torch import loss  # noqa: E402
 from workings.engines.torch.backward_optimizer import BackwardOptimizer, refuse_conflicts  # noqa: E402
 from workings.engines.torch.loss import linear_cross_entropy  # noqa: E402

@@ -1,23 +1,21 @@
 """Plans of runs that learn from rewards: their programs, what is next to them, their time, and what makes them fit."""
 
-import importlib.util
 from dataclasses import replace
 
 import pytest
 
 from tests.planning.planning_helpers import planned_run, recipe, rewarded, shape
-from workings.config.load import check_recipe, load_recipe, shipped_recipes
+from workings.config.load import load_recipe, shipped_recipes
 from workings.engines.base import EngineRequest, GenerationShape, MeshShape
 from workings.engines.jax.target import compile_for
 from workings.engines.registry import find_planning_engine
 from workings.errors import RequestError
 from workings.hardware.catalog import HostTarget, find_target, targets
-from workings.models.shapes import shape_from_config
 from workings.planning.memory_formulas import exact_parts, forward_program_parts
 from workings.planning.plan import make_plan
 from workings.planning.planned_run import PlannedRun, engine_request, programs_of
 from workings.planning.run_time import estimate_run_time, generation_seconds, step_operations
-from workings.planning.search import overrides_between, plan_with_nearest, with_changes
+from workings.planning.search import overrides_between, with_changes
 from workings.runs.plan import plan
 from workings.ways.base import way_of
 
@@ -150,16 +148,6 @@ def test_completions_get_shorter_and_prompts_keep_their_room():
     assert list(way_of(recipe()).shorter_completions(recipe())) == []
 
 
-@pytest.mark.slow
-def test_what_the_search_leaves_out_is_said(no_compiler):
-    asked = rewarded(memory={"attention": "chunked", "remat": "layer", "loss_chunk": 64}, data={
-        "traces": "addition", "max_length": 128})
-    huge = replace(shape(), layers=400, width=16384, mlp_width=65536)
-    found = plan_with_nearest(asked, huge, find_target("t4"))
-    assert found.nearest is None
-    assert any("not searched: fewer completions an update" in reason for reason in found.reasons)
-
-
 @pytest.mark.parametrize("name", [name for name in shipped_recipes() if load_recipe(name).recipe.rewards
                                   and not name.endswith("-cpu")])
 def test_shipped_recipes_that_learn_from_rewards(no_compiler, name):
@@ -188,24 +176,6 @@ def test_programs_of_rewards_are_compiled_as_the_engine_runs_them():
     assert found["drawing"].peak_bytes < each.peak_bytes / 2, "four prompts are read and not sixteen"
     assert found["drawing"].tokens_per_device == ()
     assert found["log_probs"].tokens_per_device == (2, 4, 64)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("run_flags")
-@pytest.mark.full
-@pytest.mark.parametrize(("target", "compiler"), [("v5e-8", "libtpu"), ("t4x2", "jax_cuda12_plugin")])
-def test_every_program_of_rewards_on_machines_that_are_not_here(target, compiler, tmp_path, monkeypatch):
-    if importlib.util.find_spec(compiler) is None:
-        pytest.skip(f"{compiler} is not installed")
-    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path))
-    asked = check_recipe(rewarded(
-        memory={"attention": "chunked", "remat": "layer"}, precision=BF16 | {"compute": "fp32"}).model_dump(
-            mode="json", exclude_unset=True), "test")
-    found = make_plan(asked, shape_from_config(asked.model.shape, 96), targets()[target])
-    assert found.verdict.source == "compiled"
-    assert found.verdict.fits
-    assert set(found.peaks) == {"step", "drawing", "log_probs"}
-    assert found.verdict.peak_bytes == max(found.peaks.values())
 
 
 def test_programs_of_rewards_are_traced(monkeypatch, tmp_path):

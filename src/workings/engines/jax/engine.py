@@ -29,7 +29,6 @@ from workings.engines.jax.device import (
     coarser_products,
     device_name,
     find_devices,
-    keep_programs,
     library_versions,
     memory_limit,
 )
@@ -41,15 +40,8 @@ from workings.engines.jax.planning import JaxPlanning
 from workings.engines.jax.processes import join, refuse_strangers
 from workings.engines.jax.projection import SCALE
 from workings.engines.jax.sharding import make_layout
-from workings.engines.jax.spec import (
-    abstract_state,
-    build_spec,
-    initial_params,
-    lower_step,
-    state_shardings,
-)
+from workings.engines.jax.spec import abstract_state, build_spec, initial_params, lower_step, state_shardings
 from workings.engines.jax.step import State, StepSpec, make_evaluation, make_log_probs
-from workings.engines.jax.streaming import Streamer
 from workings.engines.jax.target import inspection, refusal
 from workings.engines.jax.top_tokens import make_most_likely
 from workings.hardware.device import DeviceFacts
@@ -70,7 +62,7 @@ class JaxEngine(JaxPlanning):
         self.shardings = state_shardings(self.spec, self.abstract_state)
         self._steps: dict[tuple[tuple[int, ...], ...], Any] = {}
         self._forward: dict[tuple[str, tuple[int, ...]], Any] = {}
-        self._generator, self._streamer = Generator(self.spec), Streamer(self.spec)
+        self._generator = Generator(self.spec)
         self.compilations = 0
         """Number of step programs compiled so far (tests assert that it stays at the number of batch shapes)."""
 
@@ -85,9 +77,6 @@ class JaxEngine(JaxPlanning):
         """Find the devices. Raises `DeviceError` if what was asked for is absent or unusable."""
         devices = find_devices(request.device)
         refuse_strangers(devices.devices)
-        # Before anything is compiled, because JAX opens its cache once in a process.
-        if devices.platform == "cpu":
-            keep_programs()
         return cls(request, devices)
 
     def _own(self) -> tuple[jax.Device, ...]:
@@ -241,7 +230,7 @@ class JaxEngine(JaxPlanning):
     def stream(self, state: State, prompt: Sequence[int], *, max_new_tokens: int, stop_ids: Sequence[int],
                tell: Callable[[int], None]) -> Completion:
         """The completion that `generate` returns for one prompt; its tokens are passed on one by one."""
-        return self._streamer.answer(state["params"], prompt, max_new_tokens, stop_ids, tell)
+        return self._generator.stream(state["params"], prompt, max_new_tokens, stop_ids, tell)
 
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float, seeds: Sequence[int]) -> list[Completion]:

@@ -22,7 +22,7 @@ from workings.engines.base import (
     require_adapters,
     require_signals,
 )
-from workings.engines.prefill import copies_of_each
+from workings.engines.prefill import check_prompts, check_sampling, copies_of_each
 from workings.engines.refusals import refuse, torch_refusals
 from workings.engines.torch import checkpoint, four_bit
 from workings.engines.torch.backward_optimizer import refuse_conflicts
@@ -37,14 +37,7 @@ from workings.engines.torch.device import (
     memory_limit,
     slow_formats,
 )
-from workings.engines.torch.generate import (
-    MAX_ROWS,
-    batch_indices,
-    complete,
-    greedy,
-    sampled,
-    uniform_numbers,
-)
+from workings.engines.torch.generate import MAX_ROWS, batch_indices, complete, greedy, sampled, uniform_numbers
 from workings.engines.torch.half import LossScale
 from workings.engines.torch.length_bucketing import LengthBuckets
 from workings.engines.torch.linear_attention import has_linear_state
@@ -75,7 +68,6 @@ from workings.engines.torch.step import (
 )
 from workings.engines.torch.trace.inspect import TracedCard, inspect_step
 from workings.engines.torch.triton.check import kernel_problem, kernels_run_on
-from workings.errors import RequestError
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import PROCESS_PEAK, peak_resident_bytes
 from workings.models.batch import Batch
@@ -269,16 +261,13 @@ class TorchEngine(TorchPlanning):
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float, seeds: Sequence[int]) -> list[Completion]:
         """One sampled completion per prompt, in the order of the prompts; it depends on its own seed."""
-        if temperature <= 0:
-            raise RequestError(f"temperature must be above 0 for sampling, not {temperature:g}",
-                               "greedy decoding for 0")
+        check_sampling(prompts, temperature, seeds)
         return self._answers(state, prompts, max_new_tokens, stop_ids, lambda indices: sampled(
             temperature, uniform_numbers([seeds[i] for i in indices], max_new_tokens, self.device.device)))
 
     def _answers(self, state: State, prompts: Sequence[Sequence[int]], max_new_tokens: int, stop_ids: Sequence[int],
                  pick: Any, tell: Callable[[int], None] | None = None) -> list[Completion]:
-        if any(len(prompt) == 0 for prompt in prompts):
-            raise RequestError("a prompt is empty", "prompts of at least one token")
+        check_prompts(prompts)
         answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
         mesh = self.spec.mesh
         # At least one prompt for each process. The cache of an unverified class may have any contents, so its rows

@@ -115,9 +115,3 @@ def filled(state: Any, arrays: dict[Path, jax.Array]) -> Any:
         raise RequestError(f"Tunix's model does not have tensors like these: {', '.join(sorted(wrong)[:5])}",
                            "the same tensors in both")
     return nnx.from_flat_state([(path, variable.replace(arrays[path])) for path, variable in there.items()])
-
-
-def our_params(model: nnx.Module, shape: ModelShape) -> Params:
-    """Weights of Tunix's model as our tree, bit for bit."""
-    flat = nnx.to_flat_state(nnx.state(model, nnx.Param))
-    return jax.jit(partial(from_tunix, shape=shape))({path: variable.get_value() for path, variable in flat})
