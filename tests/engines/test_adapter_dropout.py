@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
+import torch
 
 from tests.engines.tiny import PROMPTS, losses, random_batch, request, tiny_shape
 from workings.config.method import LoraConfig, QloraConfig
@@ -14,7 +16,6 @@ from workings.engines.registry import find_engine
 from workings.models.batch import Batch
 
 pytestmark = pytest.mark.slow
-jax, torch = pytest.importorskip("jax"), pytest.importorskip("torch")
 
 RATE, STEPS, ROWS = 0.3, 4, 3
 SHAPE = tiny_shape("gemma3", layers=3)

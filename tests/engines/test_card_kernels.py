@@ -5,17 +5,15 @@ import json
 from importlib.util import find_spec
 
 import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`")
-
-from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
-
-from tests.engines.tiny import random_batch, request, tiny_shape  # noqa: E402
-from workings.config.training import PrecisionConfig  # noqa: E402
-from workings.engines.torch.engine import TorchEngine  # noqa: E402
-from workings.engines.torch.spec import with_kernels  # noqa: E402
-from workings.engines.torch.step import micro_batch_objective, to_rows  # noqa: E402
-from workings.engines.torch.triton import check, operations  # noqa: E402
+from tests.engines.tiny import random_batch, request, tiny_shape
+from workings.config.training import PrecisionConfig
+from workings.engines.torch.engine import TorchEngine
+from workings.engines.torch.spec import with_kernels
+from workings.engines.torch.step import micro_batch_objective, to_rows
+from workings.engines.torch.triton import check, operations
 
 ON_CARD = torch.cuda.is_available()
 CPU = torch.device("cpu")

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
 
 from tests.engines.tiny import our_logits, random_batch, request, tiny_shape
 from tests.engines.torch_oracle import plain, their_logits, their_loss, with_adapter
@@ -22,7 +23,6 @@ from workings.models.batch import Batch
 
 pytestmark = pytest.mark.slow
 
-torch = pytest.importorskip("torch")
 
 LORA = LoraConfig(name="lora", rank=3, alpha=7.5,
                   target_modules=("q_proj", "v_proj", "o_proj", "gate_proj", "down_proj"))

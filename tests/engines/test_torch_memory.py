@@ -6,20 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-
-from tests.engines.tiny import request, tiny_shape  # noqa: E402
-from workings.config.training import AdafactorConfig, AdamW8bitConfig, AdamWConfig, MemoryConfig  # noqa: E402
-from workings.engines.torch import loss  # noqa: E402
-from workings.engines.torch.backward_optimizer import BackwardOptimizer, refuse_conflicts  # noqa: E402
-from workings.engines.torch.loss import linear_cross_entropy  # noqa: E402
-from workings.engines.torch.optimizers import base, in_groups, make_optimizer, update_tensors  # noqa: E402  # noqa: E402
-from workings.engines.torch.optimizers.adamw import FUSED_BLOCK  # noqa: E402
-from workings.engines.torch.optimizers.base import TensorUpdate, UpdateContext, sum_of_squares  # noqa: E402
-from workings.errors import RequestError  # noqa: E402
-from workings.models.weights import tensor_shapes  # noqa: E402
+from tests.engines.tiny import request, tiny_shape
+from workings.config.training import AdafactorConfig, AdamW8bitConfig, AdamWConfig, MemoryConfig
+from workings.engines.torch import loss
+from workings.engines.torch.backward_optimizer import BackwardOptimizer, refuse_conflicts
+from workings.engines.torch.loss import linear_cross_entropy
+from workings.engines.torch.optimizers import base, in_groups, make_optimizer, update_tensors
+from workings.engines.torch.optimizers.adamw import FUSED_BLOCK
+from workings.engines.torch.optimizers.base import TensorUpdate, UpdateContext, sum_of_squares
+from workings.errors import RequestError
+from workings.models.weights import tensor_shapes
 
 
 def loss_inputs(dtype: Any = torch.float32) -> tuple[Any, ...]:

@@ -5,31 +5,24 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from tests.engines import torch_two_processes_memory as memory  # noqa: E402
-from tests.engines.tiny import request, tiny_shape  # noqa: E402
-from tests.engines.torch_oracle import FORMS  # noqa: E402
-from workings.config.method import QloraConfig  # noqa: E402
-from workings.config.training import (  # noqa: E402
-    AdafactorConfig,
-    AdamWConfig,
-    MemoryConfig,
-    MeshConfig,
-    PrecisionConfig,
-)
-from workings.engines.base import GenerationShape, program_shape  # noqa: E402
-from workings.engines.torch.memory_regions import region  # noqa: E402
-from workings.engines.torch.spec import build_spec  # noqa: E402
-from workings.engines.torch.step import empty_state  # noqa: E402
-from workings.engines.torch.trace.allocator import MIB, PAGE, CachingAllocator, Event, OutOfMemory, live_peak  # noqa: E402  # noqa: E402
-from workings.engines.torch.trace.inspect import TracedCard, inspect_program, inspect_step, trace  # noqa: E402
-from workings.engines.torch.trace.programs import PROGRAMS  # noqa: E402
-from workings.engines.torch.trace.tracker import LiveStorages  # noqa: E402
-from workings.errors import RequestError  # noqa: E402
-from workings.models.batch import BatchShape  # noqa: E402
-from workings.models.weights import parameter_count  # noqa: E402
+from tests.engines import torch_two_processes_memory as memory
+from tests.engines.tiny import request, tiny_shape
+from tests.engines.torch_oracle import FORMS
+from workings.config.method import QloraConfig
+from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
+from workings.engines.base import GenerationShape, program_shape
+from workings.engines.torch.memory_regions import region
+from workings.engines.torch.spec import build_spec
+from workings.engines.torch.step import empty_state
+from workings.engines.torch.trace.allocator import MIB, PAGE, CachingAllocator, Event, OutOfMemory, live_peak
+from workings.engines.torch.trace.inspect import TracedCard, inspect_program, inspect_step, trace
+from workings.engines.torch.trace.programs import PROGRAMS
+from workings.engines.torch.trace.tracker import LiveStorages
+from workings.errors import RequestError
+from workings.models.batch import BatchShape
+from workings.models.weights import parameter_count
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.engines.tiny import tiny_shape
-from tests.models import other_family
 from tests.models.other_family import FAMILY, install
 from workings.config.families import FAMILIES, TEMPLATES
 from workings.config.load import check_recipe, load_recipe, recipe_schema
@@ -113,15 +112,6 @@ def test_what_a_package_may_not_bring(points, said, monkeypatch, tmp_path):
     monkeypatch.setattr(registry, "registered", {})
     with pytest.raises(RequestError, match=said):
         find_family(next(iter(points)))
-
-
-def test_two_packages_may_not_bring_one_family(monkeypatch, tmp_path):
-    monkeypatch.setattr(other_family, "SECOND", FAMILY, raising=False)
-    for package, attribute in (("toys", "FAMILY"), ("more-toys", "SECOND")):
-        (tmp_path / package).mkdir()
-        install(monkeypatch, tmp_path / package, package, toy=f"tests.models.other_family:{attribute}")
-    with pytest.raises(RequestError, match=r"several packages bring model family .*\n.*these do: .*toys"):
-        find_family("toy")
 
 
 def test_a_shape_outlives_its_package():
