@@ -18,7 +18,7 @@ from workings.config.method import MethodConfig
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
 from workings.engines.base import EngineRequest
 from workings.engines.jax.target import compile_for
-from workings.hardware.catalog import V5E_8
+from workings.hardware.catalog import compile_target, find_target
 from workings.models.batch import BatchShape
 from workings.models.shapes import published_shape
 from workings.planning.memory_formulas import exact_parts
@@ -47,7 +47,7 @@ def main(model: str, optimizer: str, rows: str, length: str, *options: str) -> N
                                   rounding=option["rounding"]),
         memory=MemoryConfig(attention=option["attention"], remat=option["remat"], loss_chunk=int(option["chunk"])))
     batch = BatchShape(int(option["accumulation"]), int(rows), int(length))
-    found = compile_for(request, batch, V5E_8, int(option["devices"]))
+    found = compile_for(request, batch, compile_target(find_target("v5e-8")), int(option["devices"]))
     tp, devices = request.mesh.tp, int(option["devices"]) or CHIPS
     fsdp = devices // tp
     state = sum(size for name, size in found.exact.items() if name != "batch")

@@ -13,9 +13,10 @@ from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import MemoryConfig, PrecisionConfig
 from workings.engines.base import AdapterEngine, EngineRequest
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.model import final_logits, hidden_states, unembedding
+from workings.engines.jax.model import final_logits, unembedding
 from workings.engines.jax.objective import ARRAY
 from workings.engines.jax.params_tree import flatten_params
+from workings.engines.jax.step import all_hidden_states
 from workings.engines.torch.engine import TorchEngine
 from workings.errors import RequestError
 from workings.models.batch import Batch
@@ -61,9 +62,7 @@ def expected_step(engine: JaxEngine, state: Any, batch: Batch) -> tuple[float, f
         value, metrics = 0.0, []
         for micro in range(batch.tokens.shape[0]):
             rows = {name: x[micro] for name, x in batch.arrays.items()}
-            hidden = hidden_states(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
-                                   attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype,
-                                   layout=spec.layout)
+            hidden = all_hidden_states(spec, params, rows)
             logits = final_logits(hidden, unembedding(params), spec.shape)
             softmax = jax.nn.log_softmax(logits / getattr(spec.objective, "temperature", 1.0))
             log_probs = jnp.take_along_axis(softmax, rows["targets"][..., None], -1)[..., 0] * rows["loss_mask"]

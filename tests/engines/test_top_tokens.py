@@ -85,17 +85,17 @@ def test_what_is_most_likely_follows_from_all_logits(name: str, chunk: int) -> N
 def test_both_engines_take_the_step_that_all_logits_at_once_imply(tmp_path: Path) -> None:
     """Loss and gradient norm by automatic differentiation through all logits; chunked as well."""
     engine, _, state, batch = teacher_and_student("jax")
-    from workings.engines.jax.model import final_logits, hidden_states, unembedding
+    from workings.engines.jax.model import final_logits, unembedding
     from workings.engines.jax.params_tree import flatten_params
+    from workings.engines.jax.step import all_hidden_states
+
     spec = engine.spec
 
     def total(params: Any) -> Any:
         value = 0.0
         for micro in range(2):
             rows = {key: x[micro] for key, x in batch.arrays.items()}
-            hidden = hidden_states(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
-                                   attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype,
-                                   layout=spec.layout)
+            hidden = all_hidden_states(spec, params, rows)
             whole = jax.nn.log_softmax(final_logits(hidden, unembedding(params), spec.shape))
             targets = np.stack([rows[key] for key in spec.objective.target_signals], -1).astype(np.int32)
             mask = rows["loss_mask"]

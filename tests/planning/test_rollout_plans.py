@@ -10,7 +10,7 @@ from workings.engines.base import EngineRequest, GenerationShape, MeshShape
 from workings.engines.jax.target import compile_for
 from workings.engines.registry import find_planning_engine
 from workings.errors import RequestError
-from workings.hardware.catalog import HostTarget, find_target, targets
+from workings.hardware.catalog import HOST, find_target, targets
 from workings.planning.memory_formulas import exact_parts, forward_program_parts
 from workings.planning.plan import make_plan
 from workings.planning.planned_run import PlannedRun, engine_request, programs_of
@@ -161,9 +161,9 @@ def test_shipped_recipes_that_learn_from_rewards(no_compiler, name):
 def test_programs_of_rewards_are_compiled_as_the_engine_runs_them():
     asked = rewarded()
     request = replace(EngineRequest.of(asked, shape()), device="cpu")
-    found = {name: compile_for(request, size, HostTarget(), program=name)
+    found = {name: compile_for(request, size, HOST, program=name)
              for name, size in programs_of(asked, 1).items()}
-    plain = compile_for(replace(EngineRequest.of(recipe(), shape()), device="cpu"), (2, 4, 64), HostTarget())
+    plain = compile_for(replace(EngineRequest.of(recipe(), shape()), device="cpu"), (2, 4, 64), HOST)
     # Two float32 signals a token.
     assert found["step"].exact["batch"] - plain.exact["batch"] == 2 * 4 * 2 * 4 * 64
     for name in ("drawing", "log_probs"):
@@ -171,7 +171,7 @@ def test_programs_of_rewards_are_compiled_as_the_engine_runs_them():
         own_peak = max(found[name].breakdown["sum"], found[name].breakdown["compiler_peak"])
         assert found[name].peak_bytes - own_peak == found[name].exact["moments"] + 4
     assert found["drawing"].breakdown["outputs"] > 2 * 4 * 16 * 16, "tokens and their log probabilities"
-    each = compile_for(replace(request, completions_of_a_prompt=1), programs_of(asked, 1)["drawing"], HostTarget(),
+    each = compile_for(replace(request, completions_of_a_prompt=1), programs_of(asked, 1)["drawing"], HOST,
                        program="drawing")
     assert found["drawing"].peak_bytes < each.peak_bytes / 2, "four prompts are read and not sixteen"
     assert found["drawing"].tokens_per_device == ()

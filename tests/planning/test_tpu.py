@@ -11,7 +11,7 @@ from workings.config.load import check_recipe
 from workings.engines.base import EngineRequest
 from workings.engines.jax.target import compile_for, refused_bytes
 from workings.errors import WorkingsError
-from workings.hardware.catalog import TpuTarget, targets
+from workings.hardware.catalog import compile_target, find_target, targets
 from workings.models.shapes import shape_from_config
 from workings.planning.memory_formulas import exact_parts
 from workings.planning.plan import make_plan
@@ -31,7 +31,7 @@ def test_a_crash_of_the_compiler_is_no_verdict(tmp_path, monkeypatch):
     if importlib.util.find_spec("libtpu") is None:
         pytest.skip("the TPU compiler (libtpu) is not installed")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    impossible = TpuTarget(topology="v5e:9x9x9", accelerator_type="v5litepod-8")
+    impossible = {**compile_target(find_target("v5e-8")), "topology": "v5e:9x9x9"}
     with pytest.raises(WorkingsError, match="this says nothing about memory") as caught:
         compile_for(request_of(recipe()), (1, 8, 64), impossible)
     log = next(tmp_path.glob("workings-child-*.log"))

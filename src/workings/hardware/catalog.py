@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any, Literal
 
 from workings.errors import RequestError
@@ -133,48 +134,15 @@ def find_target(name: str) -> Target:
                        "--on " + " or --on ".join(near[:3]) if near else "--on v5e-8")
 
 
-@dataclass(frozen=True, kw_only=True)
-class TpuTarget:
-    """A TPU slice that the compiler knows."""
-
-    topology: str
-    """libtpu's name of the slice, e.g. `v5e:2x4`."""
-    accelerator_type: str
-    """Cloud's name of it, which libtpu wants in the environment, e.g. `v5litepod-8`."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Compiler options next to the name (`chip_config_name`, `chips_per_host_bounds`)."""
-    platform: Literal["tpu"] = "tpu"
+HOST = MappingProxyType({"platform": "cpu"})
+"""This machine's CPU, as a compiler is told of it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CudaTarget:
-    """NVIDIA cards of one kind."""
-
-    card: Mapping[str, Any]
-    """A file of `hardware/gpu_configs`."""
-    topology: str
-    """Partitions x hosts x cards, e.g. `1x1x2`."""
-    platform: Literal["gpu"] = "gpu"
-
-
-@dataclass(frozen=True, kw_only=True)
-class HostTarget:
-    """This machine's CPU."""
-
-    platform: Literal["cpu"] = "cpu"
-
-
-CompileTarget = TpuTarget | CudaTarget | HostTarget
-V5E_8 = TpuTarget(topology="v5e:2x4", accelerator_type="v5litepod-8")
-"""Kaggle's TPU v5e-8: eight chips of 15.75 GiB usable memory each."""
-
-
-def compile_target(target: Target) -> CompileTarget:
-    """A row of the catalog as a compiler is told of it; a GPU's row must name its ``gpu_config``."""
+def compile_target(target: Target) -> Mapping[str, Any]:
+    """A row of the catalog as a compiler is told of it, in JSON values; a GPU's row must name its ``gpu_config``."""
     if target.platform == "cpu":
-        return HostTarget()
+        return dict(HOST)
     if target.platform == "gpu":
-        # Plain values, because the compiler is asked in a child process that is told everything as JSON.
-        return CudaTarget(card=asdict(gpu_config(target.gpu_config)), topology=target.topology)
-    return TpuTarget(topology=target.topology, accelerator_type=target.accelerator_type,
-                     options=target.topology_options)
+        return {"platform": "gpu", "card": asdict(gpu_config(target.gpu_config)), "topology": target.topology}
+    return {"platform": "tpu", "topology": target.topology, "accelerator_type": target.accelerator_type,
+            "options": dict(target.topology_options)}

@@ -34,14 +34,14 @@ from workings.engines.jax.device import (
 )
 from workings.engines.jax.generate import Generator
 from workings.engines.jax.loss_positions import LOSS_POSITIONS
-from workings.engines.jax.model import final_logits, hidden_states, unembedding
+from workings.engines.jax.model import final_logits, unembedding
 from workings.engines.jax.params_tree import Params, flatten_params, unflatten_params
 from workings.engines.jax.planning import JaxPlanning
 from workings.engines.jax.processes import join, refuse_strangers
 from workings.engines.jax.projection import SCALE
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import abstract_state, build_spec, initial_params, lower_step, state_shardings
-from workings.engines.jax.step import State, StepSpec, make_evaluation, make_log_probs
+from workings.engines.jax.step import State, StepSpec, all_hidden_states, make_evaluation, make_log_probs
 from workings.engines.jax.target import inspection, refusal
 from workings.engines.jax.top_tokens import make_most_likely
 from workings.hardware.device import DeviceFacts
@@ -202,16 +202,12 @@ class JaxEngine(JaxPlanning):
 
     def logits(self, state: State, batch: Batch) -> np.ndarray:
         """``[B, S, V]`` float32 logits of a batch's first micro batch, for comparisons of engines."""
-        spec = self.spec
-
         # A new function at each call, so each call compiles, and all logits exist at once. Comparisons are few.
         @jax.jit
-        def compute(params: Params, tokens: jax.Array, positions: jax.Array, segment_ids: jax.Array) -> jax.Array:
-            hidden = hidden_states(params, spec.shape, tokens, positions, segment_ids, attention=spec.attention,
-                                   remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout)
-            return final_logits(hidden, unembedding(params), spec.shape)
+        def compute(params: Params, rows: dict[str, jax.Array]) -> jax.Array:
+            return final_logits(all_hidden_states(self.spec, params, rows), unembedding(params), self.spec.shape)
 
-        return np.asarray(compute(state["params"], batch.tokens[0], batch.positions[0], batch.segment_ids[0]))
+        return np.asarray(compute(state["params"], {name: batch.arrays[name][0] for name in ROWS}))
 
     def _run_forward(self, name: str, make: Callable[[StepSpec], Any], state: State, batch: Batch) -> Any:
         """Run a program of parameters and a batch, compiled once for each shape; its results are on every device."""

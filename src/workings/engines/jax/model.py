@@ -197,7 +197,7 @@ def decoder_layer(shape: ModelShape, positions: jax.Array, segment_ids: jax.Arra
                   layout: Layout, chunks: bool, layers: Sequence[int]) -> Layer:
     """The function of a layer of this stack, on rows with these positions and segments.
 
-    Other arguments as in `hidden_states`.
+    Other arguments as in `last_layer_output`.
     """
     def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> jax.Array:
         return attention(q, k, v, segment_ids=segment_ids, window=inputs["window"], scale=query_scale(shape),
@@ -214,21 +214,7 @@ def decoder_layer(shape: ModelShape, positions: jax.Array, segment_ids: jax.Arra
 def last_layer_output(params: Params, shape: ModelShape, tokens: jax.Array, positions: jax.Array,
                       segment_ids: jax.Array, *, attention: Attention, remat: Remat, dtype: Any,
                       layout: Layout) -> jax.Array:
-    """Output ``[B, S, D]`` of the last layer, before the last norm; arguments as in `hidden_states`."""
-    def layer(layers: Sequence[int]) -> Layer:
-        return decoder_layer(shape, positions, segment_ids, attention=attention, layout=layout, chunks=remat.chunks,
-                             layers=layers)
-
-    x = layout.rows(embed(params[EMBEDDING], tokens, shape, dtype, layout))
-    inputs, transform = per_layer_inputs(params, shape, tokens, x, layout)
-    # With the remat policy `layer` one `[B, S, D]` a layer is kept for backward.
-    scan = LayerScan(shape, layer, inputs, transform, wrap=remat.wrap, unroll=unroll(shape))
-    return scan.run(params, x)[0]
-
-
-def hidden_states(params: Params, shape: ModelShape, tokens: jax.Array, positions: jax.Array, segment_ids: jax.Array,
-                  *, attention: Attention, remat: Remat, dtype: Any, layout: Layout) -> jax.Array:
-    """``[B, S, D]`` normed hidden states of rows of tokens.
+    """Output ``[B, S, D]`` of the last layer, before the last norm.
 
     Args:
         params: the tree described above.
@@ -239,9 +225,15 @@ def hidden_states(params: Params, shape: ModelShape, tokens: jax.Array, position
         dtype: of activations and matrix products.
         layout: the mesh; keeps activations split by row.
     """
-    x = last_layer_output(params, shape, tokens, positions, segment_ids, attention=attention, remat=remat, dtype=dtype,
-                          layout=layout)
-    return final_norm(x, params, shape)
+    def layer(layers: Sequence[int]) -> Layer:
+        return decoder_layer(shape, positions, segment_ids, attention=attention, layout=layout, chunks=remat.chunks,
+                             layers=layers)
+
+    x = layout.rows(embed(params[EMBEDDING], tokens, shape, dtype, layout))
+    inputs, transform = per_layer_inputs(params, shape, tokens, x, layout)
+    # With the remat policy `layer` one `[B, S, D]` a layer is kept for backward.
+    scan = LayerScan(shape, layer, inputs, transform, wrap=remat.wrap, unroll=unroll(shape))
+    return scan.run(params, x)[0]
 
 
 def per_layer_inputs(params: Params, shape: ModelShape, tokens: jax.Array, x: jax.Array,

@@ -17,7 +17,7 @@ from workings.engines.jax.layers import Remat
 from workings.engines.jax.lora import Lora, dropout_keys, dropout_tensors
 from workings.engines.jax.loss import loss_sum, target_log_probs, with_temperature
 from workings.engines.jax.loss_positions import LOSS_POSITIONS, LossPositions
-from workings.engines.jax.model import final_norm, hidden_states, last_layer_output, unembedding
+from workings.engines.jax.model import final_norm, last_layer_output, unembedding
 from workings.engines.jax.objective import objective_sum
 from workings.engines.jax.optimizers import Optimizer, clip_factor, global_norm
 from workings.engines.jax.params_tree import Params, flatten_params, unflatten_params
@@ -108,10 +108,15 @@ class StepSpec:
         return self.optimizer.init(trained) | (master if self.rounding == "master_fp32" else {})
 
 
+def _last_layer(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array:
+    """``[B, S, D]`` of one micro batch before the last norm."""
+    return last_layer_output(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
+                             attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout)
+
+
 def all_hidden_states(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array:
     """``[B, S, D]`` normed hidden states of one micro batch."""
-    return hidden_states(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
-                         attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout)
+    return final_norm(_last_layer(spec, params, rows), params, spec.shape)
 
 
 def supervised_hidden_states(spec: StepSpec, params: Params, rows: Arrays) -> tuple[jax.Array, Arrays]:
@@ -119,9 +124,7 @@ def supervised_hidden_states(spec: StepSpec, params: Params, rows: Arrays) -> tu
     if LOSS_POSITIONS not in rows:
         return all_hidden_states(spec, params, rows), rows
     loss_at = LossPositions.from_indices(rows[LOSS_POSITIONS], rows["tokens"].shape[1])
-    x = last_layer_output(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
-                          attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout)
-    return (final_norm(loss_at.select(x), params, spec.shape),
+    return (final_norm(loss_at.select(_last_layer(spec, params, rows)), params, spec.shape),
             {name: loss_at.select(x) for name, x in rows.items() if name != LOSS_POSITIONS})
 
 

@@ -9,7 +9,8 @@ import os
 import re
 import site
 import tempfile
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from workings.engines.base import EngineRequest, Inspection, ProgramName, Progra
 from workings.engines.child_process import ask_child, crash
 from workings.engines.gpu_settings import same_kernels
 from workings.errors import RequestError, WorkingsError, first_line
-from workings.hardware.catalog import CompileTarget, CudaTarget, TpuTarget
 from workings.hints import pip_install
 from workings.models.batch import BatchShape
 
@@ -39,13 +39,13 @@ class Unimplemented(WorkingsError):
     """The compiler does not do what this program asks for on this target."""
 
 
-def compiler_environment(target: CompileTarget) -> dict[str, str]:
+def compiler_environment(target: Mapping[str, Any]) -> dict[str, str]:
     """Environment variables that the compiler for a target reads when it is loaded."""
     # Without a TPU there is no metadata server, for which libtpu would wait minutes. Two children may load it at once.
-    if isinstance(target, TpuTarget):
-        return {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": target.accelerator_type,
+    if target["platform"] == "tpu":
+        return {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": target["accelerator_type"],
                 "TPU_WORKER_HOSTNAMES": "localhost", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
-    if isinstance(target, CudaTarget):
+    if target["platform"] == "gpu":
         # The assembler of the wheel comes first: newer toolkits do not support the oldest GPUs.
         assembler = [str(Path(folder) / "nvidia" / "cuda_nvcc" / "bin") for folder in site.getsitepackages()]
         return {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
@@ -53,14 +53,14 @@ def compiler_environment(target: CompileTarget) -> dict[str, str]:
     return {}
 
 
-def compile_for(request: EngineRequest, size: ProgramShape, target: CompileTarget, devices: int = 0,
+def compile_for(request: EngineRequest, size: ProgramShape, target: Mapping[str, Any], devices: int = 0,
                 program: ProgramName = "step") -> Inspection:
     """Compile one program of ``request`` for devices that are not here.
 
     Args:
         request: as for `JaxEngine.open`; ``mesh.fsdp: auto`` takes all devices (on a CPU: one).
         size: of the program.
-        target: the devices.
+        target: the devices (`workings.hardware.catalog.compile_target`).
         devices: use only the first this many; 0: all.
         program: the step, or one without an update: the loss or the log probabilities of a batch, or completions with
             a key/value cache, greedy or drawn. Those run while the optimizer's state is in memory, which counts.
@@ -77,17 +77,17 @@ def compile_for(request: EngineRequest, size: ProgramShape, target: CompileTarge
         WorkingsError: the compiler failed for another reason than memory.
     """
     with tempfile.TemporaryDirectory(prefix="workings-compile-") as dump:
-        ask = {"request": replace(request, device=target.platform).to_json(), "batch": list(size),
-               "target": asdict(target), "devices": devices, "program": program, "dump": dump}
+        ask = {"request": replace(request, device=target["platform"]).to_json(), "batch": list(size),
+               "target": dict(target), "devices": devices, "program": program, "dump": dump}
         own = os.environ.get("XLA_FLAGS", "")
         # A run on such a GPU chooses its kernels in this way, and each choice needs its own memory.
-        chosen = same_kernels(own) if target.platform == "gpu" else own
+        chosen = same_kernels(own) if target["platform"] == "gpu" else own
         flags = f"{chosen} --xla_dump_to={dump} --xla_dump_hlo_as_text".strip()
         # The child's own platform is the CPU: the compiler gets a description of the target, which is never opened.
         environment = dict(os.environ) | compiler_environment(target) | {
             "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "TF_CPP_MIN_LOG_LEVEL": "1",
             "JAX_ENABLE_COMPILATION_CACHE": "false"}  # a program out of JAX's own cache leaves no dump
-        where = str(getattr(target, "topology", target.platform))
+        where = str(target.get("topology", target["platform"]))
         answer, said = ask_child("workings.engines.jax.aot_compile", ask, f"the compiler for {where}", environment)
     if "absent" in answer:
         raise CompilerAbsent(f"compiling for {where} without its compiler", answer["absent"], INSTALL)
