@@ -187,19 +187,3 @@ def test_programs_of_rewards_are_traced(monkeypatch, tmp_path):
     assert found.verdict.source == "traced"
     assert set(found.peaks) == {"step", "drawing", "log_probs"}
     assert found.verdict.peak_bytes == max(found.peaks.values())
-
-
-@pytest.mark.slow
-def test_a_trace_of_drawing_has_the_sums_of_probabilities_in_it():
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-    from workings.engines.torch.trace.inspect import TracedCard, inspect_program
-
-    asked = rewarded(engine="torch")
-    wide = replace(shape(), vocab_size=65536)
-    request = EngineRequest.of(asked, wide)
-    drawn, answered = (inspect_program(request, name, GenerationShape(16, 48, 16), "cpu", TracedCard())
-                       for name in ("drawing", "generation"))
-    # Logits in float32 and then up to three arrays in 64 bits: log probabilities, probabilities, their sums.
-    assert drawn.peak_bytes - answered.peak_bytes > 2 * 8 * 16 * 65536
-    assert drawn.breakdown["moments"] == answered.breakdown["moments"] > 0
