@@ -21,15 +21,6 @@ def test_a_request_survives_being_written_down(changes: dict) -> None:
     assert asked.device == ("gpu" if changes.get("device") == "cuda" else "auto")
 
 
-@pytest.mark.parametrize(("optimizer", "moments"), [
-    ("adamw", 2 * 4 * (6 * 8 + 8)), ("muon", 4 * 6 * 8 + 2 * 4 * 8), ("adafactor", 4 * (6 + 8) + 4 * 8),
-    ("adamw8bit", 2 * 4 * (6 * 8 + 8))])
-def test_an_optimizer_knows_the_bytes_of_its_state(optimizer: str, moments: int) -> None:
-    """A matrix of 6 x 8 and a norm of 8 numbers in a layer, moments in float32."""
-    config = recipe(optimizer={"name": optimizer}).optimizer
-    assert sum(config.state_bytes(size, moments="fp32", in_layer=True) for size in ((6, 8), (8,))) == moments
-
-
 def test_a_checkpoint_holds_what_is_trained_and_its_state() -> None:
     asked = EngineRequest.of(recipe(), shape())
     parts = exact_parts(asked, (1, 1, 1), 1, 1)
