@@ -45,8 +45,8 @@ class Case:
     total: float
     metrics: dict[str, float]
     derivative: list[list[float]]
-    log_probs: Any = LOG_PROBS
-    reference: Any = REFERENCES
+    of_pairs: bool = False
+    """Whether rows are those of `OF_PAIRS`."""
 
 
 def paired(objective: Preference, total: float, derivative: float) -> Case:
@@ -55,7 +55,7 @@ def paired(objective: Preference, total: float, derivative: float) -> Case:
     shared = 2 if objective.length_normalized or objective.loss == "ipo" else 1
     # Rewards of the two pairs cancel; of two margins one is above 0. Log probabilities: -2 ln 2, -3 ln 2 chosen;
     # -2 ln 2, -ln 2 rejected.
-    return Case(objective=objective, total=total, log_probs=OF_PAIRS, reference=REFERENCES_OF_PAIRS,
+    return Case(objective=objective, total=total, of_pairs=True,
                 metrics={"margin": 0, "accuracy": 0.5, "chosen_reward": 0, "rejected_reward": 0,
                          "chosen_log_prob": -2.5 * LN2, "rejected_log_prob": -1.5 * LN2},
                 derivative=[[0, derivative, derivative], [0, -shared * derivative, 0]])
@@ -103,8 +103,9 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_values_worked_out_by_hand(name: str, framework: str) -> None:
     case = CASES[name]
-    signals = SIGNALS | {REFERENCE: case.reference}
-    value, means, derivative = FRAMEWORKS[framework](case.objective, case.log_probs, MASK, {
+    log_probs, reference = (OF_PAIRS, REFERENCES_OF_PAIRS) if case.of_pairs else (LOG_PROBS, REFERENCES)
+    signals = SIGNALS | {REFERENCE: reference}
+    value, means, derivative = FRAMEWORKS[framework](case.objective, log_probs, MASK, {
         signal: signals[signal] for signal in case.objective.signals})
     assert value == pytest.approx(case.total, rel=1e-6)
     assert {*means} == {*case.objective.metrics}

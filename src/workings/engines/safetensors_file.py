@@ -89,7 +89,7 @@ class TensorFile:
         self.path = path
         try:
             # The library checks the header: formats, sizes, and that every byte behind it belongs to one tensor.
-            with safe_open(path, "numpy"), path.open("rb") as file:
+            with safe_open(path, "numpy"), path.open("rb") as file:  # type: ignore[no-untyped-call]
                 length = int.from_bytes(file.read(8), "little")
                 self._entries = parse_object(file.read(length), path.name)
         except (SafetensorError, OSError, RequestError) as error:
