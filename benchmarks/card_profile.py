@@ -64,7 +64,7 @@ def loss_block() -> dict[str, float]:
     import torch
     from triton.testing import do_bench
 
-    from workings.engines.torch.triton.loss import add_product_, block_loss_
+    from workings.engines.torch.triton.operations import add_product_, block_loss_
 
     positions, vocabulary, width = BLOCK
     hidden = torch.randn(positions, width, device="cuda").bfloat16()

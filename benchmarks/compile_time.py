@@ -20,8 +20,7 @@ from tools.result_file import earlier, load_average, measured, write_result
 from workings.config.load import load_recipe
 from workings.engines.base import ProgramName
 from workings.engines.jax.target import compile_for, compiler_environment
-from workings.hardware.catalog import find_target
-from workings.hardware.compile_target import V5E_8
+from workings.hardware.catalog import compile_target, find_target
 from workings.inputs.resolve import find_shape
 from workings.planning.planned_run import engine_request, programs_of
 
@@ -55,6 +54,7 @@ jax.jit(lambda x: x + 1).lower(x).compile()
 print(round(time.monotonic() - start, 1), round(time.process_time(), 1))
 """
 RESULT = Path(__file__).parent / "results" / "compile_time.json"
+TARGET = compile_target(find_target("v5e-8"))
 
 
 def compiled(name: str) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def compiled(name: str) -> dict[str, Any]:
     request = engine_request(loaded.recipe, replace(find_shape(loaded), **changes), target)
     # One chip of the eight has one chip's rows.
     fsdp = request.mesh.fsdp if isinstance(request.mesh.fsdp, int) else target.devices
-    found = compile_for(request, programs_of(loaded.recipe, fsdp)[program], V5E_8, program=program)
+    found = compile_for(request, programs_of(loaded.recipe, fsdp)[program], TARGET, program=program)
     seconds = {"cpu_seconds": found.seconds["compile_cpu"], "seconds": found.seconds["compile"],
                "lower_seconds": found.seconds["lower"]} if "compile_cpu" in found.seconds else {}
     return seconds | {"peak_bytes": found.peak_bytes, "refused": bool(found.refused)}
@@ -73,7 +73,7 @@ def compiled(name: str) -> dict[str, Any]:
 def nothing() -> dict[str, Any]:
     """Seconds of a program that adds one."""
     done = subprocess.run([sys.executable, "-c", NOTHING], text=True, capture_output=True, check=True,
-                          env=dict(environ) | compiler_environment(V5E_8) | {"JAX_PLATFORMS": "cpu"})
+                          env=dict(environ) | compiler_environment(TARGET) | {"JAX_PLATFORMS": "cpu"})
     seconds, processor = map(float, done.stdout.split()[-2:])
     return {"cpu_seconds": processor, "seconds": seconds}
 

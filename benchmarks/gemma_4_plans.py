@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.result_file import earlier, load_average, measured, write_result
-from workings.planning.tensors import PER_LAYER_TABLE
+from workings.planning.memory_formulas import PER_LAYER_TABLE
 from workings.runs.plan import plan
 
 ON_ONE_T4 = ("mesh.fsdp=1", "batch.micro_batch=1")

@@ -21,8 +21,8 @@ from workings.config.training import (
     PrecisionConfig,
 )
 from workings.engines.base import EngineRequest
+from workings.engines.torch.planning import trace_for
 from workings.engines.torch.trace.inspect import CONTEXT, UNUSED
-from workings.engines.torch.trace.target import trace_for
 from workings.hardware.catalog import find_target
 from workings.models.shapes import published_shape
 

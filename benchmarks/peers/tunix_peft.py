@@ -27,9 +27,8 @@ from safetensors.numpy import load_file  # noqa: E402
 from tunix.sft.peft_trainer import PeftTrainer, TrainingConfig  # noqa: E402
 
 from benchmarks.peers.case import batches_of, read_shape  # noqa: E402
-from workings.engines.tunix.layout import to_tunix  # noqa: E402
-from workings.engines.tunix.models import model_class  # noqa: E402
-from workings.engines.tunix.trainer import model_input  # noqa: E402
+from workings.engines.tunix.bridge import to_tunix  # noqa: E402
+from workings.engines.tunix.trainer import model_class, model_input  # noqa: E402
 from workings.models.batch import Batch  # noqa: E402
 
 

@@ -18,7 +18,7 @@ from workings.config.method import MethodConfig
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
 from workings.engines.base import EngineRequest
 from workings.engines.jax.target import compile_for
-from workings.hardware.compile_target import V5E_8
+from workings.hardware.catalog import compile_target, find_target
 from workings.models.batch import BatchShape
 from workings.models.shapes import published_shape
 from workings.planning.memory_formulas import exact_parts
@@ -47,7 +47,7 @@ def main(model: str, optimizer: str, rows: str, length: str, *options: str) -> N
                                   rounding=option["rounding"]),
         memory=MemoryConfig(attention=option["attention"], remat=option["remat"], loss_chunk=int(option["chunk"])))
     batch = BatchShape(int(option["accumulation"]), int(rows), int(length))
-    found = compile_for(request, batch, V5E_8, int(option["devices"]))
+    found = compile_for(request, batch, compile_target(find_target("v5e-8")), int(option["devices"]))
     tp, devices = request.mesh.tp, int(option["devices"]) or CHIPS
     fsdp = devices // tp
     state = sum(size for name, size in found.exact.items() if name != "batch")
@@ -62,7 +62,7 @@ def main(model: str, optimizer: str, rows: str, length: str, *options: str) -> N
         "floor_gib": round(floor / GIB, 3),
         "breakdown_gib": {name: round(size / GIB, 3) for name, size in found.breakdown.items()},
         "versions": dict(found.versions), "batch": list(batch), "mesh": {"fsdp": fsdp, "tp": tp},
-        "tokens_per_device": list(found.tokens_per_device), "largest_arrays": dict(found.largest_arrays),
+        "tokens_per_device": list(found.tokens_per_device),
         **{f"{name}_seconds": value for name, value in found.seconds.items()}}))
 
 

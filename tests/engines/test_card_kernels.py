@@ -5,25 +5,21 @@ import json
 from importlib.util import find_spec
 
 import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`")
-
-from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
-
-from tests.engines.tiny import random_batch, request, tiny_shape  # noqa: E402
-from workings.config.training import PrecisionConfig  # noqa: E402
-from workings.engines.torch.engine import TorchEngine  # noqa: E402
-from workings.engines.torch.spec import with_kernels  # noqa: E402
-from workings.engines.torch.step import micro_batch_objective, to_rows  # noqa: E402
-from workings.engines.torch.trace.inspect import TracedCard, inspect_step  # noqa: E402
-from workings.engines.torch.triton import check, layers, operations  # noqa: E402
-from workings.models.batch import BatchShape  # noqa: E402
+from tests.engines.tiny import random_batch, request, tiny_shape
+from workings.config.training import PrecisionConfig
+from workings.engines.torch.engine import TorchEngine
+from workings.engines.torch.spec import with_kernels
+from workings.engines.torch.step import micro_batch_objective, to_rows
+from workings.engines.torch.triton import check, operations
 
 ON_CARD = torch.cuda.is_available()
 CPU = torch.device("cpu")
 BLOCKS_OF_LOSS = """
 import json, torch
-from workings.engines.torch.triton import loss
+from workings.engines.torch.triton import operations
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 found = []
 for vocabulary, targets, cap, dtype in ((37, 1, 0.0, torch.float32), (300, 3, 5.0, torch.float32),
@@ -34,8 +30,8 @@ for vocabulary, targets, cap, dtype in ((37, 1, 0.0, torch.float32), (300, 3, 5.
         index = torch.randint(0, vocabulary, (4, targets), generator=random)
         weights = torch.rand(4, targets, generator=random)
         plain, there = logits.clone(), logits.clone().to(device)
-        expected = loss.block_loss_(plain, index, weights, cap, gradient)
-        log_z = loss._on_card(there, index.to(device), weights.to(device), cap, gradient)
+        expected = operations.block_loss_(plain, index, weights, cap, gradient)
+        log_z = operations._on_card(there, index.to(device), weights.to(device), cap, gradient)
         apart = (there.cpu().float() - plain.float()).abs().max() / plain.float().abs().max()
         found.append({"narrow": dtype == torch.bfloat16, "changed": not torch.equal(plain, logits), "of": gradient,
                       "log_z": float((log_z.cpu() - expected).abs().max()), "logits": float(apart)})
@@ -82,7 +78,7 @@ def test_the_other_kernels_compute_what_their_plain_versions_do(run_python) -> N
 
 @pytest.mark.skipif(not ON_CARD, reason="needs an NVIDIA card")
 def test_products_are_not_rounded() -> None:
-    from workings.engines.torch.triton.loss import add_product_
+    from workings.engines.torch.triton.operations import add_product_
 
     random = torch.Generator().manual_seed(0)
     left, right = (torch.randn(64, size, generator=random).bfloat16() for size in (48, 32))
@@ -93,26 +89,6 @@ def test_products_are_not_rounded() -> None:
     assert (there.cpu() - total).abs().max() < 1e-4
     wide = operations.wide_product(left.cuda(), right.cuda()).cpu()
     assert (wide - operations.wide_product(left, right)).abs().max() < 1e-4
-
-
-def test_gradients_are_those_that_pytorch_finds() -> None:
-    random = torch.Generator().manual_seed(1)
-
-    def drawn(*size: int) -> torch.Tensor:
-        return torch.randn(*size, generator=random).requires_grad_()
-
-    def plain_norm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.rms_norm(x, x.shape[-1:], eps=1e-6) * (1 + weight)
-
-    for ours, plain, inputs in (
-            (lambda x, w: operations.norm(x, w, 1, 1e-6), plain_norm, (drawn(2, 3, 5), drawn(5))),
-            (lambda x, w: operations.norm(x.transpose(0, 1), w, 1, 1e-6),
-             lambda x, w: plain_norm(x.transpose(0, 1), w), (drawn(2, 3, 5), drawn(5)))):
-        value, expected = ours(*inputs), plain(*inputs)
-        assert torch.allclose(value, expected, atol=1e-6)
-        outer = torch.randn(value.shape, generator=random)
-        for mine, theirs in zip(*(torch.autograd.grad(x, inputs, outer) for x in (value, expected)), strict=True):
-            assert torch.allclose(mine, theirs, atol=1e-5)
 
 
 def test_adamw_updates_as_pytorch_does_and_counts_what_changed() -> None:
@@ -179,8 +155,8 @@ def _gradients(family: str, *, kernels: bool) -> dict[str, torch.Tensor]:
     engine = TorchEngine.open(request(tiny_shape(family)))
     state = engine.init(0)
     if kernels:
-        layers.use_kernels(state.model)
-        assert any(isinstance(each, layers.NormByKernel) for each in state.model.modules())
+        check.use_kernels(state.model)
+        assert any(isinstance(each, check.NormByKernel) for each in state.model.modules())
         # Gemma 4's norms of values have no weight, and Qwen 3.5's of a state are no such norms.
         left = {type(each).__name__ for each in state.model.modules() if type(each).__name__.endswith("Norm")}
         assert left <= {"Gemma4RMSNorm", "Qwen3_5RMSNormGated"}
@@ -207,8 +183,8 @@ def test_another_formula_keeps_its_own_operations() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return operations.norm(x, self.weight, 0, self.eps) / 2
 
-    assert layers.norm_offset(HalfRMSNorm) is None
-    assert layers.norm_offset(torch.nn.LayerNorm) is None
+    assert check.norm_offset(HalfRMSNorm) is None
+    assert check.norm_offset(torch.nn.LayerNorm) is None
 
 
 @pytest.mark.parametrize("place", ["a trace", "a model without memory"])
@@ -216,12 +192,12 @@ def test_a_formula_is_judged_alike_wherever_it_is_first_asked_for(place: str) ->
     """The answer is kept for the whole process, so that one of a trace would change what a run computes."""
     made = TorchEngine.open(request(tiny_shape("gemma3"))).init(0).model
     norm = next(type(each) for each in made.modules() if type(each).__name__.endswith("RMSNorm"))
-    layers.norm_offset.cache_clear()
+    check.norm_offset.cache_clear()
     try:
         with FakeTensorMode() if place == "a trace" else torch.device("meta"):
-            assert layers.norm_offset(norm) == 1
+            assert check.norm_offset(norm) == 1
     finally:
-        layers.norm_offset.cache_clear()
+        check.norm_offset.cache_clear()
 
 
 def test_a_step_of_a_float32_model_with_bf16_products_takes_the_kernels_everywhere() -> None:
@@ -236,15 +212,3 @@ def test_a_step_of_a_float32_model_with_bf16_products_takes_the_kernels_everywhe
         losses.append(seen)
     assert losses[0] != losses[1]
     assert losses[0] == pytest.approx(losses[1], rel=2e-2)
-
-
-@pytest.mark.slow
-def test_a_traced_step_keeps_less_for_backward_by_kernels() -> None:
-    """Of a norm its input in bf16 and a number a row are kept."""
-    asked = request(tiny_shape("gemma", layers=8), precision=PrecisionConfig(compute="bf16"))
-
-    def activations(*, kernels: bool) -> int:
-        card = TracedCard(capability="9.0", kernels=kernels)
-        return inspect_step(asked, BatchShape(1, 4, 512), "gpu", card).breakdown["activations"]
-
-    assert activations(kernels=True) < 0.75 * activations(kernels=False)

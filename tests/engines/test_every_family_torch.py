@@ -4,7 +4,6 @@ Logits and greedy text of the older families are compared in `test_torch_engine`
 for itself.
 """
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from tests.engines.tiny import BF16, losses, packed_batch, random_batch, request, tiny_shape
+from tests.engines.tiny import BF16, losses, our_logits, packed_batch, random_batch
 from tests.engines.torch_oracle import (
     FORMS,
     gradients,
     opened,
-    our_logits,
     plain,
     rough,
     same,
@@ -27,15 +25,9 @@ from tests.engines.torch_oracle import (
 )
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, AdamW8bitConfig, MemoryConfig, PrecisionConfig
-from workings.engines.base import program_shape
 from workings.engines.torch.four_bit import FourBitLinear
 from workings.engines.torch.lora import base_weights
-from workings.engines.torch.spec import build_spec
-from workings.engines.torch.step import empty_state
-from workings.engines.torch.trace.events import live_peak
-from workings.engines.torch.trace.inspect import TracedCard, follow, inspect_program, trace
-from workings.engines.torch.trace.programs import PROGRAMS
-from workings.models.batch import Batch, BatchShape
+from workings.models.batch import Batch
 from workings.models.weights import is_frozen, tensor_shapes
 
 GEMMA4 = [form for form in FORMS if form.startswith("gemma4")]
@@ -170,11 +162,17 @@ IN_BACKWARD = {"precision": BF16, "optimizer": AdafactorConfig(name="adafactor")
     pytest.param("qwen3.5 4B", IN_BACKWARD, marks=pytest.mark.slow),
     ("qwen3.5 4B", {"optimizer": AdamW8bitConfig(name="adamw8bit")}),
     ("qwen3.5 4B", {"method": STATE, "memory": MemoryConfig(remat="layer")}),
-    pytest.param("gemma4 26B-A4B", {"precision": BF16}, marks=pytest.mark.slow)])
+    ("gemma4 E2B", IN_BACKWARD), pytest.param("gemma4 26B-A4B", {"precision": BF16}, marks=pytest.mark.slow)])
 def test_training_learns_and_a_resumed_run_is_the_same_run_bit_for_bit(form: str, changes: dict[str, Any],
                                                                        tmp_path: Path) -> None:
     engine = opened(form, **changes)
-    state, before = losses(engine, engine.init(0), 6)
+    state = engine.init(0)
+    first = {name: x.clone() for name, x in base_weights(state.model).items() if isinstance(x, torch.Tensor)}
+    state, before = losses(engine, state, 6)
+    if "method" not in changes:  # without adapters all is trained but Gemma 4's tables and factors of layers
+        assert state.trained.keys() == {name for name in first if not is_frozen(name, engine.spec.shape)}
+        for name, x in base_weights(state.model).items():
+            assert torch.equal(x, first[name]) == is_frozen(name, engine.spec.shape), name
     engine.save(state, tmp_path)
     state, expected = losses(engine, state, 3, first=6)
     assert expected[-1] < before[0]
@@ -182,32 +180,3 @@ def test_training_learns_and_a_resumed_run_is_the_same_run_bit_for_bit(form: str
     resumed, found = losses(again, again.restore(tmp_path), 3, first=6)
     assert found == expected
     assert same(state, resumed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("form", "length"), [
-    ("qwen3.5 4B", 100), *(pytest.param(form, 32, marks=pytest.mark.full) for form in GEMMA4)])
-def test_a_trace_sees_what_a_real_step_allocates(form: str, length: int) -> None:
-    """The same counter on real tensors and on fake ones: shared keys, experts, and two chunks of a state included."""
-    family, its = FORMS[form]
-    asked, size = request(tiny_shape(family, vocab=3000, **its)), BatchShape(1, 2, length)
-    spec = build_spec(asked, torch.device("cpu"))
-    fake = live_peak(trace(spec, "step", size, "cpu", asked).events, 512)
-    state = empty_state(spec)
-    with torch.no_grad():
-        for x in state.model.parameters():
-            x.normal_(std=0.02)
-    real = live_peak(follow(state, lambda: PROGRAMS["step"](spec, state, size, asked), {}).events, 512)
-    assert abs(fake.size - real.size) < 0.03 * real.size
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("form", "program"), [
-    ("qwen3.5 4B", "drawing"), ("qwen3.5 4B", "log_probs"),
-    *(pytest.param(*case, marks=pytest.mark.full) for case in (
-        ("qwen3.5 4B", "generation"), ("qwen3.5 4B", "evaluation"), ("gemma4 E2B", "generation"),
-        ("gemma4 E2B", "evaluation"), ("gemma4 E2B", "log_probs")))])
-def test_every_program_is_traced(form: str, program: Any) -> None:
-    family, its = FORMS[form]
-    asked = replace(request(tiny_shape(family, **its)), completions_of_a_prompt=2)
-    assert inspect_program(asked, program, program_shape(program, (2, 8, 8)), "cpu", TracedCard()).peak_bytes > 0

@@ -1,6 +1,6 @@
 """Gemma 4 on the JAX engine: layers that are not alike, shared keys and values, per-layer embeddings, frozen tensors.
 
-Logits and greedy text of its common form are compared with transformers in `test_transformers_oracle`.
+Logits and greedy text are compared with transformers in `test_transformers_oracle`.
 """
 
 from functools import partial
@@ -11,8 +11,9 @@ import jax
 import numpy as np
 import pytest
 
-from tests.engines.jax_oracle import exported, our_logits
-from tests.engines.tiny import random_batch, request, tiny_shape
+from tests.engines.tiny import losses, our_logits, random_batch, request, tiny_shape
+from tests.engines.torch_oracle import LARGE, plain, their_logits
+from tests.engines.torch_oracle import gradients as their_gradients
 from workings.config.method import LoraConfig
 from workings.config.training import MemoryConfig
 from workings.engines.jax.checkpoint import unstacked
@@ -20,17 +21,14 @@ from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.params_tree import LAYERS, flatten_params, layer_numbers, layer_tensor, stacks
 from workings.engines.jax.projection import SCALE
 from workings.engines.jax.step import gradients
+from workings.engines.torch.engine import TorchEngine
 from workings.errors import RequestError
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
 from workings.models.weights import PER_LAYER_EMBEDDING, LayerLoop, is_frozen, layer_loops
 
-torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
 
-LARGE = {"shared_kv_layers": 0, "shared_mlp_width": 0, "per_layer_width": 0, "keys_as_values": True,
-         "global_kv_heads": 1}
-"""The form of the 12B and 31B models: no sharing, no per-layer embeddings, global values that are keys."""
 NEIGHBORS = tiny_shape("gemma4", layers=9, sliding_pattern=3, shared_kv_layers=3)
 """Two sliding layers and a global one, twice with own keys and once without."""
 
@@ -38,14 +36,6 @@ NEIGHBORS = tiny_shape("gemma4", layers=9, sliding_pattern=3, shared_kv_layers=3
 def opened(**changes: Any) -> JaxEngine:
     shape = changes.pop("shape", None) or tiny_shape("gemma4")
     return JaxEngine.open(request(shape, **changes))
-
-
-def steps(engine: JaxEngine, state: Any, count: int = 3) -> tuple[Any, list[float]]:
-    losses = []
-    for i in range(count):
-        state, result = engine.step(state, random_batch(engine.spec.shape, seed=i % 2), 1e-2)
-        losses.append(result.loss)
-    return state, losses
 
 
 def arrays(state: Any) -> dict[str, np.ndarray]:
@@ -74,9 +64,6 @@ def test_layers_make_loops_of_places_with_equal_tensors() -> None:
 
 
 def test_equal_neighbors_of_a_turn_share_a_body_and_get_the_gradients_of_the_other_engine(tmp_path: Path) -> None:
-    from tests.engines.torch_oracle import gradients as their_gradients
-    from workings.engines.torch.engine import TorchEngine
-
     engine, other = opened(shape=NEIGHBORS), TorchEngine.open(request(NEIGHBORS))
     state, batch = engine.init(3), random_batch(NEIGHBORS)
     engine.export(state, tmp_path)
@@ -94,26 +81,11 @@ def test_equal_neighbors_of_a_turn_share_a_body_and_get_the_gradients_of_the_oth
         np.testing.assert_allclose(found[name], x, rtol=1e-3, atol=1e-4 * largest, err_msg=name)
 
 
-def test_the_form_of_the_larger_models_equals_transformers(tmp_path: Path) -> None:
-    engine, state, model = exported("gemma4", tmp_path, **LARGE)
-    tokens = np.random.default_rng(0).integers(0, 61, (2, 14)).astype(np.int32)
-    with torch.no_grad():
-        theirs = model(torch.from_numpy(tokens).long()).logits.numpy()
-    assert np.abs(our_logits(engine, state["params"], tokens) - theirs).max() < 1e-5 * np.abs(theirs).max()
-    prompt = tokens[0, :9].tolist()
-    with torch.no_grad():
-        whole = model.generate(torch.tensor([prompt]), attention_mask=torch.ones(1, 9, dtype=torch.long),
-                               max_new_tokens=8, do_sample=False, eos_token_id=None, pad_token_id=0)
-    assert engine.generate(state, [prompt], max_new_tokens=8, stop_ids=[])[0].tokens == whole[0, 9:].tolist()
-
-
 @pytest.mark.full
-@pytest.mark.parametrize("memory", [
-    {"remat": "layer"}, pytest.param({"attention": "chunked"}, marks=pytest.mark.full),
-    pytest.param({"remat": "dots", "loss_chunk": 8}, marks=pytest.mark.full)])
-def test_saving_memory_changes_no_number(memory: dict[str, Any]) -> None:
+def test_saving_memory_changes_no_number() -> None:
     """Recomputed layers read the shared keys and values of an earlier one, which has to be the same in both passes."""
-    plain, saving = opened(shape=NEIGHBORS), opened(shape=NEIGHBORS, memory=MemoryConfig(**memory))
+    plain, saving = (opened(shape=NEIGHBORS, memory=memory) for memory in (
+        MemoryConfig(), MemoryConfig(remat="dots", attention="chunked", loss_chunk=8)))
     # Gradients, not steps: an optimizer that divides by their size makes rounding of small ones large.
     (loss, ours), (other_loss, theirs) = (
         computed(engine, engine.init(1), random_batch(NEIGHBORS)) for engine in (plain, saving))
@@ -129,9 +101,9 @@ def test_nothing_trains_the_per_layer_embeddings_or_the_layer_scalars() -> None:
     state = engine.init(0)
     before = arrays(state)
     assert all((x == 1).all() for name, x in before.items() if layer_tensor(name) == "layer_scalar")
-    state, losses = steps(engine, state, 6)
+    state, found = losses(engine, state, 6)
     after = arrays(state)
-    assert losses[-1] < losses[0]
+    assert found[-1] < found[0]
     for name, x in before.items():
         assert (x == after[name]).all() == is_frozen(name, engine.spec.shape), name
     moments = {name for tree in state["moments"].values() for name in tree}
@@ -141,21 +113,17 @@ def test_nothing_trains_the_per_layer_embeddings_or_the_layer_scalars() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("shape", [{"layers": 3, "shared_kv_layers": 1}, pytest.param({}, marks=pytest.mark.full),
-                                   pytest.param(LARGE, marks=pytest.mark.full)],
-                         ids=["per-layer embeddings, three layers", "per-layer embeddings", "without"])
+@pytest.mark.parametrize("shape", [{}, LARGE], ids=["per-layer embeddings", "without"])
 def test_adapters_leave_everything_else_as_it_was(shape: dict[str, Any], tmp_path: Path) -> None:
     """Layers without own keys have no adapter for them; merged, the model gives the same logits."""
     method = LoraConfig(name="lora", rank=2, target_modules=("q_proj", "k_proj", "v_proj", "down_proj"))
     engine = opened(shape=tiny_shape("gemma4", **shape), method=method)
-    state, losses = steps(engine, engine.init(0), 6)
-    assert losses[-1] < losses[0]
+    state, found = losses(engine, engine.init(0), 6)
+    assert found[-1] < found[0]
     engine.export(state, tmp_path)
-    model = pytest.importorskip("transformers").AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
     tokens = np.random.default_rng(0).integers(0, 61, (1, 14)).astype(np.int32)
-    with torch.no_grad():
-        theirs = model(torch.from_numpy(tokens).long()).logits.numpy()
-    assert np.abs(our_logits(engine, state["params"], tokens) - theirs).max() < 1e-4 * np.abs(theirs).max()
+    theirs = their_logits(plain(tmp_path), tokens)
+    assert np.abs(our_logits(engine, state, tokens) - theirs).max() < 1e-4 * np.abs(theirs).max()
     with_keys = {name for name in arrays(state) if "k_proj.lora_A" in name}
     assert len(with_keys) == len([p for p in stacks(engine.spec.shape) if not engine.spec.shape.shares_keys(p[0])])
 
@@ -170,12 +138,6 @@ def test_below_the_adapters_no_stack_has_a_scale() -> None:
     for name, x in trained.items():
         np.testing.assert_array_equal(below[name], 0 * x if name in scales else x, err_msg=name)
         assert name not in scales or x.all()
-
-
-def test_experts_are_left_to_the_other_engine() -> None:
-    shape = tiny_shape("gemma4", experts=4, experts_per_token=2, expert_width=16)
-    with pytest.raises(RequestError, match="engine=torch"):
-        opened(shape=shape)
 
 
 def test_a_layer_that_finds_no_keys_of_its_kind_is_refused() -> None:

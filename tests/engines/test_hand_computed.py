@@ -18,13 +18,13 @@ from workings.config.training import AdafactorConfig, AdamWConfig, MeshConfig
 from workings.engines.jax import loss as jax_loss
 from workings.engines.jax import optimizers as jax_optimizers
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.optimizers.base import clip_factor as jax_clip_factor
+from workings.engines.jax.optimizers import clip_factor as jax_clip_factor
 from workings.engines.jax.params_tree import flatten_params
 from workings.engines.jax.sharding import make_layout
 from workings.engines.torch import loss as torch_loss
 from workings.engines.torch import optimizers as torch_optimizers
 from workings.engines.torch.engine import TorchEngine
-from workings.engines.torch.optimizers.apply import update_tensors
+from workings.engines.torch.optimizers import update_tensors
 from workings.engines.torch.optimizers.base import TensorUpdate, UpdateContext
 from workings.engines.torch.optimizers.base import clip_factor as torch_clip_factor
 from workings.models.batch import Batch

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.engines.tiny import random_batch, request, tiny_shape
+from tests.engines.tiny import losses, random_batch, request, tiny_shape
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import PrecisionConfig
 from workings.engines.jax.engine import JaxEngine
@@ -71,14 +71,6 @@ def test_both_ways_to_look_up_a_level_agree() -> None:
     np.testing.assert_array_equal(by_table(codes), LEVELS)
 
 
-def losses(engine: JaxEngine, state: Any, steps: int = 6) -> tuple[Any, list[float]]:
-    found = []
-    for number in range(steps):
-        state, result = engine.step(state, random_batch(engine.spec.shape, micro=2, seed=number), 1e-2)
-        found.append(result.loss)
-    return state, found
-
-
 def opened(shape: ModelShape, folder: Path) -> tuple[JaxEngine, Any, JaxEngine, Any]:
     """QLoRA on random weights, and LoRA on what its four bits represent."""
     base, plain = folder / "base", folder / "plain"
@@ -111,8 +103,8 @@ def test_qlora_is_lora_on_the_dequantized_weights(tmp_path: Path) -> None:
     drawn = bits.init(0)["params"]["layers"]
     for name, x in state["params"]["layers"].items():
         np.testing.assert_array_equal(x, drawn[name], err_msg=name)
-    trained, ours = losses(bits, state)
-    expected_state, expected = losses(dense, dense_state)
+    trained, ours = losses(bits, state, 6, micro=2)
+    expected_state, expected = losses(dense, dense_state, 6, micro=2)
     np.testing.assert_allclose(ours, expected, rtol=1e-5)
     for name, x in expected_state["params"]["layers"].items():
         if "lora_" in name:

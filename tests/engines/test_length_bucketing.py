@@ -74,4 +74,3 @@ def test_an_update_is_the_one_of_whole_rows(objective: str) -> None:
         found.append([*numbers, one.log_probs(state, batch)])
     for whole, by_length in zip(*found, strict=True):
         np.testing.assert_allclose(by_length, whole, rtol=2e-4, atol=2e-5)
-

@@ -16,8 +16,8 @@ from workings.engines.jax import attention, feed_forward
 from workings.engines.jax.attention import plain_attention
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.flash_attention import flash_refusal, make_flash_attention
+from workings.engines.jax.layers import POLICIES
 from workings.engines.jax.loss import loss_sum
-from workings.engines.jax.remat import POLICIES
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.step import gradients
 from workings.errors import RequestError
@@ -148,8 +148,3 @@ def test_every_remat_policy_has_the_same_gradient() -> None:
     for name, x in found.items():
         np.testing.assert_allclose(x, found["none"], atol=1e-6 * np.abs(found["none"]).max(), err_msg=name)
     assert kept["layer"] < kept["dots"] < kept["none"]
-
-
-def test_an_update_during_backward_is_refused() -> None:
-    with pytest.raises(RequestError, match="optimizer_in_backward"):
-        JaxEngine.open(request(tiny_shape(), memory=MemoryConfig(optimizer_in_backward=True)))

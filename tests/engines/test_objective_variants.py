@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from tests.engines.objective_oracle import FRAMEWORKS
+from tests.objectives.numpy_functions import NUMPY
+from workings.errors import RequestError
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, REFERENCE, PolicyGradient
 from workings.ways.rewards import Cispo, Dapo, DrGrpo, Grpo, Gspo, RewardWay, Rloo
 
@@ -98,11 +100,10 @@ def test_ratios_that_no_float_holds_are_bounded_before_they_are_made(ratio: str,
         np.testing.assert_allclose(gradient[:, 0], [0, 0, 1 + 0.5 * (1 - exp(-0.5))], rtol=1e-6)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_within_range_nothing_is_bounded(framework: str) -> None:
-    objective = PolicyGradient(kl_beta=1.0, clip_high=1e9)
-    signals = {ADVANTAGE: np.zeros((1, 2)), BEHAVIOR: np.array([[-19.0, -1.0]]), REFERENCE: np.array([[-1.0, -19.0]])}
-    _, metrics, _ = FRAMEWORKS[framework](objective, np.array([[-20.0, -20.0]]), np.ones((1, 2)), signals)
-    assert metrics["kl_behavior"] == pytest.approx((exp(1) - 2 + exp(19) - 20) / 2, rel=1e-6)
-    assert metrics["kl_reference"] == pytest.approx((exp(19) - 20 + exp(1) - 2) / 2, rel=1e-6)
-    assert metrics["entropy"] == pytest.approx(20)
+def test_a_row_without_supervised_tokens_counts_nothing_and_nonsense_is_refused() -> None:
+    empty, zero = np.zeros((1, 3)), {name: np.zeros((1, 3)) for name in (ADVANTAGE, BEHAVIOR)}
+    assert PolicyGradient(normalize="sequences").terms(NUMPY, empty, empty, zero).total == 0
+    with pytest.raises(RequestError, match="clip_low"):
+        PolicyGradient(clip_low=0)
+    with pytest.raises(RequestError, match="normalize sequences"):
+        PolicyGradient(ratio="sequence")

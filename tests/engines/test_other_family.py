@@ -8,8 +8,7 @@ import torch
 import transformers
 from torch.nn.functional import cross_entropy
 
-from tests.engines.jax_oracle import roughened
-from tests.engines.tiny import random_batch, request
+from tests.engines.tiny import random_batch, request, roughened
 from tests.models.other_family import install
 from workings.config.load import load_recipe
 from workings.engines.jax.engine import JaxEngine

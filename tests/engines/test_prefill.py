@@ -9,9 +9,9 @@ from tests.engines.tiny import request, tiny_shape
 from workings.engines import prefill
 from workings.engines.base import Completion, GenerationShape
 from workings.engines.jax import cache
+from workings.engines.jax.aot_compile import generation_sizes
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.generate import prompt_batches
-from workings.engines.jax.programs import generation_sizes
 from workings.engines.torch import generate
 from workings.engines.torch.engine import TorchEngine
 

@@ -11,7 +11,6 @@ from workings.engines.torch.lora import base_weights
 from workings.engines.torch.prefix_sharing import DistinctPositions
 from workings.engines.torch.step import to_rows
 from workings.models.batch import Batch
-from workings.objectives.cross_entropy import CROSS_ENTROPY
 from workings.objectives.policy_gradient import REFERENCE
 from workings.objectives.preference import Preference
 
@@ -96,8 +95,3 @@ def test_a_step_and_its_log_probabilities_are_those_of_whole_rows(family: str) -
     before, after = (base_weights(state.model) for state in states)
     for name, x in before.items():
         np.testing.assert_allclose(after[name].detach().numpy(), x.detach().numpy(), atol=2e-5, err_msg=name)
-
-
-def test_rows_of_traces_are_whole() -> None:
-    engine = TorchEngine.open(request(tiny_shape("gemma"), objective=CROSS_ENTROPY, cpu_optimizations=True))
-    assert [part.distinct for part in to_rows(engine.spec, batch_of_pairs())] == [None, None]

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from tests.planning.planning_helpers import recipe, shape
-from workings.config.training import MeshConfig
 from workings.engines.base import EngineRequest
 from workings.planning.memory_formulas import checkpoint_bytes, exact_parts
 
@@ -20,20 +19,6 @@ def test_a_request_survives_being_written_down(changes: dict) -> None:
     assert again.optimizer.model_dump() == asked.optimizer.model_dump()
     assert asked.packed == ("data" in changes)
     assert asked.device == ("gpu" if changes.get("device") == "cuda" else "auto")
-
-
-def test_device_and_mesh_can_be_others_than_the_recipes() -> None:
-    asked = EngineRequest.of(recipe(), shape(), device="tpu", mesh=MeshConfig(fsdp=8))
-    assert (asked.device, asked.mesh.fsdp, asked.seed) == ("tpu", 8, recipe().seed)
-
-
-@pytest.mark.parametrize(("optimizer", "moments"), [
-    ("adamw", 2 * 4 * (6 * 8 + 8)), ("muon", 4 * 6 * 8 + 2 * 4 * 8), ("adafactor", 4 * (6 + 8) + 4 * 8),
-    ("adamw8bit", 2 * 4 * (6 * 8 + 8))])
-def test_an_optimizer_knows_the_bytes_of_its_state(optimizer: str, moments: int) -> None:
-    """A matrix of 6 x 8 and a norm of 8 numbers in a layer, moments in float32."""
-    config = recipe(optimizer={"name": optimizer}).optimizer
-    assert sum(config.state_bytes(size, moments="fp32", in_layer=True) for size in ((6, 8), (8,))) == moments
 
 
 def test_a_checkpoint_holds_what_is_trained_and_its_state() -> None:

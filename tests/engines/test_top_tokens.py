@@ -21,10 +21,7 @@ from workings.engines.base import TeachingEngine
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.objective import ARRAY as JAX
 from workings.engines.torch.engine import TorchEngine
-from workings.errors import RequestError
 from workings.models.batch import Batch
-from workings.objectives.base import SeveralTargets
-from workings.objectives.registry import from_json, to_json
 from workings.objectives.top_tokens import MIN_REST, TopTokens
 
 ENGINES: dict[str, Any] = {"jax": JaxEngine, "torch": TorchEngine}
@@ -88,17 +85,17 @@ def test_what_is_most_likely_follows_from_all_logits(name: str, chunk: int) -> N
 def test_both_engines_take_the_step_that_all_logits_at_once_imply(tmp_path: Path) -> None:
     """Loss and gradient norm by automatic differentiation through all logits; chunked as well."""
     engine, _, state, batch = teacher_and_student("jax")
-    from workings.engines.jax.model import final_logits, hidden_states, unembedding
+    from workings.engines.jax.model import final_logits, unembedding
     from workings.engines.jax.params_tree import flatten_params
+    from workings.engines.jax.step import all_hidden_states
+
     spec = engine.spec
 
     def total(params: Any) -> Any:
         value = 0.0
         for micro in range(2):
             rows = {key: x[micro] for key, x in batch.arrays.items()}
-            hidden = hidden_states(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
-                                   attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype,
-                                   layout=spec.layout)
+            hidden = all_hidden_states(spec, params, rows)
             whole = jax.nn.log_softmax(final_logits(hidden, unembedding(params), spec.shape))
             targets = np.stack([rows[key] for key in spec.objective.target_signals], -1).astype(np.int32)
             mask = rows["loss_mask"]
@@ -137,11 +134,3 @@ def test_torch_walks_over_the_vocabulary_with_several_targets(tmp_path: Path) ->
              for engine in (jaxs, torchs)]
     assert found[0].loss == pytest.approx(found[1].loss, rel=1e-4)
     assert found[0].grad_norm == pytest.approx(found[1].grad_norm, rel=1e-2)  # gradients are stored in bfloat16
-
-
-def test_settings_survive_a_file_and_wrong_ones_are_refused() -> None:
-    assert from_json(to_json(TWO)) == TWO
-    assert isinstance(TWO, SeveralTargets)
-    for count in (0, 129):
-        with pytest.raises(RequestError, match="from 1 to 128"):
-            TopTokens(top_k=count)

@@ -5,10 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import transformers
 
 from tests.engines.tiny import random_batch, request, tiny_shape
-from tests.engines.torch_oracle import our_logits, roughened
+from tests.engines.torch_oracle import assert_equal_to_transformers, roughened
 from workings.config.training import AdamW8bitConfig, AdamWConfig, MemoryConfig, PrecisionConfig
 from workings.engines.base import ReportingEngine, Sampler, StreamingEngine
 from workings.engines.torch import attention
@@ -23,15 +22,6 @@ FORMS = ("smollm3", "olmo3", "gemma4", "qwen3_5")
 """Compared in all their forms, with gradients, in `test_every_family_torch`."""
 
 
-def exported(family: str, folder: Path, **changes: object):
-    """Engine, state and the same model opened by transformers (float32, its own plain attention)."""
-    engine = TorchEngine.open(request(tiny_shape(family, **changes)))
-    state = roughened(engine)
-    engine.export(state, folder)
-    theirs = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
-    return engine, state, theirs.eval()
-
-
 @pytest.mark.parametrize(("family", "changes"), [
     *[(family, {}) for family in ALL if family not in FORMS],
     ("gemma3", {"rope_scaling": 8.0, "layers": 6, "sliding_pattern": 3}),
@@ -39,24 +29,8 @@ def exported(family: str, folder: Path, **changes: object):
     ("qwen2", {"tied_embeddings": False}),
 ])
 def test_logits_and_text_equal_transformers(family: str, changes: dict, tmp_path: Path) -> None:
-    """Prompts of different lengths in one padded batch; transformers gets them one by one. Longer than the window."""
-    engine, state, theirs = exported(family, tmp_path, **changes)
-    draw = np.random.default_rng(5)
-    tokens = draw.integers(0, 61, (2, 14)).astype(np.int32)
-    with torch.no_grad():
-        expected = theirs(torch.from_numpy(tokens).long()).logits.numpy()
-    assert np.abs(expected).max() > 0.5
-    assert np.abs(our_logits(engine, state, tokens) - expected).max() < 1e-5 * max(1.0, np.abs(expected).max())
-    prompts = [draw.integers(0, 61, n).tolist() for n in (3, 9, 1)]
-    answers = engine.generate(state, prompts, max_new_tokens=8, stop_ids=[])
-    for prompt, answer in zip(prompts, answers, strict=True):
-        with torch.no_grad():
-            whole = theirs.generate(torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
-                                    max_new_tokens=8, do_sample=False, eos_token_id=None, pad_token_id=0)
-        assert answer.tokens == whole[0, len(prompt):].tolist()
-
-
-BF16 = PrecisionConfig(parameters="bf16", compute="bf16", moments="bf16", rounding="stochastic")
+    engine = TorchEngine.open(request(tiny_shape(family, **changes)))
+    assert_equal_to_transformers(engine, roughened(engine), tmp_path)
 
 
 def test_the_split_into_micro_batches_does_not_change_the_gradient() -> None:
@@ -118,17 +92,6 @@ def test_bf16_storage_with_fp32_arithmetic_is_the_fp32_model_of_the_rounded_weig
     _, theirs = exact.step(states["exact"], batch, 1e-3)
     np.testing.assert_allclose(ours.loss, theirs.loss, rtol=1e-6)
     np.testing.assert_allclose(ours.grad_norm, theirs.grad_norm, rtol=2e-3)
-
-
-@pytest.mark.parametrize("family", ["gemma3", "gemma4", "llama", "qwen3_5"])
-def test_fp32_storage_with_bf16_arithmetic_runs_and_is_near(family: str) -> None:
-    near = TorchEngine.open(request(tiny_shape(family), precision=PrecisionConfig(compute="bf16")))
-    exact = TorchEngine.open(request(tiny_shape(family)))
-    batch = random_batch(tiny_shape(family))
-    _, ours = near.step(near.init(0), batch, 1e-3)
-    _, theirs = exact.step(exact.init(0), batch, 1e-3)
-    np.testing.assert_allclose(ours.loss, theirs.loss, rtol=2e-2)
-    assert ours.loss != theirs.loss
 
 
 def test_generation_stops_keeps_order_and_drawing_depends_on_the_own_seed() -> None:

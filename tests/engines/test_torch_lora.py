@@ -9,8 +9,8 @@ import pytest
 import torch
 import transformers
 
-from tests.engines.tiny import random_batch, request, tiny_shape
-from tests.engines.torch_oracle import our_logits, plain, same, their_logits, their_loss, with_adapter
+from tests.engines.tiny import losses, our_logits, random_batch, request, tiny_shape
+from tests.engines.torch_oracle import plain, same, their_logits, their_loss, with_adapter
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import MemoryConfig, PrecisionConfig
 from workings.engines.safetensors_file import TensorFile
@@ -47,14 +47,6 @@ def opened(case: str, base: Path, **changes: Any) -> TorchEngine:
     return TorchEngine.open(request(shape(case), method=METHODS[case], weights=base, **changes))
 
 
-def course(engine: TorchEngine, state: Any, steps: range) -> tuple[Any, list[float]]:
-    losses = []
-    for number in steps:
-        state, result = engine.step(state, random_batch(engine.spec.shape, seed=number % 3), 1e-2)
-        losses.append(result.loss)
-    return state, losses
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["lora", "rank-stabilized"])
 def test_ten_steps_equal_peft(case: str, bases: dict[str, Path], tmp_path: Path) -> None:
@@ -64,31 +56,31 @@ def test_ten_steps_equal_peft(case: str, bases: dict[str, Path], tmp_path: Path)
     engine.export(state, tmp_path)
     model = with_adapter(bases[case], tmp_path / "adapter", trainable=True)
     rule = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2, weight_decay=0.0)
-    losses = []
+    expected = []
     for number in range(10):
         loss = their_loss(model, random_batch(engine.spec.shape, seed=number % 3))
         rule.zero_grad()
         loss.backward()
         rule.step()
-        losses.append(float(loss.detach()))
-    state, found = course(engine, state, range(10))
+        expected.append(float(loss.detach()))
+    state, found = losses(engine, state, 10)
     assert found[-1] < 0.95 * found[0]
-    np.testing.assert_allclose(found, losses, rtol=1e-5)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("case", list(METHODS))
 def test_a_checkpoint_holds_adapters_only_and_goes_on_bit_for_bit(case: str, bases: dict, tmp_path: Path) -> None:
     engine = opened(case, bases[case], memory=MemoryConfig(remat="layer"))
-    state, _ = course(engine, engine.load(bases[case]), range(3))
+    state, _ = losses(engine, engine.load(bases[case]), 3)
     engine.save(state, tmp_path)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["adapter_model.safetensors", "optimizer.safetensors"]
     names = TensorFile(tmp_path / "adapter_model.safetensors").names()
     assert all(name.startswith("base_model.model.") and ("lora_A.weight" in name or "lora_B.weight" in name)
                for name in names)
     assert {f"exp_avg.{name}" for name in names} < set(TensorFile(tmp_path / "optimizer.safetensors").names())
-    straight, expected = course(engine, state, range(3, 6))
+    straight, expected = losses(engine, state, 3, first=3)
     again = opened(case, bases[case], memory=MemoryConfig(remat="layer"))
-    resumed, found = course(again, again.restore(tmp_path), range(3, 6))
+    resumed, found = losses(again, again.restore(tmp_path), 3, first=3)
     assert found == expected
     assert same(straight, resumed)
     (tmp_path / "adapter_model.safetensors").unlink()
@@ -100,7 +92,7 @@ def test_a_checkpoint_holds_adapters_only_and_goes_on_bit_for_bit(case: str, bas
 def test_exported_adapter_and_merged_weights_are_the_trained_model(case: str, bases: dict, tmp_path: Path) -> None:
     """QLoRA's merged weights are what the four bits represent, plus the adapter."""
     engine = opened(case, bases[case])
-    state, _ = course(engine, engine.load(bases[case]), range(5))
+    state, _ = losses(engine, engine.load(bases[case]), 5)
     engine.export(state, tmp_path)
     tokens = np.random.default_rng(0).integers(0, 61, (2, 14)).astype(np.int32)
     ours = our_logits(engine, state, tokens)
@@ -159,8 +151,8 @@ def test_four_bits_stand_for_their_table_times_a_scale(width: int) -> None:
 def test_bf16_storage_and_arithmetic_keep_float32_adapters(method: Any, tmp_path: Path) -> None:
     precision = PrecisionConfig(parameters="bf16", compute="bf16")
     engine = TorchEngine.open(request(tiny_shape("gemma3"), method=method, precision=precision))
-    state, losses = course(engine, engine.init(0), range(9))
-    assert losses[-1] < losses[0]
+    state, found = losses(engine, engine.init(0), 9)
+    assert found[-1] < found[0]
     assert {x.dtype for x in state.trained.values()} == {torch.float32}
     engine.export(state, tmp_path)
     model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)

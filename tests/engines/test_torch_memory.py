@@ -1,31 +1,21 @@
 """What the PyTorch engine does to save memory: the same numbers as the plain ways, and less memory."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-
-from tests.engines.tiny import request, tiny_shape  # noqa: E402
-from workings.config.training import (  # noqa: E402
-    AdafactorConfig,
-    AdamW8bitConfig,
-    AdamWConfig,
-    MemoryConfig,
-)
-from workings.engines.torch import loss  # noqa: E402
-from workings.engines.torch.backward_optimizer import BackwardOptimizer, refuse_conflicts  # noqa: E402
-from workings.engines.torch.loss import linear_cross_entropy  # noqa: E402
-from workings.engines.torch.optimizers import base, make_optimizer  # noqa: E402
-from workings.engines.torch.optimizers.adamw import FUSED_BLOCK  # noqa: E402
-from workings.engines.torch.optimizers.apply import in_groups, update_tensors  # noqa: E402
-from workings.engines.torch.optimizers.base import TensorUpdate, UpdateContext, sum_of_squares  # noqa: E402
-from workings.errors import RequestError  # noqa: E402
-from workings.models.weights import tensor_shapes  # noqa: E402
+from tests.engines.tiny import request, tiny_shape
+from workings.config.training import AdafactorConfig, AdamW8bitConfig, AdamWConfig, MemoryConfig
+from workings.engines.torch import loss
+from workings.engines.torch.backward_optimizer import BackwardOptimizer, refuse_conflicts
+from workings.engines.torch.loss import linear_cross_entropy
+from workings.engines.torch.optimizers import base, in_groups, make_optimizer, update_tensors
+from workings.engines.torch.optimizers.adamw import FUSED_BLOCK
+from workings.engines.torch.optimizers.base import TensorUpdate, UpdateContext, sum_of_squares
+from workings.errors import RequestError
+from workings.models.weights import tensor_shapes
 
 
 def loss_inputs(dtype: Any = torch.float32) -> tuple[Any, ...]:
@@ -183,34 +173,6 @@ def test_adamw_in_8_bits_equals_bitsandbytes() -> None:
     assert moments["norm.weight"]["exp_avg"].dtype == torch.float32
     for name, expected in parameters.items():
         np.testing.assert_allclose(ours[name].numpy(), expected.detach().numpy(), rtol=1e-5, atol=1e-5)
-
-
-def test_shards_of_a_matrix_move_like_the_whole() -> None:
-    """Two threads with 40 and 30 rows, which add up their sums, play two devices."""
-    whole, _ = run_ours(AdafactorConfig(name="adafactor"), 3)
-    values = torch.tensor(start()["a.weight"])
-    parts: list[Any] = [None, None]
-    meeting = threading.Barrier(2)
-
-    def device(rank: int) -> None:
-        def reduce(x: Any) -> Any:
-            parts[rank] = x.clone()
-            meeting.wait()
-            total = parts[0] + parts[1]
-            meeting.wait()
-            return total
-
-        optimizer = make_optimizer(AdafactorConfig(name="adafactor"), torch.float32)
-        mine = values.split([40, 30])[rank]
-        moments = optimizer.init(mine)
-        for step in range(1, 4):
-            grad = torch.tensor(gradients(step, start())["a.weight"]).split([40, 30])[rank]
-            update_tensors(optimizer, [TensorUpdate("a.weight", mine, grad, moments)],
-                           UpdateContext(step=step, learning_rate=3e-2, reduce=reduce, global_rows=70))
-
-    with ThreadPoolExecutor(2) as devices:
-        list(devices.map(device, (0, 1)))
-    np.testing.assert_allclose(values.numpy(), whole["a.weight"].numpy(), rtol=1e-6, atol=1e-6)
 
 
 def test_bfloat16_weights_are_rounded_at_random_or_from_a_master() -> None:

@@ -5,31 +5,24 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from tests.engines import torch_two_processes_memory as memory  # noqa: E402
-from tests.engines.tiny import request, tiny_shape  # noqa: E402
-from workings.config.method import QloraConfig  # noqa: E402
-from workings.config.training import (  # noqa: E402
-    AdafactorConfig,
-    AdamWConfig,
-    MemoryConfig,
-    MeshConfig,
-    PrecisionConfig,
-)
-from workings.engines.base import GenerationShape, program_shape  # noqa: E402
-from workings.engines.torch.memory_regions import region  # noqa: E402
-from workings.engines.torch.spec import build_spec  # noqa: E402
-from workings.engines.torch.step import empty_state  # noqa: E402
-from workings.engines.torch.trace.allocator import MIB, CachingAllocator, OutOfMemory  # noqa: E402
-from workings.engines.torch.trace.events import PAGE, Event, live_peak  # noqa: E402
-from workings.engines.torch.trace.inspect import TracedCard, inspect_program, inspect_step, trace  # noqa: E402
-from workings.engines.torch.trace.programs import PROGRAMS  # noqa: E402
-from workings.engines.torch.trace.tracker import LiveStorages  # noqa: E402
-from workings.errors import RequestError  # noqa: E402
-from workings.models.batch import BatchShape  # noqa: E402
-from workings.models.weights import parameter_count  # noqa: E402
+from tests.engines import torch_two_processes_memory as memory
+from tests.engines.tiny import request, tiny_shape
+from tests.engines.torch_oracle import FORMS
+from workings.config.method import QloraConfig
+from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
+from workings.engines.base import GenerationShape, program_shape
+from workings.engines.torch.memory_regions import region
+from workings.engines.torch.spec import build_spec
+from workings.engines.torch.step import empty_state
+from workings.engines.torch.trace.allocator import MIB, PAGE, CachingAllocator, Event, OutOfMemory, live_peak
+from workings.engines.torch.trace.inspect import TracedCard, inspect_program, inspect_step, trace
+from workings.engines.torch.trace.programs import PROGRAMS
+from workings.engines.torch.trace.tracker import LiveStorages
+from workings.errors import RequestError
+from workings.models.batch import BatchShape
+from workings.models.weights import parameter_count
 
 pytestmark = pytest.mark.slow
 
@@ -112,10 +105,16 @@ def test_gradients_that_autograd_adds_in_place_are_counted_once() -> None:
     pytest.param({"precision": PrecisionConfig(parameters="bf16", compute="fp32", rounding="stochastic")},
                  marks=pytest.mark.full),
     {"method": QloraConfig(name="qlora", rank=2), "shape": tiny_shape("gemma", vocab=3000, width=64, mlp_width=64)},
-], ids=["adamw", "in-backward", "bf16-storage", "qlora"])
+    {"shape": tiny_shape("qwen3_5", vocab=3000)},
+    *(pytest.param({"shape": tiny_shape("gemma4", vocab=3000, **FORMS[form][1])}, marks=pytest.mark.full)
+      for form in ("gemma4 E2B", "gemma4 31B", "gemma4 26B-A4B")),
+])
 def test_a_trace_sees_what_a_real_step_allocates(changes: dict[str, Any]) -> None:
-    """The same counter on real tensors and on fake ones: the same peak, but for what few tensors hold."""
-    asked = request(changes.pop("shape", SHAPE), **changes)
+    """The same counter on real tensors and on fake ones: the same peak, but for what few tensors hold.
+
+    Of Qwen 3.5 two chunks of a state, of Gemma 4 shared keys and experts.
+    """
+    asked = request(**{"shape": SHAPE} | changes)
     spec = build_spec(asked, torch.device("cpu"))
     fake = live_peak(trace(spec, "step", SIZE, "cpu", asked).events, 512)
     live = LiveStorages({})
@@ -215,6 +214,8 @@ def test_the_trace_refuses_what_the_engine_refuses() -> None:
     asked = request(SHAPE, memory=MemoryConfig(optimizer_in_backward=True))
     with pytest.raises(RequestError, match=r"batch.accumulation: 2"):
         inspect_step(asked, BatchShape(2, 1, 32), "cpu")
+    with pytest.raises(RequestError, match="optimizer_in_backward: true cannot be split among 2 processes"):
+        inspect_step(replace(asked, mesh=MeshConfig(fsdp=2)), SIZE, "cpu")
 
 
 @pytest.mark.full
@@ -234,9 +235,3 @@ def test_the_trace_of_one_of_two_processes_is_what_each_of_two_real_ones_holds(r
     assert 0.49 < shares[0] / shares[1] < 0.6
     assert traced.breakdown["gathered parameters"] > head / 2
     assert "gathered parameters" not in alone.breakdown
-
-
-def test_what_several_processes_cannot_split_is_refused_by_the_trace_too() -> None:
-    asked = request(SHAPE, memory=MemoryConfig(optimizer_in_backward=True), mesh=MeshConfig(fsdp=2))
-    with pytest.raises(RequestError, match="optimizer_in_backward: true cannot be split among 2 processes"):
-        inspect_step(asked, SIZE, "cpu")

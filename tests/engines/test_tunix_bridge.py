@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.engines.jax_oracle import our_logits
-from tests.engines.tiny import PROMPTS, request, tiny_shape
+from tests.engines.tiny import PROMPTS, our_logits, request, tiny_shape
 from workings.config.training import PrecisionConfig
 from workings.engines.jax.engine import JaxEngine
 from workings.errors import RequestError
@@ -38,7 +37,7 @@ def their_logits(model: Any, tokens: np.ndarray) -> np.ndarray:
 
 def assert_equal_logits(engine: JaxEngine, params: dict, model: Any) -> None:
     tokens = np.array([PROMPTS[0]], np.int32)
-    ours, theirs = our_logits(engine, params, tokens), their_logits(model, tokens)
+    ours, theirs = our_logits(engine, {"params": params}, tokens), their_logits(model, tokens)
     assert np.abs(theirs).max() > 0.5
     assert np.abs(ours - theirs).max() < 1e-5 * np.abs(theirs).max()
 
@@ -52,13 +51,13 @@ def test_tunix_classes_compute_our_logits_and_give_the_weights_back_bit_for_bit(
         family: str, changes: dict[str, Any], dtype: str) -> None:
     """Gemma 1 with both of Tunix's layouts of k and v; Gemma 2 with both caps, a window of four and its four norms;
     Gemma 3 with its norms on q and k, both rope bases and a scaled one."""
-    from workings.engines.tunix.bridge import our_params, tunix_model
+    from workings.engines.tunix.bridge import from_tunix, tunix_model
 
     shape = tiny_shape(family, **changes)
     engine = JaxEngine.open(request(shape, precision=PrecisionConfig(parameters=dtype)))
     params = noisy(engine)["params"]
     model = tunix_model(params, shape)
-    back = our_params(model, shape)
+    back = from_tunix({path: x.get_value() for path, x in nnx.to_flat_state(nnx.state(model, nnx.Param))}, shape)
     assert jax.tree.structure(back) == jax.tree.structure(params)
     for ours, theirs in zip(jax.tree.leaves(params), jax.tree.leaves(back), strict=True):
         assert ours.dtype == theirs.dtype
@@ -72,7 +71,7 @@ def test_tunix_classes_compute_our_logits_and_give_the_weights_back_bit_for_bit(
     ({"query_scale": 0.1}, "query_scale"), ({"rms_norm_eps": 1e-5}, "rms_norm_eps"),
 ])
 def test_what_tunix_cannot_be_is_said(changes: dict[str, Any], said: str) -> None:
-    from workings.engines.tunix.models import check_shape
+    from workings.engines.tunix.trainer import check_shape
 
     shape = tiny_shape(changes.pop("family", "gemma"), **changes)
     with pytest.raises(RequestError, match=said):
@@ -83,8 +82,8 @@ def test_tunix_loads_our_export_with_equal_logits_and_greedy_text(tmp_path: Path
     """Tunix's own loader of safetensors, its own model, its own sampler."""
     from tunix.models.gemma3 import params_safetensors
 
-    from workings.engines.tunix.models import model_class
-    from workings.engines.tunix.sampler import greedy, make_sampler
+    from workings.engines.tunix.engine import greedy, make_sampler
+    from workings.engines.tunix.trainer import model_class
 
     shape = tiny_shape("gemma3", **GEMMA3)
     engine = JaxEngine.open(request(shape))

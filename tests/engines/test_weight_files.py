@@ -67,20 +67,14 @@ def with_header(header: object) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
-@pytest.mark.parametrize(("content", "expected"), [
-    (b"abc", "cut short"),
-    (b"\xff" * 16, "cut short"),
-    ((9).to_bytes(8, "little") + b"not json!", "damaged header"),
-    (with_header([1, 2]), "damaged header"),
-    (with_header({"a": {"dtype": "F32"}}), "damaged header"),
-    (with_header({"a": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}}), "cut short: a"),
-    (with_header({"a": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 12]}}), "12 bytes for shape"),
-    (with_header({"a": {"dtype": "F99", "shape": [2, 2], "data_offsets": [0, 16]}}), "number format F99"),
-])
-def test_damage_is_named(content: bytes, expected: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [
+    b"", b"abc", b"\xff" * 16, (9).to_bytes(8, "little") + b"not json!", with_header([1, 2]),
+    with_header({"a": {"dtype": "F32"}}), with_header({"a": {"dtype": "F99", "shape": [0], "data_offsets": [0, 0]}}),
+    with_header({"a": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}})])
+def test_damage_is_named(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "model.safetensors"
     file.write_bytes(content)
-    with pytest.raises(RecordError, match=expected):
+    with pytest.raises(RecordError, match=r"model\.safetensors is cut short or has a damaged header"):
         TensorFile(file)
 
 

@@ -77,11 +77,31 @@ def random_batch(shape: ModelShape, *, micro: int = 1, rows: int = 4, length: in
         positions=np.where(real, np.arange(length), 0).astype(np.int32))
 
 
-def losses(engine: Any, state: Any, steps: int, first: int = 0) -> tuple[Any, list[float]]:
+def roughened(engine: Any, seed: int = 3) -> Any:
+    """A state of the JAX engine with random norms and larger matrices, without which several features are invisible."""
+    import jax.numpy as jnp
+
+    state = engine.init(seed)
+    draw = np.random.default_rng(1)
+    layers = {name: jnp.asarray(x + draw.normal(0, 0.3, x.shape).astype(np.float32))
+              for name, x in state["params"]["layers"].items()}
+    return state | {"params": state["params"] | {"layers": layers}}
+
+
+def our_logits(engine: Any, state: Any, tokens: np.ndarray) -> np.ndarray:
+    """``[B, S, V]`` logits of rows ``[B, S]`` without padding."""
+    ones = np.ones((1, *tokens.shape), np.int32)
+    found: np.ndarray = engine.logits(state, Batch(
+        tokens=tokens[None], targets=0 * ones, loss_mask=ones.astype(np.float32), segment_ids=ones,
+        positions=ones * np.arange(tokens.shape[1], dtype=np.int32)))
+    return found
+
+
+def losses(engine: Any, state: Any, steps: int, first: int = 0, **size: int) -> tuple[Any, list[float]]:
     """State and losses of an engine trained on a few random batches, from batch ``first`` on."""
     each = []
     for number in range(first, first + steps):
-        state, result = engine.step(state, random_batch(engine.spec.shape, seed=number % 3), 1e-2)
+        state, result = engine.step(state, random_batch(engine.spec.shape, seed=number % 3, **size), 1e-2)
         each.append(result.loss)
     return state, each
 

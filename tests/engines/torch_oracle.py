@@ -7,11 +7,9 @@ import numpy as np
 import torch
 import transformers
 
-from tests.engines.tiny import request, tiny_shape
-from workings.engines.torch.attention import AttentionMask
+from tests.engines.tiny import our_logits, request, tiny_shape
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.lora import base_weights
-from workings.engines.torch.model import final_logits, hidden_states
 from workings.engines.torch.step import State, micro_batch_objective, to_rows
 from workings.models.batch import Batch
 
@@ -29,14 +27,6 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
                                        "layer_types": ("global", "linear", "linear", "global", "linear")})}
 """Family and changes of a tiny shape that make it the form of a published model; the last one is of models that were
 cut. A stretched OLMo has its published numbers but for the original context, which is 8192 there."""
-
-
-def our_logits(engine: TorchEngine, state: State, tokens: np.ndarray) -> np.ndarray:
-    """``[B, S, V]`` logits of rows without padding."""
-    with torch.no_grad():
-        positions = torch.arange(tokens.shape[1]).expand(tokens.shape)
-        hidden = hidden_states(state.model, torch.from_numpy(tokens).long(), positions, AttentionMask())
-        return final_logits(state.model, hidden, engine.spec.shape.final_softcap).numpy()
 
 
 def roughened(engine: TorchEngine, seed: int = 3) -> State:
@@ -97,6 +87,27 @@ def plain(folder: Path) -> Any:
     # transformers takes token 0 for padding, whose row would get no gradient; here it is a token like any other.
     model.get_input_embeddings().padding_idx = None
     return model.eval()
+
+
+def assert_equal_to_transformers(engine: Any, state: Any, folder: Path) -> None:
+    """Export a state of either engine: transformers' own class has its logits and its greedy text.
+
+    Prompts of different lengths are in one padded batch, and transformers gets them one by one. Longer than the window.
+    """
+    engine.export(state, folder)
+    model, draw = plain(folder), np.random.default_rng(5)
+    # In longer rows of this Gemma 4 roundings grow.
+    length = 14 if engine.spec.shape.family == "gemma4" else 40
+    tokens = draw.integers(0, 61, (2, length)).astype(np.int32)
+    ours, theirs = our_logits(engine, state, tokens), their_logits(model, tokens)
+    assert np.abs(theirs).max() > 0.5
+    assert np.abs(ours - theirs).max() < 2e-5 * max(1.0, np.abs(theirs).max())
+    prompts = [draw.integers(0, 61, n).tolist() for n in (3, 9, 1, 17, 6)]
+    for prompt, answer in zip(prompts, engine.generate(state, prompts, max_new_tokens=12, stop_ids=[]), strict=True):
+        with torch.no_grad():
+            whole = model.generate(torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+                                   max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=0)
+        assert (answer.tokens, answer.finish_reason) == (whole[0, len(prompt):].tolist(), "length")
 
 
 def gradients(engine: TorchEngine, state: State, batch: Batch) -> dict[str, torch.Tensor]:

@@ -20,7 +20,7 @@ from workings.engines.base import EngineRequest
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.sharding import local
 from workings.engines.torch.step import State
-from workings.engines.torch.trace.events import PAGE, live_peak
+from workings.engines.torch.trace.allocator import PAGE, live_peak
 from workings.engines.torch.trace.inspect import follow
 from workings.engines.torch.trace.programs import step
 from workings.models.batch import BatchShape

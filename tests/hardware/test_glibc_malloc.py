@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from workings.hardware.glibc_malloc import MAPPED, VARIABLE, keeps_freed_blocks
+from workings.hardware.memory import MAPPED, VARIABLE, keeps_freed_blocks
 
 MAPPED_BLOCKS = """
 import ctypes
-from workings.hardware.glibc_malloc import map_large_blocks
+from workings.hardware.memory import map_large_blocks
 class Counts(ctypes.Structure):
     _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd".split()] + [
         (f"rest{i}", ctypes.c_size_t) for i in range(5)]

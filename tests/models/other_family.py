@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from workings.models import registry
-from workings.models.families.llama import FAMILY as LLAMA
+from workings.models.families.standard import LLAMA
 
 FAMILY = replace(
     LLAMA, name="toy", model_type="seed_oss", architecture="SeedOssForCausalLM",

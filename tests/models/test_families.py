@@ -2,19 +2,16 @@
 
 from dataclasses import replace
 from importlib.resources import files
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.engines.tiny import tiny_shape
-from tests.models import other_family
 from tests.models.other_family import FAMILY, install
 from workings.config.families import FAMILIES, TEMPLATES
 from workings.config.load import check_recipe, load_recipe, recipe_schema
 from workings.config.model import ShapeConfig
 from workings.errors import RequestError
-from workings.evidence.pack.sources import model_facts
 from workings.models import registry
 from workings.models.registry import families, find_family, register
 from workings.models.shape import ModelShape
@@ -31,14 +28,8 @@ def recipe_values(**shape: object) -> dict:
     return values
 
 
-def test_every_file_is_a_family_that_recipes_know():
-    names = {file.name.removesuffix(".py") for file in files("workings.models.families").iterdir()
-             if file.name.endswith(".py")}
-    assert names - {"__init__"} == set(FAMILIES)
+def test_recipes_know_every_family_and_every_template():
     assert [family.name for family in families()] == list(FAMILIES)
-
-
-def test_every_template_is_a_file_that_recipes_know():
     names = {file.name.removesuffix(".jinja") for file in files("workings.models.templates").iterdir()
              if file.name.endswith(".jinja")}
     assert names | {"tokenizer"} == set(TEMPLATES)
@@ -123,38 +114,11 @@ def test_what_a_package_may_not_bring(points, said, monkeypatch, tmp_path):
         find_family(next(iter(points)))
 
 
-def test_two_packages_may_not_bring_one_family(monkeypatch, tmp_path):
-    monkeypatch.setattr(other_family, "SECOND", FAMILY, raising=False)
-    for package, attribute in (("toys", "FAMILY"), ("more-toys", "SECOND")):
-        (tmp_path / package).mkdir()
-        install(monkeypatch, tmp_path / package, package, toy=f"tests.models.other_family:{attribute}")
-    with pytest.raises(RequestError, match=r"several packages bring model family .*\n.*these do: .*toys"):
-        find_family("toy")
-
-
 def test_a_shape_outlives_its_package():
     """A record of a family that is not installed can be opened; what needs the family says so."""
     shape = ModelShape(family="gone", vocab_size=61, **SIZES)
     with pytest.raises(RequestError, match="install the package that brings it"):
         tensor_shapes(shape)
-
-
-@pytest.mark.parametrize(("family", "licence"), [
-    ("gemma2", "Gemma Terms of Use (ai.google.dev/gemma/terms)"), ("toy", "Toy licence"),
-    ("llama", {"absent": "not known here: see the page that the weights came from"}),
-    ("gone", {"absent": "not known here: see the page that the weights came from"}),
-])
-def test_licences_are_those_of_the_family(family, licence, monkeypatch, tmp_path):
-    install(monkeypatch, tmp_path, toy=TOY)
-    run = SimpleNamespace(manifest=SimpleNamespace(weight_digests={}, model_id="a/b", architecture=family, facts={}))
-    assert model_facts(run)["licence"] == licence
-
-
-def test_converted_weights_have_the_licence_of_their_file():
-    facts = {"converted_from": {"licence": "Apache-2.0"}}
-    run = SimpleNamespace(manifest=SimpleNamespace(weight_digests={}, model_id="package:a", architecture="llama",
-                                                   facts=facts))
-    assert model_facts(run) == {"id": "package:a", "licence": "Apache-2.0"}
 
 
 def test_an_engine_that_cannot_run_a_family_says_which_can():

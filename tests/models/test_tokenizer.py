@@ -43,11 +43,6 @@ def test_no_text_is_lost(tokenizer: Tokenizer, text: str) -> None:
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-def test_batch_and_single_encoding_agree(tokenizer: Tokenizer) -> None:
-    texts = ["What is 1+2?", "", "<bos>x"]
-    assert tokenizer.encode_batch(texts) == [tokenizer.encode(text) for text in texts]
-
-
 def test_equal_texts_give_equal_tokenizers_in_another_process(tokenizer: Tokenizer, run_python) -> None:
     code = ("from workings.models.tokenizer_training import train_tokenizer\n"
             f"print(train_tokenizer({TEXTS!r}, 400).digest)")

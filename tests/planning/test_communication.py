@@ -8,8 +8,13 @@ from tests.planning.planning_helpers import recipe, request_of
 from workings.engines.base import MeshShape
 from workings.hardware.catalog import targets
 from workings.models.batch import BatchShape
-from workings.planning.communication import communication_seconds, traffic_of_an_update
-from workings.planning.run_time import Throughput, step_operations, step_seconds
+from workings.planning.run_time import (
+    Throughput,
+    communication_seconds,
+    step_operations,
+    step_seconds,
+    traffic_of_an_update,
+)
 
 BF16 = request_of(recipe(precision={"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"}))
 LAYERS = 2 * (2 * 16 + 16 * 16 + 2 * 8 * 16 + 16 * 16 + 3 * 32 * 16)

@@ -7,12 +7,11 @@ from workings.engines.base import MeshShape
 from workings.hardware.catalog import targets
 from workings.models.batch import BatchShape
 from workings.models.shapes import parameter_count
-from workings.planning.memory_formulas import exact_parts
+from workings.planning.memory_formulas import adapters, exact_parts
 from workings.planning.plan import estimate
 from workings.planning.planned_run import PlannedRun
 from workings.planning.run_time import step_operations, step_seconds
 from workings.planning.step_memory import largest_phase_parts
-from workings.planning.tensors import adapters
 
 ELEMENTS = 96 * 16 + 16 + 2 * (2 * 16 + 16 * 16 + 2 * 8 * 16 + 16 * 16 + 3 * 32 * 16)
 """Embedding, final norm; per layer two norms, q, k and v, o, three feed-forward matrices."""

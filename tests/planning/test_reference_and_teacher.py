@@ -5,18 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from tests.planning.planning_helpers import planned_run, recipe, shape
+from tests.planning.planning_helpers import recipe, shape
 from workings.config.method import LoraConfig
 from workings.engines.base import EngineRequest, Inspection, MeshShape
 from workings.hardware.catalog import find_target
 from workings.models.shapes import published_shape, to_hf_config
 from workings.models.weights import parameter_count
+from workings.planning.further_memory import TEACHER, model_weight_bytes, with_resident, with_teacher
 from workings.planning.memory_formulas import exact_parts
 from workings.planning.plan import make_plan
-from workings.planning.recipe_changes import with_changes
-from workings.planning.reference_and_teacher import TEACHER, model_weight_bytes, with_resident, with_teacher
-from workings.planning.run_time import estimate_run_time
-from workings.planning.search import estimated_programs, plan_with_nearest, smaller_teacher
+from workings.planning.search import estimated_programs, plan_with_nearest, smaller_teacher, with_changes
 from workings.runs.plan import plan
 from workings.ways.parts.teacher_request import TeacherModel, teacher_request
 
@@ -122,17 +120,6 @@ def test_the_shipped_recipe_fits_its_card_with_its_teacher():
     assert teacher == 2 * parameter_count(published_shape("gemma-3-4b"))
     assert found.time.seconds > found.time.training_seconds + found.time.teacher_seconds > found.time.training_seconds
     assert not any("teacher" in each for each in found.time.not_counted)
-
-
-@pytest.mark.parametrize("precision", ["bf16", "nf4"])
-def test_to_ask_a_teacher_of_the_students_size_takes_a_third_of_the_steps(precision):
-    student = with_changes(STUDENT, {"training.steps": 30})
-    request = EngineRequest.of(student, shape())
-    teacher = teacher_request(request, TeacherModel(shape=shape()), precision)
-    spent = estimate_run_time(planned_run(student, "rtx5090", request=request), 0.5, items=0, held_out=0,
-                     teacher=teacher)
-    assert spent.teacher_seconds == pytest.approx(30 * 0.5 / 3)
-    assert spent.to_json()["teacher_seconds"] == pytest.approx(5.0)
 
 
 @pytest.mark.usefixtures("no_compiler")

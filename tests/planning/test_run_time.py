@@ -7,20 +7,11 @@ import pytest
 
 from tests.planning.planning_helpers import planned_run, recipe, request_of, shape
 from workings.config.load import load_recipe
-from workings.engines.base import MeshShape
 from workings.errors import RequestError
 from workings.hardware.catalog import targets
 from workings.inputs.resolve import find_shape
-from workings.models.batch import BatchShape
 from workings.planning.plan import make_plan
-from workings.planning.run_time import (
-    DISK_BYTES_A_SECOND,
-    Throughput,
-    estimate_run_time,
-    flop_text,
-    step_operations,
-    step_seconds,
-)
+from workings.planning.run_time import DISK_BYTES_A_SECOND, estimate_run_time, flop_text, step_operations
 from workings.record.number_text import duration
 from workings.runs.plan_time import count_items, parse_duration, with_deadline, with_time
 
@@ -59,14 +50,6 @@ def test_frozen_weights_get_no_gradient():
     full = request_of(recipe())
     thin = replace(full, method=recipe(method={"name": "lora", "rank": 4}).method)
     assert 0.6 < step_operations(thin, (1, 4, 64)) / step_operations(full, (1, 4, 64)) < 0.8
-
-
-def test_a_measurement_takes_the_place_of_the_assumption():
-    request = request_of(recipe())
-    pace = Throughput(operations_a_second=1e12, source="measured")
-    seconds, how = step_seconds(request, BatchShape(1, 4, 64), targets()["cpu"], MeshShape(1, 1), pace)
-    assert seconds == pytest.approx(step_operations(request, (1, 4, 64)) / 1e12)
-    assert "measured" in how
 
 
 def test_items_are_counted_where_they_are_known(tmp_path):

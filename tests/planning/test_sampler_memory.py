@@ -9,8 +9,8 @@ from workings.hardware.catalog import find_target
 from workings.hardware.device import DeviceFacts
 from workings.models.shapes import published_shape
 from workings.models.weights import parameter_count
+from workings.planning.further_memory import next_to_sampler, sampler_parts
 from workings.planning.plan import make_plan
-from workings.planning.sampler_memory import next_to_sampler, sampler_parts
 
 CARD = DeviceFacts(platform="gpu", kind="card", count=1, memory_limit_bytes=32 << 30, memory_limit_source="the card",
                    mesh={"fsdp": 1, "tp": 1}, versions={}, reason="")

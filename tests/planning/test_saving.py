@@ -8,7 +8,7 @@ from workings.engines.base import Inspection
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import find_target
 from workings.planning.breakdown import split_parts
-from workings.planning.saving import GATHERED, SAVING, with_saving
+from workings.planning.further_memory import GATHERED, SAVING, with_saving
 
 TORCH, JAX = find_planning_engine("torch"), find_planning_engine("jax")
 

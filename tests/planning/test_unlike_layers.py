@@ -9,27 +9,25 @@ import pytest
 from tests.planning.planning_helpers import planned_run, recipe
 from workings.config.load import check_recipe, load_recipe
 from workings.engines.base import EngineRequest, GenerationShape, Inspection, MeshShape
-from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import find_target
 from workings.models.batch import BatchShape
 from workings.models.shapes import published_shape
 from workings.models.weights import parameter_count, projections
 from workings.planning.breakdown import split_parts
+from workings.planning.further_memory import model_weight_bytes
 from workings.planning.memory_formulas import (
+    PER_LAYER_TABLE,
     checkpoint_bytes,
     exact_parts,
     forward_program_parts,
+    host_parts,
     kv_cache_numbers,
+    layer_tensors,
     linear_attention_cache_bytes,
 )
-from workings.planning.plan import plan_from_inspection, target_device
-from workings.planning.planned_run import PlannedRun
-from workings.planning.recipe_changes import overrides_between, with_changes
-from workings.planning.reference_and_teacher import model_weight_bytes
 from workings.planning.run_time import generation_seconds, step_operations
-from workings.planning.search import candidates
+from workings.planning.search import candidates, overrides_between, with_changes
 from workings.planning.step_memory import largest_phase_parts
-from workings.planning.tensors import PER_LAYER_TABLE, host_parts, layer_tensors
 from workings.runs.plan import plan
 from workings.ways.parts.teacher_request import TeacherModel, teacher_request
 
@@ -86,14 +84,6 @@ def test_the_search_leaves_the_table_on_the_host_first_where_the_engine_can() ->
         assert not any("per_layer" in word for each in islice(other, 4) for word in overrides_between(recipe, each))
 
 
-def test_a_factored_moment_has_no_row_for_the_table() -> None:
-    full = exact_parts(asked(optimizer={"name": "adafactor"}), (1, 1, 512), 1, 1)["moments"]
-    without = replace(asked(optimizer={"name": "adafactor"}), shape=replace(E2B, per_layer_width=0))
-    # The projection to the embeddings and its norm; in each layer a gate, the way back and a norm.
-    small = (35 * 256 + 1536) + 256 + 35 * ((256 + 1536) + (1536 + 256) + 1536)
-    assert full - exact_parts(without, (1, 1, 512), 1, 1)["moments"] == 4 * small
-
-
 def test_adapters_of_layers_with_and_without_keys() -> None:
     request = asked(method={"name": "lora", "rank": 4, "target_modules": ["q_proj", "k_proj", "down_proj"]},
                     precision={"parameters": "bf16", "compute": "bf16"})
@@ -105,16 +95,6 @@ def test_adapters_of_layers_with_and_without_keys() -> None:
     assert found["moments"] == 8 * elements
     assert found[PER_LAYER_TABLE] == 2 * TABLE
     assert checkpoint_bytes(request) == 12 * elements
-
-
-def test_four_bits_are_for_projections_alone() -> None:
-    request = asked(method={"name": "qlora", "rank": 1, "target_modules": ["q_proj"]},
-                    precision={"parameters": "bf16", "compute": "bf16"})
-    matrices = sum(size[0] * size[1] * count for (name, size), count in layer_tensors(E2B).items()
-                   if ("self_attn" in name and len(size) == 2) or "mlp" in name)
-    adapters = 28 * (1536 + 2048) + 7 * (1536 + 4096)
-    assert exact_parts(request, (1, 1, 512), 1, 1)["parameters"] == 2 * (
-        parameter_count(E2B) - TABLE - matrices) + matrices // 2 + 4 * (matrices // 64) + 4 * adapters
 
 
 def test_the_cache_has_no_slots_for_layers_that_share_and_none_beyond_the_window() -> None:
@@ -189,35 +169,6 @@ def test_a_teacher_is_counted_with_its_table() -> None:
     assert model_weight_bytes(theirs, MeshShape(1, 1)) == 2 * (parameter_count(E2B) - TABLE)
     other = teacher_request(host, TeacherModel(shape=published_shape("gemma-3-1b")), "bf16")
     assert other.memory.per_layer_embeddings == "device"
-
-
-def test_shapes_of_layers_are_counted_one_by_one() -> None:
-    found = {size: count for (name, size), count in layer_tensors(E2B).items() if name == "self_attn.k_proj.weight"}
-    assert found == {(256, 1536): 12, (512, 1536): 3}
-
-
-@pytest.mark.usefixtures("no_compiler")
-@pytest.mark.parametrize("name", ["gemma-4-e2b-v5e8", "gemma-4-e2b-lora-v5e8", "gemma-4-e4b-lora-v5e8"])
-def test_shipped_recipes_fit_by_formula_and_name_the_table(name: str) -> None:
-    found = plan(name, "v5e-8", nearest=False)
-    assert set(found.peaks) == {"step", "generation"}
-    assert found.verdict.fits
-    assert not found.verdict.marginal
-    parts = {part.name: part for part in found.parts}
-    layers = 42 if "e4b" in name else 35
-    assert parts[PER_LAYER_TABLE].size_bytes == 2 * 262144 * layers * 256 // 8
-    assert parts[PER_LAYER_TABLE].certainty == "exact"
-    assert sum(part.size_bytes for part in found.parts) == found.verdict.peak_bytes
-
-
-def test_the_shipped_recipe_for_two_t4_says_what_fakes_on_the_host() -> None:
-    recipe, target = load_recipe("gemma-4-e2b-lora-t4x2").recipe, find_target("t4x2")
-    traced = Inspection(peak_bytes=1000, source="traced", breakdown={"parameters": 1000}, versions={})
-    device = target_device(target, traced, MeshShape(2, 1), find_planning_engine("torch"))
-    found = plan_from_inspection(PlannedRun.on_target(recipe, E2B, target), traced, device)
-    assert found.to_json()["host_parts"] == {PER_LAYER_TABLE: 2 * 2 * TABLE}
-    assert "in the host's memory and on no device: per-layer embeddings (frozen), 8.75 GiB for 2 processes" in \
-        found.reasons
 
 
 @pytest.mark.full

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from tests.engines.tiny import tiny_shape
-from workings.engines.checkpoint_files import ADAPTER_CONFIG, ADAPTER_FILE
-from workings.engines.multimodal_weights import IN_TEXT, merge_non_text_weights
+from workings.engines.checkpoint_files import ADAPTER_CONFIG, ADAPTER_FILE, IN_TEXT, merge_non_text_weights
 from workings.engines.safetensors_file import TensorFile, write_tensors
 from workings.engines.weight_files import model_weights
 from workings.models.chat import ChatTemplate

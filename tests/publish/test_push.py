@@ -21,7 +21,7 @@ from tests.record import synthetic
 from tests.runs.killed import write_recipe
 from workings.errors import RequestError
 from workings.evidence.verify import verify
-from workings.models.families.gemma import LICENCE as GEMMA_TERMS
+from workings.models.families.standard import GEMMA_TERMS
 from workings.publish.export import export_run
 from workings.publish.push import PushRequest, prepare
 from workings.runs.evaluate import evaluate_run

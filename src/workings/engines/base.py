@@ -23,8 +23,7 @@ from workings.hardware.device import DeviceFacts, without_alias
 from workings.models.batch import Batch, BatchShape
 from workings.models.shape import ModelShape
 from workings.objectives import registry as objectives
-from workings.objectives.base import Objective
-from workings.objectives.cross_entropy import CROSS_ENTROPY
+from workings.objectives.base import CROSS_ENTROPY, Objective
 
 ProgramName = Literal["step", "evaluation", "generation", "drawing", "log_probs", "teacher", "saving"]
 """``step``: one optimizer update. ``evaluation``: loss of a held-out batch. ``generation``: greedy answers to items.
@@ -292,8 +291,6 @@ class Inspection:
     seconds: Mapping[str, float] = field(default_factory=dict)
     """How long the answer took, by part of the work: `lower`, `compile` and `compile_cpu` (processor time) of a
     compiler, `trace` of a trace. No verdict depends on it."""
-    largest_arrays: Mapping[str, int] = field(default_factory=dict)
-    """Bytes of the largest array types of a compiled program, such as `bf16[2,128,256]`; empty if not known."""
     peak_operator: str = ""
     """The operator at which a trace reaches its peak; empty for a compiler and a formula."""
 

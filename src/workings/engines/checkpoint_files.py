@@ -1,15 +1,26 @@
-"""Files that both engines write and read alike: checkpoints, and exports as transformers and peft read them."""
+"""Files that both engines write and read alike: checkpoints, and exports as transformers and peft read them.
+
+Of a multimodal model only the text part is trained; its other weights are skipped on load and merged into an export.
+"""
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from workings.config.method import AdapterFields
-from workings.engines.safetensors_file import WHOLE, Index, open_tensors
+from workings.config.method import AdapterFields, FullConfig
+from workings.engines.safetensors_file import WHOLE, Index, StoredTensors, TensorFile, open_tensors, write_tensors
+from workings.engines.weight_files import model_weights
 from workings.errors import RecordError
+from workings.models.json_file import read_object
+from workings.models.registry import family_of
+from workings.models.shape import ModelShape
+from workings.models.weights import PEFT_PREFIX, tensor_shapes
 
 MODEL_FILE, ADAPTER_FILE, OPTIMIZER_FILE = "model.safetensors", "adapter_model.safetensors", "optimizer.safetensors"
 CONFIG, ADAPTER_CONFIG, ADAPTER_FOLDER = "config.json", "adapter_config.json", "adapter"
@@ -17,6 +28,10 @@ STEP = "step"
 """Tensor with the number of updates so far, next to the optimizer's slots (``SLOT.NAME``)."""
 METADATA = {"format": "pt"}
 """By it transformers knows which framework's layout a file has."""
+IN_TEXT, IN_FULL_MODEL = f"{PEFT_PREFIX}model.", f"{PEFT_PREFIX}model.language_model."
+"""Prefix of peft's names for a tensor of the text part alone, and for the same tensor of the whole model."""
+PROCESSORS = "*processor_config.json"
+"""Files with the settings of image and sound processors."""
 
 
 class CheckpointFile:
@@ -50,6 +65,95 @@ def adapter_config(method: AdapterFields, targets: Sequence[str]) -> dict[str, A
             "use_dora": False, "inference_mode": True, "target_modules": list(dict.fromkeys(targets))}
 
 
+def write_configs(directory: Path, config: Mapping[str, Any], method: FullConfig | AdapterFields,
+                  targets: Sequence[str] = ()) -> None:
+    """Write ``config.json`` of an export and, with adapters, `adapter_config` into a new folder ``adapter``."""
+    write_json(directory / CONFIG, config)
+    if not isinstance(method, FullConfig):
+        (directory / ADAPTER_FOLDER).mkdir()
+        write_json(directory / ADAPTER_FOLDER / ADAPTER_CONFIG, adapter_config(method, targets))
+
+
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
     """Write settings, sorted, so that the same model gives the same bytes."""
     path.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NonTextWeights:
+    """Summary of the tensors of a multimodal model that are not part of its text model."""
+
+    architecture: str
+    """Class of the whole model in transformers."""
+    parts: tuple[str, ...]
+    """Parts of the model that the tensors belong to, such as ``vision_tower``."""
+    tensors: int
+    size: int
+    """Bytes."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Entry of a run's manifest."""
+        return {"architecture": self.architecture, "parts": list(self.parts), "tensors": self.tensors,
+                "bytes": self.size}
+
+
+def find_non_text_weights(directory: Path, shape: ModelShape) -> NonTextWeights | None:
+    """The non-text weights of the model in a folder; None where the folder has a text model only.
+
+    Raises:
+        RequestError, RecordError: the folder does not hold a model of this shape.
+    """
+    config = read_object(directory / CONFIG)
+    if config.get("model_type") not in family_of(shape).multimodal:
+        return None
+    others = model_weights(directory, shape).others()
+    # `model.vision_tower.encoder.…` and, as older files write it, `vision_tower.…`.
+    parts = {name.removeprefix("model.").partition(".")[0] for name in others}
+    return NonTextWeights(architecture=", ".join(config.get("architectures") or [config["model_type"]]),
+                     parts=tuple(sorted(parts)), tensors=len(others),
+                     size=sum(prod(file.shape(name)) * file.dtype(name).itemsize for name, file in others.items()))
+
+
+def merge_non_text_weights(text: Path, base: Path, shape: ModelShape) -> None:
+    """Turn an exported text model into the whole model: the files of ``base`` with the trained text weights.
+
+    Args:
+        text: folder with ``model.safetensors`` and ``config.json`` of the text model, and perhaps ``adapter/``; all are
+            replaced.
+        base: folder of the whole model that training started from.
+        shape: of the text model.
+    """
+    old = model_weights(base, shape)
+    trained, others = TensorFile(text / MODEL_FILE), old.others()
+    # Under the whole model's names, in the order of its files; tensors are copied one at a time.
+    stored: dict[str, tuple[StoredTensors, str]] = {
+        old.stored_name(name): (trained, name) for name in tensor_shapes(shape)}
+    stored |= {name: (file, name) for name, file in others.items()}
+    combined = text / f".{MODEL_FILE}"
+    write_tensors(combined, {name: (file.dtype(own), file.shape(own)) for name, (file, own) in stored.items()},
+                  lambda name: stored[name][0].read(stored[name][1]), METADATA)
+    # Read now, because the text model's configuration is replaced below.
+    dtype = read_object(text / CONFIG)["dtype"]
+    combined.replace(text / MODEL_FILE)
+    config = read_object(base / CONFIG)
+    config["text_config"] = config["text_config"] | {"dtype": dtype}
+    write_json(text / CONFIG, config | {"dtype": dtype})
+    # Programs that load the whole model look for the settings of images and sound next to its weights.
+    for path in base.glob(PROCESSORS):
+        shutil.copyfile(path, text / path.name)
+    if (text / ADAPTER_FOLDER).is_dir():
+        _rename_adapters(text / ADAPTER_FOLDER)
+
+
+def _rename_adapters(adapter: Path) -> None:
+    """Rename the text model's adapters to the names that peft and vLLM look for in the whole model."""
+    file = TensorFile(adapter / ADAPTER_FILE)
+    own = {IN_FULL_MODEL + name.removeprefix(IN_TEXT): name for name in file.names()}
+    renamed = adapter / f".{ADAPTER_FILE}"
+    write_tensors(renamed, {name: (file.dtype(old), file.shape(old)) for name, old in own.items()},
+                  lambda name: file.read(own[name]), METADATA)
+    renamed.replace(adapter / ADAPTER_FILE)
+    config = read_object(adapter / ADAPTER_CONFIG)
+    # A plain list would also match the vision and audio towers, whose projections have the same names.
+    config["target_modules"] = rf"model\.language_model\.layers\..*\.({'|'.join(sorted(config['target_modules']))})"
+    write_json(adapter / ADAPTER_CONFIG, config)

@@ -7,7 +7,7 @@ asking a framework, which may have been installed without support for the accele
 import os
 from pathlib import Path
 
-from workings.hardware.machine import cpu_model
+from workings.errors import RequestError
 from workings.hardware.memory import host_memory
 
 # Vendor numbers of the PCI bus; classes are VGA controllers, and 3D controllers (cards without a display).
@@ -57,15 +57,6 @@ def accelerators(root: Path = Path("/")) -> dict[str, str]:
     return present
 
 
-def cpu_features(root: Path = Path("/")) -> str:
-    """Text that decides which machine code runs here: the CPU's name, and its instructions if the kernel lists them."""
-    file = root / "proc/cpuinfo"
-    listed = file.read_text().splitlines() if file.is_file() else []
-    # x86 lists its instructions as `flags`, Arm as `Features`; there is a line for every core, and equal ones count
-    # once.
-    return "\n".join([cpu_model(file), *sorted({line for line in listed if line.startswith(("flags", "Features"))})])
-
-
 def cpu_memory(root: Path = Path("/")) -> tuple[int, str]:
     """Bytes that processes may use here, and their source: the lowest of machine, control group and `ulimit -v`."""
     memory = host_memory(root)
@@ -89,3 +80,20 @@ def started_apart() -> str:
 def _first_of(*names: str) -> str:
     # torchrun takes a range of nodes, too.
     return next((f"{name}={os.environ[name]}" for name in names if os.environ.get(name, "1") not in ("1", "1:1")), "")
+
+
+VARIABLE = "WORKINGS_PEER_TIMEOUT"
+PEER_TIMEOUT = 600.0
+"""Seconds after which a process that waits for another one gives up. Saving a checkpoint must take less."""
+
+
+def peer_timeout() -> float:
+    """`PEER_TIMEOUT`, or the seconds that the environment variable says. Raises `RequestError` for another text."""
+    text = os.environ.get(VARIABLE, str(PEER_TIMEOUT))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 1 <= seconds <= 86400:
+        raise RequestError(f"{VARIABLE} is {text}", "seconds, from 1 to 86400", f"{VARIABLE}={PEER_TIMEOUT:.0f}")
+    return seconds

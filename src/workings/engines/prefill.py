@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from math import gcd
 
+from workings.errors import RequestError
 from workings.models.shape import ModelShape
 from workings.models.weights import state_channels
 
@@ -42,3 +43,18 @@ def copies_of_each(prompts: Sequence[Sequence[int]], most: int) -> int:
 def largest_divisor(number: int, most: int) -> int:
     """The largest divisor of ``number`` that is at most ``most``; at least 1."""
     return max((each for each in range(2, min(number, most) + 1) if number % each == 0), default=1)
+
+
+def check_prompts(prompts: Sequence[Sequence[int]]) -> None:
+    """Raise `RequestError` for an empty prompt."""
+    if any(len(prompt) == 0 for prompt in prompts):
+        raise RequestError("a prompt is empty", "prompts of at least one token")
+
+
+def check_sampling(prompts: Sequence[Sequence[int]], temperature: float, seeds: Sequence[int]) -> None:
+    """Raise `RequestError` for a temperature or seeds that cannot be sampled with."""
+    if temperature <= 0:
+        raise RequestError(f"temperature must be above 0 for sampling, not {temperature:g}", "greedy decoding for 0")
+    if len(seeds) != len(prompts) or not all(0 <= seed < 2 ** 32 for seed in seeds):
+        raise RequestError(f"{len(seeds)} seeds do not fit {len(prompts)} prompts",
+                           "one per prompt, each below 2 ** 32")

@@ -33,11 +33,6 @@ def engine_names() -> list[str]:
     return plugin_names(GROUP)
 
 
-def install_hint(name: str) -> str:
-    """Command that installs the libraries of one of our engines."""
-    return pip_install(name)
-
-
 def find_engine(name: str) -> RegisteredEngine:
     """Import the engine registered under a name.
 
@@ -56,7 +51,7 @@ def find_engine(name: str) -> RegisteredEngine:
             engine = point.load()
     except ModuleNotFoundError as error:
         raise RequestError(f"engine: {name} needs {error.name}", "an engine with its libraries",
-                           install_hint(name)) from error
+                           pip_install(name)) from error
     return RegisteredEngine(engine, *_distribution(point))
 
 

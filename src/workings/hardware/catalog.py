@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any, Literal
 
 from workings.errors import RequestError
@@ -131,3 +132,17 @@ def find_target(name: str) -> Target:
                                                                                        0.5)))
     raise RequestError(f"--on {name} names no target of the catalog", "one of " + ", ".join(targets()),
                        "--on " + " or --on ".join(near[:3]) if near else "--on v5e-8")
+
+
+HOST = MappingProxyType({"platform": "cpu"})
+"""This machine's CPU, as a compiler is told of it."""
+
+
+def compile_target(target: Target) -> Mapping[str, Any]:
+    """A row of the catalog as a compiler is told of it, in JSON values; a GPU's row must name its ``gpu_config``."""
+    if target.platform == "cpu":
+        return dict(HOST)
+    if target.platform == "gpu":
+        return {"platform": "gpu", "card": asdict(gpu_config(target.gpu_config)), "topology": target.topology}
+    return {"platform": "tpu", "topology": target.topology, "accelerator_type": target.accelerator_type,
+            "options": dict(target.topology_options)}

@@ -1,4 +1,4 @@
-"""Model families: `families/NAME.py` makes one object with everything about a family.
+"""Model families: one object has everything about a family; those of this package are below `families`.
 
 The methods here are those of the standard decoder: of Llama, and of every family that differs from it in switches of
 `ModelShape` alone. A family with other tensors or another ``config.json`` derives a class and overrides them.
@@ -51,7 +51,7 @@ class Family:
     """A family of decoder-only models."""
 
     name: str
-    """Name in recipes and records; for a family of this package also the name of its file."""
+    """Name in recipes and records."""
     model_type: str
     """Hugging Face's name of the architecture in ``config.json``; transformers must know it, for the PyTorch engine."""
     other_model_types: tuple[str, ...] = ()

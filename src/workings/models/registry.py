@@ -1,11 +1,11 @@
 """Model families by name: those of this package, and those that other packages bring by their entry points."""
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any
 
 from workings.config.families import FAMILIES, GROUP, known_families
 from workings.errors import RequestError
+from workings.models.families import gemma4, qwen3_5, standard
 from workings.models.family import Family
 from workings.models.shape import ModelShape
 from workings.models.unverified import unverified_family
@@ -70,13 +70,14 @@ def _model_types(family: Family) -> tuple[str, ...]:
 
 
 def _register_ours() -> None:
-    """Register the families of this package, once: a few small modules, and one look at the entry points."""
+    """Register the families of this package, once; the entry points are looked at for others of their names."""
     # They are added in order, so the last one represents all.
     if FAMILIES[-1] in registered:
         return
     refuse_our_names(GROUP, FAMILIES, kind="model family")
+    ours = {family.name: family for family in (*standard.FAMILIES, gemma4.FAMILY, qwen3_5.FAMILY)}
     for name in FAMILIES:
-        _add(import_module(f"workings.models.families.{name}").FAMILY)
+        _add(ours[name])
 
 
 def _add(family: Family) -> Family:

@@ -9,7 +9,7 @@ from typing import Any
 
 from workings.config.model import ShapeConfig
 from workings.errors import RequestError
-from workings.models.config_values import check_values
+from workings.models.hf_config import check_values
 from workings.models.registry import families, family_of, find_family, find_model_type
 from workings.models.shape import ModelShape
 from workings.models.unverified import unverified_shape

@@ -1,1 +1,1 @@
-"""Objectives of training: one file for each, with the same arithmetic for every engine."""
+"""Objectives of training, with the same arithmetic for every engine."""

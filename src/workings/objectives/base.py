@@ -94,24 +94,18 @@ class OfCompletions(Protocol):
     batches."""
 
 
-PAIR_METRICS = ("margin", "accuracy", "chosen_reward", "rejected_reward", "chosen_log_prob", "rejected_log_prob")
-"""Means over pairs: implied rewards, of the chosen row minus the rejected one (``margin``) and of each; the share of
-pairs with a margin above 0 (``accuracy``); log probabilities in nats."""
+@dataclass(frozen=True, kw_only=True)
+class CrossEntropy:
+    """Negative log likelihood in nats: imitation. Engines compute it and its gradient in one walk over the logits."""
+
+    name: ClassVar[str] = "cross_entropy"
+    signals: ClassVar[tuple[str, ...]] = ()
+    metrics: ClassVar[tuple[str, ...]] = ()
+
+    def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
+        """Value of the objective for some rows; see `Objective.terms`."""
+        del array, signals
+        return Terms(total=-(log_probs_BS * mask_BS).sum())
 
 
-def pair_terms(loss_P: Array, is_pair_P: Array, rewards_P2: Array, log_probs_P2: Array, **more_P: Array) -> Terms:
-    """Sum of the losses of P pairs, and `PAIR_METRICS` with ``more_P``; pairs of padding count nothing.
-
-    Args:
-        loss_P: of each pair.
-        is_pair_P: 1.0 for a pair, 0.0 for padding.
-        rewards_P2: implied rewards of chosen and rejected row.
-        log_probs_P2: log probabilities that are reported.
-        more_P: further metrics.
-    """
-    margin_P = rewards_P2[:, 0] - rewards_P2[:, 1]
-    values_P = dict(zip(PAIR_METRICS, (margin_P, margin_P > 0, rewards_P2[:, 0], rewards_P2[:, 1], log_probs_P2[:, 0],
-                                       log_probs_P2[:, 1]), strict=True)) | more_P
-    count = is_pair_P.sum()
-    return Terms(total=(loss_P * is_pair_P).sum(),
-                 metrics={name: ((x_P * is_pair_P).sum(), count) for name, x_P in values_P.items()})
+CROSS_ENTROPY = CrossEntropy()

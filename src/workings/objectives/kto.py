@@ -67,6 +67,3 @@ class Kto:
                     "log_prob": now_E2[:, 0], "drift": drift}
         return Terms(total=(loss_E * is_example_E).sum(),
                      metrics={name: ((x_E * is_example_E).sum(), count) for name, x_E in values_E.items()})
-
-
-OBJECTIVE = Kto

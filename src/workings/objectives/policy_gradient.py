@@ -119,6 +119,3 @@ def _divergence(array: ArrayFunctions, log_ratio: Array) -> Array:
 def temperature_of(objective: Objective) -> float:
     """Temperature that logits are divided by; 1 for objectives other than policy gradients."""
     return objective.temperature if isinstance(objective, PolicyGradient) else 1.0
-
-
-OBJECTIVE = PolicyGradient

@@ -1,9 +1,12 @@
-"""Direct preference optimization: the better of two completions of a prompt becomes more likely than the other.
+"""Preferences: the better of two completions of a prompt becomes more likely than the other.
 
-Probabilities are compared with those under a reference, the model that training began with: the implied reward of a
-completion is ``beta`` times the log of the ratio of its probability now to that under the reference.
+`Preference` (DPO) compares probabilities with those under a reference, the model that training began with: the implied
+reward of a completion is ``beta`` times the log of the ratio of its probability now to that under the reference. SimPO
+has no reference: a reward is the mean log probability a token. ORPO imitates the chosen completion, and raises its odds
+above those of the rejected one: p / (1 - p), where p is the geometric mean of its tokens' probabilities.
 
-Sources: DPO, arXiv 2305.18290; label smoothing (conservative DPO), https://ericmitchell.ai/cdpo.pdf; IPO, 2310.12036.
+Sources: DPO, arXiv 2305.18290; label smoothing (conservative DPO), https://ericmitchell.ai/cdpo.pdf; IPO, 2310.12036;
+SimPO, 2405.14734, equation 6; ORPO, 2403.07691, equations 3 to 7.
 
 Shape suffixes: B rows, S positions of a row, P pairs.
 """
@@ -13,8 +16,30 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from workings.errors import RequestError
-from workings.objectives.base import PAIR_METRICS, Array, ArrayFunctions, Terms, pair_terms
+from workings.objectives.base import Array, ArrayFunctions, Terms
 from workings.objectives.policy_gradient import REFERENCE
+
+PAIR_METRICS = ("margin", "accuracy", "chosen_reward", "rejected_reward", "chosen_log_prob", "rejected_log_prob")
+"""Means over pairs: implied rewards, of the chosen row minus the rejected one (``margin``) and of each; the share of
+pairs with a margin above 0 (``accuracy``); log probabilities in nats."""
+
+
+def pair_terms(loss_P: Array, is_pair_P: Array, rewards_P2: Array, log_probs_P2: Array, **more_P: Array) -> Terms:
+    """Sum of the losses of P pairs, and `PAIR_METRICS` with ``more_P``; pairs of padding count nothing.
+
+    Args:
+        loss_P: of each pair.
+        is_pair_P: 1.0 for a pair, 0.0 for padding.
+        rewards_P2: implied rewards of chosen and rejected row.
+        log_probs_P2: log probabilities that are reported.
+        more_P: further metrics.
+    """
+    margin_P = rewards_P2[:, 0] - rewards_P2[:, 1]
+    values_P = dict(zip(PAIR_METRICS, (margin_P, margin_P > 0, rewards_P2[:, 0], rewards_P2[:, 1], log_probs_P2[:, 0],
+                                       log_probs_P2[:, 1]), strict=True)) | more_P
+    count = is_pair_P.sum()
+    return Terms(total=(loss_P * is_pair_P).sum(),
+                 metrics={name: ((x_P * is_pair_P).sum(), count) for name, x_P in values_P.items()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,4 +103,81 @@ class Preference:
             else losses_P
 
 
-OBJECTIVE = Preference
+@dataclass(frozen=True, kw_only=True)
+class SimPo:
+    """Negative log likelihood that the chosen row of each pair is preferred by at least ``gamma``.
+
+    Rows 2i and 2i + 1 of a batch are a pair, the chosen one first; a pair of padding counts nothing.
+    """
+
+    name: ClassVar[str] = "simpo"
+    rows_may_move: ClassVar[bool] = False
+    signals: ClassVar[tuple[str, ...]] = ()
+    metrics: ClassVar[tuple[str, ...]] = PAIR_METRICS
+    """Log probabilities are means over a completion's tokens."""
+
+    beta: float = 2.0
+    """Factor of rewards."""
+    gamma: float = 1.0
+    """Margin of rewards at which a pair counts as told apart."""
+
+    def __post_init__(self) -> None:
+        if not (self.beta > 0 and self.gamma >= 0):
+            raise RequestError(f"beta {self.beta:g} or gamma {self.gamma:g} is out of range",
+                               "beta above 0, gamma of at least 0")
+
+    def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
+        """Value of the objective for some rows; see `Objective.terms`."""
+        del signals
+        is_pair_P, means_P2 = pair_means(log_probs_BS, mask_BS)
+        rewards_P2 = self.beta * means_P2
+        return pair_terms(-array.log_sigmoid(rewards_P2[:, 0] - rewards_P2[:, 1] - self.gamma), is_pair_P, rewards_P2,
+                          means_P2)
+
+
+def pair_means(log_probs_BS: Array, mask_BS: Array) -> tuple[Array, Array]:
+    """Whether each pair is one (``[P]``, 1.0 or 0.0), and the mean log probability a token of its rows, ``[P, 2]``."""
+    tokens_P2, sums_P2 = ((x * mask_BS).sum(-1).reshape(-1, 2) for x in (mask_BS, log_probs_BS))
+    # Padding counts as one token: 0 / 0 would be NaN, also after multiplication by 0.
+    return (tokens_P2 > 0).all(-1) * 1.0, sums_P2 / (tokens_P2 + (tokens_P2 == 0))
+
+
+IMITATION = "imitation_weight"
+"""Signal: pairs of the update divided by tokens of all its chosen completions, at the tokens of chosen rows. With it
+the mean over pairs that an engine takes is, of the imitation, the mean over tokens."""
+MOST = -1e-6
+"""Upper limit of a mean log probability: a completion that is certain has infinite odds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Orpo:
+    """Cross entropy of the chosen rows, plus ``beta`` times the negative log likelihood of the preference.
+
+    Rows 2i and 2i + 1 of a batch are a pair, the chosen one first; a pair of padding counts nothing.
+    """
+
+    name: ClassVar[str] = "orpo"
+    rows_may_move: ClassVar[bool] = False
+    signals: ClassVar[tuple[str, ...]] = (IMITATION,)
+    metrics: ClassVar[tuple[str, ...]] = (*PAIR_METRICS, "log_odds", "imitation_loss")
+    """Log probabilities are means over a completion's tokens. ``log_odds``: of the chosen rows minus the rejected ones.
+    ``imitation_loss``: nats per token of the chosen rows."""
+
+    beta: float = 0.1
+    """Weight of the preference next to imitation; the paper's lambda."""
+
+    def __post_init__(self) -> None:
+        if not self.beta > 0:
+            raise RequestError(f"beta must be above 0, not {self.beta:g}", "a weight, e.g. 0.1")
+
+    def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
+        """Value of the objective for some rows; see `Objective.terms`."""
+        is_pair_P, means_P2 = pair_means(log_probs_BS, mask_BS)
+        # log(p / (1 - p)), the same as the logarithm of p minus that of its complement.
+        bounded_P2 = array.minimum(means_P2, means_P2 * 0 + MOST)
+        odds_P2 = bounded_P2 - array.log(-array.expm1(bounded_P2))
+        difference_P = odds_P2[:, 0] - odds_P2[:, 1]
+        imitation_P2 = -(log_probs_BS * mask_BS * signals[IMITATION]).sum(-1).reshape(-1, 2)
+        imitation_P = imitation_P2[:, 0] + imitation_P2[:, 1]
+        return pair_terms(imitation_P - self.beta * array.log_sigmoid(difference_P), is_pair_P, self.beta * means_P2,
+                          means_P2, log_odds=difference_P, imitation_loss=imitation_P)

@@ -1,27 +1,22 @@
-"""Objectives by name: those of this package, a file each next to this one, and those of other packages.
-
-The file ``NAME.py`` holds the objective of that name as its ``OBJECTIVE``. Another package names its class by an entry
-point.
-"""
+"""Objectives by name: those of this package, and those of other packages, which name their class by an entry point."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any
 
-from workings import objectives
 from workings.errors import RequestError
-from workings.objectives.base import Objective
+from workings.objectives.base import CrossEntropy, Objective
+from workings.objectives.kto import Kto
+from workings.objectives.policy_gradient import PolicyGradient
+from workings.objectives.preference import Orpo, Preference, SimPo
+from workings.objectives.top_tokens import TopTokens
 from workings.plugins import find_plugin, plugin_names, refuse_our_names
 
 GROUP = "workings.objectives"
 """Entry points of other packages: an objective's name -> its class."""
-
-
-def our_objectives() -> list[str]:
-    """Names of the objectives of this package, in order; nothing is imported."""
-    return sorted({module.name for module in iter_modules(objectives.__path__)} - {"base", "registry"})
+OBJECTIVES: Mapping[str, type[Objective]] = {objective.name: objective for objective in (
+    CrossEntropy, Kto, Orpo, PolicyGradient, Preference, SimPo, TopTokens)}
+"""Those of this package."""
 
 
 def find_objective(name: str) -> type[Objective]:
@@ -30,20 +25,19 @@ def find_objective(name: str) -> type[Objective]:
     Raises:
         RequestError: none exists, two packages bring it, or what is brought is not an objective of this name.
     """
-    given, ours = f"objective {name!r}", our_objectives()
-    if name in ours:
+    if name in OBJECTIVES:
         # A package that brings one of these names would change what recorded recipes mean.
         refuse_our_names(GROUP, [name], kind="objective")
-        place = f"{objectives.__name__}.{name}"
-        objective = getattr(import_module(place), "OBJECTIVE", None)
-    elif (point := find_plugin(GROUP, name, given=given)) is not None:
-        place, objective = point.value, point.load()
-    else:
-        others = [each for each in plugin_names(GROUP) if each not in ours]
-        raise RequestError(f"{given} is unknown", f"one of {', '.join(ours + others)}",
+        return OBJECTIVES[name]
+    given = f"objective {name!r}"
+    point = find_plugin(GROUP, name, given=given)
+    if point is None:
+        others = [each for each in plugin_names(GROUP) if each not in OBJECTIVES]
+        raise RequestError(f"{given} is unknown", f"one of {', '.join([*OBJECTIVES, *others])}",
                            "install the package that brings it")
+    objective = point.load()
     if not isinstance(objective, type) or getattr(objective, "name", None) != name:
-        raise RequestError(f"{place} does not bring {given}",
+        raise RequestError(f"{point.value} does not bring {given}",
                            f"a class with the methods of `workings.objectives.base.Objective`, whose name is {name!r}")
     return objective
 

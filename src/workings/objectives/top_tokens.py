@@ -74,6 +74,3 @@ class TopTokens:
         # The entropy has no derivative; without it the loss is a divergence, which is 0 for a perfect student.
         return Terms(total=((cross_BS - entropy_BS) * mask_BS).sum(), metrics={
             "teacher_mass": (teacher_probs_BSK.sum(), count), "teacher_entropy": ((entropy_BS * mask_BS).sum(), count)})
-
-
-OBJECTIVE = TopTokens

@@ -6,19 +6,16 @@ from typing import Literal
 
 from workings.engines.base import Inspection, ProgramName
 from workings.hardware.memory import gib
-from workings.planning.memory_formulas import exact_parts
+from workings.planning.further_memory import FROZEN_MODELS, TEACHER
+from workings.planning.memory_formulas import PER_LAYER_TABLE, exact_parts, table_bytes
 from workings.planning.planned_run import PlannedRun
-from workings.planning.reference_and_teacher import REFERENCE, TEACHER
 from workings.planning.step_memory import largest_phase_parts
-from workings.planning.tensors import PER_LAYER_TABLE, table_bytes
 from workings.planning.verdict import PART_GROUPS, Verdict
 from workings.record.number_text import percent
 
 UNEXPLAINED = "everything else"
 NEGLIGIBLE_BYTES = 1024
 """Fewer unexplained bytes are rounding."""
-FROZEN_MODELS = (REFERENCE, TEACHER)
-"""Models in memory together with the trained one."""
 UNNAMED_HEAP_PART = "other temporaries"
 """Arrays of the heap that no rule names."""
 

@@ -8,7 +8,6 @@ process does it: it loads the framework, and its memory is gone before a run beg
 """
 
 import json
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from workings.engines.base import EngineRequest
+from workings.engines.child_process import ask_child
 from workings.engines.registry import find_engine
-from workings.errors import WorkingsError
 from workings.models.batch import Batch, BatchShape
 from workings.models.shape import ModelShape
-from workings.objectives.cross_entropy import CROSS_ENTROPY
+from workings.objectives.base import CROSS_ENTROPY
 from workings.planning.run_time import Throughput, step_operations
 
 REPEATS = 2
@@ -48,14 +47,8 @@ def calibrated_throughput(request: EngineRequest, engine: str, batch: BatchShape
     """
     asked = {"request": replace(request, objective=CROSS_ENTROPY).to_json(), "engine": engine,
              "rows": batch.rows, "positions": batch.positions, "supervised": supervised}
-    done = subprocess.run([sys.executable, "-m", __name__], input=json.dumps(asked), text=True, capture_output=True,
-                          check=False)
-    lines = done.stdout.strip().splitlines()
-    if done.returncode != 0 or not lines:
-        raise WorkingsError("the speed of this machine could not be measured: "
-                            + (done.stderr.strip().splitlines() or ["no reason is known"])[-1])
-    # The answer is the last line: libraries may print before it.
-    seconds = {int(layers): float(value) for layers, value in json.loads(lines[-1]).items()}
+    answer, _ = ask_child(__name__, asked, "measuring the speed of this machine")
+    seconds = {int(layers): float(value) for layers, value in answer.items()}
     update = batch.accumulation * at_depth(seconds, request.shape.layers)
     return Throughput(
         operations_a_second=step_operations(request, batch) / update,

@@ -22,20 +22,16 @@ from workings.models.batch import Batch, BatchShape
 from workings.models.shape import ModelShape
 from workings.models.unverified import unverified_sentence
 from workings.planning.breakdown import Part, largest_part_sentence, split_parts
+from workings.planning.further_memory import next_to_sampler, sampler_parts, with_frozen_models, with_saving
 from workings.planning.inspection_cache import inspect_programs
-from workings.planning.memory_formulas import FORMULA_VERSIONS, forward_program_parts
+from workings.planning.memory_formulas import FORMULA_VERSIONS, forward_program_parts, host_parts
 from workings.planning.planned_run import PlannedRun, longest_batch
-from workings.planning.reference_and_teacher import with_frozen_models
 from workings.planning.run_time import RunTime, step_seconds
-from workings.planning.sampler_memory import next_to_sampler, sampler_parts
-from workings.planning.saving import with_saving
 from workings.planning.step_memory import step_parts
-from workings.planning.tensors import host_parts
 from workings.planning.verdict import Verdict, memory_verdict, verdict_remarks
 from workings.ways.parts.teacher_request import TeacherModel
 
 __all__ = ["Nearest", "Part", "Plan", "make_plan", "plan_from_inspection"]
-
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,20 +9,54 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from math import gcd
+from typing import Any
 
-from workings.config.load import load_recipe, shipped_recipes
+from workings.config.load import LoadedRecipe, check_recipe, load_recipe, shipped_recipes
+from workings.config.overrides import set_key
 from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest, PlanningEngine, ProgramName
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import Target, target_in_name
 from workings.models.shape import ModelShape
+from workings.planning.further_memory import with_frozen_models
 from workings.planning.plan import Nearest, Plan, estimate, make_plan
 from workings.planning.planned_run import MAX_PROMPTS, PlannedRun, mesh_of, planned_mesh
-from workings.planning.recipe_changes import KeyValues, overrides_between, with_changes
-from workings.planning.reference_and_teacher import with_frozen_models
 from workings.planning.verdict import MARGINAL_SHARE
+from workings.record.values import leaves
 from workings.ways.base import way_of
 from workings.ways.parts.teacher_request import TeacherModel
+
+KeyValues = dict[str, Any]
+"""Dotted keys and their values."""
+
+
+def with_changes(recipe: Recipe, changes: Mapping[str, Any], origin: str = "a candidate of the search") -> Recipe:
+    """The recipe with dotted keys set; ``origin`` names it in errors."""
+    values = recipe.model_dump(mode="json", exclude_unset=True)
+    for dotted, value in changes.items():
+        set_key(values, dotted, value, origin)
+    return check_recipe(values, origin)
+
+
+def with_counted_steps(loaded: LoadedRecipe, steps: int, explanation: str) -> LoadedRecipe:
+    """A recipe in epochs with its number of steps, which ``explanation`` derives from them."""
+    recipe = with_changes(loaded.recipe, {"training.steps": steps}, f"{loaded.origin}, {steps} steps")
+    return replace(loaded, recipe=recipe, chosen=(*loaded.chosen, f"training.steps: {explanation}"))
+
+
+def overrides_between(before: Recipe, after: Recipe) -> tuple[str, ...]:
+    """The ``key=value`` overrides that turn one recipe into another."""
+    old_values, new_values = (dict(leaves(recipe.model_dump(mode="json"))) for recipe in (before, after))
+    sections = []
+    for section in ("optimizer", "method"):  # the keys of another optimizer or method do not exist in the new one
+        old, new = getattr(before, section), getattr(after, section)
+        if old.name != new.name:
+            values = {"name": new.name} | new.model_dump(mode="json", exclude_defaults=True)
+            inside = ", ".join(f"{key}: {value}" for key, value in values.items())
+            new_values = {key: value for key, value in new_values.items() if not key.startswith(f"{section}.")}
+            sections.append(f"{section}={{{inside}}}")
+    return (*(f"{key}={value}" for key, value in new_values.items() if old_values.get(key) != value), *sections)
+
 
 # Each may take from seconds to minutes.
 MAX_COMPILATIONS = 4

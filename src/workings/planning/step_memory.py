@@ -15,14 +15,17 @@ from workings.planning.memory_formulas import (
     CURRENT_LAYER_WEIGHTS,
     FEED_FORWARD_CHUNKS,
     FEED_FORWARD_POSITIONS,
+    INPUT_SPLIT,
+    Tensor,
     attention_score_elements,
     current_layer_weight_bytes,
     exact_parts,
     feed_forward_numbers,
     linear_attention_bytes_per_token,
+    local_tensors,
     step_long_numbers_per_token,
+    trained_tensors,
 )
-from workings.planning.tensors import INPUT_SPLIT, Tensor, local_tensors, trained_tensors
 
 TABLES = (EMBEDDING, HEAD)
 KERNEL_MULTIPLE = 128

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.distributed.process_group import ProcessGroup
-from workings.engines.checkpoint_files import ADAPTER_CONFIG, ADAPTER_FOLDER, CONFIG
-from workings.engines.multimodal_weights import merge_non_text_weights
+from workings.engines.checkpoint_files import ADAPTER_CONFIG, ADAPTER_FOLDER, CONFIG, merge_non_text_weights
 from workings.errors import RequestError
 from workings.hints import pip_install
 from workings.models.chat import ChatTemplate

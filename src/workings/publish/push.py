@@ -13,7 +13,7 @@ from workings.evidence.pack.form import BY_DIGEST
 from workings.evidence.pack.sources import data_files, model_facts
 from workings.hints import pip_install
 from workings.inputs.object_store import STORED
-from workings.models.families.gemma import LICENCE as GEMMA_TERMS
+from workings.models.families.standard import GEMMA_TERMS
 from workings.models.hub import is_local
 from workings.models.json_file import read_object
 from workings.publish.export import GGUF, ORIGIN_FILE, export_run

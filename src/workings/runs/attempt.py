@@ -13,8 +13,7 @@ from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import MicroBatchEngine, ShardSavingEngine, State
 from workings.evaluation.comparison.kept_checkpoint import KeptCheckpoint
 from workings.evidence.run_readme import run_readme
-from workings.hardware.glibc_malloc import KEPT_SHARE, keeps_freed_blocks, map_large_blocks
-from workings.hardware.memory import byte_text, host_memory
+from workings.hardware.memory import KEPT_SHARE, byte_text, host_memory, keeps_freed_blocks, map_large_blocks
 from workings.models.weights import parameter_count
 from workings.planning.preflight import ModelFacts, preflight_lines, untuned_turns_lines
 from workings.record import attempts, jsonl

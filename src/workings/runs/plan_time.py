@@ -15,8 +15,8 @@ from workings.inputs.datasets import ADDITION, ADDITION_ITEMS, ADDITION_TRACES
 from workings.models.shape import ModelShape
 from workings.planning.plan import Plan
 from workings.planning.planned_run import PlannedRun
-from workings.planning.recipe_changes import with_counted_steps
 from workings.planning.run_time import Throughput, estimate_run_time, step_seconds
+from workings.planning.search import with_counted_steps
 from workings.record.number_text import duration
 from workings.ways.base import way_of
 from workings.ways.parts.teacher_request import TeacherModel, teacher_request

@@ -19,7 +19,7 @@ from workings.engines.base import (
     ShardSavingEngine,
     sampler_of,
 )
-from workings.engines.multimodal_weights import NonTextWeights, find_non_text_weights
+from workings.engines.checkpoint_files import NonTextWeights, find_non_text_weights
 from workings.engines.registry import RegisteredEngine, find_engine
 from workings.errors import RequestError
 from workings.evaluation.settings import EvaluationSettings, settings_of
@@ -27,10 +27,16 @@ from workings.hardware.device import DeviceFacts, row_devices
 from workings.inputs.datasets import RunData
 from workings.inputs.resolve import ResolvedRun, resolve
 from workings.models.batch import Batch, BatchShape
+from workings.planning.further_memory import (
+    TEACHER,
+    estimated_teacher,
+    next_to_sampler,
+    sampler_parts,
+    with_reference,
+    with_teacher,
+)
 from workings.planning.planned_run import check_context
-from workings.planning.recipe_changes import with_counted_steps
-from workings.planning.reference_and_teacher import TEACHER, estimated_teacher, with_reference, with_teacher
-from workings.planning.sampler_memory import next_to_sampler, sampler_parts
+from workings.planning.search import with_counted_steps
 from workings.planning.verdict import Verdict, memory_verdict
 from workings.record.progress import slow_operation
 from workings.scoring.items import Item

@@ -7,9 +7,10 @@ from dataclasses import replace
 from workings.config.load import LoadedRecipe
 from workings.engines.base import EngineRequest
 from workings.engines.hardware_probe import accelerators
-from workings.engines.registry import install_hint, planning_engines
+from workings.engines.registry import planning_engines
 from workings.errors import RequestError
 from workings.hardware.device import without_alias
+from workings.hints import pip_install
 from workings.inputs.resolve import find_or_fetch_shape
 
 AUTO = "auto"
@@ -65,9 +66,9 @@ def select_engine(*, refused: Mapping[str, Sequence[str]], installed: Collection
     if decisive and not available:
         raise RequestError(f"{decisive[-1]} needs engine {able[0]}, and that is not installed",
                            f"the libraries of {able[0]}",
-                           install_hint(able[0]))
+                           pip_install(able[0]))
     if not available:
-        raise RequestError("engine: auto finds no engine that is installed", " or ".join(able), install_hint(able[0]))
+        raise RequestError("engine: auto finds no engine that is installed", " or ".join(able), pip_install(able[0]))
     if decisive:
         return available[0], f"the engine for {decisive[-1]}"
     return available[0], (f"{' and '.join(available)} work; engine={available[1]} picks the other"

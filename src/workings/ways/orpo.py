@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from workings.objectives import orpo
+from workings.objectives import preference
 from workings.ways.parts.pair_way import PairWay
 
 
@@ -23,9 +23,9 @@ class Orpo(PairWay):
     """Weight of the preference next to imitation; the paper's lambda."""
 
     @property
-    def objective(self) -> orpo.Orpo:
+    def objective(self) -> preference.Orpo:
         """The loss of an update."""
-        return orpo.Orpo(beta=self.beta)
+        return preference.Orpo(beta=self.beta)
 
 
 WAYS = (Orpo,)

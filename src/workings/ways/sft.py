@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from workings.hardware.device import row_devices
-from workings.objectives.cross_entropy import CROSS_ENTROPY, CrossEntropy
+from workings.objectives.base import CROSS_ENTROPY, CrossEntropy
 from workings.record.layout import ROWS
 from workings.ways.base import Way
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from workings.objectives import simpo
+from workings.objectives import preference
 from workings.ways.parts.pair_way import PairWay
 
 
@@ -24,9 +24,9 @@ class SimPo(PairWay):
     """Margin of rewards that is asked for (TRL: `simpo_gamma`); in the paper half of `beta` (TRL's `beta` is 0.1)."""
 
     @property
-    def objective(self) -> simpo.SimPo:
+    def objective(self) -> preference.SimPo:
         """The loss of an update."""
-        return simpo.SimPo(beta=self.beta, gamma=self.gamma)
+        return preference.SimPo(beta=self.beta, gamma=self.gamma)
 
 
 WAYS = (SimPo,)

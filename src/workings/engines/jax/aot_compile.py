@@ -2,13 +2,14 @@
 
 ``python -m workings.engines.jax.aot_compile`` takes a JSON request on standard input and answers with JSON as the last
 line of standard output; `target.py` starts it with the environment that the compilers want before JAX is imported. The
-program is built by the same functions as `JaxEngine` builds it.
+program is built by the same functions as `JaxEngine` builds it: its step, a forward pass or generation. A run whose
+step fits in memory can still fail in any of the others.
 """
 
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from math import prod
@@ -16,21 +17,76 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.experimental import topologies
 
 from workings.engines.base import EngineRequest, GenerationShape, program_shape
 from workings.engines.child_process import wrong
 from workings.engines.jax.buffer_assignment import Sizes, assignment_text, heap_parts
+from workings.engines.jax.generate import MAX_ROWS, bucket, make_generate, padded_prompts
 from workings.engines.jax.params_tree import stacks
-from workings.engines.jax.programs import generation_sizes, lower_forward, lower_generation
-from workings.engines.jax.rounding import MASTER
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import abstract_state, batch_shapes, build_spec, lower_step, state_shardings
-from workings.engines.jax.step import StepSpec
-from workings.engines.jax.target import PACKAGES, inspection, largest_arrays, refusal, why_unsplit
+from workings.engines.jax.step import MASTER, StepSpec, make_evaluation, make_log_probs
+from workings.engines.jax.target import PACKAGES, inspection, refusal, why_unsplit
+from workings.engines.jax.top_tokens import make_most_likely
+from workings.engines.prefill import largest_divisor
 from workings.errors import RequestError
 from workings.models.batch import BatchShape
 from workings.models.weights import layer_shapes
+from workings.objectives.top_tokens import TopTokens
+
+FORWARD: dict[str, Callable[[StepSpec], Any]] = {"evaluation": make_evaluation, "log_probs": make_log_probs}
+"""Programs that take a batch without updating, by name."""
+
+
+def lower_forward(name: str, spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any],
+                  shape: tuple[int, ...]) -> Any:
+    """One of `FORWARD` for a batch of this shape, as `JaxEngine.evaluate` and `log_probs` compile it."""
+    batch_shardings = dict.fromkeys(batch_shapes(shape), spec.layout.batch())
+    objective = spec.objective
+    # With this objective the teacher is asked for its most likely tokens.
+    program = make_most_likely(objective.top_k, spec.shape.vocab_size, spec) if (
+        name == "log_probs" and isinstance(objective, TopTokens)) else FORWARD[name](spec)
+    jitted = jax.jit(program, in_shardings=(shardings["params"], batch_shardings),
+                     out_shardings=spec.layout.replicated())
+    return jitted.lower(abstract["params"], batch_shapes(shape))
+
+
+def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any],
+                     size: GenerationShape, *, drawn: int) -> Any:
+    """Completions of prompts, as `Generator` compiles it.
+
+    Args:
+        spec: of the step.
+        abstract: the state as shapes and dtypes.
+        shardings: of the state.
+        size: padded here like in `Generator`.
+        drawn: completions that are sampled of each prompt, which needs noise for every token of the vocabulary; 0:
+            greedy.
+    """
+    prompts, rows, prompt, room = generation_sizes(size, spec.layout.row_devices, drawn)
+    # Shardings come with the parameters, because `Generator` jits without input shardings.
+    params = jax.tree.map(lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
+                          abstract["params"], shardings["params"])
+    array = jax.ShapeDtypeStruct
+    jitted = jax.jit(make_generate(spec, room, drawn > 0), out_shardings=spec.layout.replicated())
+    # Another number of stop tokens than these two is another program, but differs by bytes only.
+    return jitted.lower(params, array((prompts, prompt), np.int32), array((rows,), np.int32), array((), np.int32),
+                        array((2,), np.int32), array((rows,), np.bool_), array((), jnp.float32),
+                        array((rows,), np.uint32))
+
+
+def generation_sizes(size: GenerationShape, devices: int, drawn: int) -> tuple[int, int, int, int]:
+    """Padded numbers of prompts, rows, prompt tokens and new tokens; ``drawn`` as in `lower_generation`.
+
+    ``devices``: over which prompts are split.
+    """
+    copies = largest_divisor(drawn, min(MAX_ROWS, size.prompts) // devices)
+    prompts = padded_prompts(size.prompts // copies, copies, devices, MAX_ROWS)
+    return prompts, prompts * copies, bucket(size.prompt_tokens), bucket(size.new_tokens)
+
 
 HLO_NAMES = {"float32": "f32", "bfloat16": "bf16"}
 WARPS = {"threads_per_block_limit": 1024, "threads_per_warp": 32, "shared_memory_per_block": 49152,
@@ -70,10 +126,6 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
             seconds=seconds | {"compile": round(time.monotonic() - start, 1)}))}
     # Wall-clock seconds depend on other processes; processor time is that of the whole child.
     seconds |= {"compile": round(time.monotonic() - start, 1), "compile_cpu": round(time.process_time(), 1)}
-    try:
-        arrays = largest_arrays(compiled.as_text())
-    except jax.errors.JaxRuntimeError:  # jaxlib may be older than the compiler and not know its instructions
-        arrays = {}
     size = program_shape(ask["program"], ask["batch"])
     tokens: tuple[int, ...] = ()
     if isinstance(size, BatchShape):  # prompts of a generation are copied to all devices
@@ -84,8 +136,7 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
     answer = inspection(compiled)
     return {"inspection": asdict(replace(
         answer, peak_bytes=answer.peak_bytes + resident_bytes, versions=versions, exact=exact,
-        tokens_per_device=tokens, heap=heap_parts(text, sizes) if text else {}, seconds=seconds,
-        largest_arrays=arrays))}
+        tokens_per_device=tokens, heap=heap_parts(text, sizes) if text else {}, seconds=seconds))}
 
 
 def _devices(target: Mapping[str, Any]) -> tuple[jax.Device, ...]:
@@ -117,7 +168,7 @@ def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any],
            shardings: dict[str, Any]) -> tuple[Any, int, int, Sizes]:
     """The program; bytes per device of waiting state and of its batch; and the sizes of its arrays."""
     # The arguments of a step are the whole state. The other programs take parameters only, and moments wait.
-    program, resident = ask["program"], _waiting_bytes(spec, state, shardings)
+    program, resident = ask["program"], _bytes(state, shardings) - _bytes(state["params"], shardings["params"])
     size = program_shape(program, ask["batch"])
     if isinstance(size, GenerationShape):
         drawn = ask["request"]["completions_of_a_prompt"] if program == "drawing" else 0
@@ -132,11 +183,6 @@ def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any],
     if program == "step":
         return lower_step(spec, state, shardings, size), 0, batch, replace(sizes, updates=True)
     return lower_forward(program, spec, state, shardings, size), resident, batch, sizes
-
-
-def _waiting_bytes(spec: StepSpec, state: dict[str, Any], shardings: dict[str, Any]) -> int:
-    """Bytes per device of arrays that wait for the next step while a program runs that takes parameters only."""
-    return _bytes(state, shardings) - _bytes(state["params"], shardings["params"])
 
 
 def _sizes(spec: StepSpec, state: dict[str, Any], shardings: dict[str, Any], rows: int, length: int,

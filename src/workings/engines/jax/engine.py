@@ -22,7 +22,7 @@ from workings.engines.base import (
 )
 from workings.engines.gpu_settings import gpu_share
 from workings.engines.jax import checkpoint
-from workings.engines.jax.compilation_cache import keep_programs
+from workings.engines.jax.checkpoint import export
 from workings.engines.jax.device import (
     Devices,
     check_kernels,
@@ -32,29 +32,20 @@ from workings.engines.jax.device import (
     library_versions,
     memory_limit,
 )
-from workings.engines.jax.export import export
 from workings.engines.jax.generate import Generator
 from workings.engines.jax.loss_positions import LOSS_POSITIONS
-from workings.engines.jax.model import final_logits, hidden_states, unembedding
+from workings.engines.jax.model import final_logits, unembedding
 from workings.engines.jax.params_tree import Params, flatten_params, unflatten_params
 from workings.engines.jax.planning import JaxPlanning
 from workings.engines.jax.processes import join, refuse_strangers
 from workings.engines.jax.projection import SCALE
 from workings.engines.jax.sharding import make_layout
-from workings.engines.jax.spec import (
-    abstract_state,
-    build_spec,
-    initial_params,
-    lower_step,
-    state_shardings,
-)
-from workings.engines.jax.step import State, StepSpec, make_evaluation, make_log_probs
-from workings.engines.jax.streaming import Streamer
+from workings.engines.jax.spec import abstract_state, build_spec, initial_params, lower_step, state_shardings
+from workings.engines.jax.step import State, StepSpec, all_hidden_states, make_evaluation, make_log_probs
 from workings.engines.jax.target import inspection, refusal
 from workings.engines.jax.top_tokens import make_most_likely
 from workings.hardware.device import DeviceFacts
-from workings.hardware.glibc_malloc import return_free_memory
-from workings.hardware.memory import PROCESS_PEAK, peak_resident_bytes
+from workings.hardware.memory import PROCESS_PEAK, peak_resident_bytes, return_free_memory
 from workings.models.batch import ROWS, Batch
 
 
@@ -71,7 +62,7 @@ class JaxEngine(JaxPlanning):
         self.shardings = state_shardings(self.spec, self.abstract_state)
         self._steps: dict[tuple[tuple[int, ...], ...], Any] = {}
         self._forward: dict[tuple[str, tuple[int, ...]], Any] = {}
-        self._generator, self._streamer = Generator(self.spec), Streamer(self.spec)
+        self._generator = Generator(self.spec)
         self.compilations = 0
         """Number of step programs compiled so far (tests assert that it stays at the number of batch shapes)."""
 
@@ -86,9 +77,6 @@ class JaxEngine(JaxPlanning):
         """Find the devices. Raises `DeviceError` if what was asked for is absent or unusable."""
         devices = find_devices(request.device)
         refuse_strangers(devices.devices)
-        # Before anything is compiled, because JAX opens its cache once in a process.
-        if devices.platform == "cpu":
-            keep_programs()
         return cls(request, devices)
 
     def _own(self) -> tuple[jax.Device, ...]:
@@ -214,16 +202,12 @@ class JaxEngine(JaxPlanning):
 
     def logits(self, state: State, batch: Batch) -> np.ndarray:
         """``[B, S, V]`` float32 logits of a batch's first micro batch, for comparisons of engines."""
-        spec = self.spec
-
         # A new function at each call, so each call compiles, and all logits exist at once. Comparisons are few.
         @jax.jit
-        def compute(params: Params, tokens: jax.Array, positions: jax.Array, segment_ids: jax.Array) -> jax.Array:
-            hidden = hidden_states(params, spec.shape, tokens, positions, segment_ids, attention=spec.attention,
-                                   remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout)
-            return final_logits(hidden, unembedding(params), spec.shape)
+        def compute(params: Params, rows: dict[str, jax.Array]) -> jax.Array:
+            return final_logits(all_hidden_states(self.spec, params, rows), unembedding(params), self.spec.shape)
 
-        return np.asarray(compute(state["params"], batch.tokens[0], batch.positions[0], batch.segment_ids[0]))
+        return np.asarray(compute(state["params"], {name: batch.arrays[name][0] for name in ROWS}))
 
     def _run_forward(self, name: str, make: Callable[[StepSpec], Any], state: State, batch: Batch) -> Any:
         """Run a program of parameters and a batch, compiled once for each shape; its results are on every device."""
@@ -242,7 +226,7 @@ class JaxEngine(JaxPlanning):
     def stream(self, state: State, prompt: Sequence[int], *, max_new_tokens: int, stop_ids: Sequence[int],
                tell: Callable[[int], None]) -> Completion:
         """The completion that `generate` returns for one prompt; its tokens are passed on one by one."""
-        return self._streamer.answer(state["params"], prompt, max_new_tokens, stop_ids, tell)
+        return self._generator.stream(state["params"], prompt, max_new_tokens, stop_ids, tell)
 
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float, seeds: Sequence[int]) -> list[Completion]:

@@ -10,6 +10,7 @@ Shape suffixes: L layers, B rows, G prompts that are read, P padded prompt lengt
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -21,13 +22,11 @@ from workings.engines.jax import cache, sampling
 from workings.engines.jax.attention import plain_attention
 from workings.engines.jax.flash_attention import LANES
 from workings.engines.jax.layers import KeysValues, Layer, LayerScan
-from workings.engines.jax.model import block, decoder_layer, embed, query_scale
+from workings.engines.jax.model import block, decoder_layer, embed, per_layer_inputs, query_scale
 from workings.engines.jax.params_tree import Params
-from workings.engines.jax.per_layer_embedding import per_layer_inputs
 from workings.engines.jax.sharding import Layout, P
 from workings.engines.jax.step import StepSpec
-from workings.engines.prefill import copies_of_each, prompts_at_a_time
-from workings.errors import RequestError
+from workings.engines.prefill import check_prompts, check_sampling, copies_of_each, prompts_at_a_time
 from workings.models.weights import EMBEDDING
 
 MIN_LENGTH = 16
@@ -303,11 +302,15 @@ def _padded(prompts: Sequence[Sequence[int]], indices: list[int], padded: int, r
 
 
 class Generator:
-    """Generates completions; keeps its compiled programs, one for each padded length, prompts, rows and room."""
+    """Generates completions; keeps its compiled programs: one for each padded length, prompts, rows and room.
+
+    Of a completion that is streamed it keeps two, for each padded length and room.
+    """
 
     def __init__(self, spec: StepSpec) -> None:
         self.spec = spec
         self._programs: dict[tuple[int, bool], Any] = {}
+        self._streaming: dict[int, tuple[Any, Any]] = {}
 
     def answer(self, params: Params, prompts: Sequence[Sequence[int]], max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float = 0.0, seeds: Sequence[int] | None = None) -> list[Completion]:
@@ -318,7 +321,7 @@ class Generator:
         """
         check_prompts(prompts)
         if seeds is not None:
-            _check_sampling(prompts, temperature, seeds)
+            check_sampling(prompts, temperature, seeds)
         # The room is a power of two and the limit an argument: another limit within the room compiles nothing.
         room, sampled = bucket(max_new_tokens), seeds is not None
         if (room, sampled) not in self._programs:
@@ -343,22 +346,50 @@ class Generator:
                 answers[i] = completion
         return answers
 
+    def stream(self, params: Params, prompt: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int],
+               tell: Callable[[int], None]) -> Completion:
+        """The greedy completion of `answer`, by a loop that returns to the host after each token and tells it.
+
+        Raises:
+            RequestError: an empty prompt.
+        """
+        check_prompts([prompt])
+        room = bucket(max_new_tokens)
+        if room not in self._streaming:
+            self._streaming[room] = self._compiled_stream(room)
+        first, following = self._streaming[room]
+        # Padded as in `answer`, which makes few programs and the same numbers.
+        rows = prompt_batches([prompt], self.spec.layout.row_devices)[0]
+        stops, written = stop_array(stop_ids), list[int]()
+        state = first(params, rows.tokens, rows.lengths, rows.real)
+        for limit in range(1, max_new_tokens + 1):
+            # Already picked, so it is passed on before the token after it is computed.
+            written.append(int(np.asarray(state.next_tokens[0])[0]))
+            # The stop token itself is no text, so it is not passed on.
+            if written[-1] in stop_ids:
+                break
+            tell(written[-1])
+            if limit < max_new_tokens:
+                # The loop stops after this one token; the limit is an argument, so all tokens share a program.
+                state = following(params, rows.lengths, np.int32(limit), stops, state)
+        return Completion.of(written, stop_ids)
+
+    def _compiled_stream(self, room: int) -> tuple[Any, Any]:
+        def pick(params: Params, x: jax.Array, count: jax.Array) -> GeneratedTokens:
+            return (sampling.greedy(sampling.next_logits(self.spec, params, x)),)
+
+        def first(params: Params, tokens: jax.Array, lengths: jax.Array, real: jax.Array) -> DecodeState:
+            return start_decoding(self.spec, params, tokens, lengths, real, room, partial(pick, params))
+
+        def following(params: Params, lengths: jax.Array, limit: jax.Array, stop_ids: jax.Array,
+                      state: DecodeState) -> DecodeState:
+            return decode_until(self.spec, params, lengths, limit, stop_ids, partial(pick, params), state)
+
+        # The cache is given away and written in place: a copy of it for each token would cost more than the token.
+        return jax.jit(first), jax.jit(following, donate_argnums=4)
+
 
 def stop_array(stop_ids: Sequence[int]) -> np.ndarray:
     """Stop tokens as a compiled program takes them."""
     # -1 is no token: without stop tokens the array has an element that nothing equals.
     return np.array([*stop_ids] or [-1], np.int32)
-
-
-def check_prompts(prompts: Sequence[Sequence[int]]) -> None:
-    """Raise `RequestError` for an empty prompt."""
-    if any(len(prompt) == 0 for prompt in prompts):
-        raise RequestError("a prompt is empty", "prompts of at least one token")
-
-
-def _check_sampling(prompts: Sequence[Sequence[int]], temperature: float, seeds: Sequence[int]) -> None:
-    if temperature <= 0:
-        raise RequestError(f"temperature must be above 0 for sampling, not {temperature:g}", "greedy decoding for 0")
-    if len(seeds) != len(prompts) or not all(0 <= seed < 2 ** 32 for seed in seeds):
-        raise RequestError(f"{len(seeds)} seeds do not fit {len(prompts)} prompts",
-                           "one per prompt, each below 2 ** 32")

@@ -244,3 +244,25 @@ def _shared_kind(shape: ModelShape, stack: Sequence[int]) -> bool | None:
 def _zero_kv(shape: ModelShape, layer: int, x: jax.Array) -> KeysValues:
     zeros = jnp.zeros((*x.shape[:2], shape.kv_heads_of(layer), shape.head_dim_of(layer)), x.dtype)
     return zeros, zeros
+
+
+@dataclass(frozen=True)
+class Remat:
+    """Which activations of a layer are kept for backward; the others are computed again."""
+
+    wrap: Callable[[Any], Any]
+    """Applied to the function of one layer."""
+    chunks: bool
+    """Whether its feed-forward runs in chunks."""
+
+
+# Inside a scan nothing can be shared between forward and backward, so the barrier against it is not needed.
+_checkpoint = partial(jax.checkpoint, prevent_cse=False)
+POLICIES = {
+    "none": Remat(lambda layer: layer, False),
+    # Results of products with weights are kept. Attention's two products have batch dimensions (rows and heads), so
+    # they are computed again, like norms, activations and rotations.
+    "dots": Remat(partial(_checkpoint, policy=jax.checkpoint_policies.dots_with_no_batch_dims_saveable), False),
+    # Only the layer's input is kept: about one third more operations.
+    "layer": Remat(_checkpoint, True)}
+"""`memory.remat` of a recipe -> policy."""

@@ -4,8 +4,12 @@ Tree: ``{"model.embed_tokens.weight": [V, D], "model.norm.weight": [D], "layers"
 embeddings are not tied, ``"lm_head.weight": [V, D]``. Layers are stacked, so that one layer is compiled and scanned
 (`workings.engines.jax.layers`).
 
+Gemma 4's per-layer embeddings are a second, frozen table, which gives every token a few numbers for each layer. They
+are looked up once for all layers, before the first. Each layer adds its part to a projection of the token's embedding,
+and adds the sum to the residual stream through a gate.
+
 Shape suffixes: L layers, B rows, S positions, D width, F feed-forward width, N query heads, K key/value heads, H head
-size, V vocabulary.
+size, P per-layer width, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,18 +21,53 @@ import jax.numpy as jnp
 from workings.engines.jax import feed_forward
 from workings.engines.jax.attention import Attention
 from workings.engines.jax.embedding import table_rows
-from workings.engines.jax.layers import PER_LAYER, SHARED, KeysValues, Layer, LayerScan, slides, unroll
-from workings.engines.jax.norm import rms_norm
+from workings.engines.jax.layers import (
+    PER_LAYER,
+    SHARED,
+    KeysValues,
+    Layer,
+    LayerInputs,
+    LayerInputTransform,
+    LayerScan,
+    Remat,
+    slides,
+    unroll,
+)
 from workings.engines.jax.params_tree import Params
-from workings.engines.jax.per_layer_embedding import add_per_layer, per_layer_inputs
 from workings.engines.jax.projection import DROPOUT_KEY, cast, project, projection
-from workings.engines.jax.remat import Remat
 from workings.engines.jax.sharding import Layout
 from workings.models.shape import ModelShape
-from workings.models.weights import EMBEDDING, FINAL_NORM, HEAD, LAYER_SCALAR
+from workings.models.weights import (
+    EMBEDDING,
+    FINAL_NORM,
+    HEAD,
+    LAYER_SCALAR,
+    PER_LAYER_EMBEDDING,
+    PER_LAYER_NORM,
+    PER_LAYER_PROJECTION,
+)
 
 Attend = Callable[[jax.Array, jax.Array, jax.Array, Any], jax.Array]
 """``(q_BSNH, k_BTKH, v_BTKH, layer_inputs) -> out_BSNH``."""
+GATE, INTO, NORM = "per_layer_input_gate", "per_layer_projection", "post_per_layer_input_norm.weight"
+NUMBER = "number"
+"""A layer's own number, among its inputs."""
+
+
+def rms_norm(x: jax.Array, weight: jax.Array | None, shape: ModelShape) -> jax.Array:
+    """Root-mean-square norm over the last axis, computed in float32, returned in x's dtype; without weight: times 1."""
+    wide = x.astype(jnp.float32)
+    # Epsilon is inside the root, as in Llama's own code: a vector of zeros stays one of zeros.
+    normed = wide * jax.lax.rsqrt(jnp.mean(jnp.square(wide), -1, keepdims=True) + shape.rms_norm_eps)
+    if weight is None:
+        return normed.astype(x.dtype)
+    # Gemma stores its weight as a distance from one and multiplies before it rounds; Llama's family rounds first.
+    # This is where transformers rounds, so both give the same numbers in bfloat16, too.
+    if shape.norm_plus_one:
+        return (normed * (1.0 + weight.astype(jnp.float32))).astype(x.dtype)
+    if shape.norm_rounds_once:
+        return (normed * weight.astype(jnp.float32)).astype(x.dtype)
+    return normed.astype(x.dtype) * weight.astype(x.dtype)
 
 
 def rotate(x: jax.Array, angles: jax.Array, size: jax.Array | None = None) -> jax.Array:
@@ -158,7 +197,7 @@ def decoder_layer(shape: ModelShape, positions: jax.Array, segment_ids: jax.Arra
                   layout: Layout, chunks: bool, layers: Sequence[int]) -> Layer:
     """The function of a layer of this stack, on rows with these positions and segments.
 
-    Other arguments as in `hidden_states`.
+    Other arguments as in `last_layer_output`.
     """
     def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> jax.Array:
         return attention(q, k, v, segment_ids=segment_ids, window=inputs["window"], scale=query_scale(shape),
@@ -175,7 +214,17 @@ def decoder_layer(shape: ModelShape, positions: jax.Array, segment_ids: jax.Arra
 def last_layer_output(params: Params, shape: ModelShape, tokens: jax.Array, positions: jax.Array,
                       segment_ids: jax.Array, *, attention: Attention, remat: Remat, dtype: Any,
                       layout: Layout) -> jax.Array:
-    """Output ``[B, S, D]`` of the last layer, before the last norm; arguments as in `hidden_states`."""
+    """Output ``[B, S, D]`` of the last layer, before the last norm.
+
+    Args:
+        params: the tree described above.
+        shape: sizes and switches.
+        tokens, positions, segment_ids: ``[B, S]`` int32, as in `workings.models.batch.Batch`.
+        attention: one of `workings.engines.jax.attention`.
+        remat: one of `workings.engines.jax.layers`; wraps the function of one layer.
+        dtype: of activations and matrix products.
+        layout: the mesh; keeps activations split by row.
+    """
     def layer(layers: Sequence[int]) -> Layer:
         return decoder_layer(shape, positions, segment_ids, attention=attention, layout=layout, chunks=remat.chunks,
                              layers=layers)
@@ -187,19 +236,35 @@ def last_layer_output(params: Params, shape: ModelShape, tokens: jax.Array, posi
     return scan.run(params, x)[0]
 
 
-def hidden_states(params: Params, shape: ModelShape, tokens: jax.Array, positions: jax.Array, segment_ids: jax.Array,
-                  *, attention: Attention, remat: Remat, dtype: Any, layout: Layout) -> jax.Array:
-    """``[B, S, D]`` normed hidden states of rows of tokens.
+def per_layer_inputs(params: Params, shape: ModelShape, tokens: jax.Array, x: jax.Array,
+                     layout: Layout) -> tuple[LayerInputs, LayerInputTransform]:
+    """Inputs of all layers for tokens ``[B, S]`` with embeddings x ``[B, S, D]``, and their transform.
 
-    Args:
-        params: the tree described above.
-        shape: sizes and switches.
-        tokens, positions, segment_ids: ``[B, S]`` int32, as in `workings.models.batch.Batch`.
-        attention: one of `workings.engines.jax.attention`.
-        remat: one of `workings.engines.jax.remat`; wraps the function of one layer.
-        dtype: of activations and matrix products.
-        layout: the mesh; keeps activations split by row.
+    The transform adds a layer's part ``[B, S, P]`` of the per-layer embeddings to its inputs. A model without them has
+    no such inputs.
     """
-    x = last_layer_output(params, shape, tokens, positions, segment_ids, attention=attention, remat=remat, dtype=dtype,
-                          layout=layout)
-    return final_norm(x, params, shape)
+    if not shape.per_layer_width:
+        return {}, lambda inputs: inputs
+    rows = table_rows(params[PER_LAYER_EMBEDDING], tokens, layout).astype(x.dtype)
+    # Layers first: each takes its slice by its own number, inside of the scan over layers.
+    rows = jnp.moveaxis(layout.rows(rows.reshape(*tokens.shape, shape.layers, shape.per_layer_width)), 2, 0)
+    name = PER_LAYER_PROJECTION.removesuffix(".weight")
+
+    def add_embeddings(inputs: Params) -> Params:
+        embeddings = jax.lax.dynamic_index_in_dim(rows, inputs[NUMBER], keepdims=False)
+        # The factors are rounded to the format of computation, like that of the token embeddings in `embed`.
+        embeddings = embeddings * jnp.asarray(shape.per_layer_width ** 0.5, x.dtype)
+        context = project(x, {"weight": inputs[PER_LAYER_PROJECTION]}, name, layout)
+        context = rms_norm(context * jnp.asarray(shape.width ** -0.5, x.dtype), params[PER_LAYER_NORM], shape)
+        # Divided by the root of two: a sum of two independent parts of one scale is larger by that factor.
+        return inputs | {PER_LAYER: (context + embeddings) * jnp.asarray(2.0 ** -0.5, x.dtype)}
+
+    # The file has one matrix for all layers; a layer's part of it is a run of its rows.
+    projections = params[PER_LAYER_PROJECTION].reshape(shape.layers, shape.per_layer_width, shape.width)
+    return {NUMBER: jnp.arange(shape.layers), PER_LAYER_PROJECTION: projections}, add_embeddings
+
+
+def add_per_layer(x: jax.Array, w: Params, embeddings: jax.Array, shape: ModelShape, layout: Layout) -> jax.Array:
+    """A layer's output ``[B, S, D]`` plus its part ``[B, S, P]`` of the per-layer embeddings, through a gate."""
+    gate = jax.nn.gelu(project(x, projection(w, GATE), GATE, layout), approximate=True)
+    return x + rms_norm(project(gate * embeddings, projection(w, INTO), INTO, layout), w[NORM], shape)

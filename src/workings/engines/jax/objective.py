@@ -12,8 +12,7 @@ import jax.numpy as jnp
 from workings.engines.jax.loss import loss_sum, target_log_probs, with_temperature
 from workings.engines.jax.sharding import Layout
 from workings.models.shape import ModelShape
-from workings.objectives.base import ArrayFunctions, Objective, SeveralTargets
-from workings.objectives.cross_entropy import CrossEntropy
+from workings.objectives.base import ArrayFunctions, CrossEntropy, Objective, SeveralTargets
 from workings.objectives.policy_gradient import temperature_of
 
 ARRAY = ArrayFunctions(exp=jnp.exp, expm1=jnp.expm1, log=jnp.log, minimum=jnp.minimum, clip=jnp.clip,

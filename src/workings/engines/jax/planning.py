@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,8 +21,7 @@ from workings.engines.gpu_settings import gpu_share
 from workings.engines.jax.target import PACKAGES, CompilerAbsent, Unimplemented, compile_for
 from workings.engines.refusals import jax_refusals, refuse
 from workings.engines.source_digest import library_versions, source_digest
-from workings.hardware.catalog import Target, gpu_config
-from workings.hardware.compile_target import CompileTarget, compile_target
+from workings.hardware.catalog import Target, compile_target, gpu_config
 
 AT_A_TIME = 2
 """Compilers that run at the same time."""
@@ -81,7 +80,7 @@ class JaxPlanning:
         """The machine's description for the compiler, its versions and flags, and this engine's source."""
         # A GPU without a description is never compiled for, so its name is all that there is to key by.
         known = target.platform != "gpu" or target.gpu_config
-        return {"machine": asdict(compile_target(target)) if known else target.name,
+        return {"machine": compile_target(target) if known else target.name,
                 "versions": library_versions(("jax", "jaxlib", *PACKAGES[target.platform])),
                 "engine": source_digest("workings.engines.jax", "workings.models", "workings.objectives",
                                         modules_of="workings.engines"),
@@ -98,7 +97,7 @@ class JaxPlanning:
         return int(limit * share), f"{100 * share:.0f} % of the card, which a run with JAX takes; {source}"
 
 
-def _compile(request: EngineRequest, machine: CompileTarget, notes: tuple[str, ...], size: ProgramShape,
+def _compile(request: EngineRequest, machine: Mapping[str, Any], notes: tuple[str, ...], size: ProgramShape,
              program: ProgramName) -> Inspection:
     return replace(compile_for(request, size, machine, program=program), notes=notes)
 

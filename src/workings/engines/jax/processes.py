@@ -2,11 +2,23 @@
 
 JAX itself reads the address of the coordinator from the environment and knows SLURM, Open MPI and TPU pods; number and
 index of the processes it wants as arguments. `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID` are read here.
+
+A process whose coordinator is gone ends with one sentence and an exit code, where JAX aborts (SIGABRT). A thread of
+JAX's C++ runtime hears of it and calls the client's ``missed_heartbeat_callback``, which by default aborts the process.
+`jax.distributed.initialize` cannot set another one, and jaxlib 0.10.2 cannot call one of Python: it cannot translate
+the argument, and the exception ends in C++'s terminate handler. So both are set.
 """
 
+import ctypes
+import importlib
 import os
 import pickle
 import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,10 +26,37 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from workings.engines.base import Processes
-from workings.engines.hardware_probe import started_apart
-from workings.engines.jax.lost_process import leaving_in_order
-from workings.engines.peer_timeout import peer_timeout
-from workings.errors import DeviceError, RequestError, first_line
+from workings.engines.hardware_probe import peer_timeout, started_apart
+from workings.engines.import_warnings import error_stream
+from workings.errors import PEER_GONE, DeviceError, Interrupted, RequestError, first_line
+
+GRACE_SECONDS = 15.0
+"""Seconds in which the main thread, whose call breaks as well, may clean up and say more than this thread can."""
+
+
+def _leave(*_: object) -> None:
+    time.sleep(GRACE_SECONDS)
+    os.write(error_stream(), f"error: {PEER_GONE}\n".encode())
+    os._exit(Interrupted.exit_code)
+
+
+_TERMINATE = ctypes.CFUNCTYPE(None)(_leave)
+"""Kept, because C++ holds only its address."""
+
+
+@contextmanager
+def leaving_in_order() -> Iterator[None]:
+    """A client of JAX's coordinator that is made within this context ends its process in order."""
+    if sys.platform == "linux":
+        ctypes.CDLL("libstdc++.so.6")._ZSt13set_terminatePFvvE(_TERMINATE)
+    jaxlib: Any = importlib.import_module("jaxlib._jax")  # the callback has no public name
+    make = jaxlib.get_distributed_runtime_client
+    jaxlib.get_distributed_runtime_client = partial(make, missed_heartbeat_callback=_leave)
+    try:
+        yield
+    finally:
+        jaxlib.get_distributed_runtime_client = make
+
 
 VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
 CLUSTER = "cluster"

@@ -2,17 +2,89 @@
 
 Its tensors, by their names below the projection's: ``weight`` ``[out, in]`` or the two of `workings.engines.jax.nf4`,
 ``bias`` ``[out]``, ``lora_A.weight`` ``[r, in]``, ``lora_B.weight`` ``[out, r]``, ``scale`` of the adapter (a scalar).
+
+Derivatives of products with weights are written by hand, because the automatic ones are slow on a CPU.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from workings.engines.jax.frozen_matrix import frozen_matmul
-from workings.engines.jax.matmul import matmul
 from workings.engines.jax.nf4 import ABSMAX, CODES, dequantize
 from workings.engines.jax.sharding import NF4_TENSORS, Layout
+
+
+@jax.custom_vjp
+def matmul(x: jax.Array, weight: jax.Array) -> jax.Array:
+    """``[..., out]`` from x ``[..., in]`` and a weight ``[out, in]``."""
+    return _product(x, weight)
+
+
+def _product(x: jax.Array, weight: jax.Array) -> jax.Array:
+    return jnp.einsum("...i,oi->...o", x, weight)
+
+
+Residuals = tuple[jax.Array | None, jax.Array | None]
+
+
+def _matmul_forward(x: Any, weight: Any) -> tuple[jax.Array, Residuals]:
+    # A frozen weight has no gradient, so nothing is kept for it.
+    kept = (x.value if weight.perturbed else None, weight.value if x.perturbed else None)
+    return _product(x.value, weight.value), kept  # not `matmul`: remat policies look for products, not for its name
+
+
+def _matmul_backward(residuals: Residuals, dy: jax.Array) -> Residuals:
+    x, weight = residuals
+    dx = None if weight is None else jnp.einsum("...o,oi->...i", dy, weight)
+    if x is None:
+        return dx, None
+    rows = tuple(range(x.ndim - 1))
+    # x comes first: the compiler for CPUs transposes the left operand, element by element together with what
+    # produced it. x exists already, dy is usually the end of a long chain (measured: the whole backward took 1.7 x).
+    return dx, jax.lax.dot_general(x, dy, ((rows, rows), ((), ()))).T
+
+
+matmul.defvjp(_matmul_forward, _matmul_backward, symbolic_zeros=True)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def frozen_matmul(layout: Layout, name: str, inner: int, x: jax.Array, codes: jax.Array,
+                  scales: jax.Array) -> jax.Array:
+    """``[..., out]`` from x ``[..., inner]`` and the frozen matrix of the projection of this name.
+
+    Backward keeps the stored bits and dequantizes again, so the matrix exists in full only while it is used; on several
+    devices it is these bits that are gathered.
+    """
+    return _frozen_forward(layout, name, inner, x, codes, scales)[0]
+
+
+def _frozen_forward(layout: Layout, name: str, inner: int, x: jax.Array, codes: jax.Array,
+                    scales: jax.Array) -> tuple[jax.Array, Any]:
+    # The compiler fuses dequantizing into the product where it can; else the matrix lives for this product only.
+    y = jnp.einsum("...i,io->...o", x, _dequantized(layout, name, inner, codes, scales, x.dtype))
+    # No x is kept: only a gradient of the matrix would need it, and the matrix is frozen.
+    return y, (codes, scales)
+
+
+def _frozen_backward(layout: Layout, name: str, inner: int, kept: Any,
+                     dy: jax.Array) -> tuple[jax.Array, None, None]:
+    codes, scales = kept
+    # Dequantized a second time: the work is small compared to the product, and keeping it would undo the saving.
+    matrix = _dequantized(layout, name, inner, codes, scales, dy.dtype)
+    return jnp.einsum("...o,io->...i", dy, matrix), None, None
+
+
+frozen_matmul.defvjp(_frozen_forward, _frozen_backward)
+
+
+def _dequantized(layout: Layout, name: str, inner: int, codes: jax.Array, scales: jax.Array,
+                 dtype: Any) -> jax.Array:
+    # Gathered before codes become numbers; after that a collective would move two or four bytes an element.
+    gathered = [layout.without_fsdp(f"{name}.{key}", x) for key, x in ((CODES, codes), (ABSMAX, scales))]
+    return dequantize(gathered[0], gathered[1], inner, dtype)
+
 
 Tensors = dict[str, jax.Array]
 ADAPTER_A, ADAPTER_B = ADAPTER = ("lora_A.weight", "lora_B.weight")

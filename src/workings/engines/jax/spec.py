@@ -14,13 +14,12 @@ from workings.engines.jax import nf4
 from workings.engines.jax.attention import Attention, chunked_attention, plain_attention
 from workings.engines.jax.flash_attention import flash_refusal, make_flash_attention
 from workings.engines.jax.init import parameter_shapes, random_tensor
+from workings.engines.jax.layers import POLICIES
 from workings.engines.jax.lora import init_adapters, make_lora
 from workings.engines.jax.optimizers import make_optimizer
 from workings.engines.jax.params_tree import Params, flatten_params, layer_tensor, unflatten_params
-from workings.engines.jax.remat import POLICIES
-from workings.engines.jax.rounding import MASTER
 from workings.engines.jax.sharding import Layout
-from workings.engines.jax.step import StepSpec, make_step
+from workings.engines.jax.step import MASTER, StepSpec, make_step
 from workings.engines.refusals import jax_refusals, refuse, refuse_uneven_rows
 from workings.errors import RequestError
 from workings.models.shape import ModelShape

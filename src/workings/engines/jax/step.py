@@ -4,7 +4,7 @@ State: ``{"params": tree, "moments": slot -> flat name -> array, "step": int32}`
 outputs share memory, so that parameters and moments exist once.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,29 +12,56 @@ import jax
 import jax.numpy as jnp
 
 from workings.engines.jax.attention import Attention
+from workings.engines.jax.init import tensor_key
+from workings.engines.jax.layers import Remat
 from workings.engines.jax.lora import Lora, dropout_keys, dropout_tensors
 from workings.engines.jax.loss import loss_sum, target_log_probs, with_temperature
 from workings.engines.jax.loss_positions import LOSS_POSITIONS, LossPositions
-from workings.engines.jax.model import final_norm, hidden_states, last_layer_output, unembedding
+from workings.engines.jax.model import final_norm, last_layer_output, unembedding
 from workings.engines.jax.objective import objective_sum
-from workings.engines.jax.optimizers.base import Optimizer, clip_factor, global_norm
+from workings.engines.jax.optimizers import Optimizer, clip_factor, global_norm
 from workings.engines.jax.params_tree import Params, flatten_params, unflatten_params
 from workings.engines.jax.projection import is_adapter
-from workings.engines.jax.remat import Remat
-from workings.engines.jax.rounding import MASTER, round_keys, stored
 from workings.engines.jax.sharding import Layout
 from workings.models.shape import ModelShape
 from workings.models.weights import is_frozen
-from workings.objectives.base import Objective
-from workings.objectives.cross_entropy import CROSS_ENTROPY
+from workings.objectives.base import CROSS_ENTROPY, Objective
 from workings.objectives.policy_gradient import temperature_of
 
 Arrays = dict[str, jax.Array]
 """A batch on the device: the fields of `workings.models.batch.Batch` by name, ``[A, B, S]``."""
-
-
 State = Mapping[str, Any]
 """The stored state: ``params``, ``moments`` and ``step``, layers stacked."""
+MASTER = "master"
+"""Slot of the float32 copy of the weights in the optimizer state. It keeps what rounding to bfloat16 would lose: an
+update smaller than about 1/512 of a weight rounds to nothing, which at usual fine-tuning rates is most of them."""
+
+
+def stochastic_bfloat16(x: jax.Array, key: jax.Array) -> jax.Array:
+    """``x`` (float32) rounded up or down to bfloat16 at random, its mean kept.
+
+    The lower 16 bits of a float32 are the fraction that bfloat16 lacks: adding a uniform 16-bit number carries into
+    the upper half with exactly that probability. Values that are not finite stay what they are.
+    """
+    # A float is sign and magnitude, so adding to its bits moves away from zero for both signs.
+    bits = jax.lax.bitcast_convert_type(x, jnp.uint32)
+    noise = jax.random.bits(key, x.shape, jnp.uint16).astype(jnp.uint32)
+    upper = ((bits + noise) >> 16).astype(jnp.uint16)
+    rounded = jax.lax.bitcast_convert_type(upper, jnp.bfloat16)
+    return jnp.where(jnp.isfinite(x), rounded, x.astype(jnp.bfloat16))
+
+
+def round_keys(seed: int, step: jax.Array, names: Sequence[str]) -> dict[str, jax.Array]:
+    """Keys of these tensors' rounding at one step: a resumed run draws the same numbers."""
+    # The step is folded into all keys by one operation: one for each tensor would be most of a step's scalar code.
+    with jax.ensure_compile_time_eval():
+        keys = jnp.stack([tensor_key(seed, f"rounding of {name}") for name in names])
+    return dict(zip(names, jax.vmap(jax.random.fold_in, (0, None))(keys, step), strict=True))
+
+
+def stored(value: jax.Array, dtype: jnp.dtype, key: jax.Array | None) -> jax.Array:
+    """The value as it is stored: rounded to nearest, or at random by a key."""
+    return value.astype(dtype) if key is None else stochastic_bfloat16(value, key)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,10 +108,15 @@ class StepSpec:
         return self.optimizer.init(trained) | (master if self.rounding == "master_fp32" else {})
 
 
+def _last_layer(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array:
+    """``[B, S, D]`` of one micro batch before the last norm."""
+    return last_layer_output(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
+                             attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout)
+
+
 def all_hidden_states(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array:
     """``[B, S, D]`` normed hidden states of one micro batch."""
-    return hidden_states(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
-                         attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout)
+    return final_norm(_last_layer(spec, params, rows), params, spec.shape)
 
 
 def supervised_hidden_states(spec: StepSpec, params: Params, rows: Arrays) -> tuple[jax.Array, Arrays]:
@@ -92,9 +124,7 @@ def supervised_hidden_states(spec: StepSpec, params: Params, rows: Arrays) -> tu
     if LOSS_POSITIONS not in rows:
         return all_hidden_states(spec, params, rows), rows
     loss_at = LossPositions.from_indices(rows[LOSS_POSITIONS], rows["tokens"].shape[1])
-    x = last_layer_output(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
-                          attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout)
-    return (final_norm(loss_at.select(x), params, spec.shape),
+    return (final_norm(loss_at.select(_last_layer(spec, params, rows)), params, spec.shape),
             {name: loss_at.select(x) for name, x in rows.items() if name != LOSS_POSITIONS})
 
 

@@ -9,7 +9,8 @@ import os
 import re
 import site
 import tempfile
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from workings.engines.base import EngineRequest, Inspection, ProgramName, Progra
 from workings.engines.child_process import ask_child, crash
 from workings.engines.gpu_settings import same_kernels
 from workings.errors import RequestError, WorkingsError, first_line
-from workings.hardware.compile_target import CompileTarget, CudaTarget, TpuTarget
 from workings.hints import pip_install
 from workings.models.batch import BatchShape
 
@@ -26,7 +26,6 @@ REFUSED = (re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm"),
            re.compile(r"required for HLO temporaries \(([\d.]+)([KMGT])\) exceeds available HBM \(([\d.]+)([KMGT])\)"))
 """The two messages of the TPU compiler for a lack of memory: bytes needed, then bytes available."""
 UNITS = {"K": 2 ** 10, "M": 2 ** 20, "G": 2 ** 30, "T": 2 ** 40}
-DTYPE_BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "u16": 2, "f32": 4, "s32": 4, "u32": 4}
 PACKAGES = {"cpu": (), "tpu": ("libtpu",), "gpu": ("jax-cuda12-plugin", "jax-cuda12-pjrt", "nvidia-cuda-nvcc-cu12")}
 """Distributions of the compiler for a platform, in addition to JAX."""
 INSTALL = pip_install("plan")
@@ -40,13 +39,13 @@ class Unimplemented(WorkingsError):
     """The compiler does not do what this program asks for on this target."""
 
 
-def compiler_environment(target: CompileTarget) -> dict[str, str]:
+def compiler_environment(target: Mapping[str, Any]) -> dict[str, str]:
     """Environment variables that the compiler for a target reads when it is loaded."""
     # Without a TPU there is no metadata server, for which libtpu would wait minutes. Two children may load it at once.
-    if isinstance(target, TpuTarget):
-        return {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": target.accelerator_type,
+    if target["platform"] == "tpu":
+        return {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": target["accelerator_type"],
                 "TPU_WORKER_HOSTNAMES": "localhost", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
-    if isinstance(target, CudaTarget):
+    if target["platform"] == "gpu":
         # The assembler of the wheel comes first: newer toolkits do not support the oldest GPUs.
         assembler = [str(Path(folder) / "nvidia" / "cuda_nvcc" / "bin") for folder in site.getsitepackages()]
         return {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
@@ -54,14 +53,14 @@ def compiler_environment(target: CompileTarget) -> dict[str, str]:
     return {}
 
 
-def compile_for(request: EngineRequest, size: ProgramShape, target: CompileTarget, devices: int = 0,
+def compile_for(request: EngineRequest, size: ProgramShape, target: Mapping[str, Any], devices: int = 0,
                 program: ProgramName = "step") -> Inspection:
     """Compile one program of ``request`` for devices that are not here.
 
     Args:
         request: as for `JaxEngine.open`; ``mesh.fsdp: auto`` takes all devices (on a CPU: one).
         size: of the program.
-        target: the devices.
+        target: the devices (`workings.hardware.catalog.compile_target`).
         devices: use only the first this many; 0: all.
         program: the step, or one without an update: the loss or the log probabilities of a batch, or completions with
             a key/value cache, greedy or drawn. Those run while the optimizer's state is in memory, which counts.
@@ -78,17 +77,17 @@ def compile_for(request: EngineRequest, size: ProgramShape, target: CompileTarge
         WorkingsError: the compiler failed for another reason than memory.
     """
     with tempfile.TemporaryDirectory(prefix="workings-compile-") as dump:
-        ask = {"request": replace(request, device=target.platform).to_json(), "batch": list(size),
-               "target": asdict(target), "devices": devices, "program": program, "dump": dump}
+        ask = {"request": replace(request, device=target["platform"]).to_json(), "batch": list(size),
+               "target": dict(target), "devices": devices, "program": program, "dump": dump}
         own = os.environ.get("XLA_FLAGS", "")
         # A run on such a GPU chooses its kernels in this way, and each choice needs its own memory.
-        chosen = same_kernels(own) if target.platform == "gpu" else own
+        chosen = same_kernels(own) if target["platform"] == "gpu" else own
         flags = f"{chosen} --xla_dump_to={dump} --xla_dump_hlo_as_text".strip()
         # The child's own platform is the CPU: the compiler gets a description of the target, which is never opened.
         environment = dict(os.environ) | compiler_environment(target) | {
             "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "TF_CPP_MIN_LOG_LEVEL": "1",
             "JAX_ENABLE_COMPILATION_CACHE": "false"}  # a program out of JAX's own cache leaves no dump
-        where = str(getattr(target, "topology", target.platform))
+        where = str(target.get("topology", target["platform"]))
         answer, said = ask_child("workings.engines.jax.aot_compile", ask, f"the compiler for {where}", environment)
     if "absent" in answer:
         raise CompilerAbsent(f"compiling for {where} without its compiler", answer["absent"], INSTALL)
@@ -115,17 +114,6 @@ def why_unsplit(tokens: tuple[int, ...], size: BatchShape, devices: int) -> str:
     expected = size._replace(rows=size.rows // devices)
     return "" if tokens == expected else (f"the compiled program takes tokens {list(tokens)} on each device; "
                                           f"{list(expected)} were expected, so this is not the program that would run")
-
-
-def largest_arrays(text: str, count: int = 8) -> dict[str, int]:
-    """The largest array types of a compiled module and their bytes: an unsplit batch or embedding would show here."""
-    sizes: dict[str, int] = {}
-    for dtype, dims in set(re.findall(r"\b(pred|[a-z]+\d+)\[([\d,]+)\]", text)):
-        size = DTYPE_BYTES.get(dtype, 0)
-        for dim in dims.split(","):
-            size *= int(dim)
-        sizes[f"{dtype}[{dims}]"] = size
-    return dict(sorted(sizes.items(), key=lambda item: (-item[1], item[0]))[:count])
 
 
 def inspection(compiled: Any) -> Inspection:

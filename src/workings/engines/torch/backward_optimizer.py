@@ -15,7 +15,7 @@ from torch import Tensor
 
 from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest
-from workings.engines.torch.optimizers.apply import update_tensors
+from workings.engines.torch.optimizers import update_tensors
 from workings.engines.torch.optimizers.base import Optimizer, TensorUpdate, UpdateContext, sum_of_squares
 from workings.errors import RequestError
 from workings.models.weights import is_frozen, tensor_shapes

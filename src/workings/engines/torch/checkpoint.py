@@ -170,17 +170,13 @@ def export(spec: TorchSpec, state: State, directory: Path) -> None:
     ``adapter/`` belongs on the weights that training started from, not on the merged ones.
     """
     release_gathered(state.root)
-    method, adapter, writes = spec.method, directory / files.ADAPTER_FOLDER, spec.mesh.rank == 0
-    if writes:
+    if spec.mesh.rank == 0:
         config = to_hf_config(spec.shape) | {"dtype": dtype_name(spec.parameter_dtype)}
         if not spec.shape.verified:  # its own file may name the class of a multimodal model, which is not written
             config["architectures"] = [type(state.model).__name__]
-        files.write_json(directory / files.CONFIG, config)
+        files.write_configs(directory, config, spec.method,
+                            () if isinstance(spec.method, FullConfig) else spec.method.target_modules)
     # Gathering takes every process, so all of them enter both writes.
     write(directory / files.MODEL_FILE, merged(spec, state.model))
-    if isinstance(method, FullConfig):
-        return
-    if writes:
-        adapter.mkdir()
-        files.write_json(adapter / files.ADAPTER_CONFIG, files.adapter_config(method, method.target_modules))
-    write(adapter / files.ADAPTER_FILE, state.trained)
+    if not isinstance(spec.method, FullConfig):
+        write(directory / files.ADAPTER_FOLDER / files.ADAPTER_FILE, state.trained)

@@ -22,7 +22,7 @@ from workings.engines.base import (
     require_adapters,
     require_signals,
 )
-from workings.engines.prefill import copies_of_each
+from workings.engines.prefill import check_prompts, check_sampling, copies_of_each
 from workings.engines.refusals import refuse, torch_refusals
 from workings.engines.torch import checkpoint, four_bit
 from workings.engines.torch.backward_optimizer import refuse_conflicts
@@ -31,20 +31,13 @@ from workings.engines.torch.device import (
     Device,
     check_kernels,
     device_name,
+    environment_files,
     find_device,
     library_versions,
     memory_limit,
     slow_formats,
 )
-from workings.engines.torch.environment import environment_files
-from workings.engines.torch.generate import (
-    MAX_ROWS,
-    batch_indices,
-    complete,
-    greedy,
-    sampled,
-    uniform_numbers,
-)
+from workings.engines.torch.generate import MAX_ROWS, batch_indices, complete, greedy, sampled, uniform_numbers
 from workings.engines.torch.half import LossScale
 from workings.engines.torch.length_bucketing import LengthBuckets
 from workings.engines.torch.linear_attention import has_linear_state
@@ -57,7 +50,7 @@ from workings.engines.torch.lora import (
 )
 from workings.engines.torch.mask_check import check_masks, refuse_unsuited
 from workings.engines.torch.model import fill_random, final_logits, hidden_states
-from workings.engines.torch.planning import TorchPlanning
+from workings.engines.torch.planning import TorchPlanning, trace_for
 from workings.engines.torch.processes import join
 from workings.engines.torch.sharding import ProcessMesh, find_mesh
 from workings.engines.torch.spec import build_spec, dtype_name
@@ -74,9 +67,7 @@ from workings.engines.torch.step import (
     to_rows,
 )
 from workings.engines.torch.trace.inspect import TracedCard, inspect_step
-from workings.engines.torch.trace.target import trace_for
 from workings.engines.torch.triton.check import kernel_problem, kernels_run_on
-from workings.errors import RequestError
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import PROCESS_PEAK, peak_resident_bytes
 from workings.models.batch import Batch
@@ -270,16 +261,13 @@ class TorchEngine(TorchPlanning):
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float, seeds: Sequence[int]) -> list[Completion]:
         """One sampled completion per prompt, in the order of the prompts; it depends on its own seed."""
-        if temperature <= 0:
-            raise RequestError(f"temperature must be above 0 for sampling, not {temperature:g}",
-                               "greedy decoding for 0")
+        check_sampling(prompts, temperature, seeds)
         return self._answers(state, prompts, max_new_tokens, stop_ids, lambda indices: sampled(
             temperature, uniform_numbers([seeds[i] for i in indices], max_new_tokens, self.device.device)))
 
     def _answers(self, state: State, prompts: Sequence[Sequence[int]], max_new_tokens: int, stop_ids: Sequence[int],
                  pick: Any, tell: Callable[[int], None] | None = None) -> list[Completion]:
-        if any(len(prompt) == 0 for prompt in prompts):
-            raise RequestError("a prompt is empty", "prompts of at least one token")
+        check_prompts(prompts)
         answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
         mesh = self.spec.mesh
         # At least one prompt for each process. The cache of an unverified class may have any contents, so its rows

@@ -26,7 +26,7 @@ from torch import Tensor
 from workings.engines.torch.embedding import SharedGradient
 from workings.engines.torch.half import multiply
 from workings.engines.torch.memory_regions import region
-from workings.engines.torch.triton.loss import add_product_, block_loss_
+from workings.engines.torch.triton.operations import add_product_, block_loss_
 
 REGION = "logits and loss"
 ALIGNED = 128

@@ -5,6 +5,8 @@ and which window every layer asks for. With its weights, on one short row: wheth
 or another segment, whether transformers' own attention and head give the same logits, and whether generation with a
 cache does. It finds what shows on such a row; it is no proof (`unverified_sentence`).
 
+Experts are traced in float32, too: PyTorch says what its grouped product gives for bfloat16 alone.
+
 Shape suffixes: B rows, S positions, D width, V vocabulary.
 """
 
@@ -12,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,10 +33,45 @@ from workings.engines.torch.lora import base_weights, switched_off
 from workings.engines.torch.model import build_model, final_logits, hidden_states
 from workings.engines.torch.sharding import FsdpRoot, ProcessMesh
 from workings.engines.torch.spec import TorchSpec
-from workings.engines.torch.trace.experts import grouped_products
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
 from workings.models.weights import tensor_shapes
+
+
+class _Grouped(torch.autograd.Function):
+    """Shapes of `torch.nn.functional.grouped_mm` and of its derivatives; no numbers."""
+
+    @staticmethod
+    def forward(ctx: Any, x_TI: Tensor, weight_EIO: Tensor) -> Tensor:
+        ctx.save_for_backward(x_TI, weight_EIO)
+        return x_TI.new_empty(x_TI.shape[0], weight_EIO.shape[2])
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        return (torch.empty_like(x) if ctx.needs_input_grad[0] else None,
+                torch.empty_like(weight) if ctx.needs_input_grad[1] else None)
+
+
+@contextmanager
+def grouped_products(dtype: torch.dtype) -> Iterator[None]:
+    """Inside, grouped products of this format can be traced."""
+    real = torch.nn.functional.grouped_mm
+    if dtype == torch.bfloat16:
+        yield
+        return
+
+    def grouped(x_TI: Tensor, weight_EIO: Tensor, *, offs: Tensor) -> Tensor:
+        del offs
+        out: Tensor = _Grouped.apply(x_TI, weight_EIO)
+        return out
+
+    torch.nn.functional.grouped_mm = grouped  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch.nn.functional.grouped_mm = real
+
 
 POSITIONS = 12
 """Positions of each half of the computed row."""

@@ -1,19 +1,26 @@
 """Models by transformers, built from a shape: without remote code and pickle; weights are initialized or read by name.
 
+A model of no family of this package (`model.verified: false`) is of the class that transformers itself has for it, as
+it is. What such a class may do that this engine does not expect is looked for by `workings.engines.torch.mask_check`.
+
 Shape suffixes: B rows, S positions, D width, V vocabulary.
 """
 
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from functools import lru_cache, partial
 from inspect import signature
 from typing import Any
 
 import accelerate
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.initialization import no_init_weights
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from workings.engines.torch import attention
 from workings.engines.torch.attention import AttentionMask
@@ -21,16 +28,106 @@ from workings.engines.torch.embedding import FixedTable, keep_in_place, share_gr
 from workings.engines.torch.linear_attention import by_own_operations, compute_states
 from workings.engines.torch.lora import add_adapters, base_weights, store_weight
 from workings.engines.torch.matmul import mix_formats
-from workings.engines.torch.rotation import keep_plain_where_layers_slide
 from workings.engines.torch.rounding import tensor_generator
 from workings.engines.torch.sharding import FsdpRoot, per_layer_table, split
 from workings.engines.torch.spec import TorchSpec
-from workings.engines.torch.triton.layers import use_kernels
-from workings.engines.torch.unverified import LOGIT_FACTOR, prepare_model, unverified_config
+from workings.engines.torch.triton.check import use_kernels
+from workings.errors import RequestError
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.shapes import to_hf_config
 from workings.models.weights import LAYER_SCALAR, PER_LAYER_EMBEDDING, first_value, tensor_shapes
+
+LOGIT_FACTOR = "workings_logit_factor"
+"""Attribute of a model: hidden states are multiplied by it before they meet the head."""
+
+
+def unverified_config(shape: ModelShape, values: Mapping[str, Any]) -> Any:
+    """The configuration of transformers' class.
+
+    Args:
+        shape: of the model.
+        values: content of its ``config.json``, with what this engine changes in it.
+
+    Raises:
+        RequestError: transformers itself has no causal class for the model, or refuses its settings.
+    """
+    if shape.family not in CONFIG_MAPPING or shape.family not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        raise RequestError(f"model_type: {shape.family} has no class for model.verified: false",
+                           "a causal model whose class transformers itself has; code that comes with a model "
+                           "(auto_map in its config.json) is never run", "another model.id, or a newer transformers")
+    kind = CONFIG_MAPPING[shape.family]
+    # transformers writes infinities as objects, and turns them back where it reads a file.
+    try:
+        return kind.from_dict(kind._decode_special_floats(dict(values)))
+    except (StrictDataclassError, TypeError, ValueError, KeyError, AttributeError) as error:
+        what = " ".join(str(error).split())[:300]
+        raise RequestError(f"transformers refuses config.json: {what}",
+                           f"settings of a {shape.family} model", "download the directory again, whole") from None
+
+
+def prepare_model(model: PreTrainedModel) -> None:
+    """Checks and settings of a model of an unverified class for this engine.
+
+    Raises:
+        RequestError: a head with a bias, or tensors of its files that no optimizer trains.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    config = model.config
+    # Granite divides its logits, Cohere multiplies them; both leave it to the model's forward, which is not called.
+    factor = 1.0 / getattr(config, "logits_scaling", 1.0) * (getattr(config, "logit_scale", None) or 1.0)
+    setattr(model, LOGIT_FACTOR, float(factor))
+    head = model.get_output_embeddings()
+    if getattr(head, "bias", None) is not None:
+        raise RequestError(f"the head of a {config.model_type} model has a bias",
+                           "a head without one: the loss is computed from hidden states and the head's matrix", "")
+    buffers = {*model.state_dict()} - {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    if buffers:
+        raise RequestError(f"a {config.model_type} model has {sorted(buffers)[0]}, stored and not trained",
+                           "a model whose stored tensors are all parameters", "")
+
+
+GLOBAL, SLIDING = slice(0, 2), slice(2, 4)
+"""Attribute of `TwoRotations` with a layer's cosines and sines."""
+
+
+class TwoRotations(nn.Module):
+    """Cosines and sines of global layers, then those of sliding ones."""
+
+    def __init__(self, stretched: nn.Module, plain: nn.Module) -> None:
+        super().__init__()
+        self.stretched, self.plain = stretched, plain
+
+    def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, ...]:
+        """Four tensors ``[B, S, H]``."""
+        return (*self.stretched(x, position_ids), *self.plain(x, position_ids))
+
+
+def _take(part: slice, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Forward hook of a layer: of four tensors the two of its kind."""
+    del module
+    return args, kwargs | {"position_embeddings": kwargs["position_embeddings"][part]}
+
+
+def keep_plain_where_layers_slide(model: PreTrainedModel) -> None:
+    """Let sliding layers of an OLMo 3 whose rotation is stretched turn by the plain one; other models stay as are.
+
+    Allen AI's OLMo-core trains its long models with YaRN in global layers alone, and vLLM, llama.cpp, transformers 4.57
+    and 5.23 run them so; transformers 5.12 computes one rotation for all layers.
+    """
+    config = model.config
+    # Later releases of transformers keep the settings by kind of layer, and their class turns each kind by its own.
+    if config.model_type != "olmo3" or config.rope_parameters.get("rope_type", "default") == "default":
+        return
+    plain = deepcopy(config)
+    plain.rope_parameters = {"rope_type": "default", "rope_theta": config.rope_parameters["rope_theta"]}
+    base = model.base_model
+    base.rotary_emb = TwoRotations(base.rotary_emb, type(base.rotary_emb)(plain))
+    for layer, kind in zip(base.layers, config.layer_types, strict=True):
+        part = SLIDING if kind == "sliding_attention" else GLOBAL
+        layer.register_forward_pre_hook(partial(_take, part), with_kwargs=True)
 
 
 def hf_config(shape: ModelShape, attention_name: str) -> Any:

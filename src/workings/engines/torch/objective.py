@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from workings.engines.torch.loss import linear_log_probs
-from workings.objectives.base import ArrayFunctions, Objective, SeveralTargets
-from workings.objectives.cross_entropy import CrossEntropy
+from workings.objectives.base import ArrayFunctions, CrossEntropy, Objective, SeveralTargets
 
 if TYPE_CHECKING:
     from workings.engines.torch.step import Rows

@@ -14,8 +14,7 @@ from torch._C._distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from workings.engines.base import Processes
-from workings.engines.hardware_probe import started_apart
-from workings.engines.peer_timeout import peer_timeout
+from workings.engines.hardware_probe import peer_timeout, started_apart
 from workings.errors import RequestError
 
 ANSWER_TIMEOUT = 10.0

@@ -1,4 +1,4 @@
-"""Rounding of float32 updates to weights stored in bfloat16, as in `engines/jax/rounding.py` with other noise.
+"""Rounding of float32 updates to weights stored in bfloat16, as in `engines/jax/step.py` with other noise.
 
 The noise comes from one generator per tensor and step, seeded from the run's seed, so that a resumed run draws the same
 numbers. JAX's and PyTorch's generators differ: a run that changes engines keeps the mean of its rounding, not its bits.

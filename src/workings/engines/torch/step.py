@@ -23,7 +23,7 @@ from workings.engines.torch.lora import dropping_inputs, trainable_parameters
 from workings.engines.torch.loss import linear_cross_entropy, linear_log_probs, linear_most_likely
 from workings.engines.torch.model import build_model, hidden_states, unembedding
 from workings.engines.torch.objective import targets_of, token_weights
-from workings.engines.torch.optimizers.apply import in_groups, update_tensors
+from workings.engines.torch.optimizers import in_groups, update_tensors
 from workings.engines.torch.optimizers.base import TensorUpdate, UpdateContext, clip_factor, sum_of_squares
 from workings.engines.torch.prefix_sharing import DistinctPositions
 from workings.engines.torch.rounding import MASTER

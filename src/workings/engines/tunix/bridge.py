@@ -1,17 +1,92 @@
 """Between our state and Tunix's: weights both ways, bit for bit."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 
 from workings.engines.jax.params_tree import Params
-from workings.engines.tunix.layout import Path, from_tunix, to_tunix
-from workings.engines.tunix.models import model_class
+from workings.engines.tunix.trainer import model_class
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
-from workings.models.weights import EMBEDDING
+from workings.models.weights import EMBEDDING, FINAL_NORM
+
+Path = tuple[str | int, ...]
+"""Path of a tensor in Tunix's tree, e.g. ``("layers", 0, "mlp", "up_proj", "kernel")``."""
+OUTER: dict[str, Path] = {EMBEDDING: ("embedder", "input_embedding"), FINAL_NORM: ("final_norm", "scale")}
+_MATRICES = {f"mlp.{name}_proj.weight": ("mlp", f"{name}_proj", "kernel") for name in ("gate", "up", "down")}
+
+
+def _norms(shape: ModelShape) -> dict[str, Path]:
+    """Norm -> its place in one of Tunix's layers. Gemma 1 has Hugging Face's second norm before the feed-forward."""
+    paths: dict[str, Path] = {"input_layernorm.weight": ("pre_attention_norm", "scale")}
+    if shape.post_norms:
+        # Tunix's Gemma 3 has another name for this norm than its Gemma 2.
+        after = "post_attention_norm" if shape.family == "gemma3" else "post_attn_norm"
+        paths |= {"post_attention_layernorm.weight": (after, "scale"),
+                  "pre_feedforward_layernorm.weight": ("pre_ffw_norm", "scale"),
+                  "post_feedforward_layernorm.weight": ("post_ffw_norm", "scale")}
+    else:
+        paths |= {"post_attention_layernorm.weight": ("pre_ffw_norm", "scale")}
+    if shape.qk_norm:
+        paths |= {f"self_attn.{letter}_norm.weight": ("attn", f"_{word}_norm", "scale")
+                  for letter, word in (("q", "query"), ("k", "key"))}
+    return paths
+
+
+def _to_layer(w: Mapping[str, jax.Array], shape: ModelShape) -> dict[Path, jax.Array]:
+    def heads(name: str, count: int) -> jax.Array:  # [N * H, D] -> [N, D, H]
+        return w[f"self_attn.{name}_proj.weight"].reshape(count, shape.head_dim, shape.width).transpose(0, 2, 1)
+
+    q, k, v = heads("q", shape.heads), heads("k", shape.kv_heads), heads("v", shape.kv_heads)
+    arrays: dict[Path, jax.Array] = {path: w[name] for name, path in _norms(shape).items()}
+    arrays |= {path: w[name].T for name, path in _MATRICES.items()}
+    # Tunix has one tensor for all three where the numbers of heads agree, otherwise one for queries and one for the
+    # rest.
+    if shape.heads == shape.kv_heads:
+        arrays["attn", "qkv_einsum", "w"] = jnp.stack([q, k, v])
+    else:
+        arrays |= {("attn", "q_einsum", "w"): q, ("attn", "kv_einsum", "w"): jnp.stack([k, v])}
+    # From `[D, N * H]` by `[D, N, H]` to `[N, H, D]`.
+    out = w["self_attn.o_proj.weight"].reshape(shape.width, shape.heads, shape.head_dim)
+    arrays["attn", "attn_vec_einsum", "w"] = out.transpose(1, 2, 0)
+    return arrays
+
+
+def _from_layer(w: Mapping[Path, jax.Array], shape: ModelShape) -> dict[str, jax.Array]:
+    def matrix(x: jax.Array) -> jax.Array:  # [N, D, H] -> [N * H, D]
+        return x.transpose(0, 2, 1).reshape(-1, shape.width)
+
+    if shape.heads == shape.kv_heads:
+        q, k, v = w["attn", "qkv_einsum", "w"]
+    else:
+        q, (k, v) = w["attn", "q_einsum", "w"], w["attn", "kv_einsum", "w"]
+    tensors = {name: w[path] for name, path in _norms(shape).items()}
+    tensors |= {name: w[path].T for name, path in _MATRICES.items()}
+    tensors |= {f"self_attn.{name}_proj.weight": matrix(x) for name, x in (("q", q), ("k", k), ("v", v))}
+    out = w["attn", "attn_vec_einsum", "w"].transpose(2, 0, 1)
+    return tensors | {"self_attn.o_proj.weight": out.reshape(shape.width, -1)}
+
+
+def to_tunix(params: Mapping[str, Any], shape: ModelShape) -> dict[Path, jax.Array]:
+    """Our tree (`workings.engines.jax.model`) as path -> array of Tunix's model."""
+    arrays = {path: params[name] for name, path in OUTER.items()}
+    for i in range(shape.layers):
+        layer = _to_layer({name: x[i] for name, x in params["layers"].items()}, shape)
+        arrays |= {("layers", i, *path): x for path, x in layer.items()}
+    return arrays
+
+
+def from_tunix(arrays: Mapping[Path, jax.Array], shape: ModelShape) -> dict[str, Any]:
+    """Path -> array of Tunix's model as our tree; the inverse of `to_tunix`, bit for bit."""
+    layers = [_from_layer({path[2:]: x for path, x in arrays.items() if path[:2] == ("layers", i)}, shape)
+              for i in range(shape.layers)]
+    # All layers are stacked in new arrays: for as long as both trees live, there are two copies of the weights.
+    stacked = {name: jnp.stack([layer[name] for layer in layers]) for name in layers[0]}
+    return {name: arrays[path] for name, path in OUTER.items()} | {"layers": stacked}
 
 
 def tunix_model(params: Params, shape: ModelShape, *, remat: bool = False) -> nnx.Module:
@@ -40,9 +115,3 @@ def filled(state: Any, arrays: dict[Path, jax.Array]) -> Any:
         raise RequestError(f"Tunix's model does not have tensors like these: {', '.join(sorted(wrong)[:5])}",
                            "the same tensors in both")
     return nnx.from_flat_state([(path, variable.replace(arrays[path])) for path, variable in there.items()])
-
-
-def our_params(model: nnx.Module, shape: ModelShape) -> Params:
-    """Weights of Tunix's model as our tree, bit for bit."""
-    flat = nnx.to_flat_state(nnx.state(model, nnx.Param))
-    return jax.jit(partial(from_tunix, shape=shape))({path: variable.get_value() for path, variable in flat})

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 from workings.errors import RequestError
-from workings.models.config_values import MAX_VALUE
 from workings.models.family import (
     ACTIVATIONS,
     LAYER_SCALAR,
@@ -20,7 +19,7 @@ from workings.models.family import (
     PER_LAYER_PROJECTION,
     Family,
 )
-from workings.models.hf_config import layer_types, read_sliding
+from workings.models.hf_config import MAX_VALUE, layer_types, read_sliding
 from workings.models.shape import ModelShape
 
 WITHOUT_EXPERTS = ("jax", "tunix")

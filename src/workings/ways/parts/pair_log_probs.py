@@ -17,8 +17,8 @@ from workings.errors import RecordError, TrainingFailed
 from workings.models.batch import Batch
 from workings.objectives.base import Objective
 from workings.objectives.kto import VERDICT
-from workings.objectives.orpo import IMITATION
 from workings.objectives.policy_gradient import REFERENCE
+from workings.objectives.preference import IMITATION
 
 
 def reference_log_probs_by_row(engine: LikelihoodEngine, state: State, batches: Batches,

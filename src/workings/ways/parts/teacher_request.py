@@ -6,8 +6,7 @@ from workings.config.method import FULL, FullConfig, LoraConfig, QloraConfig
 from workings.config.training import AdamWConfig, PrecisionConfig
 from workings.engines.base import EngineRequest
 from workings.models.shape import ModelShape
-from workings.objectives.base import SeveralTargets
-from workings.objectives.cross_entropy import CROSS_ENTROPY
+from workings.objectives.base import CROSS_ENTROPY, SeveralTargets
 from workings.ways.parts.teacher_way import TeacherPrecision
 
 Method = FullConfig | LoraConfig | QloraConfig

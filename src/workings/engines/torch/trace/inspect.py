@@ -3,10 +3,9 @@
 Nothing is computed and nothing is allocated.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
 from time import monotonic
 from typing import Any
@@ -17,24 +16,30 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from workings.engines.base import EngineRequest, Inspection, ProgramName, ProgramShape
+from workings.engines.source_digest import library_versions
 from workings.engines.torch.attention import choose
 from workings.engines.torch.backward_optimizer import refuse_conflicts
-from workings.engines.torch.mask_check import refuse_unsuited
+from workings.engines.torch.mask_check import grouped_products, refuse_unsuited
 from workings.engines.torch.optimizers.adamw import CARD_BLOCK, AdamW
 from workings.engines.torch.sharding import ProcessMesh, per_layer_table, refuse_unsplit
 from workings.engines.torch.spec import TorchSpec, build_spec, with_kernels
 from workings.engines.torch.step import State, empty_state
-from workings.engines.torch.trace.allocator import MIN_BLOCK, CachingAllocator, OutOfMemory
-from workings.engines.torch.trace.events import PAGE, Event, Log, live_peak
-from workings.engines.torch.trace.experts import grouped_products
+from workings.engines.torch.trace.allocator import MIN_BLOCK, PAGE, CachingAllocator, Event, Log, OutOfMemory, live_peak
 from workings.engines.torch.trace.programs import PROGRAMS
-from workings.engines.torch.trace.tracker import LiveStorages
-from workings.engines.torch.trace.workspace import CONTEXT_BYTES, Workspace, card_workspaces, cublas_workspace
+from workings.engines.torch.trace.tracker import (
+    CONTEXT_BYTES,
+    LiveStorages,
+    Workspace,
+    card_workspaces,
+    cublas_workspace,
+)
 from workings.engines.torch.triton.check import FIRST_CAPABILITY
 from workings.hardware.memory import gib
 from workings.models.batch import BatchShape
 
 CONTEXT = "CUDA context"
+TRACED = ("torch", "transformers", "peft", "bitsandbytes")
+"""Distributions whose versions a trace names."""
 UNUSED = "reserved by the allocator, not in use"
 PER_LAYER_TABLE = "per-layer embeddings (frozen)"
 
@@ -93,7 +98,7 @@ def inspect_program(request: EngineRequest, program: ProgramName, size: ProgramS
         found = Inspection(
             peak_bytes=live.size, source="traced", breakdown=live.categories, peak_operator=live.operator, versions={},
             notes=("traced: the engine's own step under fake tensors, two updates; bytes that are alive at one time",))
-    return replace(found, versions=library_versions(), notes=(*found.notes, *notes),
+    return replace(found, versions=library_versions(TRACED), notes=(*found.notes, *notes),
                    seconds={"trace": round(monotonic() - start, 1)})
 
 
@@ -177,17 +182,6 @@ def _on_card(log: Log, card: TracedCard, program: ProgramName) -> Inspection:
         notes.append("workspace inside of kernels is declared, not seen: " + ", ".join(sorted(log.hidden)))
     return Inspection(peak_bytes=reserved + CONTEXT_BYTES, source="traced", breakdown=breakdown, versions={},
                       assumed=(CONTEXT,), peak_operator=peak.operator, notes=tuple(filter(None, notes)))
-
-
-def library_versions() -> Mapping[str, str]:
-    """Versions of what was traced."""
-    versions = {}
-    for name in ("torch", "transformers", "peft", "bitsandbytes"):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "not installed"
-    return versions
 
 
 @contextmanager

@@ -215,7 +215,9 @@ def plan_problems(unit: Unit, plan: dict[str, Any]) -> Iterator[str]:
     if ours and (used.platform, used.count, plan.get("source")) == ("cpu", 1, "compiled") and (
             plan.get("program", "step") == "step" and not isinstance(expected := expected_tensors(unit), str)):
         exact = expected.exact_bytes(unit.manifest.parameters)
-        from workings.planning.tensors import PER_LAYER_TABLE  # brings NumPy, which other records need not wait for
+        from workings.planning.memory_formulas import (
+            PER_LAYER_TABLE,  # brings NumPy, which other records need not wait for
+        )
         if any(part["name"] == PER_LAYER_TABLE for part in parts):
             exact.pop("parameters", None)  # the table is a separate part
         yield from (f"{PLAN}: {part['name']} take {part['size_bytes']:,} bytes, by the recipe {exact[part['name']]:,}"

@@ -1,4 +1,11 @@
-"""SimPO, ORPO and KTO against numbers worked out by hand, for all three arrays: values and derivatives."""
+"""Objectives of preferences against numbers worked out by hand, for all three arrays: values, metrics, derivatives.
+
+Three pairs of rows of three positions, of which the third is padding. For objectives of pairs with a reference, by how
+many nats a row is likelier than under the reference, and its tokens:
+
+    pair 1   chosen  ln 2 of 2 tokens   rejected -ln 2 of 1 token    apart by 2 ln 2 = ln 4
+    pair 2   chosen -ln 2 of 1 token    rejected  ln 2 of 2 tokens   apart by -ln 4
+"""
 
 import math
 from dataclasses import dataclass
@@ -10,13 +17,15 @@ import pytest
 from tests.engines.objective_oracle import FRAMEWORKS
 from workings.errors import RequestError
 from workings.objectives.kto import VERDICT, Kto
-from workings.objectives.orpo import IMITATION, Orpo
 from workings.objectives.policy_gradient import REFERENCE
+from workings.objectives.preference import IMITATION, Orpo, Preference, SimPo
 from workings.objectives.registry import from_json, to_json
-from workings.objectives.simpo import SimPo
 
 LN2, LN3, LN4 = math.log(2), math.log(3), math.log(4)
 MASK = np.array([[0, 1, 1], [0, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 0], [0, 0, 0]], np.float32)
+OF_PAIRS = np.array([[0, -LN2, -LN2], [0, -2 * LN2, 0], [0, -3 * LN2, 0], [0, -LN2, 0], [0] * 3, [0] * 3], np.float32)
+REFERENCES_OF_PAIRS = np.array([[0, -3 * LN2, 0], [0, -LN2, 0], [0, -2 * LN2, 0], [0, -2 * LN2, 0], [0] * 3, [0] * 3],
+                               np.float32)
 # Means a token: -ln 2 and -ln 4; then -ln 3 and -ln 2. The last two rows are padding.
 LOG_PROBS = np.array([[0, -2 * LN2, 0], [0, -LN4, 0], [0, -LN3, 0], [0, -LN2, -LN2], [0] * 3, [0] * 3], np.float32)
 # Each of two pairs over three tokens of both chosen rows.
@@ -36,9 +45,36 @@ class Case:
     total: float
     metrics: dict[str, float]
     derivative: list[list[float]]
+    of_pairs: bool = False
+    """Whether rows are those of `OF_PAIRS`."""
+
+
+def paired(objective: Preference, total: float, derivative: float) -> Case:
+    """A case of `OF_PAIRS`; ``derivative``: in one token of the first pair's chosen row."""
+    # The rejected row's single token moves the other way.
+    shared = 2 if objective.length_normalized or objective.loss == "ipo" else 1
+    # Rewards of the two pairs cancel; of two margins one is above 0. Log probabilities: -2 ln 2, -3 ln 2 chosen;
+    # -2 ln 2, -ln 2 rejected.
+    return Case(objective=objective, total=total, of_pairs=True,
+                metrics={"margin": 0, "accuracy": 0.5, "chosen_reward": 0, "rejected_reward": 0,
+                         "chosen_log_prob": -2.5 * LN2, "rejected_log_prob": -1.5 * LN2},
+                derivative=[[0, derivative, derivative], [0, -shared * derivative, 0]])
 
 
 CASES = {
+    # Minus the logarithm of the sigmoid of ln x is ln(1 + 1/x); its derivative is -1 / (1 + x).
+    # x = 4: ln(5/4); x = 1/4: ln 5.
+    "beta 1": paired(Preference(beta=1.0), math.log(5 / 4) + math.log(5), -1 / 5),
+    # x = 4 ** (1/2) = 2: ln(3/2); x = 1/2: ln 3. The derivative: beta times -1/3.
+    "beta 1/2": paired(Preference(beta=0.5), math.log(3 / 2) + math.log(3), -1 / 6),
+    # Of each pair 0.9 of the one and 0.1 of the other: together as much as without.
+    # The derivative: 0.9 * -1/5 + 0.1 * 4/5.
+    "smoothed labels": paired(Preference(beta=1.0, label_smoothing=0.1), math.log(5 / 4) + math.log(5), -0.1),
+    # Means: ln 2 / 2 and -ln 2, apart by ln(2 ** 1.5); then -ln 2 and ln 2 / 2. The derivative shares over two tokens.
+    "means over tokens": paired(Preference(beta=1.0, length_normalized=True),
+                                math.log(1 + 2 ** -1.5) + math.log(1 + 2 ** 1.5), -1 / (1 + 2 ** 1.5) / 2),
+    # The same means; 1 / (2 * 0.5) = 1. The derivative: 2 * (1.5 ln 2 - 1), over two tokens.
+    "ipo": paired(Preference(beta=0.5, loss="ipo"), (1.5 * LN2 - 1) ** 2 + (-1.5 * LN2 - 1) ** 2, 1.5 * LN2 - 1),
     # Margins 2 (ln 4 - ln 2) = ln 4 and 2 (ln 2 - ln 3) = ln(4/9), less ln 2: ln 2 and ln(2/9).
     # Losses ln(1 + 1/2) and ln(1 + 9/2). Derivative: -1/3 times 2, over two tokens and over one.
     "simpo": Case(objective=SimPo(beta=2.0, gamma=LN2), total=math.log(3 / 2) + math.log(11 / 2),
@@ -67,8 +103,10 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_values_worked_out_by_hand(name: str, framework: str) -> None:
     case = CASES[name]
-    value, means, derivative = FRAMEWORKS[framework](case.objective, LOG_PROBS, MASK, {
-        signal: SIGNALS[signal] for signal in case.objective.signals})
+    log_probs, reference = (OF_PAIRS, REFERENCES_OF_PAIRS) if case.of_pairs else (LOG_PROBS, REFERENCES)
+    signals = SIGNALS | {REFERENCE: reference}
+    value, means, derivative = FRAMEWORKS[framework](case.objective, log_probs, MASK, {
+        signal: signals[signal] for signal in case.objective.signals})
     assert value == pytest.approx(case.total, rel=1e-6)
     assert {*means} == {*case.objective.metrics}
     assert means == pytest.approx(case.metrics, abs=1e-6)
@@ -97,7 +135,18 @@ def test_a_drift_below_zero_counts_as_none(framework: str) -> None:
     assert found.total == pytest.approx(1 / 4 + 1 / 4)
 
 
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_no_margin_overflows(framework: str) -> None:
+    for sign in (-1, 1):
+        log_probs, reference = np.array([[-1.0], [-1.0]]), np.array([[sign * 1e4], [0.0]])
+        found = FRAMEWORKS[framework](Preference(beta=1.0), log_probs, np.ones((2, 1)), {REFERENCE: reference})
+        assert found.total == pytest.approx(1e4 if sign > 0 else 0)  # a margin of minus and plus 10,000
+
+
 @pytest.mark.parametrize(("kind", "settings"), [
+    *((Preference, settings) for settings in ({"beta": 0.0}, {"label_smoothing": 0.5},
+                                              {"loss": "ipo", "label_smoothing": 0.1},
+                                              {"loss": "ipo", "length_normalized": True})),
     (SimPo, {"beta": 0.0}), (SimPo, {"gamma": -1.0}), (Orpo, {"beta": 0.0}), (Kto, {"beta": 0.0}),
     (Kto, {"right_weight": 0.0}), (Kto, {"wrong_weight": -1.0})])
 def test_settings_survive_a_file_and_those_that_make_no_sense_are_refused(kind: Any, settings: dict[str, float]

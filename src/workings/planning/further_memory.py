@@ -1,13 +1,31 @@
-"""Memory of frozen models next to the trained one: the reference model (the first weights), or a teacher."""
+"""Memory next to the programs of the trained model.
 
+That are the reference model (the first weights) or a teacher, what a server of vLLM takes of the same device, and one
+tensor that is whole on every device while several processes save a checkpoint.
+"""
+
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from math import prod
 
-from workings.engines.base import EngineRequest, Inspection, Inspections, MeshShape, ProgramName
+from workings.config.recipe import Recipe
+from workings.config.training import BYTES_OF_FORMAT
+from workings.engines.base import EngineRequest, Inspection, Inspections, MeshShape, PlanningEngine, ProgramName
+from workings.hardware.catalog import Target
+from workings.hardware.device import DeviceFacts
+from workings.hardware.memory import gib
 from workings.models.batch import BatchShape
-from workings.planning.memory_formulas import FORMULA_VERSIONS, exact_parts, forward_program_parts
+from workings.models.shape import ModelShape
+from workings.models.weights import parameter_count
+from workings.planning.memory_formulas import (
+    FORMULA_VERSIONS,
+    PER_LAYER_TABLE,
+    exact_parts,
+    forward_program_parts,
+    trained_tensors,
+)
 from workings.planning.planned_run import PlannedRun
-from workings.planning.tensors import PER_LAYER_TABLE
 from workings.ways.base import way_of
 from workings.ways.parts.teacher_request import TeacherModel, teacher_request
 
@@ -15,8 +33,19 @@ REFERENCE = "reference model"
 """Part of the memory: the first weights."""
 TEACHER: ProgramName = "teacher"
 """Part of the memory: the teacher's weights. Also the program that computes its log probabilities."""
+FROZEN_MODELS = (REFERENCE, TEACHER)
+"""Models in memory together with the trained one."""
 STATE_PARTS = ("parameters", PER_LAYER_TABLE, "moments", "master weights")
 """Parts of the memory that a trained model keeps between steps."""
+CACHE_GIB = "VLLM_CPU_KVCACHE_SPACE"
+"""Variable with the GiB of vLLM's cache on a CPU; a run sets it to 1 unless it is set."""
+SHARE, USUAL_SHARE = "--gpu-memory-utilization", 0.9
+"""Argument with the share of a card that vLLM takes, and its default."""
+WEIGHTS, CACHE = "vLLM: weights", "vLLM: cache"
+SAVING: ProgramName = "saving"
+GATHERED = "a whole tensor of the checkpoint"
+MAX_CHIPS_OF_A_HOST = 8
+"""Most chips of a TPU that one host, and so one process of JAX, has."""
 
 
 def with_frozen_models(run: PlannedRun, inspections: Inspections, teacher: TeacherModel | None,
@@ -102,3 +131,59 @@ def _without_moments(inspection: Inspection) -> Inspection:
     breakdown, exact = ({name: size for name, size in parts.items() if name != "moments"}
                         for parts in (inspection.breakdown, inspection.exact))
     return replace(inspection, peak_bytes=inspection.peak_bytes - moments, breakdown=breakdown, exact=exact)
+
+
+def sampler_parts(recipe: Recipe, shape: ModelShape, device: DeviceFacts) -> dict[str, int]:
+    """Bytes by part, by formula; empty without a server, and for one that runs elsewhere already (`sampler.url`)."""
+    if recipe.sampler is None or recipe.sampler.url:
+        return {}
+    weights = BYTES_OF_FORMAT[recipe.precision.compute] * parameter_count(shape)
+    if device.platform == "cpu":
+        return {WEIGHTS: weights, CACHE: int(float(os.environ.get(CACHE_GIB, "1")) * 2**30)}
+    # Its cache takes what the share leaves next to the weights.
+    taken = int(_share(recipe.sampler.arguments) * device.memory_limit_bytes)
+    return {WEIGHTS: weights, CACHE: max(0, taken - weights)}
+
+
+def _share(arguments: tuple[str, ...]) -> float:
+    words = [word for argument in arguments for word in argument.split("=", 1)]
+    return float(words[words.index(SHARE) + 1]) if SHARE in words[:-1] else USUAL_SHARE
+
+
+def next_to_sampler(device: DeviceFacts, parts: Mapping[str, int]) -> DeviceFacts:
+    """The device with what a sampler leaves of it; the device itself without parts."""
+    if not parts:
+        return device
+    taken = sum(parts.values())
+    return replace(device, memory_limit_bytes=max(0, device.memory_limit_bytes - taken),
+                   memory_limit_source=f"{device.memory_limit_source}, less {gib(taken)} of vLLM")
+
+
+def with_saving(run: PlannedRun, engine: PlanningEngine | None, inspections: Inspections) -> Inspections:
+    """Adds the saving where it needs more than every program of the run. Of a stack of layers one is gathered."""
+    process_per_device = engine is None or getattr(engine, "process_per_device", False)
+    if (run.recipe.checkpoint.sharded or not _gathers(run.target, run.mesh.devices, process_per_device)
+            or inspections["step"].refused):
+        return inspections
+    state = exact_parts(run.request, BatchShape(1, run.mesh.fsdp, 1), *run.mesh.of_a_copy)
+    step = inspections["step"]
+    # With adapters they alone are saved, in float32; moments may have four bytes where parameters have two.
+    width = 4 if run.request.method.name != "full" else max(
+        BYTES_OF_FORMAT[run.request.precision.parameters], BYTES_OF_FORMAT[run.request.precision.moments])
+    parts = {name: state[name] for name in STATE_PARTS if name in state} | {
+        name: step.breakdown[name] for name in (*FROZEN_MODELS, *step.assumed) if name in step.breakdown} | {
+        GATHERED: width * max(prod(tensor.size) for tensor in trained_tensors(run.request, 1, 1))}
+    peak = sum(parts.values())
+    if peak <= max(inspection.peak_bytes for inspection in inspections.values()):
+        return inspections
+    return {**inspections, SAVING: Inspection(peak_bytes=peak, source="estimated", breakdown=parts, exact=parts,
+                                              versions=FORMULA_VERSIONS)}
+
+
+def _gathers(target: Target, devices: int, process_per_device: bool) -> bool:
+    """Whether tensors are gathered on devices: the run has several processes, one for each device or for each host."""
+    if process_per_device or target.platform == "cpu":
+        return devices > 1
+    if target.platform == "tpu":
+        return target.chips > MAX_CHIPS_OF_A_HOST
+    return bool(target.topology) and not target.topology.startswith("1x1x")

@@ -1,0 +1,123 @@
+"""Families whose layers are alike or differ in windows and rotation alone: Gemma 1 to 3, Llama, OLMo 3, Qwen, SmolLM3.
+
+Gemma 2 has norms on both sides of a block, capped scores and logits, and a sliding window in every second layer; Gemma
+3 adds norms on queries and keys, five sliding layers for one global layer, and two bases of rotation.
+
+OLMo 3 has norms after blocks alone. YaRN stretches the rotation of its global layers alone, as in the code that the
+published models were trained with and in vLLM. transformers 5.12 stretches all layers, so that it opens our export of
+such a model with other numbers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from workings.errors import RequestError
+from workings.models.family import NEEDED, Family
+from workings.models.hf_config import layer_types, read_sliding
+from workings.models.shape import ModelShape
+
+GEMMA_TERMS = "Gemma Terms of Use (ai.google.dev/gemma/terms)"
+_LLAMA: dict[str, Any] = {"activation": "silu", "scaled_embeddings": False, "norm_plus_one": False}
+"""Switches of Llama and of all families after it: SiLU, plain norms, no biases."""
+
+
+class SlidingGemma(Family):
+    """Base class of Gemma 2 and 3: sliding layers, soft caps, and their own scale of scores."""
+
+    def with_small_windows(self, shape: ModelShape) -> ModelShape:
+        """Scores have their own scale as well."""
+        return replace(super().with_small_windows(shape), query_scale=0.125)
+
+    def read_attention(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Caps, scale, window and pattern."""
+        return {"attention_softcap": float(config.get("attn_logit_softcapping") or 0.0),
+                "final_softcap": float(config.get("final_logit_softcapping") or 0.0),
+                "query_scale": float(config.get("query_pre_attn_scalar", 256)) ** -0.5,
+                **read_sliding(config, self.switches["sliding_pattern"])}
+
+    def write_attention(self, shape: ModelShape) -> dict[str, Any]:
+        """The family's ``config.json``; the scale as the number whose inverse root it is."""
+        # Whole in published models but for rounding on the way there and back, and written there as an integer.
+        square = (shape.query_scale or shape.head_dim ** -0.5) ** -2
+        config = {"query_pre_attn_scalar": round(square) if abs(square - round(square)) < 1e-6 else square,
+                  "sliding_window": shape.sliding_window,
+                  "attn_logit_softcapping": shape.attention_softcap or None,
+                  "final_logit_softcapping": shape.final_softcap or None, "layer_types": layer_types(shape)}
+        return config | {"rope_local_base_freq": shape.local_rope_theta} if self.local_rotation else config
+
+
+class Olmo3(Family):
+    """Sliding layers, in ``config.json``."""
+
+    def read_attention(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Window and kinds of layers."""
+        return read_sliding(config, self.switches["sliding_pattern"])
+
+    def write_attention(self, shape: ModelShape) -> dict[str, Any]:
+        """The family's ``config.json``."""
+        return {"sliding_window": shape.sliding_window, "layer_types": layer_types(shape)}
+
+
+def _rotated(layers: int, every: int) -> list[int]:
+    return [int(every == 0 or (i + 1) % every != 0) for i in range(layers)]
+
+
+class SmolLM3(Family):
+    """Llama in which every fourth layer does not rotate its queries and keys."""
+
+    def read_attention(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """The pattern of layers without rotation."""
+        layers, every = int(config["num_hidden_layers"]), int(config.get("no_rope_layer_interval", 4))
+        given = config.get("no_rope_layers")  # 1 where a layer rotates, regardless of what the name says
+        if given is not None:
+            rotated = list(given)[:layers]  # transformers takes longer lists than there are layers
+            if rotated != _rotated(layers, every):
+                every = rotated.index(0) + 1 if 0 in rotated else 0
+            if rotated != _rotated(layers, every):
+                raise RequestError(f"no_rope_layers cannot be {given}", "every n-th layer without rotation, "
+                                                               f"e.g. {_rotated(layers, every)}")
+        return super().read_attention(config) | {"unrotated_pattern": every}
+
+    def write_attention(self, shape: ModelShape) -> dict[str, Any]:
+        """The family's ``config.json``, with the layers without rotation as a list and as an interval."""
+        # transformers would fill in a padding token that only the published vocabulary has.
+        return {"no_rope_layers": _rotated(shape.layers, shape.unrotated_pattern), "use_sliding_window": False,
+                "no_rope_layer_interval": shape.unrotated_pattern, "pad_token_id": None}
+
+
+LLAMA = Family(
+    name="llama", model_type="llama", architecture="LlamaForCausalLM",
+    switches={**_LLAMA, "rms_norm_eps": 1e-5, "rope_theta": 500_000.0, "tied_embeddings": False})
+FAMILIES = (
+    # The defaults of `ModelShape` are the switches of Gemma 1.
+    Family(name="gemma", model_type="gemma", architecture="GemmaForCausalLM", ties_by_default=True, template="gemma",
+           licence=GEMMA_TERMS),
+    SlidingGemma(
+        name="gemma2", model_type="gemma2", architecture="Gemma2ForCausalLM", ties_by_default=True, template="gemma",
+        licence=GEMMA_TERMS, needed=(*NEEDED, "sliding_window"),
+        switches={"post_norms": True, "attention_softcap": 50.0, "final_softcap": 30.0, "sliding_window": 4096,
+                  "sliding_pattern": 2}),
+    SlidingGemma(
+        name="gemma3", model_type="gemma3_text", architecture="Gemma3ForCausalLM", ties_by_default=True,
+        template="gemma", licence=GEMMA_TERMS, local_rotation=True, needed=(*NEEDED, "sliding_window"),
+        # transformers' defaults of the text part: published configs leave out what equals them.
+        multimodal={"gemma3": {"vocab_size": 262_208, "num_attention_heads": 8, "num_key_value_heads": 4,
+                               "head_dim": 256, "max_position_embeddings": 131_072, "model_type": "gemma3_text"}},
+        switches={"post_norms": True, "qk_norm": True, "rope_theta": 1_000_000.0, "local_rope_theta": 10_000.0,
+                  "sliding_window": 512, "sliding_pattern": 6}),
+    LLAMA,
+    Olmo3(name="olmo3", model_type="olmo3", architecture="Olmo3ForCausalLM", licence="Apache License 2.0",
+          needed=(*NEEDED, "sliding_window"),
+          switches={**_LLAMA, "norm_rounds_once": True, "pre_norms": False, "post_norms": True, "qk_norm": True,
+                    "qk_norm_whole": True, "rope_theta": 500_000.0, "tied_embeddings": False,
+                    "sliding_window": 4096, "sliding_pattern": 4}),
+    # Biases on queries, keys and values, for which `config.json` has no key.
+    Family(name="qwen2", model_type="qwen2", architecture="Qwen2ForCausalLM",
+           switches={**_LLAMA, "qkv_bias": True, "rope_theta": 1_000_000.0}),
+    Family(name="qwen3", model_type="qwen3", architecture="Qwen3ForCausalLM",
+           switches={**_LLAMA, "qk_norm": True, "rope_theta": 1_000_000.0}),
+    SmolLM3(name="smollm3", model_type="smollm3", architecture="SmolLM3ForCausalLM", ties_by_default=True,
+            licence="Apache License 2.0",
+            switches={**_LLAMA, "rope_theta": 5_000_000.0, "tied_embeddings": True, "unrotated_pattern": 4,
+                      "rms_norm_eps": 1e-6}))
