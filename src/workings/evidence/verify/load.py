@@ -6,15 +6,7 @@ from pathlib import PurePosixPath
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.pack.form import PACK, RUNS, may_be_external, parse_pack
-from workings.evidence.verify import tree as trees
-from workings.evidence.verify.record import (
-    MAX_SEAL_BYTES,
-    NO_INPUTS,
-    PACK_KIND,
-    Record,
-    Unit,
-    VerifierInputs,
-)
+from workings.evidence.verify.record import MAX_SEAL_BYTES, NO_INPUTS, PACK_KIND, Record, Unit, VerifierInputs
 from workings.evidence.verify.tree import Entry, Tree
 from workings.record.layout import EVALUATION_UNITS, MANIFEST, OUTSIDE_EVERY_SUM, PARTIAL_SUFFIX, SEAL, SUMS, unit_of
 from workings.record.seal import parse_seal
@@ -108,7 +100,7 @@ def _may_nest(tree: Tree, path: str, plain: frozenset[str]) -> bool:
 def _kind(tree: Tree, path: str) -> str:
     """Kind of unit in the seal at a path; empty if that cannot be read."""
     try:
-        return str(parse_seal(trees.read(tree, f"{path}/{SEAL}" if path else SEAL, MAX_SEAL_BYTES))["unit"])
+        return str(parse_seal(tree.read(f"{path}/{SEAL}" if path else SEAL, MAX_SEAL_BYTES))["unit"])
     except RecordError:
         return ""
 
