@@ -22,10 +22,8 @@ def load(tree: Tree, given: VerifierInputs = NO_INPUTS) -> Record:
         RequestError: there is no unit.
         RecordError: there are more than `MAX_UNITS`.
     """
-    plain = frozenset(entry.name for entry in tree.entries if entry.kind == "file")
-    # The order matters: first the outermost units, then packs, then the owner of each file.
-    tops = {path: _may_nest(tree, path, plain) for path in _top_paths(tree)}
-    packs = {path for path in tops if _kind(tree, path) == PACK_KIND}
+    # The order matters: first the outermost units, then the owner of each file.
+    tops = {path: _kind(tree, path) for path in _top_paths(tree)}
     units = {path: Unit(tree, path, None) for path in tops}
     unowned: list[Entry] = []
     for entry in tree.entries:
@@ -34,7 +32,8 @@ def load(tree: Tree, given: VerifierInputs = NO_INPUTS) -> Record:
             unowned.append(entry)
         elif entry.name != top:
             relative = entry.name[len(top) + 1:] if top else entry.name
-            inner = unit_of(PurePosixPath(relative)) if tops[top] else ""
+            # Without a readable seal, still look for units inside and check them.
+            inner = "" if tops[top] in (*EVALUATION_UNITS, PACK_KIND) else unit_of(PurePosixPath(relative))
             if inner in OUTSIDE_EVERY_SUM:
                 unowned.append(entry)
             else:
@@ -42,7 +41,7 @@ def load(tree: Tree, given: VerifierInputs = NO_INPUTS) -> Record:
             pack = _outer(top)
             # Signatures come after the seal of a run, so no sum of the run can cover them. A pack is made later and
             # covers them.
-            if inner in OUTSIDE_EVERY_SUM and pack in packs and entry.kind != "folder":
+            if inner in OUTSIDE_EVERY_SUM and tops.get(pack) == PACK_KIND and entry.kind != "folder":
                 # Outside of the run's sums, and inside those of the pack.
                 units[pack].entries.append(replace(entry, name=entry.name[len(pack):].lstrip("/")))
     if len(units) > MAX_UNITS:
@@ -87,14 +86,6 @@ def _enclosing(name: str, paths: Container[str]) -> str | None:
             return name
         name = name.rpartition("/")[0]
     return "" if "" in paths else None
-
-
-def _may_nest(tree: Tree, path: str, plain: frozenset[str]) -> bool:
-    """Whether units may be in this one: in a run, or without a readable seal."""
-    # Without a seal, still look for units inside and check them.
-    if (f"{path}/{SEAL}" if path else SEAL) not in plain:
-        return True
-    return _kind(tree, path) not in (*EVALUATION_UNITS, PACK_KIND)
 
 
 def _kind(tree: Tree, path: str) -> str:

@@ -1,6 +1,7 @@
 """Level 0: every unit's files are exactly those that were sealed, and a pack holds the units that it lists."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import PurePosixPath
 
 from workings.errors import RecordError
@@ -36,7 +37,7 @@ def names(record: Record) -> Iterator[CheckFinding]:
                 yield f"{shown(entry.name)}: a link or a special file"
             elif entry.kind == "folder" and unit.tree_path(entry.name) not in filled:
                 yield f"{shown(entry.name)}: an empty folder"
-            yield from _record_errors(lambda name=entry.name: check_relative(name))
+            yield from _record_errors(partial(check_relative, entry.name))
         # On macOS and Windows two names that differ only in case are one file.
         yield from _record_errors(lambda: refuse_same_but_for_case([entry.name for entry in unit.entries]))
         return f"{len(unit.entries)} plain names"
