@@ -11,7 +11,7 @@ values of another type, keys left out, and each value told alike in every place
 
 Next to it is about records of other kinds (rewards, pairs, a teacher, adapters, samples, a pack, the runs of the
 repository, a run that failed, one that went on, predictions from elsewhere; `tests/evidence/fakes_elsewhere.py`,
-`fakes_about_ends.py`), told in every place that a careful forger would think of.
+`fakes_about_runs.py`), told in every place that a careful forger would think of.
 """
 
 import random
@@ -26,7 +26,7 @@ from typing import Any
 import pytest
 
 from proof import _splices
-from tests.evidence import fakes_about_ends, fakes_about_runs, fakes_elsewhere, generated_fakes, records, walk
+from tests.evidence import fakes_about_runs, fakes_elsewhere, generated_fakes, records, walk
 from tests.evidence.fakes import Fake, Outcome, Table, outcome
 from tools.result_file import write_result
 from workings.evidence.verify import verify
@@ -102,7 +102,7 @@ def told_elsewhere(folder: Path) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         records.score_here(patch)
         return counted({kind: of_a_table(record_of(kind, folder), table) for kind, table in (
-            fakes_elsewhere.KINDS | fakes_about_ends.KINDS).items()})
+            fakes_elsewhere.KINDS | fakes_about_runs.ENDS).items()})
 
 
 def counted(found: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:

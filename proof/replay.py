@@ -4,9 +4,9 @@
 
 Ten steps of the committed example run, and of small runs that are trained here on each engine in each number format,
 are replayed with one thread, with an older processor's instructions, and (JAX) over eight simulated devices. Nothing
-is scored while it is measured. A tolerance of `workings.evidence.replay.tolerance` is the largest difference of a right
-replay in its number format times a factor, rounded up; with it, every wrong replay has to be outside. The proof fails
-(exit code 1) where one is inside, or where a tolerance is not the one that follows from these numbers. Writes
+is scored while it is measured. A tolerance of `workings.evidence.replay.conditions` is the largest difference of a
+right replay in its number format times a factor, rounded up; with it, every wrong replay has to be outside. The proof
+fails (exit code 1) where one is inside, or where a tolerance is not the one that follows from these numbers. Writes
 `proof/replay.json`.
 """
 
@@ -26,7 +26,7 @@ from workings.data.generators import addition
 from workings.data.generators.base import write_items
 from workings.data.traces import write_traces
 from workings.evidence.replay.comparison import MEASURES, is_outside, line_differences
-from workings.evidence.replay.tolerance import TOLERANCES, Tolerance, number_format
+from workings.evidence.replay.conditions import TOLERANCES, Tolerance, number_format
 from workings.inputs.datasets import ADDITION_ITEMS, ADDITION_TRACES
 
 HERE = Path(__file__).resolve().parent

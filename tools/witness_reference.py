@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from tools.generated import deliver
-from workings.evidence.verify.fields import FieldRow, kinds, rows_of
+from workings.evidence.verify.unchecked_fields import KINDS, FieldRow, rows_of
 
 PAGE = Path("docs/reference/witnesses.md")
 TITLES = {"run": "A run", "beside": "Next to the runs", "eval": "An evaluation", "samples": "Samples",
@@ -28,7 +28,7 @@ nothing: its fields are then listed as well. A file or a field that is not in th
 def render() -> str:
     """The whole page."""
     parts = [HEAD]
-    for kind in kinds():
+    for kind in KINDS:
         parts.append(f"## {TITLES[kind]}\n")
         for file, rows in groupby(rows_of(kind), key=lambda row: row.file):
             parts.append("\n".join([f"### `{file}`\n", "| fields | witness |", "|---|---|", *_lines(rows)]) + "\n")

@@ -35,6 +35,15 @@ MANY_VALUES = {
 """JSON that takes many times its size in memory."""
 
 
+def resealed(change: Callable[[Path], object]) -> Denial:
+    """A change of a run's files, after which it is sealed again."""
+    def denial(run: Path) -> Path:
+        change(run)
+        reseal.reseal(run)
+        return run
+    return denial
+
+
 def _instead(name: str, make: Callable[[Path], object]) -> Denial:
     def change(run: Path) -> Path:
         (run / name).unlink()
@@ -55,11 +64,7 @@ def _zeros(path: Path) -> None:
 
 
 def _written(name: str, data: Callable[[], bytes]) -> Denial:
-    def change(run: Path) -> Path:
-        (run / name).write_bytes(data())
-        reseal.reseal(run)
-        return run
-    return change
+    return resealed(lambda run: (run / name).write_bytes(data()))
 
 
 def _sixty_megabytes(data: bytes) -> bytes:
@@ -69,12 +74,7 @@ def _sixty_megabytes(data: bytes) -> bytes:
 
 
 def _many(data: bytes) -> Denial:
-    def change(run: Path) -> Path:
-        for number in range(FILES):
-            (run / f"config/many_{number:02}.json").write_bytes(data)
-        reseal.reseal(run)
-        return run
-    return change
+    return resealed(lambda run: [(run / f"config/many_{number:02}.json").write_bytes(data) for number in range(FILES)])
 
 
 def _more_evaluations(run: Path, count: int, names: Sequence[str] = ()) -> Iterator[Path]:
@@ -87,30 +87,18 @@ def _more_evaluations(run: Path, count: int, names: Sequence[str] = ()) -> Itera
         yield place
 
 
-def many_evaluations(run: Path) -> Path:
+@resealed
+def many_evaluations(run: Path) -> None:
     """Sixty evaluations whose scorecards are long."""
     for place in _more_evaluations(run, FILES):
         reseal.edit_json(place / "eval_summary.json",
                          lambda value: {**value, "more": json.loads(MANY_VALUES["lists"])})
-    reseal.reseal(run)
-    return run
 
 
 def completion(text: str, count: int = 1) -> Denial:
     """This many predictions with this completion."""
-    def change(run: Path) -> Path:
-        reseal.edit_lines(run / EVALUATION / PREDICTIONS, lambda rows: [
-            {**rows[0], "id": f"x{number}", "completion": text} for number in range(count)])
-        reseal.reseal(run)
-        return run
-    return change
-
-
-def long_log(run: Path) -> Path:
-    """A million lines of a log that are no steps."""
-    (run / METRICS).write_bytes(b'{"step":1,"a":300}\n' * 1_000_000)
-    reseal.reseal(run)
-    return run
+    return resealed(lambda run: reseal.edit_lines(run / EVALUATION / PREDICTIONS, lambda rows: [
+        {**rows[0], "id": f"x{number}", "completion": text} for number in range(count)]))
 
 
 def _packed(count: int) -> str:
@@ -128,16 +116,15 @@ def _long_rollout(path: Path, tokens: int) -> None:
     reseal.edit_json(path, change)
 
 
-def packed_rollout(run: Path) -> Path:
+@resealed
+def packed_rollout(run: Path) -> None:
     """A rollout of some hundred kilobytes that claims a hundred million tokens."""
     _long_rollout(next((run / "train/rollouts").iterdir()), 100_000_000)
-    reseal.reseal(run)
-    return run
 
 
 def packed_rollouts(tokens: int, count: int) -> Denial:
     """This many rollouts of a few kilobytes that hold this many tokens each."""
-    def change(run: Path) -> Path:
+    def change(run: Path) -> None:
         reseal.change_config(run, lambda value: value | {
             "data": value["data"] | {"max_length": 2 * tokens + 1000},
             "algorithm": value["algorithm"] | {"max_new_tokens": tokens}})
@@ -147,9 +134,7 @@ def packed_rollouts(tokens: int, count: int) -> Denial:
         for number in range(count):
             step = 1 + 2 * number
             (run / f"train/rollouts/step_{step:06d}.json").write_bytes(line({**value, "step": step}))
-        reseal.reseal(run)
-        return run
-    return change
+    return resealed(change)
 
 
 def many_units(count: int) -> Denial:
@@ -163,14 +148,12 @@ def many_units(count: int) -> Denial:
 
 def own_settings(count: int) -> Denial:
     """This many evaluations of one item, each scored with another limit."""
-    def change(run: Path) -> Path:
+    def change(run: Path) -> None:
         for number, place in enumerate(_more_evaluations(run, count)):
             reseal.edit_lines(place / PREDICTIONS, lambda rows: rows[:1])
             reseal.edit_json(place / "eval_config.json", lambda value, number=number: {
                 **value, "limits": {**value["limits"], "max_completion_chars": 10_000 + number}})
-        reseal.reseal(run)
-        return run
-    return change
+    return resealed(change)
 
 
 def many_names(run: Path) -> Path:
@@ -213,12 +196,8 @@ OPENINGS = ("<pre ", "<!--", "```text\n", "1,1,", "a = a = ", "1+1=3 ", "[(", "$
 
 
 def _texts(opening: str) -> Denial:
-    def change(run: Path) -> Path:
-        for file in (README, LOG, "WRITEUP.md"):
-            (run / file).write_text(opening * (TEXT_BYTES // len(opening)))
-        reseal.reseal(run)
-        return run
-    return change
+    return resealed(lambda run: [(run / file).write_text(opening * (TEXT_BYTES // len(opening)))
+                                 for file in (README, LOG, "WRITEUP.md")])
 
 
 DENIALS: dict[str, Denial] = {
@@ -235,7 +214,7 @@ DENIALS: dict[str, Denial] = {
     "a checkpoint's commit of a million keys": _written("checkpoints/step_000006/COMMIT.json", lambda: (
         b"{" + b",".join(b'"k%d":1' % number for number in range(1_000_000)) + b"}\n")),
     "60 evaluations of lists": many_evaluations,
-    "a million lines of a log": long_log,
+    "a million lines of a log": _written(METRICS, lambda: b'{"step":1,"a":300}\n' * 1_000_000),
     "half a million events": _written(EVENTS, lambda: b'{"kind":"x","time":"2026-01-01T00:00:00Z"}\n' * 500_000),
     "lines of lists": _written(METRICS, lambda: b'{"a":[[],[],[],[],[]]}\n' * 500_000),
     **{f"README, log, samples and write-up of {opening!r}": _texts(opening) for opening in OPENINGS},

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.evidence import reseal
+from tests.evidence.denials import resealed
 from workings.record import canonical
 
 
@@ -48,21 +49,14 @@ def planted(file: str, data: Callable[[Path], bytes], *, sealed: bool = True) ->
 
 def edited(file: str, change: Callable[[Path], dict[str, Any]]) -> Attack:
     """Other keys of a JSON file."""
-    def attack(run: Path, canary: Path) -> Path:
-        reseal.edit_json(run / file, lambda value: value | change(canary))
-        reseal.reseal(run)
-        return run
-    return attack
+    return lambda run, canary: resealed(
+        lambda run: reseal.edit_json(run / file, lambda value: value | change(canary)))(run)
 
 
 def completion(text: str) -> Attack:
     """A text in the place of the first completion, with its digest left out as the recorder does for none."""
-    def attack(run: Path, canary: Path) -> Path:
-        reseal.edit_lines(run / "eval/test/predictions.jsonl", lambda rows: [
-            {**rows[0], "completion": text}, *rows[1:]])
-        reseal.reseal(run)
-        return run
-    return attack
+    return lambda run, canary: resealed(lambda run: reseal.edit_lines(
+        run / "eval/test/predictions.jsonl", lambda rows: [{**rows[0], "completion": text}, *rows[1:]]))(run)
 
 
 def archive(name: Callable[[Path], str], data: bytes) -> Attack:

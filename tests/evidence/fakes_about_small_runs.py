@@ -21,6 +21,7 @@ from tests.evidence.fakes import (
     gone,
     moved,
     put,
+    recipe,
     recipe_everywhere,
     row,
     scored_again,
@@ -113,7 +114,9 @@ OF_A_SMALL_RUN: Table = {
                              "consistency.time_and_memory: on a device with 1,000"),
     "peak below the log": (put(f"{RUN}/plan/measured.json", "", {"measured_peak_bytes": 5}),
                            "consistency.time_and_memory: 123,456,789 in the log"),
+    "no rate in the recipe": (recipe(RUN, "training", {"steps": 6}), NAMED),
     # --- rows and their order
+    "no digests of questions": (without(ROWS, "prompt_digest"), NAMED),
     "another seed": (put(RECIPE, "seed", 8), "consistency.rows"),
     "another row": (row(ROWS, 0, digest="ab" * 32), "consistency.rows: another batch than seed"),
     "a question trained on": (asked_prompt, "consistency.disjoint"),

@@ -40,7 +40,7 @@ from tests.evidence.fakes import (
 )
 from workings.config.load import check_recipe
 from workings.data.rows import index_digest
-from workings.evidence.verify.checks import update_metrics
+from workings.evidence.verify.checks.rollouts import expected_metrics, trainer_log_probs
 from workings.record.layout import top_tokens_file
 from workings.rollouts import arithmetic, rollout_json
 from workings.rollouts.prompts import Prompt
@@ -173,8 +173,8 @@ def another_log_prob_thoroughly(files: Files) -> None:
     batch = batch_of(rollout, 0, RolloutShape.from_recipe(asked, algorithm, devices=1, pad_id=0), algorithm)
     # The loss as well: the forger computes what the verifier will.
     row(f"{T}/train/metrics.jsonl", 0, **arithmetic.rollout_metrics(rollout, ()), batch_digest=batch_digest(batch), **{
-        name: value for name, value, _ in update_metrics.expected_metrics(
-            algorithm.objective, update_metrics.trainer_log_probs(rollout, batch), batch)})(files)
+        name: value for name, value, _ in expected_metrics(
+            algorithm.objective, trainer_log_probs(rollout, batch), batch)})(files)
 
 
 def invented_rewards(value: dict[str, Any]) -> None:

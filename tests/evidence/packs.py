@@ -1,13 +1,15 @@
-"""Runs to be packed, and packs that are opened and sealed again."""
+"""Runs to be packed, and packs that are opened, changed and sealed again."""
 
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.record import synthetic
 from workings.evidence.attest import keys
 from workings.evidence.attest.sign import sign_run
 from workings.record import attempts, canonical
-from workings.record.seal import parse_seal
+from workings.record.digest import bytes_digest, file_digest
+from workings.record.seal import parse_seal, sums_text
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "runs" / "quickstart" / "runs.zip"
 
@@ -35,9 +37,14 @@ def seal_again(folder: Path) -> None:
     seal = parse_seal((folder / "SEAL.json").read_bytes())
     own = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     runs = {name for name in own if name.startswith("runs/") and name.count("/") > 1 and "/attest/" not in name}
-    from workings.record.digest import file_digest
-    from workings.record.seal import sums_text
     sums = sums_text({name: file_digest(folder / name) for name in own - runs - {"SHA256SUMS", "SEAL.json"}})
     (folder / "SHA256SUMS").write_bytes(sums)
-    from workings.record.digest import bytes_digest
     (folder / "SEAL.json").write_bytes(canonical.line(seal | {"root": bytes_digest(sums)}))
+
+
+def overwritten(mark: bytes, offset: int, new: bytes) -> Callable[[bytearray], None]:
+    """Overwrite bytes at an offset from the last place of a mark."""
+    def change(data: bytearray) -> None:
+        at = data.rindex(mark) + offset
+        data[at:at + len(new)] = new
+    return change

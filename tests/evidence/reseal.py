@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from workings.evidence.verify.checks.views import views_of
 from workings.evidence.verify.load import load
 from workings.evidence.verify.tree import open_tree
-from workings.evidence.verify.views import views_of
 from workings.record import atomic, canonical
 from workings.record.digest import bytes_digest
 from workings.record.seal import parse_seal, seal_unit

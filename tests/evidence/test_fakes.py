@@ -7,23 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.evidence import (
-    fakes_about_ends,
-    fakes_about_runs,
-    fakes_about_small_runs,
-    fakes_elsewhere,
-    generated_fakes,
-    walk,
-)
+from tests.evidence import fakes_about_runs, fakes_about_small_runs, fakes_elsewhere, generated_fakes, walk
 from tests.evidence.fakes import Fake, Table, add, gone, moved, outcome, put, together, without
 from tests.evidence.records import Record, RecordOf
 from workings.cli.verify import verification_text
-from workings.evidence.verify.fields import kinds, row_of, rows_of
 from workings.evidence.verify.registry import CHECKS
-from workings.evidence.verify.unchecked_fields import NO_FILE, unchecked_fields
+from workings.evidence.verify.unchecked_fields import KINDS as UNIT_KINDS
+from workings.evidence.verify.unchecked_fields import NO_FILE, rows_of, rows_of_field, unchecked_fields
 
 KINDS: dict[str, Table] = {**fakes_about_runs.KINDS, **fakes_about_small_runs.KINDS, **fakes_elsewhere.KINDS,
-                           **fakes_about_ends.KINDS}
+                           **fakes_about_runs.ENDS}
 SLOW = {"pairs", "teacher", "top_tokens", "held_out", "small_pack", "samples"}
 """Records that train with JAX, and that take seconds to verify."""
 ONLY_PROOF = {"adapters", "quickstart"}
@@ -104,7 +97,7 @@ def test_fakes_about_every_field(record: Record, kind: str) -> None:
 
 def steps_by_row(record: Record) -> dict[Any, walk.Step]:
     """One field of each row of the table that the record has."""
-    return {row_of(unit, file, step.field): step for step in reversed(walk.steps_of(record[0]))
+    return {next(iter(rows_of_field(unit, file, step.field)), None): step for step in reversed(walk.steps_of(record[0]))
             for _, unit, file in [walk.unit_of(step.name, record[0])]}
 
 
@@ -130,7 +123,7 @@ def test_every_check_has_a_fake_that_it_finds() -> None:
 # --- what the answer names ----------------------------------------------------------------------------------------
 
 def test_every_row_names_a_check_that_there_is() -> None:
-    rows = [row for kind in kinds() for row in rows_of(kind)]
+    rows = [row for kind in UNIT_KINDS for row in rows_of(kind)]
     assert {row.check for row in rows} - set(CHECKS) == {""}
     assert all(row.check or row.reason for row in rows)
 

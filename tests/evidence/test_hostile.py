@@ -20,13 +20,14 @@ import pytest
 from tests.evidence import reseal
 from tests.evidence.denials import completion, zip_of_texts
 from tests.evidence.doors import DOORS, MEBIBYTES, SECONDS, VERIFY
+from tests.evidence.packs import overwritten
 from tests.evidence.verdicts import failures as all_failures
 from tests.evidence.verdicts import said
 from workings.errors import RecordError
-from workings.evidence.verify import limits, verify, zip_limits
+from workings.evidence.verify import limits, verify
 from workings.evidence.verify import tree as trees
 from workings.record.seal import seal_unit
-from workings.record.untrusted_files import MEMORY_VARIABLE
+from workings.record.storage import MEMORY_VARIABLE
 
 pytestmark = pytest.mark.slow  # together they take seconds
 
@@ -37,7 +38,7 @@ failures = partial(all_failures, level=0)
 def test_an_archive_that_unpacks_to_far_more_than_it_is(run: Path, monkeypatch) -> None:
     place = zip_of_texts(100_000, 1)(run)
     assert "unpacks to" not in failures(place).get("integrity.readable", "")
-    monkeypatch.setattr(zip_limits, "MAX_ADDED_BYTES", 1 << 20)
+    monkeypatch.setattr(trees, "MAX_ADDED_BYTES", 1 << 20)
     assert "1,048,576 more than it has are the most; if you trust it, unpack it" in failures(
         place)["integrity.readable"]
 
@@ -94,15 +95,13 @@ SEAL = ("a/SEAL.json", b"{}")
 
 
 @pytest.mark.parametrize(("entries", "check", "message"), [
-    ([SEAL, ("a/../../evil.txt", b"x")], "integrity.readable", "leads out of the archive"),
     ([SEAL, ("/etc/evil.txt", b"x")], "integrity.readable", "leads out of the archive"),
     ([SEAL, ("a/b\\..\\evil.txt", b"x")], "integrity.readable", "leads out of the archive"),
     ([SEAL, ("a/two words.txt", b"x")], "integrity.names", "not a path that a record may hold"),
     ([SEAL, linked("a/link", "/etc/passwd")], "integrity.names", "a link or a special file"),
-    ([SEAL, ("a/zeros.txt", b"\0" * 50_000_000)], "integrity.readable", "-fold, 200 is the most"),
     ([SEAL, ("a/" * 40 + "x", b"x")], "integrity.readable", "a path longer than"),
     ([SEAL, ("a/inner.zip", b"PK\x03\x04" + b"x" * 100)], "content.plain", "a kind of file that a record does not"),
-], ids=["traversal", "absolute", "backslash", "space", "link", "bomb", "deep", "nested zip"])
+], ids=["absolute", "backslash", "space", "link", "deep", "nested zip"])
 def test_archives(tmp_path: Path, entries, check: str, message: str) -> None:
     path = archive(tmp_path / "a.zip", *entries)
     assert verify(path).level == -1
@@ -127,25 +126,20 @@ def test_archives_that_fake(tmp_path: Path) -> None:
     def make() -> Path:
         return archive(tmp_path / "a.zip", SEAL, ("a/x.txt", b"hello " * 100))
 
-    def put(mark: bytes, offset: int, new: bytes) -> Callable[[bytearray], None]:
-        """Overwrite bytes at an offset from the last place of a mark."""
-        def change(data: bytearray) -> None:
-            at = data.rindex(mark) + offset
-            data[at:at + len(new)] = new
-        return change
-
     entry, end = b"PK\x01\x02", b"PK\x05\x06"  # the last entry of the table of contents; the end record
     fakes = {
-        "has no end record": put(end, 0, b"XXXX"), "table of contents claims": put(end, 12, b"\xf0\xff\xff\x7f"),
-        "end record claims 7 entries": put(end, 8, b"\7\0\7\0"),
-        "a contradictory end record": put(end, 10, b"\7\0"),
-        "large-archive record is missing": put(end, 12, b"\xff\xff\xff\xff"), "encrypted": put(entry, 8, b"\x01"),
-        "a method other than deflate": put(entry, 10, b"\x0e"), "overlaps": put(entry, 42, b"\x02\0\0\0"),
-        "claims more bytes": put(entry, 20, b"\xff\xff\xff\0"), "a zip archive": lambda data: data.clear(),
+        "has no end record": overwritten(end, 0, b"XXXX"),
+        "table of contents claims": overwritten(end, 12, b"\xf0\xff\xff\x7f"),
+        "end record claims 7 entries": overwritten(end, 8, b"\7\0\7\0"),
+        "a contradictory end record": overwritten(end, 10, b"\7\0"),
+        "large-archive record is missing": overwritten(end, 12, b"\xff\xff\xff\xff"),
+        "encrypted": overwritten(entry, 8, b"\x01"), "a method other than deflate": overwritten(entry, 10, b"\x0e"),
+        "overlaps": overwritten(entry, 42, b"\x02\0\0\0"),
+        "claims more bytes": overwritten(entry, 20, b"\xff\xff\xff\0"), "a zip archive": lambda data: data.clear(),
     }
     for message, fake in fakes.items():
         assert message in failures(patched(make(), fake))["integrity.readable"], message
-    shorter = patched(make(), put(entry, 24, struct.pack("<L", 9)))
+    shorter = patched(make(), overwritten(entry, 24, struct.pack("<L", 9)))
     assert "cannot be read" in failures(shorter)["content.plain"]
 
     def break_the_stream(data: bytearray) -> None:
@@ -198,16 +192,6 @@ def test_folders_and_files_that_may_not_be_read(run: Path) -> None:
 
 # --- files --------------------------------------------------------------------------------------------------------
 
-class Trap:
-    """Unpickling this writes a file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        return Path.write_text, (self.path, "executed")
-
-
 def header(value: object, body: bytes = b"") -> bytes:
     text = value if isinstance(value, bytes) else json.dumps(value).encode()
     return struct.pack("<Q", len(text)) + text + body
@@ -218,9 +202,7 @@ FILES: dict[str, tuple[str, bytes, str]] = {
     "torch": ("config/model.pt", b"PK\x03\x04", "a kind of file"),
     "python": ("config/scorer.py", b"import os\n", "a kind of file"),
     "html": ("config/page.html", b"<script>", "a kind of file"),
-    "pickle as tensors": ("config/model.safetensors", pickle.dumps([1]), "not a safetensors file"),
     "pickle as text": ("config/notes.txt", pickle.dumps([1]), "begins like a pickle"),
-    "script as text": ("config/notes.md", b"#!/bin/sh\nrm -rf /\n", "begins like a script"),
     "program as text": ("config/notes.txt", b"\x7fELF\x02\x01", "begins like a program"),
     "zeros": ("config/notes.txt", b"a\0b", "holds zero bytes"),
     "not utf-8": ("config/notes.yaml", b"\xff\xfe", "not UTF-8"),
@@ -244,44 +226,27 @@ def test_files_that_do_not_belong(run: Path, name: str) -> None:
     assert message in failures(run)["content.plain"]
 
 
-def test_nothing_is_unpickled_or_run(run: Path, tmp_path: Path) -> None:
-    trap = tmp_path / "trap"
-    data = pickle.dumps(Trap(trap))
-    for place in ("checkpoints/step_000006/state.json", "checkpoints/step_000006/model.safetensors",
-                  "config/recipe.yaml", "config/tokenizer/tokenizer.json", "train/metrics.jsonl"):
-        (run / place).write_bytes(data)
-    scorer = tmp_path / "scorer.py"
-    scorer.write_text(f"open({str(trap)!r}, 'w').write('executed')\ndef score(given, item): return 1.0\n")
-    reseal.edit_json(run / "eval/test/eval_config.json",
-                     lambda value: value | {"scorer": {"name": f"{scorer}:score", "version": "1"}})
-    reseal.recommit(run / "checkpoints" / "step_000006")
-    reseal.reseal(run)
-    assert {"content.plain", "form.json"} <= all_failures(run).keys()
-    verdict, text = said(run)["recompute.scores"]
-    assert (verdict, "its code is not run" in text) == ("not_checked", True)
-    assert not trap.exists()
+IN_A_CHILD = ("code as scorer", "template injection", "a regex bomb in a completion")
+"""Attacks that are tried here with bounded time and memory; `proof/verify_matrix.py` tries all so."""
 
 
-@pytest.mark.parametrize("text", ["!!python/object/apply:os.system ['touch /tmp/x']\n", "a: &a [*a]\n"])
-def test_yaml_is_text_and_never_loaded(run: Path, text: str) -> None:
-    (run / "config/recipe.yaml").write_text(text)
-    reseal.reseal(run)
-    assert failures(run, level=1) == {}
-
-
-# The others are tried by `proof/verify_matrix.py`, and one by one here.
-@pytest.mark.parametrize("name", ["code as scorer", "template injection", "a regex bomb in a completion"])
-def test_a_door(run: Path, tmp_path: Path, run_python, name: str) -> None:
-    """In a child with bounded time and memory: nothing runs, nothing is written outside, no traceback."""
+@pytest.mark.parametrize("name", DOORS)
+def test_a_door(run: Path, tmp_path: Path, run_python, monkeypatch, name: str) -> None:
+    """Nothing runs, nothing is written outside, no traceback; the net below the checks is taken away."""
     attack, expected = DOORS[name]
     canary = tmp_path / "canary"
     before = {path for path in tmp_path.rglob("*") if "runs" not in path.parts}
-    done = run_python("-c", VERIFY.format(memory=MEBIBYTES, seconds=SECONDS), attack(run, canary), cwd=run.parent)
-    failed, peak = json.loads(done.stdout.splitlines()[-1])
+    record = attack(run, canary)
+    if name in IN_A_CHILD:
+        done = run_python("-c", VERIFY.format(memory=MEBIBYTES, seconds=SECONDS), record, cwd=run.parent)
+        failed, peak = json.loads(done.stdout.splitlines()[-1])
+        assert peak < MEBIBYTES << 10
+    else:
+        monkeypatch.setattr("workings.evidence.verify.run_checks.MALFORMED", ())
+        failed = [*all_failures(record)]
     assert expected in failed if expected else "integrity.sums" not in failed
     assert not os.path.lexists(canary)
     assert {path for path in tmp_path.rglob("*") if "runs" not in path.parts} == before
-    assert peak < MEBIBYTES << 10
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------------
@@ -313,7 +278,7 @@ def test_files_are_dropped_where_all_would_take_too_much(run: Path, monkeypatch)
     reseal.reseal(run)
     monkeypatch.setenv(MEMORY_VARIABLE, "2")
     assert not failures(run)
-    monkeypatch.setattr("workings.evidence.verify.parse_cache.MAX_TOTAL_FACTOR", 2)
+    monkeypatch.setattr("workings.evidence.verify.limits.MAX_TOTAL_FACTOR", 2)
     assert "all that is read of this record would take more than 4 MiB" in failures(run)["form.json"]
 
 

@@ -21,6 +21,7 @@ from workings.evaluation.predictions import read_predictions
 from workings.evaluation.unit import EvaluationRecord
 from workings.evidence.replay import outcomes
 from workings.evidence.replay.comparison import compare_replay, relative_difference, replay_sentence
+from workings.evidence.replay.conditions import BITWISE, TOLERANCES, tolerance_for
 from workings.evidence.replay.outcomes import AnswerPopulation
 from workings.evidence.replay.step_selection import (
     StepRange,
@@ -32,7 +33,6 @@ from workings.evidence.replay.step_selection import (
     step_coverage,
 )
 from workings.evidence.replay.steps import without_a_row
-from workings.evidence.replay.tolerance import BITWISE, TOLERANCES, tolerance_for
 from workings.evidence.verify import verify
 from workings.models.batch import Batch
 from workings.runs.replay import replay

@@ -214,12 +214,6 @@ def test_a_signature_does_not_move_to_another_record(signed: Path, key: Path, tm
     assert failed(other, trusted=public(key)) == {"attestation.signed", "attestation.trust"}
 
 
-def test_a_record_that_is_sealed_again_loses_its_signature(signed: Path, key: Path) -> None:
-    reseal.edit_manifest(signed, model_id="best/model")
-    reseal.reseal(signed)
-    assert failed(signed, trusted=public(key)) == {"attestation.signed", "attestation.trust"}
-
-
 def test_an_evaluation_that_was_taken_away_is_missed(signed: Path, key: Path) -> None:
     shutil.rmtree(signed / "eval")
     assert "attestation.signed" in failed(signed)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.evidence.reseal import change_config, edit_json, edit_lines, edit_manifest, reseal
+from tests.evidence.reseal import change_config, edit_json, edit_manifest, reseal
 from tests.evidence.verdicts import failed, failures, said
 from tests.record import synthetic
 from workings.cli.verify import verification_text as verify_text
@@ -235,28 +235,9 @@ def test_a_file_where_only_units_stand_is_extra(run: Path) -> None:
     assert failures(run, level=0) == {"integrity.files": "eval/x.txt is in no sums"}
 
 
-def test_rates_without_a_recipe_are_not_checked(run: Path) -> None:
-    change_config(run, lambda value: value | {"training": {"steps": 6}})
-    reseal(run)
-    assert said(run)["consistency.learning_rate"][0] == "not_checked"
-
-
-def test_an_index_without_digests_of_questions(run: Path) -> None:
-    edit_lines(run / "data/rows.jsonl", lambda rows: [row.pop("prompt_digest") for row in rows] and rows)
-    reseal(run)
-    assert (said(run)["consistency.disjoint"][0], verify(run).level) == ("not_checked", 0)
-
-
 def test_many_sequences_are_not_planned_again(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workings.evidence.verify.checks.data_order.MAX_SEQUENCES", 10)
     assert said(run)["consistency.rows"] == ("not_checked", "more than 10 sequences")
-
-
-def test_dropped_rows_are_no_rows(run: Path) -> None:
-    edit_lines(run / "data/rows.jsonl", lambda rows: [
-        *rows, {"id": "long", "status": "dropped", "tokens": 500, "reason": "too long"}])
-    reseal(run)
-    assert failed(run) == set()
 
 
 def test_the_net_below_the_checks(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,12 +247,7 @@ def test_the_net_below_the_checks(run: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "something new" in failures(run, level=0)["form.json"]
 
 
-def test_every_check_says_what_it_compares_and_gives_an_example() -> None:
-    silent = [check.id for check in CHECKS.values() if not (check.holds and check.compares and check.catches)]
-    assert silent == [], "give `holds` and `catches` to its row, and docstrings to its functions"
+def test_every_check_has_a_function_and_says_what_it_catches() -> None:
+    assert all(one.level in (0, 1, 2, 3) and one.holds and one.catches and one.functions for one in CHECKS.values())
     # An example that is at two checks would explain neither.
     assert len({check.catches for check in CHECKS.values()}) == len(CHECKS)
-
-
-def test_every_check_has_a_function() -> None:
-    assert all(one.level in (0, 1, 2, 3) and one.holds and one.functions for one in CHECKS.values())

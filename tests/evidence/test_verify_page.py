@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.browser import chromium
-from tests.evidence.packs import EXAMPLE, seal_again, two_runs, unpacked
+from tests.evidence.packs import EXAMPLE, overwritten, seal_again, two_runs, unpacked
 from workings.evidence.pack.page import verify_page
 from workings.evidence.verify import verify
 from workings.publish.pack import pack
@@ -121,14 +121,6 @@ def test_changed_packs_fail_here_and_there(page: Any, packed: Path, tmp_path: Pa
         assert verify(changed, level=0).failed, name
 
 
-def put(mark: bytes, offset: int, new: bytes) -> Callable[[bytearray], None]:
-    """Overwrite bytes at an offset from the last place of a mark."""
-    def change(data: bytearray) -> None:
-        at = data.rindex(mark) + offset
-        data[at:at + len(new)] = new
-    return change
-
-
 def hide_before_the_table(data: bytearray) -> None:
     """Bytes of no file, as another file's local header could be, for programs that read from the front."""
     at = data.index(b"PK\x01\x02")
@@ -139,16 +131,16 @@ def hide_before_the_table(data: bytearray) -> None:
 
 ENTRY, END, LOCAL = b"PK\x01\x02", b"PK\x05\x06", b"PK\x03\x04"
 FAKES: dict[str, Callable[[bytearray], None]] = {
-    "not a zip": put(END, 0, b"XXXX"), "bytes after its end record": lambda data: data.extend(b"PK"),
-    "a comment": put(END, 20, b"\1\0"), "too large": put(END, 12, b"\xf0\xff\xff\x7f"),
-    "contradictory": put(END, 16, b"\1\0\0\0"), "several disks": put(END, 8, b"\7\0"),
-    "ends early": lambda data: [put(END, 8, b"\xff\0")(data), put(END, 10, b"\xff\0")(data)],
-    "encrypted": put(ENTRY, 8, b"\x01"), "other than deflate": put(ENTRY, 10, b"\x0e"),
-    "overlaps": put(ENTRY, 42, b"\2\0\0\0"), "fold": put(ENTRY, 24, b"\xff\xff\xff\x0f"),
-    "two headers with different sizes": put(ENTRY, 24, b"\7\0\0\0"),
-    "not the one in the table of contents": put(LOCAL, 30, b"zzz"),
-    "belong to no file": hide_before_the_table, "leads out of": put(ENTRY, 46, b"../"),
-    "claims more bytes": lambda data: [put(mark, at, b"\xff\xff\xff\0")(data)
+    "not a zip": overwritten(END, 0, b"XXXX"), "bytes after its end record": lambda data: data.extend(b"PK"),
+    "a comment": overwritten(END, 20, b"\1\0"), "too large": overwritten(END, 12, b"\xf0\xff\xff\x7f"),
+    "contradictory": overwritten(END, 16, b"\1\0\0\0"), "several disks": overwritten(END, 8, b"\7\0"),
+    "ends early": lambda data: [overwritten(END, 8, b"\xff\0")(data), overwritten(END, 10, b"\xff\0")(data)],
+    "encrypted": overwritten(ENTRY, 8, b"\x01"), "other than deflate": overwritten(ENTRY, 10, b"\x0e"),
+    "overlaps": overwritten(ENTRY, 42, b"\2\0\0\0"), "fold": overwritten(ENTRY, 24, b"\xff\xff\xff\x0f"),
+    "two headers with different sizes": overwritten(ENTRY, 24, b"\7\0\0\0"),
+    "not the one in the table of contents": overwritten(LOCAL, 30, b"zzz"),
+    "belong to no file": hide_before_the_table, "leads out of": overwritten(ENTRY, 46, b"../"),
+    "claims more bytes": lambda data: [overwritten(mark, at, b"\xff\xff\xff\0")(data)
                                        for mark, at in ((ENTRY, 20), (LOCAL, 18))],
 }
 
@@ -165,8 +157,8 @@ def test_zips_that_fake_are_refused(page: Any, packed: Path, tmp_path: Path) -> 
     last = zipfile.ZipFile(packed).infolist()[-1]
     data = bytearray(packed.read_bytes())
     fewer = struct.pack("<L", last.file_size - 5)
-    put(ENTRY, 24, fewer)(data)
-    put(LOCAL, 22, fewer)(data)
+    overwritten(ENTRY, 24, fewer)(data)
+    overwritten(LOCAL, 22, fewer)(data)
     archive.write_bytes(data)
     assert "more bytes than it claims" in shown(page, archive)[2]
 

@@ -5,17 +5,15 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from workings.evidence.verify import run_checks
-from workings.evidence.verify.limits import ScoringTime
 from workings.evidence.verify.load import load
-from workings.evidence.verify.parse_cache import ParseCache
 from workings.evidence.verify.record import VerifierInputs
 from workings.evidence.verify.result import Verification
-from workings.evidence.verify.tree import Entry, open_tree, read
+from workings.evidence.verify.tree import Entry, Tree, open_tree
 from workings.record.canonical import line
 from workings.scoring.judge import Judgement, judge
 from workings.scoring.scorers import load_scorer
@@ -27,23 +25,16 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:)(\d\d)(.*)")
 _NUMBER = re.compile(r"\d+")
 
 
-@dataclass
-class MemoryTree:
+class MemoryTree(Tree):
     """Files of a record in memory."""
 
-    files: dict[str, bytes]
-    path: Path = Path("memory")
-    cache: ParseCache = field(default_factory=ParseCache)
-    scoring: ScoringTime = field(default_factory=ScoringTime)
-    entries: tuple[Entry, ...] = field(init=False)
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.files = files
+        folders = {parent for name in files for parent in _parents(name)}
+        super().__init__(Path("memory"), [Entry(name=name, kind="folder", size=0) for name in folders] + [
+            Entry(name=name, kind="file", size=len(data)) for name, data in files.items()])
 
-    def __post_init__(self) -> None:
-        folders = {parent for name in self.files for parent in _parents(name)}
-        self.entries = tuple(sorted(
-            [Entry(name=name, kind="file", size=len(data)) for name, data in self.files.items()]
-            + [Entry(name=name, kind="folder", size=0) for name in folders], key=lambda entry: entry.name))
-
-    def open(self, name: str) -> IO[bytes]:
+    def stream(self, name: str) -> IO[bytes]:
         return io.BytesIO(self.files[name])
 
 
@@ -56,7 +47,7 @@ def _parents(name: str) -> Iterator[str]:
 def files_of(path: Path) -> dict[str, bytes]:
     """Every file of a folder or zip."""
     tree = open_tree(path)
-    return {entry.name: read(tree, entry.name) for entry in tree.entries if entry.kind == "file"}
+    return {entry.name: tree.read(entry.name) for entry in tree.entries if entry.kind == "file"}
 
 
 def verified(files: dict[str, bytes], level: int = 2, **options: Any) -> Verification:

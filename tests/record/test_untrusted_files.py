@@ -10,7 +10,7 @@ import pytest
 from workings.errors import RecordError
 from workings.record import jsonl
 from workings.record.canonical import loads, read_json
-from workings.record.untrusted_files import MEMORY_VARIABLE, TooLarge, open_plain, parsed_bytes, read_plain
+from workings.record.storage import MEMORY_VARIABLE, TooLarge, open_plain, parsed_bytes, read_plain
 
 
 def pipe(path: Path) -> None:

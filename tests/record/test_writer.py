@@ -6,6 +6,7 @@ import fcntl
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,8 @@ from workings.errors import RecordError, RequestError, StorageError
 from workings.record import attempts, jsonl, recovery
 from workings.record.layout import EVENTS, MANIFEST, METRICS, partial_path, rollout_file, rollout_step
 from workings.record.lock import DirectoryLock
-from workings.record.manifest import read_manifest
+from workings.record.manifest import RunFolder, read_manifest
 from workings.record.reader import RunRecord
-from workings.record.run_files import RunFolder
 from workings.record.writer import RunWriter
 
 
@@ -31,6 +31,9 @@ def test_a_run_is_written_sealed_and_read(tmp_path) -> None:
     assert [row["kind"] for row in run.events()] == ["started", "checkpoint", "checkpoint", "checkpoint"]
     assert [folder.name for folder in run.checkpoints.folders()] == ["step_000004", "step_000006"]
     assert run.evaluations() == []
+    synthetic.add_evaluation(path)
+    only, = RunRecord.open(path).evaluations()
+    assert (only.name, only.summary["scorecard"]["overall"]["correct"]) == ("test", 8)
     log = (path / "train" / "training_log.txt").read_text().splitlines()
     assert log[:2] == ["training starts", "step 1: loss 3.0000"]
     done = subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=path, capture_output=True, text=True)
@@ -47,13 +50,6 @@ def test_a_folder_of_runs_names_one_of_them(tmp_path) -> None:
     with pytest.raises(RequestError) as refused:
         RunRecord.open(run / "train")
     assert "workings runs" in refused.value.try_next
-
-
-def test_evaluations_are_read(tmp_path) -> None:
-    path = synthetic.sealed_run(tmp_path / "tiny")
-    synthetic.add_evaluation(path)
-    only, = RunRecord.open(path).evaluations()
-    assert (only.name, only.summary["scorecard"]["overall"]["correct"]) == ("test", 8)
 
 
 def test_nothing_is_overwritten(tmp_path) -> None:
@@ -107,6 +103,19 @@ def test_a_folder_that_another_process_finished_in_between(tmp_path, monkeypatch
     monkeypatch.setattr(fcntl, "flock", rename_first)
     with pytest.raises(RequestError, match="another process has just finished"):
         DirectoryLock(tmp_path / "run.partial")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB; skipped where this user may not mount one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"cannot mount a small disk here: {done.stderr.strip() or done.stdout.strip()}")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
 
 
 def fill_up(ballast: Path) -> None:
@@ -237,14 +246,6 @@ def test_lines_that_are_gone_are_named(tmp_path: Path) -> None:
     assert "another --out" in str(caught.value)
 
 
-def test_metrics_that_are_missing_are_not_passed_over(tmp_path) -> None:
-    writer = RunWriter.create(tmp_path / "run")
-    writer.metric(synthetic.steps()[0])
-    with pytest.raises(RecordError, match="steps 1 to 5 are not all there"):
-        writer.truncate_metrics(5)
-    writer.close()
-
-
 def test_an_interrupted_run_is_continued_by_another_that_names_it(tmp_path) -> None:
     path = synthetic.sealed_run(tmp_path / "tiny", "interrupted", 3)
     root = RunRecord.open(path).root
@@ -304,13 +305,6 @@ def test_sealing_that_was_killed_is_finished(tmp_path, stage: str) -> None:
     assert not partial.exists()
 
 
-def test_a_run_that_is_not_sealed_is_not_read(tmp_path) -> None:
-    writer = RunWriter.create(tmp_path / "run")
-    writer.close()
-    with pytest.raises(RequestError, match="a sealed run directory"):
-        RunRecord.open(partial_path(tmp_path / "run"))
-
-
 def test_the_manifest_is_strict_and_goes_round(tmp_path) -> None:
     manifest = synthetic.manifest()
     path = tmp_path / MANIFEST
@@ -321,5 +315,3 @@ def test_the_manifest_is_strict_and_goes_round(tmp_path) -> None:
         path.write_text(json.dumps(manifest.to_json() | change))
         with pytest.raises(RecordError, match=next(iter(change))):
             read_manifest(RunFolder(tmp_path))
-    with pytest.raises(RecordError, match=r"null at \$\.facts\.x"):
-        synthetic.manifest(facts={"x": None}).to_json()

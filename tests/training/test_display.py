@@ -1,8 +1,8 @@
 """What is shown while a run trains: rates of a window behind compilation, completions on one line."""
 
 from workings.hardware.memory import PROCESS_PEAK
+from workings.record.metrics import pace
 from workings.record.number_text import about, duration
-from workings.record.pace import pace
 from workings.record.progress import ProgressListener, report_progress_to
 from workings.training.display import Display, fitting, one_line
 from workings.training.loop import Progress

@@ -10,7 +10,7 @@ from tests.rollouts.making import TWO, sample
 from workings.data.batches import Position
 from workings.engines.base import StepResult
 from workings.errors import TrainingFailed
-from workings.record.nothing_left import nothing_left
+from workings.record.metrics import nothing_left
 from workings.rollouts.arithmetic import rollout_metrics
 from workings.rollouts.rollout import Rollout, RolloutShape, batch_of
 from workings.ways.distill import Distill

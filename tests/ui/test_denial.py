@@ -8,7 +8,7 @@ from tests.evidence.denials import DENIALS
 from tests.ui.making import client, two_runs
 from workings.errors import RecordError
 from workings.record.layout import CONFIG, EVENTS, LOG, MANIFEST, METRICS
-from workings.record.untrusted_files import MEMORY_VARIABLE
+from workings.record.storage import MEMORY_VARIABLE
 from workings.reports.html import write_report
 
 LINK = "a link, and no plain file"

@@ -66,7 +66,7 @@ def verify_command(
         raise RequestError("there is nothing to verify", "a run directory, a folder of runs, or a zip of them",
                            "workings verify runs/NAME")
     if render:
-        from workings.evidence.verify.views import render as rendered
+        from workings.evidence.verify.checks.views import render as rendered
         text = rendered(path, render)
         answer({"text": text}, as_json=as_json, text=text)
         return

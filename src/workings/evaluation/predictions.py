@@ -11,7 +11,7 @@ from workings.evaluation.scorecard import ItemResult
 from workings.evaluation.settings import EvaluationSettings, aggregate_score
 from workings.record.canonical import dumps, loads
 from workings.record.digest import bytes_digest
-from workings.record.untrusted_files import open_plain
+from workings.record.storage import open_plain
 from workings.scoring.items import Item, item_from_json
 from workings.scoring.judge import Judgement
 from workings.scoring.lines import read_lines

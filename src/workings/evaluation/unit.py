@@ -37,7 +37,7 @@ from workings.record.layout import (
 )
 from workings.record.lock import DirectoryLock
 from workings.record.seal import parse_sums, root_digest, seal_unit, unit_kind
-from workings.record.untrusted_files import open_plain, read_plain
+from workings.record.storage import open_plain, read_plain
 
 DEFAULT_NAME = "items"
 """The unit that a run's own evaluation is written to, and that is meant when a run directory has several."""

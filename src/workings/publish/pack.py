@@ -8,11 +8,10 @@ from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.pack.form import BY_DIGEST, INSIDE, PACK, pack_json
-from workings.evidence.pack.gather import Contents, gather
+from workings.evidence.pack.gather import Contents, gather, seal_documents, write_zip
 from workings.evidence.pack.page import verify_page
-from workings.evidence.pack.readme import PackedRun, readme
 from workings.evidence.pack.sources import data_manifests, sample_data
-from workings.evidence.pack.write import seal_documents, write_zip
+from workings.evidence.readmes import pack_readme
 from workings.evidence.verify import verify
 from workings.record import atomic
 from workings.record.canonical import line, loads
@@ -111,9 +110,8 @@ def _documents(contents: Contents, weights: str) -> dict[str, bytes]:
     for run in contents.runs.values():
         documents |= data_manifests(run) | sample_data(run)
     # After everything that it names, and before the pack's own list.
-    runs = {unit_path: PackedRun(manifest=run.manifest, asked=_asked(run))
-            for unit_path, run in contents.runs.items()}
-    documents[README] = readme(
+    runs = {unit_path: (run.manifest, _asked(run)) for unit_path, run in contents.runs.items()}
+    documents[README] = pack_readme(
         version("workings"), contents.units, runs, by_digest=bool(contents.by_digest)).encode("utf-8")
     documents[PACK] = line(pack_json(version("workings"), weights, contents.units, contents.by_digest))
     return documents

@@ -1,7 +1,7 @@
 """Files that appear whole or not at all, also when the machine stops in between."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -56,14 +56,6 @@ def write_json(path: Path, obj: Any) -> None:
         StorageError: the disk is full, read-only or failing.
     """
     write_bytes(path, record_line(obj, path.name))
-
-
-def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """Replace or create a file of JSON lines, atomically. Raises `RecordError` for nulls and `StorageError`."""
-    def write(stream: BinaryIO) -> None:
-        for number, row in enumerate(rows, start=1):
-            stream.write(record_line(row, f"{path.name}, line {number}"))
-    write_with(path, write)
 
 
 @contextmanager

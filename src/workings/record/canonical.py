@@ -9,7 +9,7 @@ from typing import Any
 import rfc8785
 
 from workings.errors import RecordError
-from workings.record.untrusted_files import MAX_BYTES, parsed_bytes, read_plain, refuse_too_large
+from workings.record.storage import MAX_BYTES, parsed_bytes, read_plain, refuse_too_large
 
 MAX_DEPTH = 64
 """Deepest nesting of a record. Nothing of ours is deeper than ten; more is an attack on the reader's stack."""

@@ -3,12 +3,15 @@
 A checkpoint is a folder `step_000100/` with the engine's files, `state.json` (step, data position, random state,
 timers) and, written last, `COMMIT.json` with the size and digest of each file. A folder without it, or with one file
 that differs from it, is skipped by name: a half-written checkpoint is never mistaken for the latest.
+
+The best checkpoint of a run is a function of its recipe and its log only. So a run that was killed and resumed keeps
+the same one, and a verifier can recompute it.
 """
 
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +21,14 @@ from workings.record import atomic
 from workings.record.canonical import loads, read_json
 from workings.record.digest import file_digest
 from workings.record.layout import COMMIT, STATE, check_relative, checkpoint_folder
-from workings.record.storage import storage
-from workings.record.untrusted_files import read_plain
+from workings.record.storage import read_plain, storage
 
 SCHEMA = "checkpoint/1"
+FIELDS = {"loss": "evaluation_loss", "accuracy": "held_out_score"}
+"""Value of `checkpoint.measure` -> its field in a metrics line."""
+MARKS = "held_out_right"
+KEPT = "kept"
+"""Key of the manifest's facts."""
 # Six digits in names up to a million steps, and more beyond.
 _NAME = re.compile(r"step_(\d{6,12})")
 
@@ -106,7 +113,7 @@ class CheckpointStore:
             raise RecordError(f"{path.name}: a link, which leads out of the run; the folder itself belongs there")
         commit = read_commit(path)
         # Missing files and files too many: both make it another checkpoint than the committed one.
-        files = {str(file.relative_to(path).as_posix()) for file in path.rglob("*") if not file.is_dir()} - {COMMIT}
+        files = {file.relative_to(path).as_posix() for file in path.rglob("*") if not file.is_dir()} - {COMMIT}
         if files != set(commit):
             raise RecordError(f"{path.name}: files differ from {COMMIT}: {sorted(files ^ set(commit))[:5]}")
         for name, fact in commit.items():
@@ -210,11 +217,65 @@ def parse_commit(data: bytes, step: int) -> dict[str, dict[str, Any]]:
 
 
 def _step(path: Path) -> int:
-    return int(_match(path).group(1))
-
-
-def _match(path: Path) -> re.Match[str]:
     match = _NAME.fullmatch(path.name)
     if match is None:
         raise RecordError(f"{path.name}: not the name of a checkpoint (step_000100)")
-    return match
+    return int(match.group(1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestCheckpoint:
+    """The best of the measured checkpoints, the earliest of equal ones."""
+
+    step: int
+    measure: str
+    value: float
+    last_step: int
+    """The last measured checkpoint."""
+    last_value: float
+    measured: int
+    """Number of measured checkpoints."""
+    since: int
+    """Measured checkpoints after the best one."""
+    marks: tuple[str, str]
+    """Which items were correct, for the best and the last one; empty for losses."""
+    patience: int
+    """`checkpoint.patience`."""
+
+    @property
+    def ends_the_run(self) -> bool:
+        """Whether no better one has come for `patience` checkpoints."""
+        return 0 < self.patience <= self.since
+
+    @property
+    def reason(self) -> str:
+        """Reason of the end of a run that this ends."""
+        return (f"no better {self.measure} than after step {self.step} in {self.since} "
+                f"checkpoint{'' if self.since == 1 else 's'}, which is checkpoint.patience")
+
+
+def best_checkpoint(section: Mapping[str, Any], lines: Iterable[Mapping[str, Any]], planned_steps: int
+                    ) -> BestCheckpoint | None:
+    """The best checkpoint; None where the recipe keeps the last one, or none is measured.
+
+    Args:
+        section: the recipe's `checkpoint`.
+        lines: of `train/metrics.jsonl`, in order.
+        planned_steps: of the run; the last step is always saved and measured.
+    """
+    if section.get("keep", "last") != "best":
+        return None
+    every, measure = int(section["every_steps"]), str(section["measure"])
+    measured = [line for line in lines if FIELDS[measure] in line
+                and (line["step"] % every == 0 or line["step"] == planned_steps)]
+    if not measured:
+        return None
+    sign = -1 if measure == "loss" else 1
+    # `max` gives the first of equal ones.
+    at = max(range(len(measured)), key=lambda number: sign * float(measured[number][FIELDS[measure]]))
+    best, last = measured[at], measured[-1]
+    return BestCheckpoint(
+        step=int(best["step"]), measure=measure, value=float(best[FIELDS[measure]]), last_step=int(last["step"]),
+        last_value=float(last[FIELDS[measure]]), measured=len(measured), since=len(measured) - 1 - at,
+        marks=(str(best.get(MARKS, "")), str(last.get(MARKS, ""))) if measure == "accuracy" else ("", ""),
+        patience=int(section.get("patience", 0)))

@@ -7,8 +7,7 @@ from typing import Any
 from workings.errors import RecordError
 from workings.record import atomic
 from workings.record.canonical import loads, record_line
-from workings.record.storage import PRIVATE, storage
-from workings.record.untrusted_files import MAX_BYTES, parsed_bytes, read_plain, refuse_too_large
+from workings.record.storage import MAX_BYTES, PRIVATE, parsed_bytes, read_plain, refuse_too_large, storage
 
 
 class Appender:

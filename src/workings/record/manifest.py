@@ -4,14 +4,17 @@ A `RunManifest` in memory answers for the other files as well: recipe, digests o
 are read from the one file that holds each of them.
 """
 
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from workings.errors import RecordError
 from workings.hardware.device import row_devices
-from workings.record.canonical import find_nulls
+from workings.record import jsonl
+from workings.record.canonical import read_json_object
 from workings.record.digest import json_digest
 from workings.record.layout import (
     CONFIG,
@@ -24,8 +27,7 @@ from workings.record.layout import (
     MODEL_SHAPE,
 )
 from workings.record.metrics import LogSums, log_sums
-from workings.record.run_files import RunFiles, parsed_part
-from workings.record.values import Absent, Digest, absent
+from workings.record.values import Absent, Digest, absent, parsed_part
 
 __all__ = ["Absent", "DeviceChecks", "Distribution", "RunManifest", "absent", "read_manifest"]
 
@@ -44,6 +46,45 @@ CONVERTED_FROM = "converted_from"
 """Fact of a run whose weights were converted from a GGUF file: its name, digest, quantization and licence."""
 UNVERIFIED_MODEL = "unverified_model"
 """Note about a model without a verified family (`model.verified: false`)."""
+
+
+class RunFiles(Protocol):
+    """Files of a run by name."""
+
+    def has(self, name: str) -> bool:
+        """Whether there is a plain file of this name."""
+        ...
+
+    def json_object(self, name: str) -> dict[str, Any]:
+        """A JSON object. Raises `RecordError`."""
+        ...
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        """Lines of a JSON-lines file. Raises `RecordError`."""
+        ...
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Files in a run's folder, read each time."""
+
+    path: Path
+
+    def has(self, name: str) -> bool:
+        """Whether there is a file of this name."""
+        return (self.path / name).is_file()
+
+    def json_object(self, name: str) -> dict[str, Any]:
+        """A JSON object. Raises `RecordError`."""
+        return read_json_object(self.path / name)
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        """Lines of a JSON-lines file. Raises `RecordError`, also for a torn last line."""
+        rows, torn = jsonl.read(self.path / name, bounded=True)
+        # Recovery cuts torn lines before sealing, so one in a sealed run means that the file was changed afterwards.
+        if torn is not None:
+            raise RecordError(f"{self.path / name}: torn last line in a sealed run")
+        return rows
 
 
 class _Part(BaseModel):
@@ -162,12 +203,8 @@ class RunManifest(_Part):
         return manifest
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values of the file. Raises `RecordError` if one of the free parts holds a null."""
-        value: dict[str, Any] = self.model_dump(mode="json")
-        # A null would leave open whether a value is unknown or was forgotten; an absent one says why.
-        if nulls := find_nulls(value):
-            raise RecordError(f"{MANIFEST}: null at {', '.join(nulls[:5])}")
-        return value
+        """JSON values of the file."""
+        return self.model_dump(mode="json")
 
     @property
     def config(self) -> dict[str, Any]:

@@ -1,19 +1,27 @@
-"""One line of `train/metrics.jsonl`: the measurements of one step."""
+"""Lines of `train/metrics.jsonl`: the measurements of each step, their sums, and the speed of the last steps."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import ceil, isfinite
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from workings.errors import RecordError
 from workings.record.layout import METRICS
-from workings.record.run_files import parsed_part
-from workings.record.values import Absent, Digest, Finite, absent
+from workings.record.number_text import duration
+from workings.record.values import Absent, Digest, Finite, absent, parsed_part
 
+WINDOW = 20
+"""Last steps that are averaged: after a resume, or next to other work, a run may have another speed."""
+LINES_PER_RUN = 40
+"""Number of progress lines in a run's log, so that any log is read in a minute."""
+MIN_STEPS = 2
+"""Steps after the first one of an attempt, which compiles, from which on there is a pace."""
 Callback = Callable[[Mapping[str, Any]], bool | None]
 """Called with a step's metrics when the step is done; `False` asks for a stop."""
+EQUAL = "groups_without_spread"
+"""Field of the metrics line of a rollout: the share of its groups whose completions all earned the same."""
 
 
 class StepMetrics(BaseModel):
@@ -93,3 +101,75 @@ def log_sums(lines: Sequence[dict[str, Any]]) -> LogSums:
             final_loss=float(lines[-1]["loss"]) if lines else absent("no step was completed"))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise RecordError(f"{METRICS}: a line without step, loss, tokens or seconds ({error})") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """Speed of a run, and the time that is left."""
+
+    tokens_per_second: float
+    """Tokens without padding, over all devices."""
+    seconds_left: float
+    """Time of the remaining steps, without evaluations and checkpoints."""
+
+    @property
+    def rate_text(self) -> str:
+        """Tokens per second, in words."""
+        return f"{self.tokens_per_second:,.0f} tokens/s"
+
+    @property
+    def left_text(self) -> str:
+        """The time for the steps that are left, in words."""
+        return f"{duration(ceil(self.seconds_left))} left"
+
+
+def pace(lines: Sequence[Mapping[str, Any]], steps: int, *, first: int = 1) -> Pace | None:
+    """The pace of the last steps; None until there is one.
+
+    Args:
+        lines: of `train/metrics.jsonl`, or the last of them, in order.
+        steps: number of the last step.
+        first: this attempt's first step, whose time includes compiling and is left out.
+    """
+    # The first step of an attempt compiles, which takes longer than many steps together.
+    recent = [line for line in lines[-WINDOW:] if line["step"] > first]
+    seconds = sum(float(line["seconds"]) for line in recent)
+    # A pace is a quotient: of one step it would be chance, and of no time it does not exist.
+    if len(recent) < MIN_STEPS or not seconds:
+        return None
+    return Pace(tokens_per_second=sum(int(line["tokens"]) for line in recent) / seconds,
+                seconds_left=seconds / len(recent) * (steps - int(recent[-1]["step"])))
+
+
+def has_log_line(line: Mapping[str, Any], steps: int) -> bool:
+    """Whether the run's log has a line of a step.
+
+    Args:
+        line: of the step, from `train/metrics.jsonl`.
+        steps: number of the last step.
+    """
+    step = int(line["step"])
+    return step % max(1, steps // LINES_PER_RUN) == 0 or step in (1, steps) or "evaluation_loss" in line
+
+
+def has_nothing_to_learn(line: Mapping[str, Any]) -> bool:
+    """Whether every completion of the rollout is correct and no two of one prompt earned different rewards."""
+    return bool(line["groups_all_right"] == 1 and line[EQUAL] == 1)
+
+
+def nothing_left(section: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str:
+    """The reason of the end; empty for a run that has something to learn, or never had.
+
+    Args:
+        section: the recipe's `algorithm`.
+        lines: of `train/metrics.jsonl`, in order.
+    """
+    patience = section.get("patience")
+    rollouts = [line for line in lines if EQUAL in line]
+    if not isinstance(patience, int) or patience < 1 or not (
+            # Rewards that never differed are a mistake, not a success.
+            any(line[EQUAL] < 1 for line in rollouts[:-patience])
+            and all(map(has_nothing_to_learn, rollouts[-patience:]))):
+        return ""
+    return (f"nothing is left to learn: in {patience} rollout{'' if patience == 1 else 's'} in a row every completion "
+            "was correct, which is algorithm.patience")

@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from workings.errors import RecordError, RequestError
-from workings.record.best_checkpoint import BestCheckpoint, best_checkpoint
 from workings.record.canonical import read_json
-from workings.record.checkpoints import Checkpoint, CheckpointStore
+from workings.record.checkpoints import BestCheckpoint, Checkpoint, CheckpointStore, best_checkpoint
 from workings.record.layout import CHECKPOINTS, EVALUATION_SUMMARY, EVENTS, MANIFEST, METRICS, SEAL, checkpoint_folder
-from workings.record.manifest import RunManifest, read_manifest
-from workings.record.run_files import RunFolder
+from workings.record.manifest import RunFolder, RunManifest, read_manifest
 from workings.record.seal import parse_seal, root_digest
-from workings.record.untrusted_files import read_plain
+from workings.record.storage import read_plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,11 +103,9 @@ def _advice(path: Path) -> str:
     if (path / "config.json").is_file():
         return f"workings sample {path} --prompts FILE --out samples"
     # Users often leave out the default folder of runs, or name a folder of several runs.
-    near = Path("runs") / path
-    if (near / SEAL).is_file():
-        return f"did you mean {near}?"
-    inside = sorted(seal.parent for runs in (path, path / "runs") for seal in runs.glob(f"*/{SEAL}"))
-    if inside:
+    if (Path("runs") / path / SEAL).is_file():
+        return f"did you mean {Path('runs') / path}?"
+    if inside := sorted(seal.parent for runs in (path, path / "runs") for seal in runs.glob(f"*/{SEAL}")):
         return f"a run in it, such as {inside[0]}"
     siblings = sorted(seal.parent.name for seal in path.parent.glob(f"*/{SEAL}"))
     return f"a run in {path.parent}: {', '.join(siblings[:6])}" if siblings else "workings runs"

@@ -8,7 +8,6 @@ from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.record import atomic, jsonl
-from workings.record.best_checkpoint import BestCheckpoint, best_checkpoint
 from workings.record.checkpoints import CheckpointStore
 from workings.record.digest import Progress
 from workings.record.layout import (
@@ -25,9 +24,9 @@ from workings.record.layout import (
     rollout_file,
     rollout_step,
 )
-from workings.record.manifest import read_manifest
-from workings.record.run_files import RunFolder
-from workings.record.seal import parse_seal, root_digest, seal_unit
+from workings.record.manifest import RunFolder, read_manifest
+from workings.record.reader import RunRecord
+from workings.record.seal import parse_seal, seal_unit
 from workings.record.storage import storage
 from workings.record.values import now
 
@@ -128,31 +127,23 @@ def begin_from_sealed(final: Path) -> None:
     with storage(partial, "make"):
         # Otherwise an earlier call was killed after the renaming, and the sealed folder already has its number.
         if sealed == final:
-            sealed = _next_name(final)
+            sealed = final.with_name(f"{final.name}.interrupted-{max(_numbered(final), default=0) + 1}")
             final.rename(sealed)
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir()
         shutil.copytree(sealed / "train", staging / "train")
         # Copy only the newest and the best checkpoint, often gigabytes.
-        checkpoint, _ = CheckpointStore(sealed / CHECKPOINTS).latest_valid()
-        best = _best(sealed)
-        kept = {checkpoint.path} if checkpoint is not None else set()
-        if kept and best is not None:
-            kept.add(sealed / CHECKPOINTS / checkpoint_folder(best.step))
-        for path in kept:
-            shutil.copytree(path, staging / CHECKPOINTS / path.name)
+        run = RunRecord.open(sealed)
+        newest, _ = run.checkpoints.latest_valid()
+        kept = set[int]() if newest is None else {newest.step, newest.step if run.best is None else run.best.step}
+        for name in map(checkpoint_folder, kept):
+            shutil.copytree(sealed / CHECKPOINTS / name, staging / CHECKPOINTS / name)
         jsonl.append(staging / EVENTS, {"time": now(), "kind": "resumed_from_sealed", "name": sealed.name,
-                                        "root": root_digest(sealed)})
+                                        "root": run.root})
         # The copy has a hidden name until it is whole on the disk: half of one must not pass for an unfinished run.
         atomic.sync_tree(staging)
         staging.rename(partial)
         atomic.sync_directory(partial.parent)
-
-
-def _best(sealed: Path) -> BestCheckpoint | None:
-    manifest = read_manifest(RunFolder(sealed))
-    return best_checkpoint(manifest.config.get("checkpoint", {}), RunFolder(sealed).lines(METRICS),
-                           manifest.planned_steps)
 
 
 def _cannot_go_on(path: Path, why: str) -> RecordError:
@@ -174,11 +165,6 @@ def sealed_to_resume(final: Path) -> Path:
                            "leave --resume out to start it")
     # The newest, where a run was interrupted more than once.
     return earlier[max(earlier)]
-
-
-def _next_name(final: Path) -> Path:
-    number = max(_numbered(final), default=0) + 1
-    return final.with_name(f"{final.name}.interrupted-{number}")
 
 
 def _numbered(final: Path) -> dict[int, Path]:

@@ -15,8 +15,7 @@ from workings.record import atomic
 from workings.record.canonical import loads
 from workings.record.digest import Progress, bytes_digest, file_digest, is_digest
 from workings.record.layout import SEAL, SUMS, check_relative, unit_of
-from workings.record.storage import storage
-from workings.record.untrusted_files import read_plain
+from workings.record.storage import read_plain, storage
 
 SCHEMA = "seal/1"
 STATUSES = ("complete", "interrupted", "failed")

@@ -5,9 +5,9 @@ A record has no nulls: an absent value says why it is absent.
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from workings.errors import RecordError
 from workings.record.digest import DIGEST_PATTERN
@@ -15,6 +15,7 @@ from workings.record.digest import DIGEST_PATTERN
 Digest = Annotated[str, Field(pattern=f"^{DIGEST_PATTERN}$")]
 """SHA-256 in lower-case hexadecimal."""
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 class Absent(BaseModel):
@@ -68,3 +69,13 @@ def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield from leaves(value, f"{prefix}{key}.")
         else:
             yield prefix + key, value
+
+
+def parsed_part(model: type[_Model], value: dict[str, Any], name: str) -> _Model:
+    """A JSON object as a model. Raises `RecordError` naming the file and the keys that are wrong."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        # The first five are enough to act on; a file of another kind would give an error for every key.
+        wrong = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:5])
+        raise RecordError(f"{name}: {wrong}") from None

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -179,12 +178,6 @@ class RunWriter:
         path = self.directory / rollout_file(step)
         values: dict[str, Any] | None = loads(path.read_bytes()) if path.is_file() else None
         return values
-
-    def write_jsonl(self, relative: str, rows: Iterable[dict[str, Any]]) -> Path:
-        """Write JSON lines, atomically. Raises `RecordError` for nulls and `StorageError` for the disk."""
-        path = self.path(relative)
-        atomic.write_jsonl(path, rows)
-        return path
 
     def metrics(self) -> list[dict[str, Any]]:
         """Lines of the steps so far."""

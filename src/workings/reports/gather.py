@@ -9,7 +9,7 @@ from typing import Any
 
 from workings.evaluation.predictions import read_predictions
 from workings.evaluation.unit import EvaluationRecord, find_units
-from workings.evidence.run_readme import SHIPPED, moved_files, smoke_words, with_files
+from workings.evidence.readmes import SHIPPED, moved_files, smoke_words, with_files
 from workings.record.canonical import read_json
 from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, MEASURED, OVERRIDES, PLAN, PREDICTIONS, RECIPE
 from workings.record.manifest import RunManifest

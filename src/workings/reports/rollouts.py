@@ -12,7 +12,7 @@ from workings.errors import RecordError
 from workings.models.tokenizer import Tokenizer
 from workings.record.canonical import loads
 from workings.record.layout import PROMPTS, ROLLOUTS, rollout_file, rollout_step
-from workings.record.untrusted_files import MAX_BYTES, open_plain, read_plain
+from workings.record.storage import MAX_BYTES, open_plain, read_plain
 from workings.rollouts.prompts import Prompt
 from workings.rollouts.rollout import Group, Rollout, Sample
 from workings.rollouts.rollout_json import from_json

@@ -18,7 +18,7 @@ import numpy as np
 from workings.data.batches import Position
 from workings.engines.base import Completion
 from workings.errors import RecordError
-from workings.record.untrusted_files import refuse_too_large
+from workings.record.storage import refuse_too_large
 from workings.rollouts.prompts import Prompt
 from workings.rollouts.rollout import EpisodeTurn, Group, Rollout, Sample
 

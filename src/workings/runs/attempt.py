@@ -12,13 +12,13 @@ from typing import Any
 from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import MicroBatchEngine, ShardSavingEngine, State
 from workings.evaluation.comparison.kept_checkpoint import KeptCheckpoint
-from workings.evidence.run_readme import run_readme
+from workings.evidence.readmes import run_readme
 from workings.hardware.memory import KEPT_SHARE, byte_text, host_memory, keeps_freed_blocks, map_large_blocks
 from workings.models.weights import parameter_count
 from workings.planning.preflight import ModelFacts, preflight_lines, untuned_turns_lines
 from workings.record import attempts, jsonl
-from workings.record.best_checkpoint import FIELDS, KEPT, BestCheckpoint, best_checkpoint
 from workings.record.canonical import read_json
+from workings.record.checkpoints import FIELDS, KEPT, BestCheckpoint, best_checkpoint
 from workings.record.digest import HashProgress
 from workings.record.layout import (
     ANNOUNCED,
@@ -30,11 +30,10 @@ from workings.record.layout import (
     README,
     RECIPE_EVALUATION,
 )
+from workings.record.manifest import RunFolder
 from workings.record.memory_use import excess_sentence, memory_sentence
-from workings.record.metrics import Callback
-from workings.record.nothing_left import EQUAL, nothing_left
+from workings.record.metrics import EQUAL, Callback, nothing_left
 from workings.record.progress import slow_operation
-from workings.record.run_files import RunFolder
 from workings.record.storage import storage
 from workings.runs.create_or_resume import Start, create_run, progress_facts, resume_run
 from workings.runs.doctor import Examination

@@ -14,7 +14,7 @@ import workings
 from workings.config.load import LoadedRecipe
 from workings.config.recipe_paths import is_data_or_model_path, leads_above_home, with_changed_paths
 from workings.engines.base import ReportingEngine
-from workings.evidence.run_readme import NEAR
+from workings.evidence.readmes import NEAR
 from workings.inputs.resolve import weight_digests
 from workings.models.weights import parameter_count
 from workings.record.digest import bytes_digest
@@ -30,9 +30,8 @@ from workings.record.layout import (
     RECIPE,
     TOKENIZER,
 )
-from workings.record.manifest import REASONS, Distribution, RunManifest
+from workings.record.manifest import REASONS, Distribution, RunFolder, RunManifest
 from workings.record.redact import redact
-from workings.record.run_files import RunFolder
 from workings.record.values import Absent, absent, leaves, now
 from workings.record.writer import RunWriter
 from workings.runs.create_or_resume import Start

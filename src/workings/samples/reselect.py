@@ -10,7 +10,7 @@ from workings.record.digest import file_digest
 from workings.record.layout import KEPT, PAIRS, SAMPLED, SEAL, SELECTION, SUMS, partial_unit_path
 from workings.record.lock import DirectoryLock
 from workings.record.seal import parse_seal, parse_sums, seal_unit
-from workings.record.untrusted_files import read_plain
+from workings.record.storage import read_plain
 from workings.samples.pairs import PairRule
 from workings.samples.selection import Selection
 from workings.samples.unit import SampleUnit, write_files

@@ -12,8 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as RichProgress
 
 from workings.record.memory_use import memory_use
+from workings.record.metrics import WINDOW, has_log_line, pace
 from workings.record.number_text import percent
-from workings.record.pace import WINDOW, has_log_line, pace
 from workings.record.progress import ProgressListener, report_progress_to, slow_operation
 from workings.training.loop import Progress
 

@@ -25,7 +25,7 @@ from workings.record.layout import (
 )
 from workings.record.memory_use import MemoryUse, memory_use
 from workings.record.seal import root_digest
-from workings.record.untrusted_files import open_plain
+from workings.record.storage import open_plain
 from workings.ui.answers import units_of
 from workings.ui.folder import MAX_PARSED_BYTES, Folder
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from workings.errors import RecordError, RequestError
 from workings.record.layout import CONFIG, EVALUATION_SUMMARY, MANIFEST, METRICS, PARTIAL_SUFFIX, SEAL
 from workings.record.lock import is_held
-from workings.record.untrusted_files import memory_limit, parsed_bytes, read_plain, refuse_too_large
+from workings.record.storage import memory_limit, parsed_bytes, read_plain, refuse_too_large
 from workings.ui.file_cache import FileCache
 from workings.ui.series import Columns
 from workings.ui.tail import Tail

@@ -23,7 +23,7 @@ from workings.record.layout import (
     SEAL,
     SELECTION,
 )
-from workings.record.pace import pace
+from workings.record.metrics import pace
 from workings.record.phase import Phase
 from workings.record.values import is_absent
 from workings.reports.run_table import learned_from

@@ -10,7 +10,7 @@ from workings.config.load import shipped_recipes
 from workings.errors import RequestError
 from workings.hardware.catalog import targets
 from workings.record.layout import MANIFEST, PARTIAL_SUFFIX
-from workings.record.untrusted_files import open_plain
+from workings.record.storage import open_plain
 from workings.ui.folder import Folder
 
 T = TypeVar("T")

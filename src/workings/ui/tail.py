@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any, BinaryIO
 
 from workings.errors import RecordError
-from workings.record.untrusted_files import open_plain, parsed_bytes
+from workings.record.storage import open_plain, parsed_bytes
 
 BLOCK_BYTES = 4 << 20
 """Bytes per read: parsing temporarily takes several times as much memory."""

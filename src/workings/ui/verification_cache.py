@@ -15,7 +15,7 @@ from workings.errors import RecordError
 from workings.hardware.machine import cache_directory
 from workings.record import atomic
 from workings.record.layout import SUMS
-from workings.record.untrusted_files import read_plain
+from workings.record.storage import read_plain
 from workings.record.values import now
 from workings.ui.folder import Folder
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from workings.evaluation.comparison.paired import PairedDifference, paired_values, points
 from workings.evaluation.statistics.intervals import Interval
-from workings.record.best_checkpoint import BestCheckpoint
+from workings.record.checkpoints import BestCheckpoint
 from workings.record.metrics import RIGHT
 from workings.record.number_text import percent
 from workings.record.values import absent

@@ -1,18 +1,28 @@
-"""DSSE envelopes (Dead Simple Signing Envelope): the statement's bytes and the signatures over them."""
+"""Signed statements: DSSE envelopes (Dead Simple Signing Envelope) around in-toto statements about root digests.
 
+The roots cover every fact of the record, so the statement repeats none. A verifier can rebuild and compare it. Only the
+user who trained vouches for it.
+"""
+
+import base64
+import binascii
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workings.errors import RecordError
-from workings.evidence.attest.statement import PAYLOAD_TYPE
 from workings.record import canonical
 from workings.record.digest import DIGEST_PATTERN
+from workings.record.manifest import RunManifest
 
 if TYPE_CHECKING:
-    from securesystemslib.dsse import Envelope
     from securesystemslib.signer import CryptoSigner, SSlibKey
 
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+FORM = {"_type": "https://in-toto.io/Statement/v1", "predicateType": "urn:workings:record:1",
+        "predicate": {"subjects": "root digests of sealed units"}}
+"""Everything in a statement but its subjects. A new form gets a new number."""
 ENVELOPE_NAME = re.compile(r"(\d{3})\.dsse\.json")
 """File names of envelopes."""
 PUBLIC_NAME = re.compile(rf"({DIGEST_PATTERN})\.pub")
@@ -32,6 +42,22 @@ class OpenedEnvelope:
     raw: dict[str, Any]
 
 
+def statement(manifest: RunManifest, roots: Mapping[str, str]) -> dict[str, Any]:
+    """The statement about a run.
+
+    Args:
+        manifest: the run's manifest.
+        roots: root digests by path in the run: `""` for the run itself, `eval/items`, …
+    """
+    return {**FORM, "subject": [{"name": subject_name(manifest, path), "digest": {"sha256": root}}
+                                for path, root in sorted(roots.items())]}
+
+
+def subject_name(manifest: RunManifest, path: str) -> str:
+    """Name of a unit in the statement: the run's name, and the unit's path in it."""
+    return f"{manifest.name}/{path}" if path else manifest.name
+
+
 def seal(statement: dict[str, Any], signer: "CryptoSigner") -> dict[str, Any]:
     """A statement in an envelope with one signature. The same statement and key give the same bytes."""
     from securesystemslib.dsse import Envelope
@@ -43,9 +69,6 @@ def seal(statement: dict[str, Any], signer: "CryptoSigner") -> dict[str, Any]:
 
 def open_envelope(data: bytes) -> OpenedEnvelope:
     """Read an envelope's form, without any cryptography. Raises `RecordError`."""
-    import base64
-    import binascii
-
     value = canonical.loads(data)
     if canonical.line(value) != data:
         raise RecordError("not in canonical form (RFC 8785 and a newline)")
@@ -70,21 +93,18 @@ def open_envelope(data: bytes) -> OpenedEnvelope:
 
 
 def signed_by(opened: OpenedEnvelope, key: "SSlibKey") -> bool:
-    """Whether this key signed exactly these bytes."""
+    """Whether this key signed exactly these bytes. Raises `RecordError` for signatures that cannot be read."""
+    from securesystemslib.dsse import Envelope
     from securesystemslib.exceptions import VerificationError
 
+    try:  # `from_dict` changes what it is given
+        envelope = Envelope.from_dict(
+            {**opened.raw, "signatures": [dict(entry) for entry in opened.raw["signatures"]]})
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecordError(f"signatures that cannot be read ({str(error)[:80]})") from None
     try:
         # One signature of this key; others in the envelope neither help nor harm.
-        _envelope(opened).verify([key], 1)
+        envelope.verify([key], 1)
     except VerificationError:
         return False
     return True
-
-
-def _envelope(opened: OpenedEnvelope) -> "Envelope":
-    from securesystemslib.dsse import Envelope
-
-    try:  # `from_dict` changes what it is given
-        return Envelope.from_dict({**opened.raw, "signatures": [dict(entry) for entry in opened.raw["signatures"]]})
-    except (KeyError, TypeError, ValueError) as error:
-        raise RecordError(f"signatures that cannot be read ({str(error)[:80]})") from None

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.attest import envelope, keys
-from workings.evidence.attest.envelope import ENVELOPE_NAME
-from workings.evidence.attest.statement import statement
+from workings.evidence.attest.envelope import ENVELOPE_NAME, statement
 from workings.evidence.verify import verify
 from workings.record import atomic
 from workings.record.canonical import line

@@ -1,6 +1,11 @@
-"""Collects the contents of a pack: files of sealed runs and their units, signatures, and the list of attempts."""
+"""Collects the contents of a pack (files of sealed runs and their units, signatures, attempts), and writes its zip.
 
-from collections.abc import Callable, Sequence
+The zip has sorted names, one fixed time and one fixed mode, so that equal records give equal bytes.
+"""
+
+import hashlib
+import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,12 +13,31 @@ from typing import Any
 from workings.errors import RecordError, RequestError
 from workings.evidence.attest.sign import unit_roots
 from workings.evidence.pack.form import BY_DIGEST, RUNS, SAMPLES_SUFFIX, ExternalFile, may_be_external
-from workings.evidence.pack.write import FileOnDisk
-from workings.record import attempts
+from workings.record import atomic, attempts
 from workings.record.canonical import line
+from workings.record.digest import bytes_digest, chunks
 from workings.record.layout import ATTEMPTS, ATTEST, EVALUATION_UNITS, SAMPLED, SEAL, SUMS
 from workings.record.reader import RunRecord
-from workings.record.seal import parse_seal, parse_sums, root_digest
+from workings.record.seal import NO_ORIGIN, parse_seal, parse_sums, root_digest, sums_text
+from workings.record.seal import SCHEMA as SEAL_SCHEMA
+from workings.record.storage import storage
+
+EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The zip format's first moment."""
+# Texts are small compared to tensors, and a fixed level is part of equal bytes.
+LEVEL = 9
+# zipfile writes a header before it knows the size, and from 2 GiB on the header needs its 64-bit form.
+LARGE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileOnDisk:
+    """A file of a sealed unit."""
+
+    path: Path
+    size: int
+    sha256: str
+    """Sealed digest; empty for sums and seals themselves."""
 
 
 @dataclass(kw_only=True)
@@ -64,7 +88,7 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
     for pack_path, run in runs.items():
         _add_run(contents, pack_path, run, weights)
     for pack_path, path in evaluations.items():
-        _add_unit(contents, pack_path, path, root_digest(path), lambda name: False)
+        _add_unit(contents, pack_path, path, root_digest(path), by_digest=False)
     contents.documents[f"{RUNS}/{ATTEMPTS}"] = _attempts([run.path for run in runs.values()])
     return contents
 
@@ -72,18 +96,17 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
 def _add_run(contents: Contents, pack_path: str, run: RunRecord, weights: str) -> None:
     for inner, root in unit_roots(run.path).items():
         # Only the run itself holds checkpoints; of the units inside every file is needed to check it.
-        by_digest = weights == BY_DIGEST and not inner
         _add_unit(contents, f"{pack_path}/{inner}" if inner else pack_path, run.path / inner, root,
-                  may_be_external if by_digest else lambda name: False)
+                  by_digest=weights == BY_DIGEST and not inner)
     for path in sorted((run.path / ATTEST).glob("*")) if (run.path / ATTEST).is_dir() else []:
         contents.documents[f"{pack_path}/{ATTEST}/{path.name}"] = path.read_bytes()
 
 
-def _add_unit(contents: Contents, pack_path: str, folder: Path, root: str, by_digest: Callable[[str], bool]) -> None:
+def _add_unit(contents: Contents, pack_path: str, folder: Path, root: str, *, by_digest: bool) -> None:
     contents.units[pack_path] = root
     for name, digest in parse_sums((folder / SUMS).read_bytes()).items():
         size = _size(folder / name)
-        if by_digest(name):
+        if by_digest and may_be_external(name):
             contents.by_digest.append(ExternalFile(run_path=pack_path, file=name, sha256=digest, bytes=size))
         else:
             contents.files[f"{pack_path}/{name}"] = FileOnDisk(path=folder / name, size=size, sha256=digest)
@@ -111,3 +134,63 @@ def _size(path: Path) -> int:
     if path.is_symlink() or not path.is_file():
         raise RecordError(f"{path} is missing, or is no plain file")
     return path.stat().st_size
+
+
+def seal_documents(documents: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The pack's own files with their sums and seal."""
+    sums = sums_text({name: bytes_digest(data) for name, data in documents.items()})
+    seal = line({"schema": SEAL_SCHEMA, "unit": "pack", "status": "complete", "root": bytes_digest(sums),
+                 "made_from": NO_ORIGIN})
+    return {**documents, SUMS: sums, SEAL: seal}
+
+
+def write_zip(target: Path, documents: Mapping[str, bytes], files: Mapping[str, FileOnDisk]) -> None:
+    """Write the zip, atomically; bytes that changed since they were sealed are refused.
+
+    Tensors are stored, texts deflated. With another build of zlib the deflated bytes may differ; names, contents and
+    root digests do not.
+
+    Raises:
+        RecordError: a file differs from its seal.
+        StorageError: the disk is full, read-only or failing.
+    """
+    if both := sorted(documents.keys() & files.keys()):
+        raise RecordError(f"{both[0]} would be in the pack twice")
+
+    def fill(stream: object) -> None:
+        with zipfile.ZipFile(stream, "w") as archive:  # type: ignore[call-overload]
+            # Sorted, because the order of entries is part of the bytes.
+            for name in sorted({*documents, *files}):
+                if name in documents:
+                    archive.writestr(_info(name), documents[name], zipfile.ZIP_DEFLATED, LEVEL)
+                else:
+                    _copy(archive, name, files[name])
+
+    with storage(target, "write"):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write_with(target, fill)
+
+
+def _copy(archive: zipfile.ZipFile, name: str, file: FileOnDisk) -> None:
+    digest = hashlib.sha256()
+    info = _info(name)
+    with file.path.open("rb") as source, archive.open(info, "w", force_zip64=file.size > LARGE_BYTES) as target:
+        for chunk in chunks(source):
+            # Digested while it is copied: the file is read once, and no change can slip in between check and copy.
+            digest.update(chunk)
+            target.write(chunk)
+    # Raised inside the atomic write, so the unfinished zip is removed.
+    if file.sha256 and digest.hexdigest() != file.sha256:
+        raise RecordError(f"{file.path}: not the file that was sealed")
+
+
+def _info(name: str) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name, EPOCH)
+    info.create_system = 3  # Unix, on every system: the mode below is read only then
+    info.external_attr = (0o100644) << 16
+    # Weights hardly shrink, and deflating gigabytes takes minutes.
+    info.compress_type = zipfile.ZIP_STORED if name.endswith(".safetensors") else zipfile.ZIP_DEFLATED
+    for name in ("_compresslevel", "compress_level"):  # the second one since Python 3.13
+        if hasattr(info, name):
+            setattr(info, name, LEVEL)
+    return info

@@ -1,9 +1,14 @@
-"""Conditions under which two computations agree to the bit: engine, code, versions, processor, threads, devices."""
+"""Conditions under which two computations agree to the bit: engine, code, versions, processor, threads, devices.
+
+Tolerances: how far the same steps may differ under other conditions, by number format.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from workings.record.manifest import RunManifest
+from workings.hardware.device import DeviceFacts
+from workings.record.manifest import DeviceChecks, RunManifest
 from workings.record.values import Absent
 
 NOT_RECORDED = "not recorded"
@@ -16,24 +21,25 @@ WITHOUT_EFFECT = frozenset({
 """Recorded variables that change memory, speed or the choice of a device, and never a result."""
 
 
-def conditions(environment: Mapping[str, Any], *, engine: str, code: str, device: str, mesh: Mapping[str, int],
-               packages: Sequence[str]) -> dict[str, str]:
+def conditions(environment: Mapping[str, Any], *, engine: tuple[str, str, str], code: tuple[str, str],
+               device: DeviceFacts | DeviceChecks, packages: Sequence[str]) -> dict[str, str]:
     """The conditions of one computation, each as a text; equal texts mean equal conditions.
 
     Args:
         environment: result of `workings.record.environment.collect()`, recorded or current.
-        engine: name and origin of the engine.
-        code: commit and uncommitted changes.
-        device: platform, name and number of the devices.
-        mesh: axis sizes.
+        engine: name of the engine, and the distribution that brings it, with its version.
+        code: commit, and digest of uncommitted changes, or why it is missing.
+        device: the devices.
         packages: names of the packages that compute.
     """
     machine = environment.get("machine", {})
     variables = environment.get("variables", {})
     versions = environment.get("packages", {})
+    name, distribution, version = engine
     return {
-        "engine": engine, "code": code, "device": device,
-        "mesh": " ".join(f"{axis}={size}" for axis, size in sorted(mesh.items())),
+        "engine": f"{name} of {distribution} {version}", "code": f"{code[0]}; changes: {code[1]}",
+        "device": f"{device.count} x {device.kind} ({device.platform})",
+        "mesh": " ".join(f"{axis}={size}" for axis, size in sorted(device.mesh.items())),
         # Compilers and kernel libraries choose instructions by the processor, and other instructions may round
         # otherwise.
         **{name: str(machine.get(name, NOT_RECORDED)) for name in ("cpu_model", "architecture", "usable_cores")},
@@ -46,27 +52,10 @@ def conditions(environment: Mapping[str, Any], *, engine: str, code: str, device
 
 def conditions_of_run(manifest: RunManifest, environment: Mapping[str, Any], packages: Sequence[str]) -> dict[str, str]:
     """The conditions that a run recorded."""
-    device = manifest.device
     source = manifest.engine_distribution
-    return conditions(
-        environment, engine=engine_text(manifest.engine, source.name, source.version),
-        code=code_text(_text(manifest.commit_sha), _text(manifest.dirty_diff_digest)),
-        device=device_text(device.platform, device.kind, device.count), mesh=manifest.device.mesh, packages=packages)
-
-
-def engine_text(name: str, distribution: str, version: str) -> str:
-    """An engine and where it comes from."""
-    return f"{name} of {distribution} {version}"
-
-
-def code_text(commit: str, dirty: str) -> str:
-    """Commit and digest of uncommitted changes, or why it is missing."""
-    return f"{commit}; changes: {dirty}"
-
-
-def device_text(platform: str, kind: str, count: int) -> str:
-    """Number, kind and platform of the devices."""
-    return f"{count} x {kind} ({platform})"
+    return conditions(environment, engine=(manifest.engine, source.name, source.version),
+                      code=(_text(manifest.commit_sha), _text(manifest.dirty_diff_digest)), device=manifest.device,
+                      packages=packages)
 
 
 def differing_conditions(recorded: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
@@ -77,13 +66,8 @@ def differing_conditions(recorded: Mapping[str, str], current: Mapping[str, str]
             or recorded.get(name, NOT_RECORDED) == NOT_RECORDED]
 
 
-def on_cpu(conditions: Mapping[str, str]) -> bool:
-    """Whether the steps were computed by a CPU: on accelerators the order of sums is not fixed."""
-    return platform(conditions) == "cpu"
-
-
 def platform(conditions: Mapping[str, str]) -> str:
-    """Platform of the devices: `cpu`, `gpu` or `tpu`."""
+    """Platform of the devices: `cpu`, `gpu` or `tpu`. On a CPU alone the order of sums is fixed."""
     return conditions.get("device", "").rpartition("(")[2].rstrip(")")
 
 
@@ -95,3 +79,55 @@ def _pairs(values: Any) -> str:
 
 def _text(value: str | Absent) -> str:
     return value.absent if isinstance(value, Absent) else value
+
+
+# --- tolerances ------------------------------------------------------------------------------------------------------
+
+@dataclass(frozen=True, kw_only=True)
+class Tolerance:
+    """Largest relative differences that count as the same computation under other conditions."""
+
+    loss: float
+    grad_norm: float
+    weights: float
+    """Largest of any tensor: Euclidean norm of the difference over the tensor's norm."""
+    completions: float
+    """Smallest share of greedy completions that are the same text."""
+    source: str
+
+    def to_json(self) -> dict[str, Any]:
+        """For the answer."""
+        return asdict(self)
+
+
+BITWISE = Tolerance(loss=0.0, grad_norm=0.0, weights=0.0, completions=1.0,
+                    source="none: processor, threads and versions are the recorded ones")
+_MEASURED = "python -m proof.replay"
+TOLERANCES = {
+    "float32": Tolerance(loss=1e-5, grad_norm=1e-5, weights=1e-5, completions=0.9, source=_MEASURED),
+    "bfloat16": Tolerance(loss=7e-4, grad_norm=2e-3, weights=3e-3, completions=0.7, source=_MEASURED),
+    "bfloat16 weights": Tolerance(loss=3e-3, grad_norm=2e-2, weights=3e-2, completions=0.6, source=_MEASURED),
+}
+"""Tolerances by number format: above the differences of correct replays of ten steps under other conditions, below
+those of controls. Measured on CPUs, with models of 0.2 million parameters. There is none for other formats, or between
+a CPU and an accelerator: a replay under such conditions is refused."""
+MEASURED_STEPS = 10
+"""Steps over which the tolerances were measured: differences grow from step to step."""
+_LONG_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+
+
+def number_format(dtypes: Mapping[str, str]) -> str:
+    """Key of `TOLERANCES` for number formats: that of the computation, and whether the weights are as coarse.
+
+    Args:
+        dtypes: `actual_dtypes` of a manifest.
+    """
+    stored, computed = (_LONG_NAMES.get(dtypes.get(key, ""), dtypes.get(key, "")) for key in ("parameters", "compute"))
+    # Weights stored in bf16 are rounded at every update, which adds to the rounding of the arithmetic.
+    return f"{computed} weights" if stored == computed == "bfloat16" else computed
+
+
+def tolerance_for(dtypes: Mapping[str, str], recorded: Mapping[str, str],
+                  current: Mapping[str, str]) -> Tolerance | None:
+    """The tolerance for a run's number formats between two conditions; None if not measured."""
+    return TOLERANCES.get(number_format(dtypes)) if platform(recorded) == platform(current) else None

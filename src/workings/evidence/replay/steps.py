@@ -7,7 +7,7 @@ from typing import Any
 from workings.data.batches import Position
 from workings.engines.base import Engine, State, StepResult
 from workings.evidence.replay.comparison import Facts, is_outside, line_differences
-from workings.evidence.replay.tolerance import Tolerance
+from workings.evidence.replay.conditions import Tolerance
 from workings.models.batch import Batch
 from workings.training.schedule import Schedule
 from workings.ways.parts.replay_source import BatchSource, StepInputs
@@ -36,6 +36,10 @@ class ReplayPlan:
     """Data position of the first step."""
     lines: list[Mapping[str, Any]]
     """Recorded metrics of the steps, in order."""
+    rate: float = 1.0
+    """Factor of the learning rate."""
+    change: Callable[[Batch], Batch] | None = None
+    """Changes each batch; None: as it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +53,17 @@ class ReplayedStep:
 
 def replay_steps(plan: ReplayPlan) -> Iterator[ReplayedStep]:
     """Recompute the recorded steps, one after the other."""
-    yield from _replay(plan, plan.source, plan.start, 1.0, _unchanged)
+    state, position = plan.start.make(), plan.position
+    for recorded in plan.lines:
+        step = int(recorded["step"])
+        inputs = plan.source.take(state, position, step)
+        position = inputs.after
+        # By the recorded number of the step: a replay from a checkpoint is in the middle of the schedule.
+        learning_rate = plan.schedule.at(step) * plan.rate
+        batch = inputs.batch if plan.change is None else plan.change(inputs.batch)
+        # The step consumes the old state; nothing may use it afterwards.
+        state, result = plan.engine.step(state, batch, learning_rate)
+        yield ReplayedStep(line=_line(recorded, inputs, learning_rate, result), state=state)
 
 
 def run_controls(plan: ReplayPlan, other_order: BatchSource, other_start: InitialState, other_seed_start: InitialState,
@@ -64,18 +78,16 @@ def run_controls(plan: ReplayPlan, other_order: BatchSource, other_start: Initia
         tolerance: the tolerance of the replay.
         more: further controls by name: description and batches.
     """
-    controls: dict[str, tuple[str, BatchSource, InitialState, float, Callable[[Batch], Batch]]] = {
-        "seed": ("the data of another seed", other_order, other_seed_start, 1.0, _unchanged),
+    controls = {
+        "seed": ("the data of another seed", replace(plan, source=other_order, start=other_seed_start)),
         # Shows in the loss of the step after it only, so a replay of one step leaves this control inside.
-        "learning_rate": (f"the learning rate times {CONTROL_RATE_FACTOR:g}", plan.source, plan.start,
-                          CONTROL_RATE_FACTOR, _unchanged),
+        "learning_rate": (f"the learning rate times {CONTROL_RATE_FACTOR:g}", replace(plan, rate=CONTROL_RATE_FACTOR)),
         # The narrowest of the four where batches are large.
-        "rows": ("one row left out of every step", plan.source, plan.start, 1.0, without_a_row),
-        "checkpoint": (other_start.words, plan.source, other_start, 1.0, _unchanged),
-        **{name: (words, source, plan.start, 1.0, _unchanged) for name, (words, source) in more.items()},
+        "rows": ("one row left out of every step", replace(plan, change=without_a_row)),
+        "checkpoint": (other_start.words, replace(plan, start=other_start)),
+        **{name: (words, replace(plan, source=source)) for name, (words, source) in more.items()},
     }
-    return {name: _control(words, _replay(plan, source, start, rate, change), tolerance)
-            for name, (words, source, start, rate, change) in controls.items()}
+    return {name: _control(words, replay_steps(wrong), tolerance) for name, (words, wrong) in controls.items()}
 
 
 def _control(words: str, steps: Iterator[ReplayedStep], tolerance: Tolerance) -> Facts:
@@ -91,20 +103,6 @@ def _control(words: str, steps: Iterator[ReplayedStep], tolerance: Tolerance) ->
     return control
 
 
-def _replay(plan: ReplayPlan, source: BatchSource, start: InitialState, rate: float,
-          change: Callable[[Batch], Batch]) -> Iterator[ReplayedStep]:
-    state, position = start.make(), plan.position
-    for recorded in plan.lines:
-        step = int(recorded["step"])
-        inputs = source.take(state, position, step)
-        position = inputs.after
-        # By the recorded number of the step: a replay from a checkpoint is in the middle of the schedule.
-        learning_rate = plan.schedule.at(step) * rate
-        # The step consumes the old state; nothing may use it afterwards.
-        state, result = plan.engine.step(state, change(inputs.batch), learning_rate)
-        yield ReplayedStep(line=_line(recorded, inputs, learning_rate, result), state=state)
-
-
 def _line(recorded: Mapping[str, Any], inputs: StepInputs, rate: float, result: StepResult) -> Facts:
     line: Facts = {
         "step": recorded["step"], "learning_rate": rate,
@@ -116,10 +114,6 @@ def _line(recorded: Mapping[str, Any], inputs: StepInputs, rate: float, result: 
 
 def _finite(value: float) -> Any:
     return value if -float("inf") < value < float("inf") else {"absent": "not a finite number"}
-
-
-def _unchanged(batch: Batch) -> Batch:
-    return batch
 
 
 def without_a_row(batch: Batch) -> Batch:

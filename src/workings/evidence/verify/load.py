@@ -6,15 +6,7 @@ from pathlib import PurePosixPath
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.pack.form import PACK, RUNS, may_be_external, parse_pack
-from workings.evidence.verify import tree as trees
-from workings.evidence.verify.record import (
-    MAX_SEAL_BYTES,
-    NO_INPUTS,
-    PACK_KIND,
-    Record,
-    Unit,
-    VerifierInputs,
-)
+from workings.evidence.verify.record import MAX_SEAL_BYTES, NO_INPUTS, PACK_KIND, Record, Unit, VerifierInputs
 from workings.evidence.verify.tree import Entry, Tree
 from workings.record.layout import EVALUATION_UNITS, MANIFEST, OUTSIDE_EVERY_SUM, PARTIAL_SUFFIX, SEAL, SUMS, unit_of
 from workings.record.seal import parse_seal
@@ -30,10 +22,8 @@ def load(tree: Tree, given: VerifierInputs = NO_INPUTS) -> Record:
         RequestError: there is no unit.
         RecordError: there are more than `MAX_UNITS`.
     """
-    plain = frozenset(entry.name for entry in tree.entries if entry.kind == "file")
-    # The order matters: first the outermost units, then packs, then the owner of each file.
-    tops = {path: _may_nest(tree, path, plain) for path in _top_paths(tree)}
-    packs = {path for path in tops if _kind(tree, path) == PACK_KIND}
+    # The order matters: first the outermost units, then the owner of each file.
+    tops = {path: _kind(tree, path) for path in _top_paths(tree)}
     units = {path: Unit(tree, path, None) for path in tops}
     unowned: list[Entry] = []
     for entry in tree.entries:
@@ -42,7 +32,8 @@ def load(tree: Tree, given: VerifierInputs = NO_INPUTS) -> Record:
             unowned.append(entry)
         elif entry.name != top:
             relative = entry.name[len(top) + 1:] if top else entry.name
-            inner = unit_of(PurePosixPath(relative)) if tops[top] else ""
+            # Without a readable seal, still look for units inside and check them.
+            inner = "" if tops[top] in (*EVALUATION_UNITS, PACK_KIND) else unit_of(PurePosixPath(relative))
             if inner in OUTSIDE_EVERY_SUM:
                 unowned.append(entry)
             else:
@@ -50,7 +41,7 @@ def load(tree: Tree, given: VerifierInputs = NO_INPUTS) -> Record:
             pack = _outer(top)
             # Signatures come after the seal of a run, so no sum of the run can cover them. A pack is made later and
             # covers them.
-            if inner in OUTSIDE_EVERY_SUM and pack in packs and entry.kind != "folder":
+            if inner in OUTSIDE_EVERY_SUM and tops.get(pack) == PACK_KIND and entry.kind != "folder":
                 # Outside of the run's sums, and inside those of the pack.
                 units[pack].entries.append(replace(entry, name=entry.name[len(pack):].lstrip("/")))
     if len(units) > MAX_UNITS:
@@ -97,18 +88,10 @@ def _enclosing(name: str, paths: Container[str]) -> str | None:
     return "" if "" in paths else None
 
 
-def _may_nest(tree: Tree, path: str, plain: frozenset[str]) -> bool:
-    """Whether units may be in this one: in a run, or without a readable seal."""
-    # Without a seal, still look for units inside and check them.
-    if (f"{path}/{SEAL}" if path else SEAL) not in plain:
-        return True
-    return _kind(tree, path) not in (*EVALUATION_UNITS, PACK_KIND)
-
-
 def _kind(tree: Tree, path: str) -> str:
     """Kind of unit in the seal at a path; empty if that cannot be read."""
     try:
-        return str(parse_seal(trees.read(tree, f"{path}/{SEAL}" if path else SEAL, MAX_SEAL_BYTES))["unit"])
+        return str(parse_seal(tree.read(f"{path}/{SEAL}" if path else SEAL, MAX_SEAL_BYTES))["unit"])
     except RecordError:
         return ""
 

@@ -1,22 +1,26 @@
 """The record under verification: its files, its units, and the parsed contents of their files."""
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, wraps
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
+from workings.config.algorithm import Algorithm, find_algorithm
 from workings.config.load import check_recipe
 from workings.config.recipe import Recipe
 from workings.errors import RecordError, RequestError
-from workings.evidence.verify import tree as trees
 from workings.evidence.verify.tree import Entry, Tree, shown
+from workings.plugins import OURS
 from workings.record import jsonl
 from workings.record.canonical import loads
+from workings.record.checkpoints import BestCheckpoint, best_checkpoint
 from workings.record.digest import bytes_digest
 from workings.record.layout import (
     ATTEST,
+    CHECKPOINTS,
     CONFIG,
     EVALUATION_UNITS,
     EVENTS,
@@ -27,11 +31,13 @@ from workings.record.layout import (
     SAMPLED,
     SEAL,
     SUMS,
+    checkpoint_folder,
 )
 from workings.record.manifest import RunManifest, read_manifest
-from workings.record.metrics import StepMetrics, check_line
+from workings.record.metrics import StepMetrics, check_line, nothing_left
 from workings.record.seal import parse_seal, parse_sums
-from workings.record.untrusted_files import MAX_BYTES, parsed_bytes
+from workings.record.storage import MAX_BYTES, parsed_bytes
+from workings.record.values import is_absent
 
 MAX_JSON_BYTES = MAX_BYTES
 """Largest file of JSON or JSON lines that is parsed."""
@@ -48,6 +54,26 @@ _T = TypeVar("_T")
 Replay = Callable[[Path, tuple[Path, ...]], Mapping[str, Any]]
 """Recomputes steps of a run, and samples of the units that it drew; the result is that of `workings verify --level 3`:
 arguments are the run's folder and those of the samples."""
+
+
+def computed_once(name: str) -> Callable[[Callable[["Unit"], _T]], Callable[["Unit"], _T]]:
+    """Decorator of a function of a unit whose value all checks share; a `RecordError` is kept and raised again.
+
+    Args:
+        name: of the value, for the cache and for errors.
+    """
+    def decorate(function: Callable[["Unit"], _T]) -> Callable[["Unit"], _T]:
+        @wraps(function)
+        def get(unit: "Unit") -> _T:
+            return unit.cached(name, lambda: function(unit))
+        return get
+    return decorate
+
+
+def section_of(value: dict[str, Any], key: str) -> dict[str, Any]:
+    """A section of a JSON object; empty if it is missing or absent."""
+    section = value.get(key)
+    return section if isinstance(section, dict) and not is_absent(section) else {}
 
 
 # Compared by identity: two units are never equal, and each may hold many thousand entries.
@@ -91,12 +117,26 @@ class Unit:
         """Path in the tree of a name in this unit."""
         return f"{self.path}/{name}" if self.path else name
 
+    def path_in(self, outer: "Unit") -> str:
+        """Its path in a unit around it."""
+        return self.path[len(outer.path):].lstrip("/")
+
+    @property
+    def units_inside(self) -> dict[str, "Unit"]:
+        """The units in it by their path in it."""
+        return {unit.path_in(self): unit for unit in self.record.units
+                if unit is not self and unit.path.startswith(self.tree_path(""))}
+
     def read(self, name: str, limit: int = MAX_JSON_BYTES) -> bytes:
         """Bytes of one of its files. Raises `RecordError`."""
         # Do not follow links or devices out of the sealed folder.
         if not self.has(name):
             raise RecordError(f"{self.tree_path(name)} is missing")
-        return trees.read(self.tree, self.tree_path(name), limit)
+        return self.tree.read(self.tree_path(name), limit)
+
+    def open(self, name: str) -> AbstractContextManager[IO[bytes]]:
+        """One of its files as a stream. Raises `RecordError`, also while it is read."""
+        return self.tree.open(self.tree_path(name))
 
     def json(self, name: str) -> Any:
         """Contents of one of its JSON files, cached. Raises `RecordError`."""
@@ -105,7 +145,7 @@ class Unit:
             # Before parsing: Python's objects take many times the bytes of the text.
             self.tree.cache.reserve(parsed_bytes(data))
             return loads(data)
-        return self._cached("json", name, parse)
+        return self.cached(f"json of {name}", parse, name)
 
     def json_object(self, name: str) -> dict[str, Any]:
         """`json` of a file that has to hold an object. Raises `RecordError`."""
@@ -124,23 +164,22 @@ class Unit:
             if torn is not None:
                 raise RecordError(f"{self.tree_path(name)}: its last line is torn")
             return rows
-        return self._cached("lines", name, parse)
+        return self.cached(f"lines of {name}", parse, name)
 
     @property
     def sums(self) -> dict[str, str]:
         """Digests that its `SHA256SUMS` lists. Raises `RecordError`."""
-        return self._cached("sums", SUMS, self._parse_sums)
-
-    def _parse_sums(self) -> dict[str, str]:
-        data = self.read(SUMS, MAX_SUMS_BYTES)
-        # A line becomes two strings and an entry of a dictionary.
-        self.tree.cache.reserve(4 * len(data))
-        return parse_sums(data)
+        def parse() -> dict[str, str]:
+            data = self.read(SUMS, MAX_SUMS_BYTES)
+            # A line becomes two strings and an entry of a dictionary.
+            self.tree.cache.reserve(4 * len(data))
+            return parse_sums(data)
+        return self.cached("sums", parse, SUMS)
 
     @property
     def seal(self) -> dict[str, Any]:
         """Its `SEAL.json`. Raises `RecordError`."""
-        return self._cached("seal", SEAL, lambda: parse_seal(self.read(SEAL, MAX_SEAL_BYTES)))
+        return self.cached("seal", lambda: parse_seal(self.read(SEAL, MAX_SEAL_BYTES)), SEAL)
 
     @property
     def root(self) -> str:
@@ -151,7 +190,7 @@ class Unit:
     @property
     def manifest(self) -> RunManifest:
         """Its `run_manifest.json`. Raises `RecordError`."""
-        return self._cached("manifest", MANIFEST, lambda: read_manifest(self))
+        return self.cached("manifest", lambda: read_manifest(self), MANIFEST)
 
     @property
     def in_float32_on_cpu(self) -> bool:
@@ -167,7 +206,59 @@ class Unit:
                 return check_recipe(self.manifest.config, CONFIG)
             except RequestError:
                 return None
-        return self._cached("recipe", MANIFEST, check)
+        return self.cached("recipe", check, MANIFEST)
+
+    def section(self, name: str) -> dict[str, Any]:
+        """A section of its resolved recipe; empty if it is missing. Raises `RecordError`."""
+        return section_of(self.manifest.config, name)
+
+    @property
+    def algorithm(self) -> type[Algorithm]:
+        """The way of its recipe; imitation if the recipe names none that is known, which another check reports."""
+        return find_algorithm(self.section("algorithm").get("name"))
+
+    @property
+    def engine_is_ours(self) -> bool:
+        """Whether its engine came with this package."""
+        return self.manifest.engine_distribution.name == OURS
+
+    @property
+    def best(self) -> BestCheckpoint | None:
+        """The best checkpoint by recipe and log; None if the recipe keeps the last one. Raises `RecordError`."""
+        try:
+            return best_checkpoint(self.section("checkpoint"), self.metrics, self.manifest.planned_steps)
+        except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+            raise RecordError(f"the best checkpoint cannot be found: {type(error).__name__}") from None
+
+    @property
+    def early_end(self) -> str:
+        """Why the run is complete before its last step, by recipe and log; empty where it may not be."""
+        if self.manifest.completed_steps >= self.manifest.planned_steps:
+            return ""
+        best = self.best
+        if best is not None and best.ends_the_run:
+            return best.reason if best.last_step == self.manifest.completed_steps else ""
+        try:
+            return nothing_left(self.section("algorithm"), self.metrics)
+        except (KeyError, TypeError) as error:
+            raise RecordError(f"the end of the run cannot be found: {type(error).__name__}") from None
+
+    @property
+    def kept_step(self) -> int:
+        """Step of the checkpoint that is evaluated: the best one or the last. Raises `RecordError`."""
+        return self.manifest.completed_steps if self.best is None else self.best.step
+
+    @cached_property
+    def checkpoints(self) -> dict[int, str]:
+        """Folders of its checkpoints by step, in order. Raises `RecordError` for a name without a step."""
+        folders = {}
+        for folder in {name.split("/")[1] for name in self.files if name.startswith(f"{CHECKPOINTS}/step_")}:
+            digits = folder.removeprefix("step_")
+            # `int` refuses thousands of digits with its own error, so the length is tested first.
+            if not digits.isdecimal() or len(digits) > 12 or folder != checkpoint_folder(int(digits)):
+                raise RecordError(f"{folder[:60]}: not a checkpoint's name")
+            folders[int(digits)] = f"{CHECKPOINTS}/{folder}"
+        return dict(sorted(folders.items()))
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
@@ -182,7 +273,7 @@ class Unit:
             # A checked line is a second object next to the parsed one.
             self.tree.cache.reserve(STEP_BYTES * len(rows))
             return [check_line(row) for row in rows]
-        return self._cached("steps", METRICS, checked)
+        return self.cached("steps", checked, METRICS)
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -211,6 +302,11 @@ class Unit:
         return self.has(MODEL_SHAPE)
 
     @property
+    def written_by_this_version(self) -> bool:
+        """Whether this version's `workings train` wrote it, so that its views can be regenerated."""
+        return self.written_by_train and self.manifest.workings_version == version(OURS)
+
+    @property
     def kind(self) -> str:
         """Kind of unit in its seal; empty if that cannot be read."""
         try:
@@ -222,15 +318,11 @@ class Unit:
         """A value that is computed once and shared by all checks; a `RecordError` is cached and raised again.
 
         Args:
-            name: key of the value in the cache.
+            name: of the value: one file may be kept as JSON, as lines and as a manifest.
             make: computes the value.
             file: file that errors name instead of ``name``.
         """
-        return self._cached("computed", name, make, file)
-
-    def _cached(self, form: str, name: str, make: Callable[[], _T], file: str = "") -> _T:
-        # The form is part of the key: one file may be kept as JSON, as lines and as a manifest.
-        return self.tree.cache.get_or_make((self.path, form, name), make, self.tree_path(file or name))
+        return self.tree.cache.get_or_make((self.path, name), make, self.tree_path(file or name))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,28 +5,29 @@ and for ever: published answers name checks by it.
 """
 
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import wraps
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from importlib import resources
-from importlib.metadata import version
-from typing import Any
+from typing import Any, Literal
 
 from workings.errors import RecordError
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding, CheckVerdict
 from workings.plugins import our_names
 from workings.record.canonical import line
-from workings.record.untrusted_files import TooLarge
-from workings.record.values import is_absent
+from workings.record.storage import TooLarge
 
 MAX_SHOWN = 5
 """Names that a text lists before it only counts."""
 ENGINES = "workings.engines"
 """Group of the entry points of engines."""
 RecordCheck = Callable[[Record], Iterator[CheckFinding]]
-UnitCheck = Callable[[Unit], Iterator[CheckFinding]]
-UnitSelector = Callable[[Record], Iterable[Unit]]
+Found = Generator[str | CheckFinding, None, str | CheckFinding | None]
+"""What a function finds in a unit. It yields problems, as texts, and further findings. What it returns counts if there
+is no problem: why the check passed, another finding, or None."""
+UnitCheck = Callable[[Unit], Found]
+Units = Literal["units", "runs", "packs", "evaluations", "measurements", "samples"]
+"""Units of a record, by the name of its attribute."""
 Precondition = Callable[[Unit], CheckFinding | None]
 """None, or the finding that takes the place of the check's own: why it is not checked."""
 
@@ -47,17 +48,8 @@ class RegisteredCheck:
     """Whether it also compares why a value is absent."""
     functions: list[RecordCheck] = field(default_factory=list)
 
-    @property
-    def compares(self) -> str:
-        """What it compares: the docstrings of its functions."""
-        return " ".join(" ".join((function.__doc__ or "").split()) for function in self.functions)
 
-
-def _table() -> dict[str, Any]:
-    return tomllib.loads(resources.files(__package__).joinpath("checks.toml").read_text(encoding="utf-8"))
-
-
-TABLE: Mapping[str, Any] = _table()
+TABLE: Mapping[str, Any] = tomllib.loads(resources.files(__package__).joinpath("checks.toml").read_text("utf-8"))
 """Contents of `checks.toml`."""
 SAID = "said"
 """Key of the table with the fields that no check covers."""
@@ -75,12 +67,7 @@ def record_check(name: str) -> Callable[[RecordCheck], RecordCheck]:
     return register
 
 
-def every_run(record: Record) -> Iterable[Unit]:
-    """Training runs."""
-    return record.runs
-
-
-def check(name: str, units: UnitSelector = every_run, *, when: Callable[[Unit], bool] = lambda unit: True,
+def check(name: str, units: Units = "runs", *, when: Callable[[Unit], bool] = lambda unit: True,
           precondition: Precondition = lambda unit: None) -> Callable[[UnitCheck], UnitCheck]:
     """Register a function that is called for one unit after the other.
 
@@ -91,20 +78,13 @@ def check(name: str, units: UnitSelector = every_run, *, when: Callable[[Unit], 
         precondition: the finding that takes its place for a unit, or None.
     """
     def register(function: UnitCheck) -> UnitCheck:
-        def find_in_unit(unit: Unit) -> Iterator[CheckFinding]:
+        def find(unit: Unit) -> Found:
             if not when(unit):
-                return
-            if (finding := precondition(unit)) is not None:
-                yield finding
-            else:
-                yield from function(unit)
+                return None
+            finding = precondition(unit)
+            return (yield from function(unit)) if finding is None else finding
 
-        # The reference of checks is generated from the docstring.
-        @wraps(function)
-        def find(record: Record) -> Iterator[CheckFinding]:
-            return for_each_unit(units(record), find_in_unit)
-
-        record_check(name)(find)
+        record_check(name)(lambda record: for_each_unit(getattr(record, units), find))
         return function
     return register
 
@@ -113,38 +93,45 @@ def for_each_unit(units: Iterable[Unit], find: UnitCheck) -> Iterator[CheckFindi
     """Findings unit by unit; an unreadable unit fails, and the next one follows."""
     for unit in units:
         try:
-            yield from find(unit)
+            for finding in _findings(find(unit)):
+                yield replace(finding, unit=unit.title)
         # Before its base class `RecordError`: too large is not wrong.
         except TooLarge as error:
             yield not_checked(str(error), unit)
         # The generator is consumed inside this block, so an error in the middle of a unit's findings is caught as well.
         except RecordError as error:
-            yield failed(str(error), unit, unreadable=True)
+            yield CheckFinding(verdict=CheckVerdict.FAILED, text=str(error), unit=unit.title, unreadable=True)
 
 
-def every_unit(record: Record) -> Iterable[Unit]:
-    """All units."""
-    return record.units
-
-
-def every_evaluation(record: Record) -> Iterable[Unit]:
-    """Evaluations and units of samples."""
-    return record.evaluations
-
-
-def every_pack(record: Record) -> Iterable[Unit]:
-    """Packs."""
-    return record.packs
+def _findings(found: Found) -> Iterator[CheckFinding]:
+    problems: list[str] = []
+    while True:
+        try:
+            each = next(found)
+        except StopIteration as end:
+            result = failed(join_first(problems)) if problems else end.value
+            if result is not None:
+                yield passed(result) if isinstance(result, str) else result
+            return
+        if isinstance(each, str):
+            problems.append(each)
+        else:
+            yield each
 
 
 def only_if_written_by_train(unit: Unit) -> CheckFinding | None:
     """Precondition of checks that need more than the recorder writes."""
-    return None if unit.written_by_train else not_checked("not written by `workings train`", unit, blocking=False)
+    return None if unit.written_by_train else not_checked("not written by `workings train`", blocking=False)
 
 
-def written_by_this_version(unit: Unit) -> bool:
-    """Whether this version's `workings train` wrote a run, so that its views can be regenerated."""
-    return unit.written_by_train and unit.manifest.workings_version == version("workings")
+def learns_from(examples: str) -> Callable[[Unit], bool]:
+    """A function that says whether a run's way of learning has examples of this kind."""
+    return lambda unit: unit.algorithm.examples == examples
+
+
+def records(name: str) -> Callable[[Unit], bool]:
+    """A function that says whether a run's way of learning records this file or folder."""
+    return lambda unit: name in unit.algorithm.records
 
 
 def is_our_engine(name: str) -> bool:
@@ -157,20 +144,14 @@ def passed(text: str, unit: Unit | None = None) -> CheckFinding:
     return CheckFinding(verdict=CheckVerdict.PASSED, text=text, unit=unit.title if unit else "")
 
 
-def failed(text: str, unit: Unit | None = None, *, unreadable: bool = False) -> CheckFinding:
-    """A finding: it does not hold; ``unreadable``: because its subject is damaged."""
-    return CheckFinding(verdict=CheckVerdict.FAILED, text=text, unit=unit.title if unit else "", unreadable=unreadable)
+def failed(text: str) -> CheckFinding:
+    """A finding: it does not hold."""
+    return CheckFinding(verdict=CheckVerdict.FAILED, text=text)
 
 
 def not_checked(text: str, unit: Unit | None = None, *, blocking: bool = True) -> CheckFinding:
     """A finding: it could not be checked."""
     return CheckFinding(verdict=CheckVerdict.NOT_CHECKED, text=text, unit=unit.title if unit else "", blocking=blocking)
-
-
-def finding_from(problems: Iterable[str], good: str, unit: Unit | None = None) -> CheckFinding:
-    """Passed with the text ``good`` without problems, else failed with the first ones."""
-    found = list(problems)
-    return failed(join_first(found), unit) if found else passed(good, unit)
 
 
 def differing(pairs: Iterable[tuple[str, Any, Any]], source: str) -> Iterator[str]:
@@ -189,12 +170,6 @@ def same_json(one: Any, other: Any) -> bool:
     """Whether two values are the same JSON: `True == 1` in Python, and in a record they are two values."""
     # Canonical text distinguishes 1, 1.0 and true, and orders keys.
     return line(one) == line(other)
-
-
-def section_of(value: dict[str, Any], key: str) -> dict[str, Any]:
-    """A section of a JSON object; empty if it is missing or absent."""
-    section = value.get(key)
-    return section if isinstance(section, dict) and not is_absent(section) else {}
 
 
 def join_first(texts: list[str]) -> str:

@@ -49,6 +49,11 @@ class Check:
     unreadable: bool = False
     """Whether the check failed because a file that it reads is damaged, as ``text`` says."""
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the record does not reach the check's level because of it."""
+        return self.verdict is CheckVerdict.FAILED or (self.verdict is CheckVerdict.NOT_CHECKED and self.blocking)
+
     def to_json(self) -> dict[str, Any]:
         """Keys of `verify --json`."""
         return {"id": self.id, "level": self.level, "verdict": str(self.verdict), "text": self.text}
@@ -71,7 +76,7 @@ class Verification:
 
     def __repr__(self) -> str:
         """One line; ``checks`` has every check with its text."""
-        failed = [check.id for check in self.checks if check.verdict is CheckVerdict.FAILED]
+        failed = self._ids(CheckVerdict.FAILED)
         return (f"<Verification of {self.path}: {self.outcome}, {self.counts}"
                 + (f"; failed: {', '.join(failed)}" if failed else "") + ">")
 
@@ -92,43 +97,37 @@ class Verification:
     @property
     def failed(self) -> int:
         """Number of failed checks."""
-        return self._count(CheckVerdict.FAILED)
+        return len(self._ids(CheckVerdict.FAILED))
 
     @property
     def passed(self) -> int:
         """Number of passed checks."""
-        return self._count(CheckVerdict.PASSED)
+        return len(self._ids(CheckVerdict.PASSED))
 
     @property
     def not_checked(self) -> int:
         """Number of checks that could not be made. They never count as passed."""
-        return self._count(CheckVerdict.NOT_CHECKED)
+        return len(self._ids(CheckVerdict.NOT_CHECKED))
 
     @property
     def is_about_files(self) -> bool:
         """Whether the files decided; False where only a digest or key that was given does not match."""
-        failed = [check.id for check in self.checks if check.verdict is CheckVerdict.FAILED]
         # A failed check prevents others, so these count only if none failed.
-        stopping = failed or [check.id for check in self.checks
-                              if check.verdict is CheckVerdict.NOT_CHECKED and check.blocking]
+        stopping = self._ids(CheckVerdict.FAILED) or [check.id for check in self.checks if check.is_stopping]
         return not stopping or not {*stopping} <= {*COMPARED_WITH_GIVEN}
 
     @property
     def level(self) -> int:
         """Highest level reached: all its checks and those below passed, and there was one; -1: not even level 0."""
-        reached = -1
-        # Levels build on each other: the first one that is not reached ends the count, with any checks above it
-        # say.
+        # Levels build on each other: the first one that is not reached ends the count, whatever the checks above
+        # it say.
         for level in range(self.asked_level + 1):
             checks = [check for check in self.checks if check.level == level]
-            passed = [check for check in checks if check.verdict is CheckVerdict.PASSED]
-            stopping = [check for check in checks if check.verdict is CheckVerdict.FAILED
-                        or (check.verdict is CheckVerdict.NOT_CHECKED and check.blocking)]
             # A level with nothing but checks that could not be made proves nothing, so at least one has to have passed.
-            if stopping or not passed:
-                break
-            reached = level
-        return reached
+            if any(check.is_stopping for check in checks) or not any(
+                    check.verdict is CheckVerdict.PASSED for check in checks):
+                return level - 1
+        return self.asked_level
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `verify --json`."""
@@ -140,5 +139,5 @@ class Verification:
         return value | ({"root": self.root} if self.root else {}) | (
             {"coverage": dict(self.coverage)} if self.coverage else {})
 
-    def _count(self, verdict: CheckVerdict) -> int:
-        return sum(check.verdict is verdict for check in self.checks)
+    def _ids(self, verdict: CheckVerdict) -> list[str]:
+        return [check.id for check in self.checks if check.verdict is verdict]

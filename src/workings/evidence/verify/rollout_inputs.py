@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from workings.config.load import check_recipe
 from workings.errors import RecordError, RequestError
-from workings.evidence.verify.record import Unit
+from workings.evidence.verify.record import Unit, computed_once
 from workings.hardware.device import row_devices
 from workings.record.canonical import loads
 from workings.record.layout import CONFIG, PROMPTS, ROLLOUTS, TOKENIZER, rollout_file, rollout_step
-from workings.record.untrusted_files import parsed_bytes
+from workings.record.storage import parsed_bytes
 
 if TYPE_CHECKING:
     from workings.config.recipe import Recipe
@@ -42,9 +42,32 @@ class RolloutInputs:
         return () if self.settings is None else self.settings.names
 
 
+@computed_once("rollout inputs")
 def rollout_inputs_of(unit: Unit) -> RolloutInputs:
     """Inputs of a run's rollouts, cached. Raises `RecordError`."""
-    return unit.cached("rollout inputs", lambda: _read(unit))
+    # Imported here and in the checks: other records need none of it and should not wait.
+    from workings.rollouts.prompts import read_recorded_prompts
+    from workings.rollouts.rollout import RolloutShape, most_written
+    from workings.scoring.rewards import RewardSettings
+    from workings.ways.parts.rollout_way import rollout_way
+
+    try:
+        recipe = check_recipe(unit.manifest.config, unit.title)
+        algorithm = rollout_way(recipe)
+        settings = RewardSettings(rewards=recipe.rewards, form=recipe.data.reasoning,
+                                  max_new_tokens=most_written(recipe, algorithm)) if recipe.rewards else None
+    except RequestError as error:
+        raise RecordError(f"{CONFIG} cannot be read: {error.given[:120]}") from None
+    devices = row_devices(unit.manifest.device.mesh)
+    prompt_set = read_recorded_prompts(unit.lines(PROMPTS), unit.manifest.seed)
+    names = [name for name in unit.files if name.startswith(f"{ROLLOUTS}/")]
+    steps = [(rollout_step(name), name) for name in names]
+    if odd := [name for step, name in steps if step is None or name != rollout_file(step)]:
+        raise RecordError(f"{unit.tree_path(odd[0])}: not the name of a rollout")
+    # Padding is in no digest, so that its id need not be known.
+    return RolloutInputs(recipe=recipe, algorithm=algorithm, prompts=prompt_set, settings=settings,
+                         shape=RolloutShape.from_recipe(recipe, algorithm, devices=devices, pad_id=0),
+                         steps=tuple(sorted(step for step, _ in steps if step is not None)))
 
 
 def rollouts_of(unit: Unit) -> Iterator["Rollout"]:
@@ -78,38 +101,9 @@ def _tokens(values: dict[str, Any]) -> int:
     return sum(length for length in lengths if type(length) is int and length > 0) if isinstance(lengths, list) else 0
 
 
-def _read(unit: Unit) -> RolloutInputs:
-    # Imported here and in the checks: other records need none of it and should not wait.
-    from workings.rollouts.prompts import read_recorded_prompts
-    from workings.rollouts.rollout import RolloutShape, most_written
-    from workings.scoring.rewards import RewardSettings
-    from workings.ways.parts.rollout_way import rollout_way
-
-    try:
-        recipe = check_recipe(unit.manifest.config, unit.title)
-        algorithm = rollout_way(recipe)
-        settings = RewardSettings(rewards=recipe.rewards, form=recipe.data.reasoning,
-                                  max_new_tokens=most_written(recipe, algorithm)) if recipe.rewards else None
-    except RequestError as error:
-        raise RecordError(f"{CONFIG} cannot be read: {error.given[:120]}") from None
-    devices = row_devices(unit.manifest.device.mesh)
-    prompt_set = read_recorded_prompts(unit.lines(PROMPTS), unit.manifest.seed)
-    names = [name for name in unit.files if name.startswith(f"{ROLLOUTS}/")]
-    steps = [(rollout_step(name), name) for name in names]
-    if odd := [name for step, name in steps if step is None or name != rollout_file(step)]:
-        raise RecordError(f"{unit.tree_path(odd[0])}: not the name of a rollout")
-    # Padding is in no digest, so that its id need not be known.
-    return RolloutInputs(recipe=recipe, algorithm=algorithm, prompts=prompt_set,
-                   shape=RolloutShape.from_recipe(recipe, algorithm, devices=devices, pad_id=0), settings=settings,
-                   steps=tuple(sorted(step for step, _ in steps if step is not None)))
-
-
+@computed_once("chat template")
 def template_of(unit: Unit) -> "ChatTemplate":
     """The run's chat template with the recorded tokenizer, cached. Raises `RecordError`."""
-    return unit.cached("chat template", lambda: _read_template(unit))
-
-
-def _read_template(unit: Unit) -> "ChatTemplate":
     from workings.models.chat import ChatTemplate
     from workings.models.tokenizer import Tokenizer
     # The record may be a zip, and the library reads folders.
@@ -118,7 +112,7 @@ def _read_template(unit: Unit) -> "ChatTemplate":
             (Path(folder) / name.rpartition("/")[2]).write_bytes(unit.read(name))
         try:
             tokenizer = Tokenizer.load(Path(folder))
-            data = unit.manifest.config.get("data", {})
+            data = unit.section("data")
             template = ChatTemplate.for_config(str(data.get("template")), tokenizer, str(data.get("reasoning")))
         except RequestError as error:
             raise RecordError(f"{TOKENIZER}: {error.given[:120]}") from None

@@ -9,7 +9,7 @@ from workings.errors import RecordError, RequestError
 from workings.evidence.verify import checks
 from workings.evidence.verify.load import load
 from workings.evidence.verify.record import Record, Replay, VerifierInputs
-from workings.evidence.verify.registry import CHECKS, RecordCheck, RegisteredCheck, passed, record_check
+from workings.evidence.verify.registry import CHECKS, RegisteredCheck, passed, record_check
 from workings.evidence.verify.result import Check, CheckFinding, CheckVerdict, Verification
 from workings.evidence.verify.tree import open_tree
 from workings.evidence.verify.unchecked_fields import unchecked_fields
@@ -21,6 +21,8 @@ DEFAULT_LEVEL = 2
 """Highest level that needs no engine."""
 MAX_UNITS_SHOWN = 8
 """Units that the text of a check names before it only counts them."""
+WORST = (CheckVerdict.FAILED, CheckVerdict.NOT_CHECKED, CheckVerdict.PASSED)
+"""Verdicts, the worst first."""
 MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Exceptions of reading a value of a wrong type. Checks test the forms that they know of; a record that was made to
 break them in another way fails the check instead of ending in a traceback."""
@@ -102,42 +104,37 @@ def _checks_up_to(level: int) -> list[RegisteredCheck]:
 
 def _worst_by_unit(findings: list[CheckFinding]) -> dict[str, CheckVerdict]:
     """The worst verdict of each unit."""
-    order = (CheckVerdict.FAILED, CheckVerdict.NOT_CHECKED, CheckVerdict.PASSED)
     verdicts: dict[str, CheckVerdict] = {}
     for finding in findings:
-        verdicts[finding.unit] = min(verdicts.get(finding.unit, finding.verdict), finding.verdict, key=order.index)
+        verdicts[finding.unit] = min(verdicts.get(finding.unit, finding.verdict), finding.verdict, key=WORST.index)
     return verdicts
 
 
 def _findings(entry: RegisteredCheck, record: Record) -> list[CheckFinding]:
     """Findings of one check over the whole record; empty without a subject (no evaluation, no run)."""
-    # Several functions of a check may stumble over one file.
-    return list(dict.fromkeys(finding for function in entry.functions for finding in _found(function, record)))
-
-
-def _found(function: RecordCheck, record: Record) -> list[CheckFinding]:
     findings: list[CheckFinding] = []
-    try:
-        findings.extend(function(record))
-    except RecordError as error:
-        findings.append(CheckFinding(verdict=CheckVerdict.FAILED, text=str(error), unreadable=True))
-    # A record may be anybody's, so a check that stumbles over its form has found something and must not end the others.
-    except MALFORMED as error:
-        findings.append(CheckFinding(
-            verdict=CheckVerdict.FAILED, text="the record does not have the form that this check reads "
-                                              f"({type(error).__name__}: {str(error)[:120]})"))
-    return findings
+    for function in entry.functions:
+        try:
+            findings.extend(function(record))
+        except RecordError as error:
+            findings.append(CheckFinding(verdict=CheckVerdict.FAILED, text=str(error), unreadable=True))
+        # A record may be anybody's, so a check that stumbles over its form has found something and must not end the
+        # others.
+        except MALFORMED as error:
+            findings.append(CheckFinding(
+                verdict=CheckVerdict.FAILED, text="the record does not have the form that this check reads "
+                                                  f"({type(error).__name__}: {str(error)[:120]})"))
+    # Several functions of a check may stumble over one file.
+    return list(dict.fromkeys(findings))
 
 
 def _check_result(entry: RegisteredCheck, findings: list[CheckFinding]) -> Check:
     # The worst finding decides, so one bad unit fails the check.
-    for verdict in (CheckVerdict.FAILED, CheckVerdict.NOT_CHECKED, CheckVerdict.PASSED):
-        deciding = [finding for finding in findings if finding.verdict is verdict]
-        if deciding:
-            return Check(id=entry.id, level=entry.level, verdict=verdict, text=_text(deciding),
-                         blocking=any(finding.blocking for finding in deciding),
-                         unreadable=all(finding.unreadable for finding in deciding))
-    raise AssertionError("a finding has one of three verdicts")
+    verdict = min((finding.verdict for finding in findings), key=WORST.index)
+    deciding = [finding for finding in findings if finding.verdict is verdict]
+    return Check(id=entry.id, level=entry.level, verdict=verdict, text=_text(deciding),
+                 blocking=any(finding.blocking for finding in deciding),
+                 unreadable=all(finding.unreadable for finding in deciding))
 
 
 def _text(findings: list[CheckFinding]) -> str:

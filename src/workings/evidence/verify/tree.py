@@ -3,24 +3,25 @@
 Nothing is written, and nothing outside the given path is opened.
 """
 
+import lzma
 import os
 import stat
+import struct
 import weakref
 import zipfile
-from collections.abc import Callable, Iterator
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal, Protocol
+from typing import IO, Literal
 
 from workings.errors import RecordError, RequestError
-from workings.evidence.verify import zip_limits
-from workings.evidence.verify.limits import ScoringTime
-from workings.evidence.verify.parse_cache import ParseCache
+from workings.evidence.verify.limits import ParseCache, ScoringTime
 from workings.record.digest import stream_digest
 from workings.record.layout import partial_path
-from workings.record.storage import PLAIN_ONLY, PRIVATE
-from workings.record.untrusted_files import is_hollow
+from workings.record.storage import open_plain
 
 MAX_ENTRIES = 100_000
 """Largest number of files and folders."""
@@ -28,6 +29,22 @@ MAX_READ_BYTES = 64 << 20
 """Largest file that is read into memory whole; larger ones are only hashed."""
 MAX_NAME_CHARS, MAX_DEPTH = 1024, 32
 """Longest path, in characters and in folders."""
+MAX_RATIO = 200
+"""Largest expansion of an entry above `SMALL_BYTES`. Text of ours reaches 30; deflate itself ends at 1,032."""
+SMALL_BYTES = 1 << 20
+MAX_ADDED_BYTES = 1 << 30
+"""Largest expansion of all entries together, in bytes. A pack stores tensors uncompressed, so that they add nothing."""
+MAX_DIRECTORY_BYTES = 32 << 20
+"""Largest table of contents, which is read into memory before its entries can be checked."""
+DECOMPRESSION_ERRORS = (zlib.error, lzma.LZMAError)
+
+_END = struct.Struct("<4s4H2LH")
+_LOCATOR = struct.Struct("<4sLQL")
+_END64_DIRECTORY = struct.Struct("<4Q")
+"""Entries on this disk and in all, bytes of the table of contents, and its place."""
+_IN_ZIP64 = 0xFFFFFFFF
+"""Placeholder of a size that does not fit 32 bits and is in the zip64 record instead."""
+_MARKS = (0xFFFF, 0xFFFF, _IN_ZIP64, _IN_ZIP64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,42 +59,62 @@ class Entry:
     """Bytes, as the folder or archive says."""
 
 
-class Tree(Protocol):
+class Tree(ABC):
     """Files to verify."""
 
-    entries: tuple[Entry, ...]
-    """All names below the path, sorted."""
-    path: Path
-    cache: ParseCache
-    """Parsed values of its files."""
-    scoring: ScoringTime
-    """Time spent on scoring its completions."""
+    def __init__(self, path: Path, entries: Iterable[Entry]) -> None:
+        self.path = path
+        self.entries = tuple(sorted(entries, key=lambda entry: entry.name))
+        """All names below the path, sorted."""
+        self.cache, self.scoring = ParseCache(), ScoringTime()
+        """Parsed values of its files, and time spent on scoring its completions."""
 
-    def open(self, name: str) -> IO[bytes]:
-        """A file's bytes as a stream. Raises `RecordError` if they cannot be read."""
-        ...
+    @abstractmethod
+    def stream(self, name: str) -> IO[bytes]:
+        """A file's bytes, to be closed. May raise other errors than `RecordError` while it is read."""
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[IO[bytes]]:
+        """A file's bytes as a stream. Raises `RecordError` if they cannot be read (bad checksum, say)."""
+        try:
+            with self.stream(name) as stream:
+                yield stream
+        except (KeyError, OSError, zipfile.BadZipFile, EOFError, ValueError, RuntimeError) as error:
+            why = str(getattr(error, "strerror", None) or error)
+            raise RecordError(f"{shown(name)}: cannot be read ({why[:100]})") from None
+        except DECOMPRESSION_ERRORS as error:
+            raise RecordError(f"{shown(name)}: broken compression ({str(error)[:100]})") from None
+
+    def digest(self, name: str, progress: Callable[[int], None] | None = None) -> tuple[str, int]:
+        """SHA-256 and real length of a file. Raises `RecordError`."""
+        with self.open(name) as stream:
+            return stream_digest(stream, progress)
+
+    def read(self, name: str, limit: int = MAX_READ_BYTES) -> bytes:
+        """A file's bytes. Raises `RecordError` if there are more than ``limit``."""
+        with self.open(name) as stream:
+            # One byte more than allowed shows that there is more, without believing the size that folder or archive
+            # claims.
+            data = stream.read(limit + 1)
+        if len(data) > limit:
+            raise RecordError(f"{shown(name)}: larger than {limit >> 20} MiB")
+        return data
 
 
-class FolderTree:
+class FolderTree(Tree):
     """Files of a folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.cache, self.scoring = ParseCache(), ScoringTime()
-        self.entries = tuple(sorted(self._walk(), key=lambda entry: entry.name))
+        super().__init__(path, self._walk())
 
-    def open(self, name: str) -> IO[bytes]:
+    def stream(self, name: str) -> IO[bytes]:
         """A file's bytes; a link is not followed."""
+        # A link in the last place is refused; folders on the way were listed as real folders by `_walk`.
         try:
-            # The flag refuses a link in the last place only; folders on the way were listed as real folders by `_walk`.
-            descriptor = os.open(self.path / name, os.O_RDONLY | PLAIN_ONLY | PRIVATE)
-        except OSError as error:
-            raise RecordError(f"{shown(name)}: cannot be read ({error.strerror})") from None
-        facts = os.fstat(descriptor)
-        if is_hollow(facts):
-            os.close(descriptor)
-            raise RecordError(f"{shown(name)}: {facts.st_size:,} bytes, but hardly any are on the disk")
-        return os.fdopen(descriptor, "rb")
+            return open_plain(self.path / name)
+        except RecordError as error:
+            raise RecordError(f"{shown(name)}: {error}") from None
 
     def _walk(self) -> Iterator[Entry]:
         count = 0
@@ -110,14 +147,12 @@ class FolderTree:
             raise RecordError(f"{shown(prefix) or self.path}: cannot be listed ({error.strerror})") from None
 
 
-class ZipTree:
+class ZipTree(Tree):
     """Files of a zip archive, which are read entry by entry and never unpacked."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.cache, self.scoring = ParseCache(), ScoringTime()
         # First, because `ZipFile` reads the whole table of contents into memory as soon as it is made.
-        claimed = zip_limits.check_directory(path)
+        claimed = check_directory(path)
         try:
             self._zip = zipfile.ZipFile(path)
         except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
@@ -130,15 +165,12 @@ class ZipTree:
             raise RecordError(f"more than {MAX_ENTRIES:,} entries")
         if len(infos) != claimed:
             raise RecordError(f"a zip whose end record claims {claimed:,} entries, but has {len(infos):,}")
-        zip_limits.check_entries(infos, path.stat().st_size)
-        self.entries = tuple(sorted(_zip_entries(infos), key=lambda entry: entry.name))
+        check_entries(infos, path.stat().st_size)
+        super().__init__(path, _zip_entries(infos))
 
-    def open(self, name: str) -> IO[bytes]:
+    def stream(self, name: str) -> IO[bytes]:
         """An entry's bytes."""
-        try:
-            return self._zip.open(name)
-        except (KeyError, zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError) as error:
-            raise RecordError(f"{shown(name)}: cannot be read ({str(error)[:100]})") from None
+        return self._zip.open(name)
 
 
 def _checked(name: str) -> str:
@@ -188,36 +220,98 @@ def open_tree(path: Path) -> Tree:
                        "workings runs")
 
 
-@contextmanager
-def reading(name: str) -> Iterator[None]:
-    """Turn errors of streaming an entry (bad checksum, broken compression) into a `RecordError`."""
-    try:
-        yield
-    except (OSError, zipfile.BadZipFile, EOFError, ValueError, RuntimeError, NotImplementedError) as error:
-        raise RecordError(f"{shown(name)}: cannot be read ({str(error)[:100]})") from None
-    except zip_limits.DECOMPRESSION_ERRORS as error:
-        raise RecordError(f"{shown(name)}: broken compression ({str(error)[:100]})") from None
-
-
-def digest(tree: Tree, name: str, progress: Callable[[int], None] | None = None) -> tuple[str, int]:
-    """SHA-256 and real length of a file. Raises `RecordError`."""
-    with tree.open(name) as stream, reading(name):
-        return stream_digest(stream, progress)
-
-
-def read(tree: Tree, name: str, limit: int = MAX_READ_BYTES) -> bytes:
-    """A file's bytes. Raises `RecordError` if there are more than ``limit``."""
-    with tree.open(name) as stream, reading(name):
-        # One byte more than allowed shows that there is more, without believing the size that folder or archive claims.
-        data = stream.read(limit + 1)
-    if len(data) > limit:
-        raise RecordError(f"{shown(name)}: larger than {limit >> 20} MiB")
-    return data
-
-
 def shown(name: str) -> str:
     """A name for a report, without control characters and of limited length."""
     # Control characters in a name could move the cursor and overwrite a verdict in the reader's terminal.
     plain = name.isascii() and name.isprintable() and "\\" not in name  # nearly every name
     text = name if plain else name.encode("unicode_escape").decode("ascii")
     return text if len(text) <= 120 else text[:117] + "…"
+
+
+# --- limits of zip archives (zip bombs, contradicting directories), checked before their contents are read -----------
+
+def check_directory(path: Path) -> int:
+    """Number of entries that an archive's end record claims.
+
+    Raises:
+        RecordError: there is no such record, it contradicts itself, or its table of contents is too large to load.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as stream:
+        # The end record is followed by a comment of at most 65,535 bytes, so it is in this tail if it exists at all.
+        start = max(0, size - (1 << 16) - _END.size)
+        stream.seek(start)
+        tail = stream.read()
+        at = tail.rfind(b"PK\x05\x06")
+        if at < 0 or len(tail) - at < _END.size:
+            raise RecordError("not a zip archive that can be read: it has no end record")
+        _, *disks, on_disk, entries, directory_bytes, offset, comment = _END.unpack_from(tail, at)
+        small, behind = (on_disk, entries, directory_bytes, offset), start + at
+        large: tuple[int, ...] = small
+        # Where there is a zip64 record, `zipfile` reads that one, not the old record; so both must be small.
+        if _has_locator(tail, at) or directory_bytes == _IN_ZIP64:
+            behind, large = _zip64_record(path, tail, at)
+            directory_bytes = large[2] if directory_bytes == _IN_ZIP64 else max(directory_bytes, large[2])
+    if directory_bytes > min(size, MAX_DIRECTORY_BYTES):
+        raise RecordError(f"a zip whose table of contents claims {directory_bytes:,} bytes")
+    # `zipfile` uses only the size; other programs use number, position or comment, and would unpack other files.
+    if any(disks) or at + _END.size + comment != len(tail) or large[0] != large[1] or large[2] + large[3] != behind \
+            or any(one not in (mark, other) for one, mark, other in zip(small, _MARKS, large, strict=True)):
+        raise RecordError("a zip with a contradictory end record")
+    return large[1]
+
+
+def _has_locator(tail: bytes, at: int) -> bool:
+    """Whether the end record at ``at`` follows one that says where the zip64 record is."""
+    begin = at - _LOCATOR.size
+    return begin >= 0 and tail[begin:begin + 4] == b"PK\x06\x07"
+
+
+def _zip64_record(path: Path, tail: bytes, at: int) -> tuple[int, tuple[int, ...]]:
+    """Offset of the zip64 end record, and its numbers about the table of contents."""
+    begin = at - _LOCATOR.size
+    if not _has_locator(tail, at):
+        raise RecordError("a zip whose large-archive record is missing")
+    offset = _LOCATOR.unpack_from(tail, begin)[2]
+    with path.open("rb") as stream:
+        # These numbers are at byte 24 of the zip64 end record.
+        stream.seek(min(offset, path.stat().st_size) + 24)
+        data = stream.read(_END64_DIRECTORY.size)
+    if len(data) < _END64_DIRECTORY.size:
+        raise RecordError("a zip whose large-archive record is cut off")
+    return offset, _END64_DIRECTORY.unpack(data)
+
+
+def check_entries(infos: list[zipfile.ZipInfo], archive_bytes: int) -> None:
+    """Refuse repeated names, encryption, overlapping entries and extreme compression. Raises `RecordError`."""
+    names: set[str] = set()
+    unpacked_bytes = sum(info.file_size for info in infos)
+    if unpacked_bytes > archive_bytes + MAX_ADDED_BYTES:
+        raise RecordError(f"a zip of {archive_bytes:,} bytes that unpacks to {unpacked_bytes:,}, and "
+                          f"{MAX_ADDED_BYTES:,} more than it has are the most; if you trust it, unpack it and verify "
+                          "the folder")
+    end = 0
+    # In the order of their bytes, so that an overlap shows between neighbours and one pass is enough.
+    for info in sorted(infos, key=lambda info: info.header_offset):
+        full_name = info.filename.rstrip("/")
+        name = full_name[:100].encode("unicode_escape").decode("ascii")  # for messages
+        # For two entries with one name, programs unpack different ones: the reader would not get what was
+        # verified.
+        if full_name in names:
+            raise RecordError(f"{name}: is in the zip twice")
+        names.add(full_name)
+        if info.flag_bits & 1:
+            raise RecordError(f"{name}: encrypted")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise RecordError(f"{name}: compressed by a method other than deflate")
+        if info.header_offset < end:  # the same bytes unpacked many times over
+            raise RecordError(f"{name}: overlaps another entry of the zip")
+        # A local header has at least 30 bytes; its name and extra fields follow, so this is a lower bound.
+        end = info.header_offset + 30 + info.compress_size
+        if end > archive_bytes:
+            raise RecordError(f"{name}: claims more bytes than the archive has")
+        # Small entries may expand freely: a file of zeros does so honestly, and the number of entries is limited as
+        # well.
+        if info.file_size > SMALL_BYTES and info.file_size > MAX_RATIO * max(1, info.compress_size):
+            raise RecordError(f"{name}: expands {info.file_size // max(1, info.compress_size)}-fold, "
+                              f"{MAX_RATIO} is the most")

@@ -1,52 +1,123 @@
-"""Fields of a record that nothing in it contradicts, so that no check covers them: the answer names each."""
+"""Which check covers each field of each file of a record, from the lines of `checks.toml`, and which fields none does.
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+The answer of `verify` names the fields that are not covered, and those that are in no line, so that nothing passes in
+silence. `docs/reference/witnesses.md` is made from the same lines.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 from workings.errors import RecordError
 from workings.evidence.verify.checks.attempts import read_lists
-from workings.evidence.verify.fields import row_of, rows_of, rows_of_file
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import CHECKS
+from workings.evidence.verify.registry import CHECKS, SAID, TABLE
 from workings.evidence.verify.result import CheckVerdict
 from workings.evidence.verify.tree import shown
-from workings.record.layout import (
-    LOG,
-    MEASURED,
-    OVERRIDES,
-    PLAN,
-    RECIPE,
-)
+from workings.record.layout import LOG, MEASURED, OVERRIDES, PLAN, RECIPE
 from workings.record.values import is_absent
 
-EVALUATIONS = "eval/"
-"""Folder of the evaluations in a run."""
-MISSING = "it is not there, and this version always writes it"
+KINDS = ("run", "beside", "eval", "samples", "pack")
+"""Kinds of units that have rows, and `beside`: lists of attempts."""
+_KINDS_OF_KEY: dict[str, tuple[str, ...]] = {
+    "evaluation": ("eval", "samples"), "unit": ("eval", "samples", "pack"),
+    **{kind: (kind,) for kind in ("run", "beside", "samples", "pack")}}
+"""Kinds of units of a key of the table."""
+MAX_CACHED_ROWS = 4096
+"""Maximum number of cached rows; a hostile record can have millions of fields."""
+MAX_REMEMBERED = 10_000
+"""Maximum number of fields read per file; each is named once."""
+MAX_LISTED = 2_000
+"""Fields that are listed for one record; a hostile one can have millions."""
 ALWAYS_WRITTEN = (PLAN, MEASURED, OVERRIDES, RECIPE, LOG)
 """Files that are written with every run, and that no check misses where they are gone."""
+MISSING = "it is not there, and this version always writes it"
 REASON_IN_WORDS = "a reason instead of a value"
 """Why the text of an absent value is not checked."""
 NO_ROW = "no check knows this field"
 NO_FILE = "no check reads this file"
-MAX_REMEMBERED = 10_000
-"""Maximum number of fields read per file; each is named once."""
 TOO_MANY = "it has too many fields to list"
-MAX_LISTED = 2_000
-"""Fields that are listed for one record; a hostile one can have millions."""
+EVALUATIONS = "eval/"
+"""Folder of the evaluations in a run."""
 Verdicts = Mapping[str, Mapping[str, CheckVerdict]]
 """Check -> unit -> verdict; an empty name means the whole record."""
+_LINE = re.compile(r"(?P<file>\S+): (?P<fields>.*?)(?: -- (?P<reason>.*))?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldRow:
+    """A field, and the check that fails if only this field is changed."""
+
+    file: str
+    """Pattern of the file's name in its unit."""
+    field: str
+    """Pattern of dotted keys, with `*` for any index of a list; empty: the whole file."""
+    check: str
+    """Id; empty: no check does."""
+    partly: bool
+    """Whether the check misses some changes: the field is compared with bounds, or in some lines."""
+    optional: bool
+    """Whether only some records have the field."""
+    only_with_file: str
+    """File without which the field is not written; empty: it does not depend on a file."""
+    reason: str
+    """Why the field is not or not fully checked; empty if it is."""
+
+
+@cache
+def rows_of(kind: str) -> tuple[FieldRow, ...]:
+    """Rows of a kind of unit, the most specific patterns first: the first that fits counts.
+
+    Of two checks of one field that which compares it in full is first.
+    """
+    rows = [row for name, table in TABLE.items() for key, kinds in _KINDS_OF_KEY.items()
+            if kind in kinds and key in table
+            for text in re.sub(r"\n  +", " ", table[key]).strip().splitlines()
+            for row in _rows("" if name == SAID else name, text)]
+    return tuple(sorted(rows, key=lambda row: (*_specific(row.file), row.file, *_specific(row.field), row.field,
+                                               row.partly)))
+
+
+def _specific(pattern: str) -> tuple[bool, int]:
+    return "*" in pattern, -len(pattern.replace("*", ""))
+
+
+def _rows(check: str, text: str) -> Iterator[FieldRow]:
+    match = _LINE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"checks.toml: {text!r}")
+    for word in match["fields"].split():
+        name, _, only_with_file = word.partition("@")
+        partly, field = name.startswith("~"), name.lstrip("~").rstrip("?")
+        yield FieldRow(file=match["file"], field="" if field == "." else field, check=check, partly=partly,
+                       optional=name.endswith("?"), only_with_file=only_with_file,
+                       reason=match["reason"] or (f"{check} compares it only in part" if partly else ""))
+
+
+@lru_cache(maxsize=MAX_CACHED_ROWS)
+def rows_of_file(kind: str, file: str) -> tuple[FieldRow, ...]:
+    """Rows of one file of a kind of unit, in order; empty if no check reads it."""
+    # `fnmatchcase`, because `fnmatch` ignores case on some systems and a record is the same on all.
+    return tuple(row for row in rows_of(kind) if fnmatchcase(file, row.file))
+
+
+@lru_cache(maxsize=MAX_CACHED_ROWS)
+def rows_of_field(kind: str, file: str, field: str) -> tuple[FieldRow, ...]:
+    """The rows of a field: the first that fits, and those of other checks with the same patterns."""
+    rows = [row for row in rows_of_file(kind, file) if fnmatchcase(field, row.field)]
+    return tuple(row for row in rows if (row.file, row.field) == (rows[0].file, rows[0].field))
 
 
 @dataclass(frozen=True, kw_only=True)
 class UncheckedField:
     """One field, or one whole file, that is not checked."""
 
-    unit: str
+    unit: str = ""
     file: str
-    field: str
+    field: str = ""
     """Keys with dots between them; empty: the whole file."""
     why: str
 
@@ -66,64 +137,57 @@ def unchecked_fields(record: Record, verdicts: Verdicts) -> tuple[UncheckedField
     # A dictionary keeps the order and drops repetitions.
     fields: dict[UncheckedField, None] = {}
     for unit in record.units:
-        # Once per unit and check, not once per field.
-        kind, was_made = _kind(unit), cache(partial(_was_made, unit, verdicts))
-        for file in _missing_files(unit):
-            fields[UncheckedField(unit=unit.title, file=file, field="", why=MISSING)] = None
-        present: dict[str, set[str]] = {}
-        for file, field, absent in _fields(unit):
-            seen = present.setdefault(file, set())
-            if len(seen) >= MAX_REMEMBERED:
-                fields[UncheckedField(unit=unit.title, file=shown(file), field="", why=TOO_MANY)] = None
-                continue
-            seen.add(field)
-            if why := _why(kind, file, field, was_made, absent=absent):
-                fields[UncheckedField(unit=unit.title, file=shown(file), field=shown(field), why=why)] = None
-                if len(fields) >= MAX_LISTED:
-                    return tuple(fields)
-        # After the existing fields, which determine the missing ones.
-        for file, field in _missing_fields(unit, present):
-            fields[UncheckedField(unit=unit.title, file=file, field=field, why=MISSING)] = None
+        for field in _in_unit(unit, verdicts):
+            fields[field] = None
+            if len(fields) >= MAX_LISTED:
+                return tuple(fields)
     for path, attempts in read_lists(record).items():
-        for field in sorted({key for attempt in attempts for key in attempt}):
-            row = row_of("beside", "attempts.jsonl", field)
-            if row is None or row.reason:
-                fields[UncheckedField(unit="", file=shown(path.removeprefix("..") or "attempts.jsonl"),
-                                      field=shown(field), why=row.reason if row else NO_ROW)] = None
-    for path in _unowned_files(record):
-        fields[UncheckedField(unit="", file=shown(path), field="", why="outside of every seal")] = None
-    return tuple(fields)
-
-
-def _unowned_files(record: Record) -> Iterator[str]:
-    """Files next to the runs that no check compares: they belong to no unit, and `integrity.files` names them too."""
+        for key in sorted({key for attempt in attempts for key in attempt}):
+            row = next(iter(rows_of_field("beside", "attempts.jsonl", key)), None)
+            if why := row.reason if row else NO_ROW:
+                fields[UncheckedField(file=shown(path.removeprefix("..") or "attempts.jsonl"), field=shown(key),
+                                      why=why)] = None
+    # Files next to the runs that no check compares: they belong to no unit, and `integrity.files` names them too.
     for entry in record.unowned_entries:
         checked = entry.name.rpartition("/")[2] == "attempts.jsonl" or "/attest/" in f"/{entry.name}"
         if entry.kind == "file" and not checked:
-            yield entry.name
+            fields[UncheckedField(file=shown(entry.name), why="outside of every seal")] = None
+    return tuple(fields)
 
 
-def _missing_files(unit: Unit) -> list[str]:
-    """Files that are written with every run, and that are missing."""
-    if not unit.is_run or not unit.written_by_train:
-        return []
-    return [file for file in ALWAYS_WRITTEN if not unit.has(file) and file not in unit.external_files]
-
-
-def _missing_fields(unit: Unit, present: Mapping[str, set[str]]) -> Iterator[tuple[str, str]]:
-    """File and name of each field that this version always writes and that no line of the file has."""
-    if unit.is_run and not unit.written_by_train:
-        return
-    for row in rows_of(_kind(unit)):
-        seen = present.get(row.file, set())
-        if "*" in row.field or not row.file.endswith((".json", ".jsonl")) or not row.field or not seen \
-                or row.optional or (row.only_with_file and not unit.has(row.only_with_file)):
+def _in_unit(unit: Unit, verdicts: Verdicts) -> Iterator[UncheckedField]:
+    # Once per unit and check, not once per field.
+    kind, was_made = _kind(unit), cache(partial(_was_made, unit, verdicts))
+    missing = ALWAYS_WRITTEN if unit.is_run and unit.written_by_train else ()
+    yield from (UncheckedField(unit=unit.title, file=file, why=MISSING) for file in missing
+                if not unit.has(file) and file not in unit.external_files)
+    present: dict[str, set[tuple[str, bool]]] = {}
+    for file, field, absent in _fields(unit):
+        seen = present.setdefault(file, set())
+        if (field, absent) in seen:
             continue
-        # A section that is absent with a reason has no missing keys.
-        # The paths of all sections around the field, and its own.
-        outer = {row.field[:index] for index, sign in enumerate(row.field + ".") if sign == "."}
-        if not outer & seen and not any(field.startswith(row.field + ".") for field in seen):
-            yield row.file, row.field
+        if len(seen) >= MAX_REMEMBERED:
+            yield UncheckedField(unit=unit.title, file=shown(file), why=TOO_MANY)
+            continue
+        seen.add((field, absent))
+        if why := _why(kind, file, field, was_made, absent=absent):
+            yield UncheckedField(unit=unit.title, file=shown(file), field=shown(field), why=why)
+    # After the existing fields, which determine the missing ones.
+    if unit.written_by_train or not unit.is_run:
+        for row in rows_of(kind):
+            if _is_missing(unit, row, {field for field, _ in present.get(row.file, ())}):
+                yield UncheckedField(unit=unit.title, file=row.file, field=row.field, why=MISSING)
+
+
+def _is_missing(unit: Unit, row: FieldRow, seen: set[str]) -> bool:
+    """Whether no line of a file has a field that this version always writes."""
+    if "*" in row.field or not row.file.endswith((".json", ".jsonl")) or not row.field or not seen \
+            or row.optional or (row.only_with_file and not unit.has(row.only_with_file)):
+        return False
+    # A section that is absent with a reason has no missing keys.
+    # The paths of all sections around the field, and its own.
+    outer = {row.field[:index] for index, sign in enumerate(row.field + ".") if sign == "."}
+    return not outer & seen and not any(field.startswith(row.field + ".") for field in seen)
 
 
 def _kind(unit: Unit) -> str:
@@ -133,14 +197,14 @@ def _kind(unit: Unit) -> str:
 
 def _why(kind: str, file: str, field: str, was_made: Callable[[str], bool], *, absent: bool) -> str:
     """Why a field is not checked; empty if it is."""
-    row = row_of(kind, file, field)
-    if row is None:
+    rows = rows_of_field(kind, file, field)
+    if not rows:
         return NO_ROW if rows_of_file(kind, file) else NO_FILE
-    if row.reason:
-        return row.reason
-    if not was_made(row.check):
-        return f"{row.check} was not made"
-    return REASON_IN_WORDS if absent and not CHECKS[row.check].whole else ""
+    if rows[0].reason:
+        return rows[0].reason
+    if not was_made(rows[0].check):
+        return f"{rows[0].check} was not made"
+    return REASON_IN_WORDS if absent and not CHECKS[rows[0].check].whole else ""
 
 
 def _was_made(unit: Unit, verdicts: Verdicts, check: str) -> bool:
@@ -154,43 +218,25 @@ def _was_made(unit: Unit, verdicts: Verdicts, check: str) -> bool:
 
 def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
     """File, field and whether its value is absent, for every field in a unit."""
-    kind = _kind(unit)
     for entry in unit.entries:
-        name = entry.name
+        name, rows = entry.name, rows_of_file(_kind(unit), entry.name)
         if entry.kind != "file":
             continue
-        if not rows_of_file(kind, name):
-            yield name, "", False
         # A tokenizer's file has a key for every piece of its vocabulary.
-        elif name.endswith((".json", ".jsonl")) and "tokenizer/" not in name:
+        if rows and name.endswith((".json", ".jsonl")) and "tokenizer/" not in name:
             try:
                 leaves = _leaves_of_lines(unit.lines(name)) if name.endswith("l") else _leaves(unit.json(name), "")
-                for field, absent in _distinct(leaves):
+                for field, absent in leaves:
                     yield name, field, absent
             except RecordError:
                 yield name, "", False
         else:
-            for field in _parts(unit, name):
-                yield name, field, False
+            # Of a file that is not our JSON: its parts in the table, or the whole.
+            whole = not rows or any(fnmatchcase("", row.field) for row in rows)
+            for part in [""] if whole else [row.field for row in rows]:
+                yield name, part, False
     for name in unit.external_files:
         yield name, "numbers", False
-
-
-def _parts(unit: Unit, name: str) -> list[str]:
-    """Parts of a file that is not our JSON: those in the table, or the whole."""
-    parts = [row.field for row in rows_of_file(_kind(unit), name)]
-    return parts if parts and not any(fnmatchcase("", part) for part in parts) else [""]
-
-
-def _distinct(fields: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
-    """The fields without repetitions, as far as they can be remembered."""
-    seen: set[tuple[str, bool]] = set()
-    for field in fields:
-        if field not in seen:
-            # Beyond the bound a field may be yielded twice; `unchecked_fields` only says that there are more.
-            if len(seen) < MAX_REMEMBERED:
-                seen.add(field)
-            yield field
 
 
 def _leaves_of_lines(rows: list[dict[str, Any]]) -> Iterator[tuple[str, bool]]:

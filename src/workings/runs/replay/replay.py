@@ -12,19 +12,19 @@ from workings.engines.registry import find_engine
 from workings.errors import RequestError
 from workings.evidence.replay.comparison import Facts, compare_replay, replay_sentence
 from workings.evidence.replay.conditions import (
-    code_text,
+    BITWISE,
+    MEASURED_STEPS,
+    Tolerance,
     conditions,
     conditions_of_run,
-    device_text,
     differing_conditions,
-    engine_text,
-    on_cpu,
+    number_format,
     platform,
+    tolerance_for,
 )
 from workings.evidence.replay.outcomes import compare_weights
 from workings.evidence.replay.step_selection import StepRange, all_steps, chosen_steps, step_coverage
 from workings.evidence.replay.steps import InitialState, ReplayPlan, replay_steps, run_controls
-from workings.evidence.replay.tolerance import BITWISE, MEASURED_STEPS, Tolerance, number_format, tolerance_for
 from workings.record import environment
 from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint
@@ -227,11 +227,11 @@ def _criteria(opened: ReopenedRun, collected: Mapping[str, Any]) -> _ReplayCrite
     packages = sorted({*device.versions} & {*environment.PACKAGES})
     registered = find_engine(manifest.engine)
     current = conditions(
-        collected, engine=engine_text(manifest.engine, registered.distribution, registered.version),
-        code=code_text(code.commit or code.absent_because, code.dirty_diff_sha256 or code.absent_because),
-        device=device_text(device.platform, device.kind, device.count), mesh=device.mesh, packages=packages)
+        collected, engine=(manifest.engine, registered.distribution, registered.version),
+        code=(code.commit or code.absent_because, code.dirty_diff_sha256 or code.absent_because), device=device,
+        packages=packages)
     recorded = conditions_of_run(manifest, loads((opened.run.path / ENVIRONMENT).read_bytes()), packages)
-    if not differing_conditions(recorded, current) and on_cpu(recorded):
+    if not differing_conditions(recorded, current) and platform(recorded) == "cpu":
         return _ReplayCriteria(recorded_conditions=recorded, current_conditions=current, tolerance=BITWISE,
                                mode="bitwise")
     tolerance = tolerance_for(manifest.actual_dtypes, recorded, current)

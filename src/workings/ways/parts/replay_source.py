@@ -16,7 +16,7 @@ from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint
 from workings.record.layout import rollout_file
 from workings.record.reader import RunRecord
-from workings.record.untrusted_files import read_plain
+from workings.record.storage import read_plain
 from workings.record.values import Absent
 from workings.rollouts.prompts import Prompt, PromptSet
 from workings.rollouts.rollout import Rollout

@@ -18,6 +18,7 @@ from workings.hardware.machine import cache_directory
 from workings.inputs.resolve import ResolvedRun
 from workings.models.batch import Batch, BatchShape
 from workings.record import jsonl
+from workings.record.canonical import line
 from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
 from workings.record.number_text import percent
 from workings.record.writer import RunWriter
@@ -181,7 +182,7 @@ class ReferencedPairData(PairData):
             started = perf_counter()
             computed = self.reference_log_probs(engine, state)
             writer.event("reference", rows=len(computed), seconds=perf_counter() - started)
-            writer.write_jsonl(REFERENCE_LOG_PROBS, log_prob_lines(computed))
+            writer.write_cleaned(REFERENCE_LOG_PROBS, b"".join(map(line, log_prob_lines(computed))))
             return computed
 
         return nullcontext(RowExperience(self.batches, RowSignals(values=log_probs, add=self.add_signals)))

@@ -19,7 +19,7 @@ from workings.objectives.policy_gradient import REFERENCE
 from workings.objectives.top_tokens import TopTokens
 from workings.record import jsonl
 from workings.record.layout import REFERENCE_LOG_PROBS, top_tokens_file
-from workings.record.untrusted_files import read_plain
+from workings.record.storage import read_plain
 from workings.ways.parts.pair_log_probs import log_probs_by_row
 from workings.ways.parts.replay_source import BatchSource, ReopenedRun, StepInputs
 from workings.ways.parts.row_data import ReferencedPairData, TraceData

@@ -7,7 +7,7 @@ from typing import Any
 from workings.engines.base import StepResult
 from workings.errors import TrainingFailed
 from workings.models.batch import Batch
-from workings.record.nothing_left import EQUAL, has_nothing_to_learn
+from workings.record.metrics import EQUAL, has_nothing_to_learn
 from workings.rollouts.rollout import Rollout
 from workings.ways.parts.rollout_way import RolloutWay
 
@@ -30,7 +30,7 @@ class StallDetector:
     """In a group of some rollout they did."""
     nothing_to_learn: bool = False
     """Every completion of the last rollout is correct and earned the same, after rewards that differed. Such a rollout
-    does not count: after as many in a row the run is complete (`workings.record.nothing_left`)."""
+    does not count: after as many in a row the run is complete (`workings.record.metrics`)."""
 
     @classmethod
     def from_lines(cls, algorithm: RolloutWay, lines: Sequence[Mapping[str, Any]]) -> "StallDetector":

@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from workings.errors import RecordError
-from workings.evidence.verify import tree as trees
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import failed, finding_from, for_each_unit, join_first, not_checked, record_check
+from workings.evidence.verify.registry import Found, for_each_unit, not_checked, record_check
 from workings.evidence.verify.result import CheckFinding
-from workings.evidence.verify.tree import FolderTree
+from workings.evidence.verify.tree import MAX_READ_BYTES, FolderTree
 from workings.record import jsonl
 from workings.record.attempts import AFTER, ATTEMPT, line_digest
 from workings.record.layout import ATTEMPTS
-from workings.record.untrusted_files import parsed_bytes, refuse_too_large
+from workings.record.storage import parsed_bytes, refuse_too_large
 from workings.record.values import CLOCK_SLACK, is_absent, moment
 
 LISTED_BEFORE = timedelta(hours=1)
@@ -27,27 +26,27 @@ def attempts(record: Record) -> Iterator[CheckFinding]:
     """Name and recipe of each run against the list: a reader of one run should see how many were started."""
     lists: dict[str, list[dict[str, Any]] | None] = {}
 
-    def find(unit: Unit) -> Iterator[CheckFinding]:
+    def find(unit: Unit) -> Found:
         same_run = record.runs_by_root.get(str(unit.seal["root"]), unit)
         if same_run is not unit:
-            yield not_checked(f"the same run as {same_run.title}, under another name: one start and not two", unit,
+            yield not_checked(f"the same run as {same_run.title}, under another name: one start and not two",
                               blocking=False)
         path = _list_path(unit)
         if path not in lists:
             lists[path] = _read(record, path)
         listed = lists[path]
         if listed is None:
-            yield not_checked(f"no {ATTEMPTS} next to the run: how many were started is unknown", unit, blocking=False)
-            return
+            return not_checked(f"no {ATTEMPTS} next to the run: how many were started is unknown", blocking=False)
         # A name can be reused for another recipe; compare a line without a digest by name.
         digest = unit.manifest.config_digest
         same = [row for row in listed if row.get("run") == unit.manifest.name
                 and row.get("config_digest", digest) == digest]
         if not same:
-            yield failed(f"{ATTEMPTS} lists no start of {unit.manifest.name!r} with this recipe", unit)
-            return
-        yield finding_from([*_missing_lines(listed), *_own_problems(unit, listed, same)],
-                           f"{len(listed)} starts listed, {len(same)} of this run", unit)
+            yield f"{ATTEMPTS} lists no start of {unit.manifest.name!r} with this recipe"
+            return None
+        yield from _missing_lines(listed)
+        yield from _own_problems(unit, listed, same)
+        return f"{len(listed)} starts listed, {len(same)} of this run"
     return for_each_unit(record.runs, find)
 
 
@@ -63,13 +62,13 @@ def _read(record: Record, path: str) -> list[dict[str, Any]] | None:
     """Lines of a list; None without one."""
     if path != "..":
         exists = any(entry.name == path and entry.kind == "file" for entry in record.tree.entries)
-        return _parsed(trees.read(record.tree, path), path) if exists else None
+        return _parsed(record.tree.read(path), path) if exists else None
     # A zip has no neighbours that belong to it. A link next to the run could lead anywhere, so it is not read.
     if isinstance(record.tree, FolderTree):
         beside = Path(record.tree.path.absolute().parent, ATTEMPTS)
         if beside.is_file() and not beside.is_symlink():
             with beside.open("rb") as stream:
-                return _parsed(stream.read(trees.MAX_READ_BYTES), ATTEMPTS)
+                return _parsed(stream.read(MAX_READ_BYTES), ATTEMPTS)
     return None
 
 
@@ -78,71 +77,64 @@ def _parsed(data: bytes, name: str) -> list[dict[str, Any]]:
     return jsonl.parse(data, name)[0]
 
 
-def _missing_lines(listed: list[dict[str, Any]]) -> list[str]:
+def _missing_lines(listed: list[dict[str, Any]]) -> Iterator[str]:
     """Problems of lines that do not name the line before them, or name a missing one."""
     seen: set[str] = set()
-    problems = []
     for number, row in enumerate(listed, start=1):
         # Not the line just before: of two runs that start at once both may follow the same one.
         if AFTER not in row:
-            problems.append(f"line {number} of {ATTEMPTS} does not name the line before it")
+            yield f"line {number} of {ATTEMPTS} does not name the line before it"
         elif not is_absent(row[AFTER]) and row[AFTER] not in seen:
-            problems.append(f"line {number} of {ATTEMPTS} follows a missing line")
+            yield f"line {number} of {ATTEMPTS} follows a missing line"
         # Name only the gap, not all lines after it.
         seen.add(line_digest(row))
-    return problems
 
 
-def _own_problems(unit: Unit, listed: list[dict[str, Any]], same: list[dict[str, Any]]) -> list[str]:
+def _own_problems(unit: Unit, listed: list[dict[str, Any]], same: list[dict[str, Any]]) -> Iterator[str]:
     """Problems of the lines that the run's events name, and of the time of its first start."""
     lines = {line_digest(row): row for row in listed}
     named = [row[ATTEMPT] for row in unit.events if ATTEMPT in row and not is_absent(row[ATTEMPT])]
-    problems = [f"{ATTEMPTS} lacks or changed a line that the run's events name: {join_first([str(name)[:16] + '…'])}"
-                for name in named if name not in lines]
-    if unit.written_by_train:
-        problems += order_problems(unit, lines)
-        problems += _named_problems(unit, [(row, lines[str(row.get(ATTEMPT))]) for row in unit.starts
-                                           if str(row.get(ATTEMPT)) in lines])
+    yield from (f"{ATTEMPTS} lacks or changed a line that the run's events name: {str(name)[:16]}…"
+                for name in named if name not in lines)
+    if not unit.written_by_train:
+        return
+    yield from order_problems(unit, lines)
+    for row in unit.starts:
+        if (line := lines.get(str(row.get(ATTEMPT)))) is not None:
+            yield from _line_problems(unit, row, line)
     # A run resumed with another batch or mesh has another recipe in its earlier lines, named by its events.
     starts = [moment(str(row.get("started_at"))) for row in listed
               if "started_at" in row and (row in same or line_digest(row) in named)]
-    if unit.written_by_train and starts and min(starts) > moment(unit.manifest.finished_at) + CLOCK_SLACK:
-        problems.append(f"its first start is listed at {min(starts)}, it ended at {unit.manifest.finished_at}")
-    if unit.written_by_train and starts and min(starts) > moment(unit.manifest.started_at) + CLOCK_SLACK:
-        problems.append(f"its first start is listed at {min(starts)}, it began at {unit.manifest.started_at}")
-    return problems
+    for words, time in (("ended", unit.manifest.finished_at), ("began", unit.manifest.started_at)):
+        if starts and min(starts) > moment(time) + CLOCK_SLACK:
+            yield f"its first start is listed at {min(starts)}, it {words} at {time}"
 
 
-def order_problems(unit: Unit, lines: dict[str, dict[str, Any]]) -> list[str]:
+def order_problems(unit: Unit, lines: dict[str, dict[str, Any]]) -> Iterator[str]:
     """Problems of the order: each start is listed before it happens and after the one before; all or none are named."""
     starts = unit.starts
     listed = [(moment(str(row.get("time"))), moment(str(line.get("started_at")))) for row in starts
               if (line := lines.get(str(row.get(ATTEMPT))))]
-    # With slack, because the clock of a machine may be set back between two writes.
-    problems = [f"an event of {at} names the start that is listed at {start}" for at, start in listed
-                if at < start - CLOCK_SLACK]
-    problems += [f"an event of {at} names the start that is listed at {start}, long before it" for at, start in listed
-                 if at > start + LISTED_BEFORE]
-    problems += [f"the start listed at {start} is after an event of {at}"
-                 for (at, _), (_, start) in pairwise(listed) if start < at - CLOCK_SLACK]
+    for at, start in listed:
+        # With slack, because the clock of a machine may be set back between two writes.
+        if at < start - CLOCK_SLACK or at > start + LISTED_BEFORE:
+            yield f"an event of {at} names the start that is listed at {start}"
+    yield from (f"the start listed at {start} is after an event of {at}"
+                for (at, _), (_, start) in pairwise(listed) if start < at - CLOCK_SLACK)
     names = [str(row[ATTEMPT]) for row in starts if ATTEMPT in row and not is_absent(row[ATTEMPT])]
     if len(set(names)) < len(names):
-        problems.append("two of its starts name one line of the list")
+        yield "two of its starts name one line of the list"
     if not all(ATTEMPT in row for row in starts):
-        problems.append("a start of it does not name its line of the list")
-    return problems
+        yield "a start of it does not name its line of the list"
 
 
-def _named_problems(unit: Unit, starts: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[str]:
-    """Contradictions between the run's starts and their lines in the list: each event with its line."""
-    problems = []
-    for event, line in starts:
-        problems += [f"{ATTEMPTS} lists a start of {key} {str(line[key])[:40]!r}, the run is of {ours!r}"
-                     for key, ours in (("run", unit.manifest.name), ("recipe", unit.manifest.recipe))
-                     if key in line and line[key] != ours]
-        if event.get("kind") == "resumed" and line.get("resume", True) is not True:
-            problems.append(f"{ATTEMPTS} lists a new start where the run was resumed")
-    return problems
+def _line_problems(unit: Unit, event: dict[str, Any], line: dict[str, Any]) -> Iterator[str]:
+    """Contradictions between one of the run's starts and its line in the list."""
+    yield from (f"{ATTEMPTS} lists a start of {key} {str(line[key])[:40]!r}, the run is of {ours!r}"
+                for key, ours in (("run", unit.manifest.name), ("recipe", unit.manifest.recipe))
+                if key in line and line[key] != ours)
+    if event.get("kind") == "resumed" and line.get("resume", True) is not True:
+        yield f"{ATTEMPTS} lists a new start where the run was resumed"
 
 
 def read_lists(record: Record) -> dict[str, list[dict[str, Any]]]:

@@ -1,23 +1,48 @@
-"""Level 0: a record holds nothing that a check would run, and nothing private."""
+"""Level 0: every file has its form, and a record holds nothing that a check would run, and nothing private."""
 
 import codecs
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
 
 from workings.errors import RecordError
 from workings.evidence.attest.envelope import PUBLIC_NAME
-from workings.evidence.verify import tree as trees
-from workings.evidence.verify.checks.schemas import THIRD_PARTY_FILES
 from workings.evidence.verify.checks.tensors import read_header
 from workings.evidence.verify.limits import refuse_too_much_text
 from workings.evidence.verify.record import PACK_KIND, Record, Unit
-from workings.evidence.verify.registry import check, every_unit, finding_from, for_each_unit, not_checked, record_check
+from workings.evidence.verify.registry import Found, check, for_each_unit, not_checked, record_check
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import Entry, shown
-from workings.record.layout import ATTEST, RECIPE, REWARDS, SUMS
-from workings.record.redact import find_secrets
-from workings.record.untrusted_files import TooLarge
+from workings.record.canonical import find_nulls, line
+from workings.record.layout import (
+    ATTEST,
+    COMMIT,
+    EVALUATION_CONFIG,
+    EVALUATION_SUMMARY,
+    EVALUATION_UNITS,
+    MANIFEST,
+    PREDICTIONS,
+    README,
+    RECIPE,
+    REWARDS,
+    SAMPLED,
+    SEAL,
+    SELECTION,
+    SUMS,
+)
+from workings.record.redact import find_placeholders, find_secrets, is_placeholder
+from workings.record.storage import TooLarge
+from workings.scoring.scorers import is_score
 
+THIRD_PARTY_FILES = frozenset({
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "config.json",
+    "generation_config.json", "model.safetensors.index.json", "vocab.json", "adapter_config.json"})
+"""Files in formats of other projects: strict JSON, but with nulls and any texts."""
+CANONICAL = (MANIFEST, SEAL, COMMIT)
+"""Files with a canonical form."""
+MAX_README_BYTES = 1 << 20
+EVAL_FILES = {EVALUATION_CONFIG: "eval_config/1", EVALUATION_SUMMARY: "eval_summary/1"}
 TEXT_SUFFIXES = frozenset({"json", "jsonl", "txt", "md", "yaml", "yml", "csv", "jinja"})
 
 # First bytes of files that a system or a library would run or unpack.
@@ -32,17 +57,78 @@ _CHUNK_BYTES = 1 << 20
 _OVERLAP_BYTES = 4096
 
 
-@check("content.plain", every_unit)
-def plain(unit: Unit) -> Iterator[CheckFinding]:
+def _names(unit: Unit, suffix: str) -> list[str]:
+    """Names of a unit's files with this end, its seal included."""
+    # From the entries and not from the files, which leave the seal out.
+    return [entry.name for entry in unit.entries if entry.kind == "file" and entry.name.endswith(suffix)]
+
+
+@check("form.json", "units")
+def strict_json(unit: Unit) -> Found:
+    """No repeated keys, no NaN, no torn line, no null of ours; manifest, seal and commits are canonical to the byte."""
+    names, lines = _names(unit, ".json"), _names(unit, ".jsonl")
+    for name in [*names, *lines]:
+        try:
+            nulls = _nulls_of(unit, name)
+            if name.rpartition("/")[2] not in THIRD_PARTY_FILES:
+                yield from nulls
+            # With one form to the byte nothing can hide in spacing, in repeated keys or in another spelling of a
+            # number.
+            if name.rpartition("/")[2] in CANONICAL and line(unit.json(name)) != unit.read(name):
+                yield f"{name}: not in canonical form (RFC 8785 and a newline)"
+            if name in lines and b"\r" in unit.read(name):
+                yield f"{name}: a line that ends otherwise than with a newline"
+        except RecordError as error:
+            yield str(error)
+    return f"{len(names)} files and {len(lines)} files of lines"
+
+
+@check("form.schema", "units")
+def schema(unit: Unit) -> Found:
+    """Each kind of record against its schema."""
+    if unit.is_run:
+        version, done = unit.manifest.schema_version, len(unit.steps)
+        yield from (f"event {number} has no kind or no time" for number, row in enumerate(unit.events, start=1)
+                    if not isinstance(row.get("kind"), str) or not isinstance(row.get("time"), str))
+        return f"{version}, {done} steps, {len(unit.events)} events"
+    if unit.kind not in EVALUATION_UNITS:
+        return None
+    for name, expected in (EVAL_FILES | ({SELECTION: "selection/1"} if unit.kind == SAMPLED else {})).items():
+        value = unit.json(name)
+        found = value.get("schema") if isinstance(value, dict) else None
+        if found != expected:
+            yield f"{name}: schema {str(found)[:40]!r}, expected {expected!r}"
+    # Of predictions only what every later check relies on; the rest is for the checks of its fields.
+    rows = unit.lines(PREDICTIONS)
+    yield from (f"prediction {number} has no id or no score" for number, row in enumerate(rows, start=1)
+                if not isinstance(row.get("id"), str) or not is_score(row.get("score")))
+    return f"{len(rows)} predictions"
+
+
+@check("form.placeholders", "units")
+def placeholders(unit: Unit) -> Found:
+    """Templates that were not filled in: in manifest, README and evaluation settings, not in models' texts."""
+    # Items and completions are left out: a model may well write "TODO" or a pair of braces, and that is a result.
+    for name in [name for name in _names(unit, ".json") if name in (MANIFEST, *EVAL_FILES)]:
+        with suppress(RecordError):  # reported by `form.json`
+            yield from (f"{name}: {path} is {text[:40]!r}" for path, text in _texts(unit.json(name), "$")
+                        if is_placeholder(text))
+    # Texts of a pack are written for readers; of a run only the README is, and its samples are a model's words.
+    for name in _names(unit, ".md") if unit.kind == PACK_KIND else [README] if unit.has(README) else []:
+        text = unit.read(name, MAX_README_BYTES).decode("utf-8", errors="replace")
+        yield from (f"{name}: {path[:40]!r}" for path in find_placeholders(text))
+    return "no placeholders"
+
+
+@check("content.plain", "units")
+def plain(unit: Unit) -> Found:
     """Every file against an allow-list of kinds, and its content: UTF-8 text, tensors that fit their header."""
-    problems = []
-    for entry in unit.entries:
-        if entry.kind == "file":
-            try:
-                _check_kind(unit, entry.name)
-            except RecordError as error:
-                problems.append(str(error))
-    yield finding_from(problems, "text, JSON and tensors only", unit)
+    for name in _names(unit, ""):
+        try:
+            _check_kind(unit, name)
+        except RecordError as error:
+            yield str(error)
+    return "text, JSON and tensors only"
 
 
 @record_check("content.private")
@@ -55,18 +141,39 @@ def private(record: Record) -> Iterator[CheckFinding]:
         refuse_too_much_text(sum(entry.size for entry in record.tree.entries if _is_own_text(entry)))
     except TooLarge as error:
         yield not_checked(str(error))
-        return
-    yield from for_each_unit(record.units, lambda unit: iter([finding_from(_leaks(unit), "nothing private", unit)]))
+    else:
+        yield from for_each_unit(record.units, _private)
 
 
-def _leaks(unit: Unit) -> list[str]:
+def _private(unit: Unit) -> Found:
     """Secrets and home folders in a unit's texts."""
     leaks = set[str]()
     for name, text in _own_texts(unit):
         leaks.update(f"{name}: {secret}" for secret in find_secrets(text))
         if any(hint in text for hint in _HOME_HINTS):
             leaks.update(f"{name}: {match.group(0)}" for match in _HOME.finditer(text))
-    return sorted(leaks)
+    yield from sorted(leaks)
+    return "nothing private"
+
+
+def _nulls_of(unit: Unit, name: str) -> list[str]:
+    """Nulls of a file, cached apart from its contents, which may be too large to stay in memory."""
+    def find() -> list[str]:
+        value = unit.lines(name) if name.endswith(".jsonl") else unit.json(name)
+        # The bytes are searched first: mostly there is none, and to walk over a million values takes a second.
+        return [f"{name}: {path}" for path in find_nulls(value)] if b"null" in unit.read(name) else []
+    return unit.cached(f"nulls of {name}", find, file=name)
+
+
+def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _texts(inner, f"{path}.{key[:60]}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _texts(inner, f"{path}[{index}]")
 
 
 def _check_kind(unit: Unit, name: str) -> None:
@@ -88,7 +195,7 @@ def _check_kind(unit: Unit, name: str) -> None:
 def _check_text(unit: Unit, name: str) -> None:
     # An incremental decoder keeps a character that is cut by the border of two pieces.
     decoder = codecs.getincrementaldecoder("utf-8")()
-    with unit.tree.open(unit.tree_path(name)) as stream, trees.reading(unit.tree_path(name)):
+    with unit.open(name) as stream:
         first = True
         while True:
             data = stream.read(_CHUNK_BYTES)
@@ -107,18 +214,13 @@ def _check_text(unit: Unit, name: str) -> None:
 
 def _own_texts(unit: Unit) -> Iterator[tuple[str, str]]:
     """Pieces of the texts of this project, overlapping so that nothing is lost on a border."""
-    for entry in unit.entries:
-        if not _is_own_text(entry):
-            continue
-        try:
-            with unit.tree.open(unit.tree_path(entry.name)) as stream, trees.reading(unit.tree_path(entry.name)):
-                before = b""
-                while data := stream.read(_CHUNK_BYTES):
-                    yield entry.name, (before + data).decode("utf-8", errors="replace")
-                    # Matches in the overlap are found twice; callers use a set.
-                    before = data[-_OVERLAP_BYTES:]
-        except RecordError:
-            continue  # reported by integrity.sums and content.plain
+    for entry in filter(_is_own_text, unit.entries):
+        with suppress(RecordError), unit.open(entry.name) as stream:  # reported by integrity.sums and content.plain
+            before = b""
+            while data := stream.read(_CHUNK_BYTES):
+                yield entry.name, (before + data).decode("utf-8", errors="replace")
+                # Matches in the overlap are found twice; callers use a set.
+                before = data[-_OVERLAP_BYTES:]
 
 
 def _is_own_text(entry: Entry) -> bool:

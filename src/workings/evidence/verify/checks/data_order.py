@@ -11,14 +11,12 @@ from pydantic import ValidationError
 
 from workings.config.data import DataConfig
 from workings.errors import RecordError
-from workings.evidence.verify.learning import algorithm_of, records
-from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import check, finding_from, join_first, not_checked
+from workings.evidence.verify.record import Unit, computed_once
+from workings.evidence.verify.registry import Found, check, join_first, not_checked, records
 from workings.evidence.verify.result import CheckFinding
 from workings.hardware.device import row_devices
 from workings.record.digest import bytes_digest
 from workings.record.layout import (
-    CHECKPOINTS,
     CONFIG,
     DATA_DIGESTS,
     GIVEN_ITEMS,
@@ -42,14 +40,9 @@ MAX_LENGTH = 10_000_000
 """Longest sequence that is believed, in tokens."""
 
 
-def trains_on_rows(unit: Unit) -> bool:
-    """Whether a run has a row index; a run with rollouts has prompts, with separate checks."""
-    return records(ROWS)(unit)
-
-
 def only_if_few_sequences(unit: Unit) -> CheckFinding | None:
     """Precondition of checks that plan the order of all batches again: it does not take too long."""
-    return None if has_few_sequences(unit) else not_checked(f"more than {MAX_SEQUENCES:,} sequences", unit)
+    return None if has_few_sequences(unit) else not_checked(f"more than {MAX_SEQUENCES:,} sequences")
 
 
 def has_few_sequences(unit: Unit) -> bool:
@@ -57,105 +50,100 @@ def has_few_sequences(unit: Unit) -> bool:
     return len(unit.metrics) * unit.manifest.global_batch <= MAX_SEQUENCES
 
 
-@check("consistency.rows", when=trains_on_rows)
-def rows(unit: Unit) -> Iterator[CheckFinding]:
+# A run with rollouts has prompts and no row index, with separate checks.
+@check("consistency.rows", when=records(ROWS))
+def rows(unit: Unit) -> Found:
     """The digest over ids and digests of the kept rows; the digests of stored data; the learned turns."""
     from workings.data.rows import index_digest
-    trained_rows = kept_rows(unit)
+    trained_rows, digests = kept_rows(unit), unit.manifest.data_digests
     digest = index_digest((row["id"], row["digest"]) for row in trained_rows)
-    recorded_digest = unit.manifest.data_digests.get("rows")
-    problems = [] if digest == recorded_digest else [
-        f"{ROWS} has digest {digest[:16]}…, {DATA_DIGESTS} names {str(recorded_digest)[:16]}…"]
-    # If the data were stored, compute their digest from the copy.
-    problems += _stored_data_problems(unit)
+    if digest != digests.get("rows"):
+        yield f"{ROWS} has digest {digest[:16]}…, {DATA_DIGESTS} names {str(digests.get('rows'))[:16]}…"
+    # If the data were stored because they were in no file, compute their digest from the copy.
+    for file, name in ((GIVEN_TRACES, "traces"), (GIVEN_ITEMS, "items")):
+        if unit.has(file) and bytes_digest(unit.read(file)) != digests.get(name):
+            yield f"{file} has another digest than {DATA_DIGESTS} has: {str(digests.get(name))[:16]}…"
     if without_supervision := [row["id"] for row in trained_rows if row["supervised_tokens"] < 1]:
-        problems.append(f"rows without a supervised token: {join_first(without_supervision)}")
-    if wrong_turns := [row["id"] for row in trained_rows if not _turns_agree(row, learns_every_turn(unit))]:
-        problems.append("learned turns that do not add up to the row's supervised tokens, or that the recipe does "
-                        f"not ask for: {join_first(wrong_turns)}")
+        yield f"rows without a supervised token: {join_first(without_supervision)}"
+    every_turn = unit.section("data").get("learn") == "all"
+    if wrong_turns := [row["id"] for row in trained_rows if not _turns_agree(row, every_turn)]:
+        yield ("learned turns that do not add up to the row's supervised tokens, or that the recipe does not ask for: "
+               f"{join_first(wrong_turns)}")
     whole = sum(row["supervised_tokens"] == row["tokens"] - 1 for row in trained_rows)
     learned_whole = f", {whole:,} of these learned whole" if whole else ""
-    yield finding_from(problems, f"{len(trained_rows):,} rows{learned_whole}", unit)
+    return f"{len(trained_rows):,} rows{learned_whole}"
 
 
-@check("consistency.rows", when=trains_on_rows, precondition=only_if_few_sequences)
-def order(unit: Unit) -> Iterator[CheckFinding]:
+@check("consistency.rows", when=records(ROWS), precondition=only_if_few_sequences)
+def order(unit: Unit) -> Found:
     """Batch digest of each step against the epochs, planned again from ids, lengths and seed."""
-    problems = [f"step {line.get('step')}: another batch than seed and row index imply"
-                for line, planned in planned_steps(unit) if planned.digest != line.get("batch_digest")]
+    yield from (f"step {line.get('step')}: another batch than seed and row index imply"
+                for line, planned in planned_steps(unit) if planned.digest != line.get("batch_digest"))
     epoch = planned_steps(unit)[-1][1].at.epoch if unit.metrics else 0
-    yield finding_from(problems, f"{len(unit.metrics)} batches of seed {unit.manifest.seed}, to epoch {epoch}", unit)
+    return f"{len(unit.metrics)} batches of seed {unit.manifest.seed}, to epoch {epoch}"
 
 
-@check("consistency.rows", when=trains_on_rows, precondition=only_if_few_sequences)
-def tokens(unit: Unit) -> Iterator[CheckFinding]:
+@check("consistency.rows", when=records(ROWS), precondition=only_if_few_sequences)
+def tokens(unit: Unit) -> Found:
     """Counts of the log against the row index; a checkpoint's position in the data."""
     # Counts that a line does not have are left to its schema; those that it has must be its rows'.
-    problems = [f"step {line.get('step')}: {name} {str(line[name])[:20]}, its rows have {value}"
+    yield from (f"step {line.get('step')}: {name} {str(line[name])[:20]}, its rows have {value}"
                 for line, planned in planned_steps(unit) for name, value in planned.counts.items()
-                if name in line and line[name] != value]
+                if name in line and line[name] != value)
     if unit.written_by_train:
-        problems += _position_problems(unit)
-    problems += _dropped_problems(unit)
-    yield finding_from(problems, f"{sum(line.tokens for line in unit.steps):,} tokens in {len(unit.steps)} steps", unit)
+        yield from _position_problems(unit)
+    yield from _dropped_problems(unit)
+    return f"{sum(line.tokens for line in unit.steps):,} tokens in {len(unit.steps)} steps"
 
 
-def _position_problems(unit: Unit) -> list[str]:
+def _position_problems(unit: Unit) -> Iterator[str]:
     """Problems of the data positions of checkpoints: each is that of the batch after its last step."""
-    problems, steps, batches = [], planned_steps(unit), batches_of(unit)
-    for name in sorted(unit.files):
-        if not name.startswith(CHECKPOINTS + "/") or not name.endswith("/" + STATE):
-            continue
-        state = unit.json(name)
+    steps, batches = planned_steps(unit), batches_of(unit)
+    for folder in unit.checkpoints.values():
+        state = unit.json(f"{folder}/{STATE}")
         number, facts = (state.get("step"), state.get("facts")) if isinstance(state, dict) else (None, None)
         # Whether the step is one of this run is `consistency.checkpoints`'s to say.
         if type(number) is not int or not 1 <= number <= len(steps) or not isinstance(facts, dict):
             continue
         after = next_position(steps[number - 1][1].at, batches).to_json()
         if facts.get("position") != after:
-            problems.append(f"{name}: position {str(facts.get('position'))[:60]}, the log ends at {after}")
-    return problems
+            yield f"{folder}: position {str(facts.get('position'))[:60]}, the log ends at {after}"
 
 
-def _dropped_problems(unit: Unit) -> list[str]:
+def _dropped_problems(unit: Unit) -> Iterator[str]:
     """Problems of dropped rows: each says that it was dropped for its length."""
-    data_config = unit.manifest.config.get("data")
-    section = data_config if isinstance(data_config, dict) else {}
+    section = unit.section("data")
     # Only length is a reason to drop a row, so the reason can be written again and compared.
     limit = section.get("max_length")
-    problems = []
     for row in unit.lines(ROWS):
         status, count = row.get("status", "kept"), row.get("tokens")
         if status not in ("kept", "dropped"):
-            problems.append(f"row {str(row.get('id'))[:40]}: status {str(status)[:20]!r}")
+            yield f"row {str(row.get('id'))[:40]}: status {str(status)[:20]!r}"
         elif status == "dropped" and unit.written_by_train and type(limit) is int and (
                 type(count) is not int or count <= limit
                 or row.get("reason") != f"{count} tokens, and data.max_length is {limit}"
                 or section.get("over_length") != "drop"):
-            problems.append(f"row {str(row.get('id'))[:40]}: dropped, and neither length nor recipe asks for it")
-    return problems
+            yield f"row {str(row.get('id'))[:40]}: dropped, and neither length nor recipe asks for it"
 
 
-@check("consistency.disjoint", lambda record: record.measurements)
-def disjoint(unit: Unit) -> Iterator[CheckFinding]:
+@check("consistency.disjoint", "measurements")
+def disjoint(unit: Unit) -> Found:
     """Questions compared in lower case with single spaces, ids unchanged."""
     run = unit.parent or _origin(unit)
     if run is None:
-        yield not_checked("the run that it was made from is not here", unit, blocking=False)
-        return
+        return not_checked("the run that it was made from is not here", blocking=False)
     from workings.data.rows import learned_questions, prompt_digest
     # Digests of the normalised questions are in the row index, so that leaks are found without the data.
     trained = learned_questions(run.lines(PROMPTS) if records(PROMPTS)(run) else kept_rows(run))
     if None in trained:
-        yield not_checked(f"the index of {run.title} has no digests of questions", unit)
-        return
+        return not_checked(f"the index of {run.title} has no digests of questions")
     questions = {str(row.get("id")): str(row.get("prompt", "")) for row in unit.lines(PREDICTIONS)}
     # With an invisible letter a question would have another digest.
     trained_items = sorted(name for name, prompt in questions.items()
-                  if {prompt_digest(prompt), prompt_digest(visible(prompt))} & trained)
-    problems = [f"{len(trained_items)} of {len(questions)} questions were trained on: {join_first(trained_items)}"
-                ] if trained_items else []
-    yield finding_from(problems, f"{len(questions)} questions, none of them among {len(trained):,} trained ones", unit)
+                           if {prompt_digest(prompt), prompt_digest(visible(prompt))} & trained)
+    if trained_items:
+        yield f"{len(trained_items)} of {len(questions)} questions were trained on: {join_first(trained_items)}"
+    return f"{len(questions)} questions, none of them among {len(trained):,} trained ones"
 
 
 def visible(text: str) -> str:
@@ -163,22 +151,6 @@ def visible(text: str) -> str:
     normalized = unicodedata.normalize("NFKC", text)
     # Cf: zero-width letters and marks of direction; Mn and Me: marks on a letter that have no single letter.
     return "".join(letter for letter in normalized if unicodedata.category(letter) not in ("Cf", "Mn", "Me"))
-
-
-def learns_every_turn(unit: Unit) -> bool:
-    """Whether the recorded recipe trains on every turn of the assistant, and not on the last one only."""
-    data = unit.manifest.config.get("data")
-    return isinstance(data, dict) and data.get("learn") == "all"
-
-
-def _stored_data_problems(unit: Unit) -> list[str]:
-    """Problems of data that the run stores because they were in no file."""
-    problems = []
-    for file, name in ((GIVEN_TRACES, "traces"), (GIVEN_ITEMS, "items")):
-        recorded_digest = unit.manifest.data_digests.get(name)
-        if unit.has(file) and bytes_digest(unit.read(file)) != recorded_digest:
-            problems.append(f"{file} has another digest than {DATA_DIGESTS} has: {str(recorded_digest)[:16]}…")
-    return problems
 
 
 def _turns_agree(row: dict[str, Any], every_turn: bool) -> bool:
@@ -222,25 +194,28 @@ class PlannedStep:
     """Expected counts in its line of the log: tokens, supervised tokens, positions, share of padding."""
 
 
+@computed_once("planned steps")
 def planned_steps(unit: Unit) -> list[tuple[dict[str, Any], PlannedStep]]:
     """Each line of the log with its planned step, cached. Raises `RecordError`."""
-    return unit.cached("planned steps", lambda: list(_planned(unit)))
-
-
-def _planned(unit: Unit) -> Iterator[tuple[dict[str, Any], PlannedStep]]:
     from workings.data.batches import Position
     batches, rows = batches_of(unit), {row["id"]: row for row in kept_rows(unit)}
     # Row digests are enough: a batch's digest is over those of its rows, so the tokens need not be in the record.
     digests = {name: row["digest"] for name, row in rows.items()}
-    at = Position()
+    at, steps = Position(), []
     for line in unit.metrics:
         # A resumed run continues at the position where the kept steps end.
-        ids = [name for sequence in batches.row_ids(at) for name in sequence]
+        ids = row_ids(batches, at)
         tokens, positions = sum(rows[name]["tokens"] for name in ids), prod(batches.shape_at(at))
-        yield line, PlannedStep(at=at, digest=batches.digest_at(at, digests), counts={
+        steps.append((line, PlannedStep(at=at, digest=batches.digest_at(at, digests), counts={
             "tokens": tokens, "supervised_tokens": sum(rows[name]["supervised_tokens"] for name in ids),
-            "positions": positions, "padding": padding_share(tokens, positions)})
+            "positions": positions, "padding": padding_share(tokens, positions)})))
         at = next_position(at, batches)
+    return steps
+
+
+def row_ids(batches: "Batches", at: "Position") -> list[str]:
+    """Ids of the rows of a batch."""
+    return [name for sequence in batches.row_ids(at) for name in sequence]
 
 
 def next_position(at: "Position", batches: "Batches") -> "Position":
@@ -249,45 +224,38 @@ def next_position(at: "Position", batches: "Batches") -> "Position":
     return replace(at, epoch=at.epoch + 1, batch=0) if last else replace(at, batch=at.batch + 1)
 
 
+@computed_once("batches")
 def batches_of(unit: Unit) -> "Batches":
-    """The plan of batches, cached; it needs the lengths of the rows only. Raises `RecordError`."""
-    return unit.cached("batches", lambda: _batches(unit))
-
-
-def _batches(unit: Unit) -> "Batches":
-    """The plan of batches from lengths alone: tokens are not in the record and not needed for the order."""
+    """The plan of batches from lengths alone (tokens are not in the record), cached. Raises `RecordError`."""
     import numpy as np
 
     from workings.data.batches import Batches
     from workings.data.rows import Row, RowSet
     from workings.ways.base import Way
 
-    snapshot, mesh = unit.manifest.config, unit.manifest.device.mesh
+    snapshot = unit.manifest.config
     try:
         data_config = DataConfig.model_validate(snapshot["data"])
         micro_batch, accumulation = snapshot["batch"]["micro_batch"], snapshot["batch"]["accumulation"]
     except (ValidationError, KeyError, TypeError) as error:
         raise RecordError(f"{CONFIG}: data and batch cannot be read ({str(error)[:80]})") from None
-    devices = row_devices(mesh)
+    devices = row_devices(unit.manifest.device.mesh)
     if any(type(value) is not int or value < 1 for value in (micro_batch, accumulation, devices)):
         raise RecordError(f"{CONFIG}: micro_batch, accumulation and mesh are no counts")
-    rows_together = algorithm_of(unit).rows_per_example
+    way = unit.algorithm
+    rows_together = way.rows_per_example
     if micro_batch % rows_together or (rows_together > 1 and data_config.packing != "none"):
         raise RecordError(f"{CONFIG}: pairs that are packed, or micro batches of half a pair")
     if unit.manifest.global_batch > MAX_GLOBAL_BATCH:
         raise RecordError(f"a global batch of {unit.manifest.global_batch:,} rows")
-    zero = np.zeros(1, np.int32)
-    kept = kept_rows(unit)
+    zero, kept = np.zeros(1, np.int32), kept_rows(unit)
     lengths = [row["tokens"] for row in kept]
     if not lengths or max(lengths) > data_config.max_length or min(lengths) < 1:
         raise RecordError(f"{unit.tree_path(ROWS)}: no rows, or rows longer than data.max_length or empty")
     # Lengths without memory: a view of one zero, as long as the row says.
     rows = tuple(Row(row["id"], np.broadcast_to(zero, (row["tokens"],)), zero, "") for row in kept)
-    row_set = RowSet(rows, (), 0, data_config.max_length)
-    way = algorithm_of(unit)
     assert issubclass(way, Way)  # every section of `workings.ways` is one
-    grouped = way.grouped(row_set)
-    return Batches(grouped, seed=unit.manifest.seed,
+    return Batches(way.grouped(RowSet(rows, (), 0, data_config.max_length)), seed=unit.manifest.seed,
                    rows_per_micro_batch=micro_batch * devices, accumulation=accumulation, data_config=data_config)
 
 

@@ -4,14 +4,13 @@ The environment is this version's, or that of an installed library in the record
 never run.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from workings.errors import RecordError, RequestError, RewardError
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import check, finding_from, not_checked
+from workings.evidence.verify.registry import Found, check, not_checked
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.rollout_inputs import rollout_inputs_of, rollouts_of, template_of
 from workings.record.digest import json_digest
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from workings.models.chat import ChatTemplate
     from workings.rollouts.episodes import EpisodeRules
     from workings.rollouts.prompts import Prompt
-    from workings.rollouts.rollout import Rollout, Sample
+    from workings.rollouts.rollout import Sample
 
 CALL_SECONDS = 20.0
 """Time limit for a turn of the episodes that are played together here, in seconds."""
@@ -40,46 +39,32 @@ def has_environment(unit: Unit) -> bool:
 
 
 @check("consistency.environment", when=has_environment)
-def environment(unit: Unit) -> Iterator[CheckFinding]:
+def environment(unit: Unit) -> Found:
     """Name, options and turns against the recipe; the digest against the manifest."""
     settings, recorded = _settings(unit), unit.json_object(EPISODES)
-    expected = {"name": settings.name, "options": dict(settings.config.options), "turns": settings.config.turns,
-                "version": recorded.get("version")}
-    problems = [] if recorded == expected else [f"{EPISODES} is not what the recipe says"]
+    if recorded != {"name": settings.name, "options": dict(settings.config.options), "turns": settings.config.turns,
+                    "version": recorded.get("version")}:
+        yield f"{EPISODES} is not what the recipe says"
     if unit.manifest.data_digests.get("environment") != json_digest(recorded):
-        problems.append(f"{EPISODES} has another digest than the manifest says")
-    yield finding_from(problems, f"{settings.name}, {settings.config.turns} turns at most", unit)
+        yield f"{EPISODES} has another digest than the manifest says"
+    return f"{settings.name}, {settings.config.turns} turns at most"
 
 
 @check("recompute.episodes", when=has_environment)
-def episodes(unit: Unit) -> Iterator[CheckFinding]:
+def episodes(unit: Unit) -> Found:
     """Tasks, replies, rewards of turns, ends, against the environment; which tokens are learned, against the turns."""
     settings = _settings(unit)
     recorded = str(unit.json_object(EPISODES).get("version"))
     if settings.config.file:
-        yield not_checked(f"the environment {settings.name} is code from elsewhere, which is not run; its replies are "
-                          "as recorded", unit)
-    elif settings.config.server:
-        yield not_checked("a server played its episodes, which is not asked again; its replies are as recorded", unit)
-    elif settings.version != recorded:
-        yield not_checked(f"environment {settings.name}: version {recorded[:100]!r} there, {settings.version!r} here",
-                          unit)
-    else:
-        played = _play_again(unit, settings)
-        yield finding_from(played.problems, f"{played.episodes:,} episodes with {played.turns:,} turns", unit)
-        if played.stopped_because:
-            yield not_checked(f"{played.episodes:,} episodes were played again, and no more: {played.stopped_because}",
-                              unit)
-
-
-@dataclass(kw_only=True)
-class _Played:
-    """Problems and counts of one pass over all rollouts."""
-
-    problems: list[str] = field(default_factory=list)
-    episodes: int = 0
-    turns: int = 0
-    stopped_because: str = ""
+        return not_checked(f"the environment {settings.name} is code from elsewhere, which is not run; its replies are "
+                           "as recorded")
+    if settings.config.server:
+        return not_checked("a server played its episodes, which is not asked again; its replies are as recorded")
+    if settings.version != recorded:
+        return not_checked(f"environment {settings.name}: version {recorded[:100]!r} there, {settings.version!r} here")
+    counts = Counter[str]()
+    yield from _play_again(unit, settings, counts)
+    return f"{counts['episodes']:,} episodes with {counts['turns']:,} turns"
 
 
 def _settings(unit: Unit) -> "EnvironmentSettings":
@@ -94,29 +79,30 @@ def _settings(unit: Unit) -> "EnvironmentSettings":
         raise RecordError(f"its environment: {error.given[:120]}") from None
 
 
-def _play_again(unit: Unit, settings: "EnvironmentSettings") -> _Played:
+def _play_again(unit: Unit, settings: "EnvironmentSettings", counts: Counter[str]) -> Iterator[str | CheckFinding]:
+    """Problems of all rollouts, in one pass; adds the episodes and turns that were played."""
     from workings.environments.process import EnvironmentProcess
     from workings.ways.parts.training_data import episode_rules
-    inputs, template, result, clock = rollout_inputs_of(unit), template_of(unit), _Played(), unit.tree.scoring
+    inputs, template, clock = rollout_inputs_of(unit), template_of(unit), unit.tree.scoring
     rules = episode_rules(inputs.recipe)
     assert rules is not None  # `has_environment`
-    with ExitStack() as stack:
-        try:
-            process = stack.enter_context(EnvironmentProcess(settings))
+    try:
+        with EnvironmentProcess(settings) as process:
             with clock.measured(process, len(inputs.prompts.prompts)):
-                result.problems += _task_problems(unit, process, inputs.prompts.prompts)
+                problems = _task_problems(unit, process, inputs.prompts.prompts)
+            yield from problems
             for rollout in rollouts_of(unit):
                 samples = rollout.all_samples
                 for start in range(0, len(samples), CHUNK_EPISODES):
                     if reason := clock.reason_over:
-                        result.stopped_because = reason
-                        return result
+                        yield not_checked(f"{counts['episodes']:,} episodes were played again, and no more: {reason}")
+                        return
                     part = samples[start:start + CHUNK_EPISODES]
                     with clock.measured(process, len(part)):
-                        _play_part(result, process, template, rules, rollout, part)
-        except (RequestError, RewardError) as error:
-            result.problems.append(f"it cannot be played again: {str(error)[:200]}")
-    return result
+                        problems = [*_play_part(process, template, rules, part, counts)]
+                    yield from (f"rollout of step {rollout.step}, {problem}" for problem in problems)
+    except (RequestError, RewardError) as error:
+        yield f"it cannot be played again: {str(error)[:200]}"
 
 
 def _task_problems(unit: Unit, process: "EnvironmentProcess", prompts: "Sequence[Prompt]") -> list[str]:
@@ -147,9 +133,9 @@ def _task_problems(unit: Unit, process: "EnvironmentProcess", prompts: "Sequence
             for prompt, item in zip(prompts, again, strict=True) if prompt.item != item]
 
 
-def _play_part(result: _Played, process: "EnvironmentProcess", template: "ChatTemplate", rules: "EpisodeRules",
-               rollout: "Rollout", part: "Sequence[tuple[Prompt, Sample]]") -> None:
-    """Replay some episodes of a rollout, turn by turn together; add differences."""
+def _play_part(process: "EnvironmentProcess", template: "ChatTemplate", rules: "EpisodeRules",
+               part: "Sequence[tuple[Prompt, Sample]]", counts: Counter[str]) -> Iterator[str]:
+    """Replay some episodes, turn by turn together; their differences."""
     from workings.rollouts.episodes import beginning
     process.reset([beginning(prompt) for prompt, _ in part])
     ends = [0] * len(part)
@@ -162,16 +148,15 @@ def _play_part(result: _Played, process: "EnvironmentProcess", template: "ChatTe
             start, ends[n] = ends[n], ends[n] + sum(sample.turns[turn][:2])
             texts.append((n, template.tokenizer.decode(_written(sample, start, turn, template.stop_ids))))
         replies = process.step(texts) if texts else []
-        result.turns += len(texts)
+        counts["turns"] += len(texts)
         wrong = {n: problem for n, reply in zip(running, replies, strict=True)
                  if (problem := _turn_problem(template, rules, part[n], turn, ends[n], reply))}
-        result.problems += [f"rollout of step {rollout.step}, {part[n][0].item.id[:60]!r}, turn {turn + 1}: {problem}"
-                            for n, problem in wrong.items()]
+        yield from (f"{part[n][0].item.id[:60]!r}, turn {turn + 1}: {problem}" for n, problem in wrong.items())
         # After a difference the further turns of an episode are meaningless.
         running = [n for n in running if n not in wrong]
-    result.problems += [f"rollout of step {rollout.step}, {part[n][0].item.id[:60]!r}: more turns than "
-                        f"{rules.turns}" for n in running if len(part[n][1].turns) > rules.turns]
-    result.episodes += len(part)
+    yield from (f"{part[n][0].item.id[:60]!r}: more turns than {rules.turns}" for n in running
+                if len(part[n][1].turns) > rules.turns)
+    counts["episodes"] += len(part)
 
 
 def _written(sample: "Sample", start: int, turn: int, stop_ids: "Sequence[int]") -> list[int]:

@@ -1,13 +1,15 @@
-"""What an evaluation's settings and lines say of each other, and of the run around it."""
+"""Level 1: what an evaluation's settings and lines say of each other, and of the run around it."""
 
 import re
 from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
 
-from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import is_our_engine, section_of
-from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS
+from workings.evidence.verify.record import Unit, section_of
+from workings.evidence.verify.registry import Found, check, is_our_engine, only_if_written_by_train
+from workings.plugins import OURS
+from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, METRICS, PREDICTIONS
+from workings.record.metrics import RIGHT, WRONG
 from workings.record.values import is_absent
 
 GENERATED = "generated"
@@ -16,71 +18,6 @@ ANSWERED_HERE = (GENERATED, "task")
 ELSEWHERE = "predictions"
 """Kind of source with answers of another program."""
 _BASE = re.compile(r"/base-[A-Za-z0-9._-]{1,60}-([0-9a-f]{12})$")
-
-
-def stated_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
-    """Settings that the evaluation's own lines, its other settings or its run contradict.
-
-    Args:
-        unit: the evaluation.
-        config: contents of its `eval_config.json`.
-    """
-    source, engine = section_of(config, "source"), section_of(config, "engine")
-    limit = section_of(config, "limits").get("max_completion_chars")
-    if type(limit) is int:
-        yield from _length_problems(unit, limit)
-    if source.get("kind") not in (*ANSWERED_HERE, ELSEWHERE):
-        yield f"{EVALUATION_CONFIG}: source.kind is {str(source.get('kind'))[:40]!r}, which no evaluation has"
-    if source.get("kind") == GENERATED:
-        # Generated answers come from nowhere else, so a file or a digest here would be a made-up source.
-        if set(source) != {"kind"}:
-            yield f"{EVALUATION_CONFIG}: generated, and source has {', '.join(sorted(source))[:80]}"
-        yield from (f"{EVALUATION_CONFIG}: generated, but {name} is missing" for name in ("decoding", "engine")
-                    if name in config and is_absent(config[name]))
-    elif source.get("kind") in ANSWERED_HERE and is_absent(config.get("engine")):
-        yield f"{EVALUATION_CONFIG}: a task that a model answered, but the engine is missing"
-    if type(devices := engine.get("devices", 1)) is not int or devices < 1:
-        yield f"{EVALUATION_CONFIG}: engine.devices is {str(devices)[:20]}"
-    yield from _template_problems(unit, config)
-    yield from judged_problems(unit, config)
-    yield from _base_name_problems(unit, config)
-    if source.get("kind") == ELSEWHERE:
-        yield from elsewhere_problems(unit, config)
-
-
-def _length_problems(unit: Unit, limit: int) -> Iterator[str]:
-    """A completion that was too long to be scored has an error; one that was scored is not longer than the limit."""
-    longest = max((len(row["completion"]) for row in unit.lines(PREDICTIONS)
-                   if isinstance(row.get("completion"), str) and "error" not in row and "completion_chars" not in row),
-                  default=0)
-    if longest > limit:
-        yield f"{EVALUATION_CONFIG}: limits.max_completion_chars is {limit}, a completion was scored of {longest}"
-
-
-def _template_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
-    """A run is asked in the chat template that it was trained with."""
-    data = unit.parent.manifest.config.get("data") if unit.parent is not None else None
-    trained = data.get("template") if isinstance(data, dict) else None
-    name = section_of(config, "template").get("name")
-    if trained is not None and name is not None and name != trained:
-        yield f"{EVALUATION_CONFIG}: template.name is {str(name)[:40]!r}, the run's is {str(trained)[:40]!r}"
-
-
-def _base_name_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
-    """The name of an untrained model's evaluation ends with digits of all that decides its answers."""
-    match = _BASE.search(f"/{unit.path}") if unit.parent is None else None
-    # Other versions may have made the digits of other settings.
-    if match is None or section_of(config, "software").get("workings") != version("workings"):
-        return
-    from workings.evaluation.cache import base_key
-    try:
-        key = base_key(config)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return  # an evaluation with a folder's name like this
-    if key != match[1]:
-        yield f"its name ends with {match[1]}, what decides its answers gives {key}"
-
-
 OF_A_MODEL = ("decoding", "engine", "model", "template", "tokenizer")
 """Settings of a model's answers, unknown for predictions from elsewhere."""
 OF_A_FILE = ("file", "digest")
@@ -96,18 +33,95 @@ NO_LINE = ("missing: ", DOUBLE)
 """Beginnings of the errors of an item or sample that predictions from elsewhere have no line of, or too many."""
 UNJUDGED = {"rule": "none", "score": 0, "reasoning_chars": 0, "steps_checked": 0, "steps_valid": 0}
 """Keys of a line with an unscored completion."""
+MAX_ANSWER_TOKENS = 128
+"""Longest answer, in tokens, that rounding is not expected to change."""
 
 
-def judged_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
-    """Lines without a completion that were scored, and scores that the settings do not request.
+@check("consistency.answers", "evaluations")
+def answers(unit: Unit) -> Found:
+    """Truncated exactly at the limit, empty exactly without text, no completion of the model missing; settings."""
+    config = unit.json_object(EVALUATION_CONFIG)
+    generated = config.get("source") == {"kind": GENERATED}
+    limit = section_of(config, "decoding").get("max_new_tokens")
+    for row in unit.lines(PREDICTIONS):
+        yield from (f"{str(row.get('id'))[:60]}: {problem}" for problem in _line_problems(row, generated, limit))
+    yield from _stated_problems(unit, config)
+    if generated and unit.json_object(EVALUATION_SUMMARY).get("problems"):
+        yield f"{EVALUATION_SUMMARY} names problems of a file of predictions, and none exists"
+    return f"{len(unit.lines(PREDICTIONS))} lines"
 
-    Args:
-        unit: the evaluation.
-        config: contents of its `eval_config.json`.
-    """
+
+def _line_problems(row: dict[str, Any], generated: bool, limit: Any) -> Iterator[str]:
+    text, reason, tokens = row.get("completion"), row.get("finish_reason"), row.get("completion_tokens")
+    # `is`, because 1 and true are two values in a record.
+    if "truncated" in row and row["truncated"] is not (reason == "length"):
+        yield f"truncated is {row['truncated']}, it ended by {str(reason)[:20]!r}"
+    if "empty" in row and row["empty"] is not (isinstance(text, str) and not text.strip()):
+        yield f"empty is {row['empty']}"
+    if not generated:
+        return
+    if not isinstance(text, str):
+        yield "no completion, although a model wrote it"
+    if reason not in ("stop", "length"):
+        yield f"it ended by {str(reason)[:20]!r}"
+    # A model that is asked beyond its context ends below the limit.
+    if type(tokens) is not int or tokens < 0 or (type(limit) is int and tokens > limit):
+        yield f"{str(tokens)[:20]} tokens, at most {limit} were asked for"
+
+
+def _stated_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
+    """Settings that the evaluation's own lines, its other settings or its run contradict."""
+    source, engine = section_of(config, "source"), section_of(config, "engine")
+    limit = section_of(config, "limits").get("max_completion_chars")
+    # A completion that was too long to be scored has an error; one that was scored is not longer than the limit.
+    longest = max((len(row["completion"]) for row in unit.lines(PREDICTIONS)
+                   if isinstance(row.get("completion"), str) and "error" not in row and "completion_chars" not in row),
+                  default=0)
+    if type(limit) is int and longest > limit:
+        yield f"{EVALUATION_CONFIG}: limits.max_completion_chars is {limit}, a completion was scored of {longest}"
+    if source.get("kind") not in (*ANSWERED_HERE, ELSEWHERE):
+        yield f"{EVALUATION_CONFIG}: source.kind is {str(source.get('kind'))[:40]!r}, which no evaluation has"
+    if source.get("kind") == GENERATED:
+        # Generated answers come from nowhere else, so a file or a digest here would be a made-up source.
+        if set(source) != {"kind"}:
+            yield f"{EVALUATION_CONFIG}: generated, and source has {', '.join(sorted(source))[:80]}"
+        yield from (f"{EVALUATION_CONFIG}: generated, but {name} is missing" for name in ("decoding", "engine")
+                    if name in config and is_absent(config[name]))
+    elif source.get("kind") in ANSWERED_HERE and is_absent(config.get("engine")):
+        yield f"{EVALUATION_CONFIG}: a task that a model answered, but the engine is missing"
+    if type(devices := engine.get("devices", 1)) is not int or devices < 1:
+        yield f"{EVALUATION_CONFIG}: engine.devices is {str(devices)[:20]}"
+    # A run is asked in the chat template that it was trained with.
+    trained = unit.parent.section("data").get("template") if unit.parent is not None else None
+    name = section_of(config, "template").get("name")
+    if trained is not None and name is not None and name != trained:
+        yield f"{EVALUATION_CONFIG}: template.name is {str(name)[:40]!r}, the run's is {str(trained)[:40]!r}"
+    yield from _judged_problems(unit, config)
+    yield from _base_name_problems(unit, config)
+    if source.get("kind") == ELSEWHERE:
+        yield from _elsewhere_problems(unit, config)
+
+
+def _base_name_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
+    """The name of an untrained model's evaluation ends with digits of all that decides its answers."""
+    match = _BASE.search(f"/{unit.path}") if unit.parent is None else None
+    # Other versions may have made the digits of other settings.
+    if match is None or section_of(config, "software").get("workings") != version(OURS):
+        return
+    from workings.evaluation.cache import base_key
+    try:
+        key = base_key(config)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return  # an evaluation with a folder's name like this
+    if key != match[1]:
+        yield f"its name ends with {match[1]}, what decides its answers gives {key}"
+
+
+def _judged_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
+    """Lines without a completion that were scored, and scores that the settings do not request."""
     kind = section_of(config, "source").get("kind")
-    limit = _limit_of_our_engines(config)
-    any_form = config.get("form") == "any"
+    limit = section_of(config, "decoding").get("max_new_tokens")
+    any_form, ours = config.get("form") == "any", asked_our_engine(config)
     for row in unit.lines(PREDICTIONS):
         name, text = str(row.get("id"))[:60], row.get("completion")
         if "format_ok" in row and is_absent(row["format_ok"]) is not any_form:
@@ -115,10 +129,11 @@ def judged_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
                    f"{str(config.get('form'))[:20]!r}")
         if isinstance(text, str) and text.strip() and row.get("completion_tokens") == 0:
             yield f"{name}: no tokens, and a completion of {len(text)} characters"
-        if row.get("finish_reason") == "stop" and limit is not None and row.get("completion_tokens") == limit:
+        # In our engines the token at which a completion stops is one of those that it may have, and is not counted.
+        if row.get("finish_reason") == "stop" and ours and type(limit) is int and row.get("completion_tokens") == limit:
             yield f"{name}: it stopped by itself, but has the {limit} tokens of the limit"
         # Other programs score lines without text.
-        if kind in ("generated", "predictions"):
+        if kind in (GENERATED, ELSEWHERE):
             yield from _unjudged_problems(name, row)
 
 
@@ -140,20 +155,8 @@ def _unjudged_problems(name: str, row: dict[str, Any]) -> Iterator[str]:
         yield f"{name}: {error[:40]!r}, but it has an end"
 
 
-def _limit_of_our_engines(config: dict[str, Any]) -> int | None:
-    """Most tokens of a completion; None where the engine of another package may count in another way."""
-    limit = section_of(config, "decoding").get("max_new_tokens")
-    # In ours the token at which a completion stops is one of those that it may have, and is not counted.
-    return limit if type(limit) is int and asked_our_engine(config) else None
-
-
-def elsewhere_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
-    """What an evaluation of predictions from elsewhere cannot know, samples that are missing, and its own problems.
-
-    Args:
-        unit: the evaluation.
-        config: contents of its `eval_config.json`.
-    """
+def _elsewhere_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
+    """What an evaluation of predictions from elsewhere cannot know, samples that are missing, and its own problems."""
     # Here, because it brings NumPy, which other evaluations do not need at this level.
     from workings.evaluation.external import MAX_PROBLEMS_SHOWN
     yield from (f"{EVALUATION_CONFIG}: {key} is set for existing predictions" for key in OF_A_MODEL
@@ -191,3 +194,43 @@ def are_numbered(numbers: list[Any], count: Any) -> bool:
 def asked_our_engine(config: dict[str, Any]) -> bool:
     """Whether an evaluation says that an engine of this package answered."""
     return is_our_engine(str(section_of(config, "engine").get("name")))
+
+
+@check("consistency.answers", when=lambda unit: bool(_looks(unit)), precondition=only_if_written_by_train)
+def last_look(unit: Unit) -> Found:
+    """Marks of the held-out items after the last step against the scores of the same greedy answers."""
+    evaluation, asked = unit.recipe_evaluation, unit.kept_step
+    lines = [line for line in _looks(unit) if line.get("step") == asked]
+    if evaluation is None or not lines or unit.manifest.status != "complete":
+        return None
+    config = evaluation.json_object(EVALUATION_CONFIG)
+    # A look judges by all rules and by the recipe's scorer, in addition to the recipe's evaluation.
+    looked_by = unit.section("evaluation").get("scorer", "answer")
+    marks = str(lines[-1]["held_out_right"])
+    answers = _final_answers(unit, evaluation, len(marks))
+    if section_of(config, "scorer").get("name") != looked_by or not answers \
+            or section_of(config, "extraction").get("rules") != "default":
+        return None
+    given = "".join(RIGHT if row.get("score") == 1 else WRONG for row in answers)
+    if given != marks:
+        yield f"{METRICS} has the marks {marks[:40]} after step {asked}, the evaluation's answers give {given[:40]}"
+    return f"{len(marks)} items"
+
+
+def _looks(unit: Unit) -> list[dict[str, Any]]:
+    return [line for line in unit.metrics if "held_out_right" in line]
+
+
+def _final_answers(unit: Unit, evaluation: Unit, count: int) -> list[dict[str, Any]]:
+    """The first of the evaluation's predictions, where the last look in training must have seen the same answers.
+
+    Both are greedy answers of the same weights, in batches of other sizes: in float32 on a CPU rounding does not decide
+    between two tokens. Empty where the two may differ.
+    """
+    decoding = section_of(evaluation.json_object(EVALUATION_CONFIG), "decoding")
+    # Elsewhere the batch size may change the last bits of a logit, and with them a greedy token.
+    if not unit.in_float32_on_cpu or decoding.get("temperature") != 0 or decoding.get("samples") != 1:
+        return []
+    rows = evaluation.lines(PREDICTIONS)[:count]
+    return rows if all(type(row.get("completion_tokens")) is int and row["completion_tokens"] <= MAX_ANSWER_TOKENS
+                       for row in rows) else []

@@ -3,7 +3,8 @@
 import math
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -12,12 +13,11 @@ from workings.config.training import Scorer
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify.checks.evaluation_lines import AT_LIMIT
 from workings.evidence.verify.limits import CHUNK_COMPLETIONS
-from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.record import Record, Unit, section_of
 from workings.evidence.verify.registry import (
+    Found,
     check,
-    every_evaluation,
-    failed,
-    finding_from,
+    differing,
     for_each_unit,
     join_first,
     not_checked,
@@ -25,7 +25,6 @@ from workings.evidence.verify.registry import (
     same_json,
 )
 from workings.evidence.verify.result import CheckFinding
-from workings.record.canonical import line
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS
 from workings.record.values import is_absent
 from workings.scoring.scorers import is_score
@@ -48,17 +47,16 @@ OUR_SCORERS: tuple[str, ...] = get_args(Scorer)
 _COMPARED = ("rule", "score", "format_ok", "reasoning_chars", "steps_checked", "steps_valid")
 
 
-@check("recompute.items", every_evaluation)
-def items(unit: Unit) -> Iterator[CheckFinding]:
+@check("recompute.items", "evaluations")
+def items(unit: Unit) -> Found:
     """Count and digest of the items, recomputed from the predictions."""
     # Imported here, and in the functions below: levels 0 and 1 need no scorer and should not wait for one.
     from workings.scoring.items import items_digest
-    answered_items, recorded_items = _items(unit), unit.json_object(EVALUATION_CONFIG).get("items")
-    expected = {"count": len(answered_items), "digest": items_digest(answered_items)}
-    recorded = recorded_items if isinstance(recorded_items, dict) else {}
-    problems = [f"items have {key} {str(value)[:16]}, {EVALUATION_CONFIG} names {str(recorded.get(key))[:16]}"
-                for key, value in expected.items() if not same_json(recorded.get(key), value)]
-    yield finding_from(problems, f"{len(answered_items)} items", unit)
+    answered, recorded = _items(unit), section_of(unit.json_object(EVALUATION_CONFIG), "items")
+    for key, value in (("count", len(answered)), ("digest", items_digest(answered))):
+        if not same_json(recorded.get(key), value):
+            yield f"items have {key} {str(value)[:16]}, {EVALUATION_CONFIG} names {str(recorded.get(key))[:16]}"
+    return f"{len(answered)} items"
 
 
 @record_check("recompute.scores")
@@ -66,44 +64,42 @@ def scores(record: Record) -> Iterator[CheckFinding]:
     """Answer and verdict of each completion against this project's own scorer, in a process with limits."""
     scoring = _Scoring()
 
-    def find(unit: Unit) -> Iterator[CheckFinding]:
+    def find(unit: Unit) -> Found:
         settings = _settings(unit)
         if isinstance(settings, str):
-            yield not_checked(settings, unit)
-            return
+            return not_checked(settings)
         if problem := _judge_problem(unit):
-            yield failed(problem, unit)
-            return
+            yield problem
+            return None
         if reason := scoring.reason_not_scored(settings) or unit.tree.scoring.reason_over:
-            yield not_checked(reason, unit)
-            return
+            return not_checked(reason)
         try:
-            problems, count, limited, why_less = _scored_again(unit, scoring.process(settings), scoring)
+            count, limited, why_less = yield from _scored_again(unit, scoring.process(settings), scoring)
         # The child could not be started at all, which settings in the record may have caused.
         except RequestError as error:
-            yield failed(f"cannot be scored again: {error.given}; expected {error.expected}", unit)
-            return
-        yield finding_from(problems, f"{count} completions scored again", unit)
+            yield f"cannot be scored again: {error.given}; expected {error.expected}"
+            return None
         if judge := _judge_of(unit):
             yield not_checked(f"that {str(judge.get('model'))[:80]} gave these replies is as recorded: the judge is "
-                              "not asked again", unit, blocking=False)
+                              "not asked again", blocking=False)
         if why_less:
-            yield not_checked(f"{count} completions were scored again, and no more: {why_less}", unit)
+            yield not_checked(f"{count} completions were scored again, and no more: {why_less}")
         if limited:
             yield not_checked(f"{len(limited)} completions count as wrong for a limit that was not met here: "
-                              f"{join_first(limited)}", unit, blocking=False)
+                              f"{join_first(limited)}", blocking=False)
+        return f"{count} completions scored again"
 
     with scoring:
         yield from for_each_unit(record.evaluations, find)
 
 
-@check("recompute.scorecard", every_evaluation)
-def summary(unit: Unit) -> Iterator[CheckFinding]:
+@check("recompute.scorecard", "evaluations")
+def summary(unit: Unit) -> Found:
     """Every cell, interval, rate and count."""
     recorded = unit.json_object(EVALUATION_SUMMARY)
-    value = _summary_again(unit, recorded.get("problems", {}))
-    problems = [f"{EVALUATION_SUMMARY}: {difference}" for difference in differences(recorded, value)]
-    yield finding_from(problems, "every cell equal", unit)
+    again = _summary_again(unit, recorded.get("problems", {}))
+    yield from (f"{EVALUATION_SUMMARY}: {difference}" for difference in differences(recorded, again))
+    return "every cell equal"
 
 
 def _summary_again(unit: Unit, problems: dict[str, Any]) -> dict[str, Any]:
@@ -125,22 +121,23 @@ def _summary_again(unit: Unit, problems: dict[str, Any]) -> dict[str, Any]:
             raise RecordError(f"{PREDICTIONS} cannot be summarized ({str(error)[:80]})") from None
 
 
-def differences(recorded: Any, again: Any, path: str = "$") -> list[str]:
+def differences(recorded: Any, again: Any, path: str = "$") -> Iterator[str]:
     """Differences of two JSON values; floats may differ in the last bits (another machine's library)."""
     if isinstance(recorded, dict) and isinstance(again, dict):
-        one_sided = [f"{path}.{key[:60]} is on one side only" for key in sorted(recorded.keys() ^ again.keys())]
-        return one_sided + [difference for key in sorted(recorded.keys() & again.keys())
-                            for difference in differences(recorded[key], again[key], f"{path}.{key[:60]}")]
+        yield from (f"{path}.{key[:60]} is on one side only" for key in sorted(recorded.keys() ^ again.keys()))
+        for key in sorted(recorded.keys() & again.keys()):
+            yield from differences(recorded[key], again[key], f"{path}.{key[:60]}")
     # Lists of different lengths fall through to the last line and are reported as one difference.
-    if isinstance(recorded, list) and isinstance(again, list) and len(recorded) == len(again):
-        return [difference for index, (before, after) in enumerate(zip(recorded, again, strict=True))
-                for difference in differences(before, after, f"{path}[{index}]")]
-    numbers = isinstance(recorded, int | float) and isinstance(again, int | float)
-    if numbers and not isinstance(recorded, bool) and not isinstance(again, bool):
-        return [] if math.isclose(recorded, again, rel_tol=1e-12, abs_tol=1e-12) else [
-            f"{path} is {recorded!r}, computed again {again!r}"]
-    return [] if same_json(recorded, again) else [
-        f"{path} is {str(recorded)[:40]!r}, computed again {str(again)[:40]!r}"]
+    elif isinstance(recorded, list) and isinstance(again, list) and len(recorded) == len(again):
+        for index, (before, after) in enumerate(zip(recorded, again, strict=True)):
+            yield from differences(before, after, f"{path}[{index}]")
+    elif not (math.isclose(recorded, again, rel_tol=1e-12, abs_tol=1e-12) if _is_number(recorded) and _is_number(again)
+              else same_json(recorded, again)):
+        yield f"{path} is {str(recorded)[:40]!r}, computed again {str(again)[:40]!r}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _items(unit: Unit) -> "list[Item]":
@@ -184,38 +181,27 @@ def _settings(unit: Unit) -> "EvaluationSettings | str":
         return f"{error.given}: {error.try_next}"
     if judge is None and scorer.get("version") != scorer_version:
         return f"scorer {name!r}: version {str(scorer.get('version'))[:100]!r} there, {scorer_version!r} here"
-    rules = extraction.get("rules")
-    steps = config.get("steps")
-    steps_version = steps.get("version") if isinstance(steps, dict) else None
+    rules, steps_version = extraction.get("rules"), section_of(config, "steps").get("version")
     if steps_version != STEPS_VERSION:
         return f"equations in the steps were checked by version {str(steps_version)[:20]!r}, unknown here"
     try:
-        settings = EvaluationSettings(
+        return EvaluationSettings(
             scorer=name, rules=tuple(rules) if isinstance(rules, list) else (), form=str(config.get("form")),
             max_completion_chars=int(limits["max_completion_chars"]), item_seconds=ITEM_SECONDS)
     except (RequestError, KeyError, TypeError, ValueError) as error:
         raise RecordError(f"{unit.tree_path(EVALUATION_CONFIG)}: {str(error)[:120]}") from None
-    return settings
 
 
-class _Scoring:
-    """A process that scores all evaluations with the same settings, with limits on the cost of a whole record.
-
-    Use as a context manager.
-    """
+class _Scoring(ExitStack):
+    """A process that scores all evaluations with the same settings, with limits on the cost of a whole record."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.at_limit = 0
         """Completions so far that reached the time limit."""
         self._started = 0
         self._settings: dict[str, Any] = {}
         self._process: ScoringProcess | None = None
-
-    def __enter__(self) -> "_Scoring":
-        return self
-
-    def __exit__(self, *unused: object) -> None:
-        self._end()
 
     def reason_not_scored(self, settings: "EvaluationSettings") -> str:
         """Why an evaluation is not scored; empty if it is scored."""
@@ -229,48 +215,43 @@ class _Scoring:
         """The process for these settings. Raises `RequestError` where it cannot be started."""
         from workings.scoring.worker_pool import ScoringProcess
         if self._process is None or settings.for_scoring() != self._settings:
-            self._end()
+            self.close()  # ends the process before
+            self._process = None  # the next one may not start
             self._started, self._settings = self._started + 1, settings.for_scoring()
-            self._process = ScoringProcess(settings).__enter__()
+            self._process = self.enter_context(ScoringProcess(settings))
         return self._process
 
-    def _end(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.__exit__(None, None, None)
 
-
-def _scored_again(unit: Unit, process: "ScoringProcess", scoring: _Scoring) -> tuple[list[str], int, list[str], str]:
-    """Problems, number of scored completions, completions with a limit that was not met, and why scoring stopped."""
-    by_id = {item.id: item for item in _items(unit)}
-    rows, problems = [], []
+def _scored_again(unit: Unit, process: "ScoringProcess", scoring: _Scoring
+                  ) -> Generator[str, None, tuple[int, list[str], str]]:
+    """Problems; returns the number of scored completions, those with a limit that was not met, and why it stopped."""
+    by_id, has_judge = {item.id: item for item in _items(unit)}, _judge_of(unit) is not None
+    rows: list[dict[str, Any]] = []
     for row in unit.lines(PREDICTIONS):
         # An over-long completion is stored shortened, with the digest of the whole text: it was not scored, and its
         # score has to be 0.
         if isinstance(row.get("completion"), str) and "completion_sha256" not in row:
             rows.append(row)
         elif row.get("score") != 0:
-            problems.append(f"{str(row.get('id'))[:60]}: no completion, and a score of {row.get('score')}")
+            yield f"{str(row.get('id'))[:60]}: no completion, and a score of {row.get('score')}"
     limited: list[str] = []
     for start in range(0, len(rows), CHUNK_COMPLETIONS):
         if reason := unit.tree.scoring.reason_over:
-            return problems, start, limited, reason
+            return start, limited, reason
         chunk = rows[start:start + CHUNK_COMPLETIONS]
         with unit.tree.scoring.measured(process, len(chunk)):
             judgements = process.judge([(by_id[str(row["id"])], row["completion"], row.get("truncated") is True)
                                         for row in chunk])
-        if _judge_of(unit) is not None:
-            judgements = [_judged_again(by_id[str(row["id"])], row, judgement)
-                          for row, judgement in zip(chunk, judgements, strict=True)]
-        problems += [problem for row, judgement in zip(chunk, judgements, strict=True)
-                     for problem in _verdict_problems(row, judgement)]
-        limited += [str(row.get("id"))[:60] for row, judgement in zip(chunk, judgements, strict=True)
-                    if str(row.get("error", "")).startswith(AT_LIMIT) and not judgement.error and judgement.score]
-        scoring.at_limit += sum(judgement.error.startswith(AT_LIMIT) for judgement in judgements)
+        for row, scored in zip(chunk, judgements, strict=True):
+            judgement = _judged_again(by_id[str(row["id"])], row, scored) if has_judge else scored
+            yield from _verdict_problems(row, judgement)
+            if str(row.get("error", "")).startswith(AT_LIMIT) and not judgement.error and judgement.score:
+                limited.append(str(row.get("id"))[:60])
+            scoring.at_limit += judgement.error.startswith(AT_LIMIT)
         if scoring.at_limit > MAX_AT_LIMIT:  # a record made to cost a verifier's day
-            return [*problems, f"{scoring.at_limit} completions reached the time limit; the rest was not scored"], \
-                len(rows), limited, ""
-    return problems, len(rows), limited, ""
+            yield f"{scoring.at_limit} completions reached the time limit; the rest was not scored"
+            break
+    return len(rows), limited, ""
 
 
 def _judge_of(unit: Unit) -> dict[str, Any] | None:
@@ -302,15 +283,17 @@ def _judged_again(item: "Item", row: dict[str, Any], judgement: "Judgement") -> 
     return judged(judgement, item, row["completion"], reply)
 
 
-def _verdict_problems(row: dict[str, Any], judgement: "Judgement") -> list[str]:
-    name = str(row.get("id"))[:60]
-    error = str(row.get("error", ""))
+def _verdict_problems(row: dict[str, Any], judgement: "Judgement") -> Iterator[str]:
+    name, error = str(row.get("id"))[:60], str(row.get("error", ""))
     # A time limit depends on the machine: the recorded error is accepted if the score is 0.
     if error.startswith(AT_LIMIT):
-        return [f"{name}: {error}, and a score of {row.get('score')}"] if row.get("score") != 0 else []
+        if row.get("score") != 0:
+            yield f"{name}: {error}, and a score of {row.get('score')}"
+        return
     # One version of a scorer fails on a text or does not, regardless of the machine.
     if error and not judgement.error:
-        return [f"{name}: recorded error {error[:40]!r}, and scored again no error"]
+        yield f"{name}: recorded error {error[:40]!r}, and scored again no error"
+        return
     names = {field.name for field in fields(judgement)}
     pairs = [(key, row[key], getattr(judgement, key)) for key in _COMPARED
              if key in names and key in row and not is_absent(row[key])]
@@ -320,6 +303,4 @@ def _verdict_problems(row: dict[str, Any], judgement: "Judgement") -> list[str]:
         pairs.append(("wrong_steps", row["wrong_steps"], list(judgement.wrong_steps)))
     extracted = row.get("extracted")
     pairs.append(("extracted", "" if is_absent(extracted) else extracted, judgement.extracted))
-    # Both sides through canonical JSON, in which 1.0 and 1 are the same number.
-    return [f"{name}: {key} is {str(recorded)[:30]!r}, scored again {str(scored)[:30]!r}"
-            for key, recorded, scored in pairs if line(recorded) != line(scored)]
+    yield from (f"{name}: {problem}" for problem in differing(pairs, "scored again"))

@@ -1,16 +1,16 @@
-"""Level 0: every unit's files are exactly those that were sealed."""
+"""Level 0: every unit's files are exactly those that were sealed, and a pack holds the units that it lists."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import PurePosixPath
 
 from workings.errors import RecordError
-from workings.evidence.verify import tree as trees
+from workings.evidence.pack.form import BY_DIGEST, PACK, may_be_external, parse_pack
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import (
+    Found,
     check,
-    every_unit,
     failed,
-    finding_from,
     for_each_unit,
     join_first,
     not_checked,
@@ -31,45 +31,47 @@ def names(record: Record) -> Iterator[CheckFinding]:
     filled = {parent.as_posix() for entry in record.tree.entries if entry.kind != "folder"
               for parent in PurePosixPath(entry.name).parents}
 
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        problems = []
+    def find(unit: Unit) -> Found:
         for entry in unit.entries:
             if entry.kind == "other":
-                problems.append(f"{shown(entry.name)}: a link or a special file")
+                yield f"{shown(entry.name)}: a link or a special file"
             elif entry.kind == "folder" and unit.tree_path(entry.name) not in filled:
-                problems.append(f"{shown(entry.name)}: an empty folder")
-            problems += _record_errors(lambda name=entry.name: check_relative(name))
+                yield f"{shown(entry.name)}: an empty folder"
+            yield from _record_errors(partial(check_relative, entry.name))
         # On macOS and Windows two names that differ only in case are one file.
-        problems += _record_errors(lambda: refuse_same_but_for_case([entry.name for entry in unit.entries]))
-        yield finding_from(problems, f"{len(unit.entries)} plain names", unit)
+        yield from _record_errors(lambda: refuse_same_but_for_case([entry.name for entry in unit.entries]))
+        return f"{len(unit.entries)} plain names"
     return for_each_unit(record.units, find)
 
 
-@check("integrity.sealed", every_unit)
-def sealed(unit: Unit) -> Iterator[CheckFinding]:
+@check("integrity.sealed", "units")
+def sealed(unit: Unit) -> Found:
     """Sums and seal in their one form; the seal names these sums; the unit is what its place says."""
-    problems = [f"{name} is missing" for name in (SUMS, SEAL) if not unit.has(name)]
-    if not problems:
-        seal = unit.seal
-        # Checks the form: invalid checksums raise here.
-        _ = unit.sums
-        if seal["root"] != unit.root:
-            problems.append(f"{SEAL} names root {str(seal['root'])[:16]}…, {SUMS} has {unit.root[:16]}…")
-        # A run that called itself an evaluation would escape every check that is made for runs.
-        if seal["unit"] != (expected := _kind_by_location(unit, str(seal["unit"]))):
-            problems.append(f"{SEAL} says {str(seal['unit'])[:20]!r}, its place and files say {expected!r}")
-    yield finding_from(problems, f"root {unit.root}" if not problems else "", unit)
+    if missing := [name for name in (SUMS, SEAL) if not unit.has(name)]:
+        yield from (f"{name} is missing" for name in missing)
+        return None
+    seal = unit.seal
+    # Checks the form: invalid checksums raise here.
+    _ = unit.sums
+    if seal["root"] != unit.root:
+        yield f"{SEAL} names root {str(seal['root'])[:16]}…, {SUMS} has {unit.root[:16]}…"
+    # A run that called itself an evaluation would escape every check that is made for runs.
+    expected = unit.path_in(unit.parent).split("/")[0] if unit.parent is not None else "run" if unit.is_run else (
+        str(seal["unit"]))
+    if seal["unit"] != expected:
+        yield f"{SEAL} says {str(seal['unit'])[:20]!r}, its place and files say {expected!r}"
+    return f"root {unit.root}"
 
 
-@check("integrity.files", every_unit)
-def listed(unit: Unit) -> Iterator[CheckFinding]:
+@check("integrity.files", "units")
+def listed(unit: Unit) -> Found:
     """Names in the checksums against files: deleted, added, renamed, or changed in case."""
     # Files that the pack names by digest are absent on purpose; `integrity.pack` accounts for them.
     external = unit.external_files
-    problems = [f"{name} is missing" for name in sorted(unit.sums) if not unit.has(name) and name not in external]
-    problems += [f"{shown(name)} is in no sums" for name in sorted(unit.files) if name not in unit.sums]
+    yield from (f"{name} is missing" for name in sorted(unit.sums) if not unit.has(name) and name not in external)
+    yield from (f"{shown(name)} is in no sums" for name in sorted(unit.files) if name not in unit.sums)
     by_digest = f", {len(external)} named by digest" if external else ""
-    yield finding_from(problems, f"{len(unit.sums) - len(external)} files listed and there{by_digest}", unit)
+    return f"{len(unit.sums) - len(external)} files listed and there{by_digest}"
 
 
 @record_check("integrity.files")
@@ -82,43 +84,40 @@ def loose(record: Record) -> Iterator[CheckFinding]:
     attested = {entry.name for run in record.runs for entry in record.attest(run).values()}
     attempt_lists = {f"{run.path.rpartition('/')[0]}/{ATTEMPTS}" for run in record.runs}
     outside = [shown(entry.name) for entry in record.unowned_entries
-             if entry.kind != "folder" and entry.name != ATTEMPTS and PARTIAL_SUFFIX not in entry.name
-             and entry.name not in attested and entry.name not in attempt_lists]
+               if entry.kind != "folder" and entry.name != ATTEMPTS and PARTIAL_SUFFIX not in entry.name
+               and entry.name not in attested and entry.name not in attempt_lists]
     if outside:
         yield not_checked(f"outside every seal: {join_first(outside)}", blocking=False)
 
 
-@check("integrity.sums", every_unit)
-def sums(unit: Unit) -> Iterator[CheckFinding]:
+@check("integrity.sums", "units")
+def sums(unit: Unit) -> Found:
     """SHA-256 of each file against the sums: flipped bytes, truncation, swapped files."""
-    problems, hashed = [], 0
+    hashed = 0
     for name, expected in unit.sums.items():
         if not unit.has(name):
             continue  # reported by integrity.files
         try:
             # The one place where all bytes are read: in pieces, so that a checkpoint needs no more memory than a
             # text.
-            digest, size = trees.digest(unit.tree, unit.tree_path(name), unit.record.given.progress)
+            digest, size = unit.tree.digest(unit.tree_path(name), unit.record.given.progress)
         except RecordError as error:
-            problems.append(str(error))
+            yield str(error)
             continue
         hashed += size
         if digest != expected:
-            problems.append(f"{name}: its bytes are not those that were sealed")
-    yield finding_from(problems, f"{hashed:,} bytes hashed", unit)
+            yield f"{name}: its bytes are not those that were sealed"
+    return f"{hashed:,} bytes hashed"
 
 
 @check("integrity.checkpoints")
-def checkpoints(unit: Unit) -> Iterator[CheckFinding]:
+def checkpoints(unit: Unit) -> Found:
     """Each checkpoint's commit against the sums: same files, same digests, same sizes."""
-    inside = [entry for entry in unit.files.values() if entry.name.startswith(CHECKPOINTS + "/")]
-    folders = sorted({"/".join(entry.name.split("/")[:2]) for entry in inside})
-    if not folders:
-        yield not_checked("the run holds no checkpoint", unit, blocking=False)
-        return
-    problems = [problem for folder in folders for problem in _checkpoint_problems(unit, folder)]
-    names = ", ".join(folder.split("/")[1] for folder in folders)
-    yield finding_from(problems, f"{len(folders)} checkpoints: {names}", unit)
+    folders = sorted({"/".join(name.split("/")[:2]) for name in unit.files if name.startswith(CHECKPOINTS + "/")})
+    for folder in folders:
+        yield from _checkpoint_problems(unit, folder)
+    return f"{len(folders)} checkpoints: {', '.join(folder.split('/')[1] for folder in folders)}" if folders else (
+        not_checked("the run holds no checkpoint", blocking=False))
 
 
 @record_check("integrity.anchor")
@@ -145,38 +144,70 @@ def anchor(record: Record) -> Iterator[CheckFinding]:
                           blocking=bool(beside))
 
 
-def _record_errors(function: object) -> list[str]:
+def _record_errors(function: Callable[[], object]) -> Iterator[str]:
     try:
-        function()  # type: ignore[operator]
+        function()
     except RecordError as error:
-        return [str(error)]
-    return []
+        yield str(error)
 
 
-def _kind_by_location(unit: Unit, sealed_kind: str) -> str:
-    if unit.parent is not None:
-        return unit.path[len(unit.parent.path):].lstrip("/").split("/")[0]
-    return "run" if unit.has(MANIFEST) or sealed_kind == "run" else sealed_kind
-
-
-def _checkpoint_problems(unit: Unit, folder: str) -> list[str]:
+def _checkpoint_problems(unit: Unit, folder: str) -> Iterator[str]:
     name = folder.split("/")[1]
     # Python refuses to convert thousands of digits, so the length is limited before `int` sees the name.
-    if not name.startswith("step_") or not name[5:].isdigit() or len(name) > 20:
-        return [f"{shown(folder)}: not a checkpoint's name"]
+    if not name.startswith("step_") or not name[5:].isdecimal() or len(name) > 20:
+        yield f"{shown(folder)}: not a checkpoint's name"
+        return
     try:
         commit = parse_commit(unit.read(f"{folder}/{COMMIT}"), int(name[5:]))
     except RecordError as error:
-        return [f"{folder}: {error}"]
+        yield f"{folder}: {error}"
+        return
     # Tensors that a pack leaves out count as present: commit and sums still have to agree about their digests.
     present = {entry[len(folder) + 1:] for entry in (*unit.files, *unit.external_files)
-               if entry.startswith(folder + "/")}
-    present -= {COMMIT}
-    problems = [f"{folder}/{shown(file)}: in the commit or in the folder, not in both"
-                for file in sorted(present ^ set(commit))]
+               if entry.startswith(folder + "/")} - {COMMIT}
+    yield from (f"{folder}/{shown(file)}: in the commit or in the folder, not in both"
+                for file in sorted(present ^ set(commit)))
     for file in present & set(commit):
         path = f"{folder}/{file}"
         size = unit.external_files[path] if path in unit.external_files else unit.files[path].size
         if unit.sums.get(path) != commit[file]["sha256"] or size != commit[file]["bytes"]:
-            problems.append(f"{path}: differs from its commit")
-    return problems
+            yield f"{path}: differs from its commit"
+
+
+# --- packs -----------------------------------------------------------------------------------------------------------
+
+@check("integrity.pack", "packs")
+def units(pack: Unit) -> Found:
+    """The pack's list against the units that are there: no run and no evaluation was added or taken away."""
+    listed, _ = parse_pack(pack.json(PACK))
+    present = pack.units_inside
+    yield from (f"{shown(path)} is listed and not here" for path in sorted(listed.keys() - present.keys()))
+    yield from (f"{shown(path)} is here and not listed" for path in sorted(present.keys() - listed.keys()))
+    yield from (f"{shown(path)} has another root than the one listed" for path in sorted(present.keys() & listed)
+                if not present[path].has(SUMS) or present[path].root != listed[path])
+    # A seal in the pack's own files would look like a checked run to a reader, and no check would have opened it.
+    yield from (f"{shown(name)}: a unit where none is allowed, so nothing in it was checked"
+                for name in sorted(pack.files) if name.rpartition("/")[2] in (SEAL, SUMS, MANIFEST))
+    return f"{len(listed)} units"
+
+
+@check("integrity.pack", "packs")
+def by_digest(pack: Unit) -> Found:
+    """Files that the pack names by digest: they are not here and were not hashed, so neither missing nor checked."""
+    _, rows = parse_pack(pack.json(PACK))
+    runs = {path: unit for path, unit in pack.units_inside.items() if unit.is_run}
+    if pack.json(PACK)["weights"] == BY_DIGEST:
+        yield from (f"{shown(run.tree_path(name))}: here, and the pack names such files by digest"
+                    for run in runs.values() for name in run.files if may_be_external(name))
+    names = [shown(f"{row.run_path}/{row.file}") for row in rows]
+    for name, row in zip(names, rows, strict=True):
+        if not may_be_external(row.file):
+            yield f"{name}: a file of this kind has to be in the pack"
+        elif row.run_path not in runs:
+            yield f"{name}: of no run in the pack"
+        elif row.file not in runs[row.run_path].external_files:
+            yield f"{name}: here as well, or not with the digest that the run's sums have"
+    # Not checked rather than passed: these bytes are not here. A replay, which needs them, says so too.
+    total = sum(row.bytes for row in rows)
+    return not_checked(f"{len(rows)} files ({total:,} bytes) are named by their digests and are not here: "
+                       f"{join_first(names)}", blocking=False) if rows else None

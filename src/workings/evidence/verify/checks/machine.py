@@ -7,19 +7,15 @@ from math import prod
 from typing import Any
 
 from workings.evidence.verify.checks.tensors import expected_tensors
-from workings.evidence.verify.record import Unit
+from workings.evidence.verify.record import Unit, section_of
 from workings.evidence.verify.registry import (
+    Found,
     check,
-    failed,
-    finding_from,
     is_our_engine,
     not_checked,
     only_if_written_by_train,
-    passed,
     same_json,
-    section_of,
 )
-from workings.evidence.verify.result import CheckFinding
 from workings.hardware.memory import PROCESS_PEAK
 from workings.plugins import OURS
 from workings.record.digest import json_digest
@@ -44,23 +40,21 @@ _OF_PROCESS = re.compile(r" of process (\d{1,9})$")
 
 
 @check("consistency.device")
-def device(unit: Unit) -> Iterator[CheckFinding]:
+def device(unit: Unit) -> Found:
     """What the recipe asked for, what the engine opened, and the names of the devices that were checked."""
     requested, used, checks = unit.manifest.requested_device, unit.manifest.device, unit.json_object(DEVICE_CHECKS)
-    problems = []
     if used.platform not in PLATFORMS.get(requested, ()):
-        problems.append(f"{requested} was asked for, {used.platform} was used")
+        yield f"{requested} was asked for, {used.platform} was used"
     if checks.get("passed") is False:
-        problems.append("the device check failed")
-    if unit.manifest.engine_distribution.name == OURS:  # other engines name devices in their own way
-        problems += _checked_devices(checks, used.platform, used.count)
+        yield "the device check failed"
+    if unit.engine_is_ours:  # other engines name devices in their own way
+        yield from _checked_devices(checks, used.platform, used.count)
     weights, digests = checks.get("weights"), unit.manifest.weight_digests
     of_manifest = "" if isinstance(digests, Absent) else json_digest(dict(digests))
     # Of several processes each says which weights it read.
     if weights is not None and not same_json(weights, [of_manifest] * used.processes):
-        problems.append(f"{DEVICE_CHECKS} has other weights for a process than {MANIFEST}")
-    yield finding_from(problems, f"{requested} asked for, {used.count} x {used.kind} ({used.platform}) used, checked",
-                       unit)
+        yield f"{DEVICE_CHECKS} has other weights for a process than {MANIFEST}"
+    return f"{requested} asked for, {used.count} x {used.kind} ({used.platform}) used, checked"
 
 
 def _checked_devices(checks: dict[str, Any], platform: str, count: int) -> Iterator[str]:
@@ -90,36 +84,36 @@ def _checked_devices(checks: dict[str, Any], platform: str, count: int) -> Itera
 
 
 @check("consistency.engine")
-def engine(unit: Unit) -> Iterator[CheckFinding]:
+def engine(unit: Unit) -> Found:
     """Package and version of the engine: foreign engines cannot be checked and are named."""
     manifest, source = unit.manifest, unit.manifest.engine_distribution
-    if is_our_engine(manifest.engine) and source.name != OURS:
+    if unit.engine_is_ours:
+        if source.version != manifest.workings_version:
+            yield f"engine from {OURS} {source.version}, run by {OURS} {manifest.workings_version}"
+        return f"engine {manifest.engine!r} of {OURS} {source.version}"
+    if is_our_engine(manifest.engine):
         # Two packages that bring one name are refused, and this one is installed.
-        yield failed(f"engine {manifest.engine!r} is one of {OURS}, but the record names {source.name[:40]} as its "
-                     "source", unit)
-    elif source.name != OURS:
-        yield not_checked(f"engine {manifest.engine!r} comes from {source.name} {source.version}, not from this "
-                          "project: what its steps compute is that package's word", unit, blocking=False)
-    elif source.version != manifest.workings_version:
-        yield failed(f"engine from {OURS} {source.version}, run by {OURS} {manifest.workings_version}", unit)
-    else:
-        yield passed(f"engine {manifest.engine!r} of {OURS} {source.version}", unit)
+        yield f"engine {manifest.engine!r} is one of {OURS}, but the record names {source.name[:40]} as its source"
+    return not_checked(f"engine {manifest.engine!r} comes from {source.name} {source.version}, not from this project: "
+                       "what its steps compute is that package's word", blocking=False)
 
 
 @check("consistency.machine", precondition=only_if_written_by_train)
-def machine(unit: Unit) -> Iterator[CheckFinding]:
+def machine(unit: Unit) -> Found:
     """Mesh and memory against recipe and environment; the plan's peak against its parts; memory that ran out."""
     plan = unit.json_object(PLAN) if unit.has(PLAN) else {}
     measured = unit.json_object(MEASURED) if unit.has(MEASURED) else {}
-    problems = [*_mesh_problems(unit), *_host_problems(unit, plan, measured), *measured_problems(unit, measured)]
+    yield from _mesh_problems(unit)
+    yield from _host_problems(unit, plan, measured)
+    yield from _measured_problems(unit, measured)
     if plan:
-        problems += plan_problems(unit, plan)
-    yield finding_from(problems, unit.manifest.hardware, unit)
+        yield from _plan_problems(unit, plan)
+    return unit.manifest.hardware
 
 
 def _mesh_problems(unit: Unit) -> Iterator[str]:
     used = unit.manifest.device
-    for axis, size in section_of(unit.manifest.config, "mesh").items():
+    for axis, size in unit.section("mesh").items():
         # `auto` is resolved on the machine; only a number can be compared.
         if size != "auto" and not same_json(size, used.mesh.get(axis, 1)):
             yield f"the recipe's mesh.{axis[:20]} is {str(size)[:20]}, that of the run {used.mesh.get(axis)}"
@@ -145,7 +139,7 @@ def _host_problems(unit: Unit, plan: dict[str, Any], measured: dict[str, Any]) -
         if type(size) is int and type(memory) is int and size > memory:
             yield f"{name} is {size:,} on a machine with {memory:,}"
     # Engines of other packages may name the processor in another way.
-    if unit.manifest.engine_distribution.name != OURS:
+    if not unit.engine_is_ours:
         return
     if host.get("cpu_model", used.kind) != used.kind:
         yield f"{ENVIRONMENT} has processor {str(host['cpu_model'])[:40]!r}, {DEVICE_CHECKS} {used.kind[:40]!r}"
@@ -156,7 +150,7 @@ def _host_problems(unit: Unit, plan: dict[str, Any], measured: dict[str, Any]) -
         yield f"{used.count} devices were used, XLA_FLAGS in {ENVIRONMENT} shows {counts[-1]} a process"
 
 
-def measured_problems(unit: Unit, measured: dict[str, Any]) -> Iterator[str]:
+def _measured_problems(unit: Unit, measured: dict[str, Any]) -> Iterator[str]:
     """The measurement against the events, the log, and what the process held before its first step."""
     status, events = unit.manifest.status, sum(row.get("kind") == "out_of_memory" for row in unit.events)
     # Running out of memory ends a run, so status, event and measurement tell of it together.
@@ -184,7 +178,7 @@ def measured_problems(unit: Unit, measured: dict[str, Any]) -> Iterator[str]:
                 if isinstance(source, str) and row.get("memory_source", source) != source)
 
 
-def plan_problems(unit: Unit, plan: dict[str, Any]) -> Iterator[str]:
+def _plan_problems(unit: Unit, plan: dict[str, Any]) -> Iterator[str]:
     """The planned peak: that of its program, the sum of its parts, and what the compiler said of it."""
     peak, peaks, sizes = plan.get("peak_bytes"), section_of(plan, "peaks"), section_of(plan, "breakdown")
     if type(peak) is not int or type(plan.get("limit_bytes")) is not int or peak < 0:
@@ -196,7 +190,7 @@ def plan_problems(unit: Unit, plan: dict[str, Any]) -> Iterator[str]:
     if any(type(part.get("size_bytes")) is not int or not isinstance(part.get("name"), str) for part in parts):
         yield f"{PLAN}: a part without a name or a number of bytes"
         return
-    ours, used = unit.manifest.engine_distribution.name == OURS, unit.manifest.device
+    ours, used = unit.engine_is_ours, unit.manifest.device
     off = peak - sum(part["size_bytes"] for part in parts)
     # An engine from elsewhere need not name all parts; on a card that was too small, PyTorch's allocator had to give
     # back what is in them.

@@ -5,7 +5,7 @@ weights: a replay computes them again.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -16,11 +16,10 @@ from workings.evidence.verify.checks.data_order import (
     kept_rows,
     only_if_few_sequences,
     planned_steps,
+    row_ids,
 )
-from workings.evidence.verify.learning import algorithm_of, learns_from, records
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import check, finding_from, same_json
-from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.registry import Found, check, learns_from, records, same_json
 from workings.record.layout import CONFIG, MANIFEST, REFERENCE_LOG_PROBS, ROWS
 from workings.ways.dpo import Dpo
 from workings.ways.kto import Kto
@@ -32,125 +31,102 @@ FIRST_STEP_TOLERANCE = 1e-4
 
 
 def _learns_by_reference(unit: Unit) -> bool:
-    return learns_from("pairs")(unit) and REFERENCE_LOG_PROBS in algorithm_of(unit).records
+    return learns_from("pairs")(unit) and records(REFERENCE_LOG_PROBS)(unit)
 
 
-def _learns_without_reference(unit: Unit) -> bool:
-    return learns_from("pairs")(unit) and REFERENCE_LOG_PROBS not in algorithm_of(unit).records
-
-
-@check("consistency.preferences", when=learns_from("pairs"), precondition=only_if_few_sequences)
-def pairs(unit: Unit) -> Iterator[CheckFinding]:
-    """Neighbouring ids; the same question and number of prompt tokens; two different completions."""
+@check("consistency.preferences", when=lambda unit: unit.algorithm.examples in ("pairs", "verdicts"),
+       precondition=only_if_few_sequences)
+def pairs(unit: Unit) -> Found:
+    """Neighbouring ids of kept and dropped rows; the same question and number of prompt tokens; of a pair two texts."""
     from workings.data.pair_rows import pair_ids
-    rows = kept_rows(unit)
-    names = pair_ids([row["id"] for row in rows])
-    # Called for its errors: dropped rows have to come in pairs as well.
-    pair_ids([str(row.get("id")) for row in unit.lines(ROWS) if row.get("status") == "dropped"])
-    problems = _prompt_problems(unit, names, "pair")
-    for name, chosen, rejected in zip(names, rows[::2], rows[1::2], strict=True):
-        if chosen["digest"] == rejected["digest"]:
-            problems.append(f"pair {name[:60]!r}: one completion, chosen and rejected")
-    yield finding_from(problems, f"{len(names):,} pairs", unit)
-
-
-@check("consistency.preferences", when=learns_from("verdicts"), precondition=only_if_few_sequences)
-def verdicts(unit: Unit) -> Iterator[CheckFinding]:
-    """Neighbouring ids of kept and dropped rows; the same question and number of prompt tokens."""
     from workings.data.verdict_rows import verdict_ids
-    names = verdict_ids([row["id"] for row in kept_rows(unit)])
-    # Called for its errors: dropped rows have to come in twos as well.
-    verdict_ids([str(row.get("id")) for row in unit.lines(ROWS) if row.get("status") == "dropped"])
-    yield finding_from(_prompt_problems(unit, names, "verdict"), f"{len(names):,} verdicts", unit)
-
-
-def _prompt_problems(unit: Unit, names: Sequence[str], kind: str) -> list[str]:
-    """Problems of the prompts of paired rows, and of the recorded number of entries."""
+    kind, ids_of = ("verdict", verdict_ids) if learns_from("verdicts")(unit) else ("pair", pair_ids)
     rows = kept_rows(unit)
-    problems = [f"{kind} {name[:60]!r}: completions of different prompts"
-                for name, one, other in zip(names, rows[::2], rows[1::2], strict=True)
-                if one.get("prompt_digest") != other.get("prompt_digest") or _prompt(one) != _prompt(other)]
+    names = ids_of([row["id"] for row in rows])
+    # Called for its errors: dropped rows have to come in twos as well.
+    ids_of([str(row.get("id")) for row in unit.lines(ROWS) if row.get("status") == "dropped"])
+    for name, one, other in zip(names, rows[::2], rows[1::2], strict=True):
+        if one.get("prompt_digest") != other.get("prompt_digest") or _prompt(one) != _prompt(other):
+            yield f"{kind} {name[:60]!r}: completions of different prompts"
+        if kind == "pair" and one["digest"] == other["digest"]:
+            yield f"pair {name[:60]!r}: one completion, chosen and rejected"
     if not same_json(recorded := unit.manifest.facts.get("pairs", len(names)), len(names)):
-        problems.append(f"{MANIFEST} says {str(recorded)[:20]} {kind}s, the row index has {len(names)}")
-    return problems
+        yield f"{MANIFEST} says {str(recorded)[:20]} {kind}s, the row index has {len(names)}"
+    return f"{len(names):,} {kind}s"
 
 
 @check("consistency.preferences", when=records(REFERENCE_LOG_PROBS), precondition=only_if_few_sequences)
-def reference(unit: Unit) -> Iterator[CheckFinding]:
+def reference(unit: Unit) -> Found:
     """One log probability for each row of the first epoch, as far as the planned steps reach; none above 0."""
     if not unit.metrics and not unit.has(REFERENCE_LOG_PROBS):  # the run ended before they were computed
-        return
+        return None
     from workings.data.batches import Position
     log_probs, batches = _log_probs(unit), batches_of(unit)
     batch_count = min(unit.manifest.planned_steps, batches.batches_in_epoch(0))
-    expected = {name for number in range(batch_count) for ids in batches.row_ids(Position(0, number)) for name in ids}
-    problems = []
+    expected = {name for number in range(batch_count) for name in row_ids(batches, Position(0, number))}
     if log_probs.keys() != expected:
         on_one_side = len(expected.symmetric_difference(log_probs))
-        problems.append(f"{REFERENCE_LOG_PROBS} has {len(log_probs)} rows, {on_one_side} "
-                        f"of them or of the {len(expected)} learned ones only on one side")
+        yield (f"{REFERENCE_LOG_PROBS} has {len(log_probs)} rows, {on_one_side} of them or of the {len(expected)} "
+               "learned ones only on one side")
     # A logarithm of a probability is at most 0; rounding may lift a sum a little.
-    problems += [f"row {name[:60]!r}: log probability {x:g}" for name, x in log_probs.items() if not x <= 1e-3]
-    yield finding_from(problems, f"{len(log_probs):,} rows", unit)
+    yield from (f"row {name[:60]!r}: log probability {x:g}" for name, x in log_probs.items() if not x <= 1e-3)
+    return f"{len(log_probs):,} rows"
 
 
 @check("consistency.preferences", when=_learns_by_reference, precondition=only_if_few_sequences)
-def preferences(unit: Unit) -> Iterator[CheckFinding]:
+def preferences(unit: Unit) -> Found:
     """Accuracy and margin of each step against pairs and rewards; the loss agrees with margin and accuracy."""
     algorithm: Dpo = _algorithm(unit)
-    problems, count = list[str](), 0
-    for line, ids in _steps(unit):
-        count += 1
-        numbers, subject, size = _numbers(line, algorithm), f"step {line.get('step')}", len(ids[0])
-        problems += [f"{subject}: {problem}" for problem in _share_problems(numbers["accuracy"], size)]
-        difference = numbers["chosen_reward"] - numbers["rejected_reward"]
-        if not _is_near(numbers["margin"], difference, algorithm.beta * _scale(numbers), TOLERANCE):
-            problems.append(f"{subject}: margin {numbers['margin']:g}, its rewards are {difference:g} apart")
-        least = _least_loss(algorithm, numbers["margin"])
-        if numbers["loss"] < least - TOLERANCE * (1 + algorithm.beta * _scale(numbers)):
-            problems.append(f"{subject}: loss {numbers['loss']:g}, with this margin it is at least {least:g}")
-        elif not problems:
-            problems += [f"{subject}: {problem}" for problem in margin_problems(
-                algorithm, numbers, size, TOLERANCE * (1 + algorithm.beta * _scale(numbers)))]
-    yield finding_from(problems, f"{count} steps", unit)
+    for line, (chosen, _) in _steps(unit):
+        yield from (f"step {line.get('step')}: {problem}"
+                    for problem in _preference_problems(algorithm, _numbers(line, algorithm), len(chosen)))
+    return f"{len(unit.metrics)} steps"
+
+
+def _preference_problems(algorithm: Dpo, numbers: Mapping[str, float], pair_count: int) -> list[str]:
+    slack = TOLERANCE * (1 + algorithm.beta * _scale(numbers))
+    problems = [*_share_problems(numbers["accuracy"], pair_count)]
+    difference = numbers["chosen_reward"] - numbers["rejected_reward"]
+    if not abs(numbers["margin"] - difference) <= slack:
+        problems.append(f"margin {numbers['margin']:g}, its rewards are {difference:g} apart")
+    least = _least_loss(algorithm, numbers["margin"])
+    if numbers["loss"] < least - slack:
+        problems.append(f"loss {numbers['loss']:g}, with this margin it is at least {least:g}")
+    return problems or [*margin_problems(algorithm, numbers, pair_count, slack)]
 
 
 @check("recompute.implied_rewards", when=_learns_by_reference, precondition=only_if_few_sequences)
-def implied_rewards(unit: Unit) -> Iterator[CheckFinding]:
+def implied_rewards(unit: Unit) -> Found:
     """Log probability minus reward over beta is what the reference said; the first rewards are 0."""
     algorithm: Dpo = _algorithm(unit)
-    problems, count = list[str](), 0
     reference_log_probs = _log_probs(unit) if unit.metrics else {}
     for line, ids in _steps(unit):
-        numbers = _numbers(line, algorithm)
-        if line.get("step") == 1 and unit.in_float32_on_cpu:
-            problems += _first_loss_problems(algorithm, numbers)
+        numbers, subject = _numbers(line, algorithm), f"step {line.get('step')}"
+        is_first = line.get("step") == 1 and unit.in_float32_on_cpu
+        if is_first:
+            yield from _first_loss_problems(algorithm, numbers)
         for side, names in zip(("chosen", "rejected"), ids, strict=True):
-            count += 1
             if missing := [name for name in names if name not in reference_log_probs]:
-                problems.append(f"step {line.get('step')}: nothing was said of {missing[0][:60]!r}")
+                yield f"{subject}: nothing was said of {missing[0][:60]!r}"
                 continue
             # reward = beta (log p - reference), so the reference follows from the log: log p - reward / beta.
             mean = math.fsum(reference_log_probs[name] for name in names) / len(names)
             now, moved = numbers[f"{side}_log_prob"], numbers[f"{side}_reward"] / algorithm.beta
-            size = abs(now) + abs(mean)
-            if not _is_near(now - moved, mean, size, TOLERANCE):
-                problems.append(f"step {line.get('step')}: by the log the reference finds the {side} rows "
-                                f"{now - moved:.6g}, it said {mean:.6g}")
-            elif line.get("step") == 1 and unit.in_float32_on_cpu and not _is_near(
-                    moved, 0.0, size, FIRST_STEP_TOLERANCE):
-                problems.append(f"step 1: the {side} rows are {moved:.3g} likelier than under the reference, which "
-                                "is the model before this step")
+            size = 1 + abs(now) + abs(mean)
+            if not abs(now - moved - mean) <= TOLERANCE * size:
+                yield f"{subject}: by the log the reference finds the {side} rows {now - moved:.6g}, it said {mean:.6g}"
+            elif is_first and not abs(moved) <= FIRST_STEP_TOLERANCE * size:
+                yield (f"step 1: the {side} rows are {moved:.3g} likelier than under the reference, which is the model "
+                       "before this step")
     first = "" if unit.in_float32_on_cpu else "; that the first ones are 0 is compared in float32 on a CPU only"
-    yield finding_from(problems, f"{count} means of rewards{first}", unit)
+    return f"{2 * len(unit.metrics)} means of rewards{first}"
 
 
-def _first_loss_problems(algorithm: Dpo, numbers: Mapping[str, float]) -> list[str]:
+def _first_loss_problems(algorithm: Dpo, numbers: Mapping[str, float]) -> Iterator[str]:
     """The loss of a model that is the reference itself, for any pairs: a sigmoid of 0, or 0 from IPO's margin."""
     first = math.log(2) if algorithm.loss == "sigmoid" else 1 / (4 * algorithm.beta ** 2)
-    return [] if _is_near(numbers["loss"], first, _scale(numbers) * max(1, 1 / algorithm.beta),
-                          FIRST_STEP_TOLERANCE) else [
-        f"step 1: loss {numbers['loss']:g}, by this algorithm it begins at {first:g}"]
+    if not abs(numbers["loss"] - first) <= FIRST_STEP_TOLERANCE * (1 + _scale(numbers) * max(1, 1 / algorithm.beta)):
+        yield f"step 1: loss {numbers['loss']:g}, by this algorithm it begins at {first:g}"
 
 
 def _prompt(row: Mapping[str, Any]) -> int:
@@ -159,7 +135,7 @@ def _prompt(row: Mapping[str, Any]) -> int:
 
 def _algorithm(unit: Unit) -> Any:
     try:
-        return algorithm_of(unit).model_validate(unit.manifest.config["algorithm"])
+        return unit.algorithm.model_validate(unit.manifest.config["algorithm"])
     except ValidationError as error:
         raise RecordError(f"{CONFIG}: algorithm cannot be read ({str(error)[:80]})") from None
 
@@ -171,9 +147,8 @@ def _log_probs(unit: Unit) -> dict[str, float]:
 
 def _steps(unit: Unit) -> Iterator[tuple[Mapping[str, Any], tuple[list[str], list[str]]]]:
     """Each step's line, and the ids of its chosen rows and of its rejected ones."""
-    batches = batches_of(unit)
     for line, planned in planned_steps(unit):
-        ids = [name for sequence in batches.row_ids(planned.at) for name in sequence]
+        ids = row_ids(batches_of(unit), planned.at)
         yield line, (ids[::2], ids[1::2])
 
 
@@ -192,25 +167,19 @@ def _share_problems(share: float, count: int) -> Iterator[str]:
         yield f"accuracy {share:g} of {count}"
 
 
-def _is_near(one: float, other: float, size: float, share: float) -> bool:
-    return abs(one - other) <= share * (1 + size)
-
-
 def _scale(numbers: Mapping[str, float]) -> float:
     return abs(numbers["chosen_log_prob"]) + abs(numbers["rejected_log_prob"])
 
 
 def _least_loss(algorithm: Dpo, margin: float) -> float:
     """Smallest mean loss of pairs with this mean margin: the loss is convex, so that of pairs that all have it."""
-    import numpy as np
     if algorithm.loss == "ipo" or algorithm.length_normalized:  # lengths decide there as well
         return 0.0
-    # -log sigmoid(margin), written so that no exponential overflows.
     smooth = algorithm.label_smoothing
-    return float((1 - smooth) * np.logaddexp(0, -margin) + smooth * np.logaddexp(0, margin))
+    return (1 - smooth) * pair_loss(margin) + smooth * pair_loss(-margin)
 
 
-def margin_problems(algorithm: Dpo, numbers: Mapping[str, float], pairs: int, slack: float) -> list[str]:
+def margin_problems(algorithm: Dpo, numbers: Mapping[str, float], pairs: int, slack: float) -> Iterator[str]:
     """What an accuracy says against the mean margin, and a loss against both.
 
     Args:
@@ -221,19 +190,15 @@ def margin_problems(algorithm: Dpo, numbers: Mapping[str, float], pairs: int, sl
     """
     right = round(numbers["accuracy"] * pairs)
     margin, loss = numbers["margin"], numbers["loss"]
-    if right == pairs and margin < -slack:
-        return [f"a margin of {margin:g}, with every pair correct"]
-    if right == 0 and margin > slack:
-        return [f"a margin of {margin:g}, with no pair correct"]
+    if (right == pairs and margin < -slack) or (right == 0 and margin > slack):
+        yield f"a margin of {margin:g}, with {'every' if right else 'no'} pair correct"
     # The bounds below follow from the sigmoid loss of plain margins, and hold for no other.
-    if algorithm.loss != "sigmoid" or algorithm.length_normalized or algorithm.label_smoothing:
-        return []
-    least, most = loss_bounds(margin, right, pairs)
-    if loss < least - slack:
-        return [f"loss {loss:g}, with this margin and accuracy it is at least {least:g}"]
-    if loss > most + slack:
-        return [f"loss {loss:g}, with this margin and accuracy it is at most {most:g}"]
-    return []
+    elif algorithm.loss == "sigmoid" and not algorithm.length_normalized and not algorithm.label_smoothing:
+        least, most = loss_bounds(margin, right, pairs)
+        if loss < least - slack:
+            yield f"loss {loss:g}, with this margin and accuracy it is at least {least:g}"
+        if loss > most + slack:
+            yield f"loss {loss:g}, with this margin and accuracy it is at most {most:g}"
 
 
 def loss_bounds(margin: float, right: int, pairs: int) -> tuple[float, float]:
@@ -258,20 +223,18 @@ def pair_loss(margin: float) -> float:
 
 
 @check("recompute.implied_rewards", when=learns_from("verdicts"), precondition=only_if_few_sequences)
-def verdict_rewards(unit: Unit) -> Iterator[CheckFinding]:
+def verdict_rewards(unit: Unit) -> Found:
     """Log probability minus reward over beta is what the reference said; shares, drift and loss are possible ones."""
-    algorithm, problems, count = _algorithm(unit), list[str](), 0
-    said = _log_probs(unit) if unit.metrics else {}
+    algorithm, said = _algorithm(unit), _log_probs(unit) if unit.metrics else {}
     for line, (own, others) in _steps(unit):
-        count += 1
         subject = f"step {line.get('step')}"
         if missing := [name for name in (*own, *others) if name not in said]:
-            problems.append(f"{subject}: nothing was said of {missing[0][:60]!r}")
+            yield f"{subject}: nothing was said of {missing[0][:60]!r}"
             continue
         mean = math.fsum(said[name] for name in own) / len(own)
-        problems += [f"{subject}: {problem}" for problem in _verdict_problems(
-            algorithm, _numbers(line, algorithm), own, mean, first=line.get("step") == 1 and unit.in_float32_on_cpu)]
-    yield finding_from(problems, f"{count} steps", unit)
+        yield from (f"{subject}: {problem}" for problem in _verdict_problems(
+            algorithm, _numbers(line, algorithm), own, mean, first=line.get("step") == 1 and unit.in_float32_on_cpu))
+    return f"{len(unit.metrics)} steps"
 
 
 def _verdict_problems(algorithm: Kto, numbers: Mapping[str, float], own: list[str], reference: float, *, first: bool
@@ -294,15 +257,15 @@ def _verdict_problems(algorithm: Kto, numbers: Mapping[str, float], own: list[st
         yield f"loss {numbers['loss']:g}, by these verdicts it begins at {math.fsum(weights) / len(own) / 2:g}"
 
 
-@check("recompute.implied_rewards", when=_learns_without_reference, precondition=only_if_few_sequences)
-def mean_rewards(unit: Unit) -> Iterator[CheckFinding]:
+@check("recompute.implied_rewards", when=lambda unit: learns_from("pairs")(unit) and not _learns_by_reference(unit),
+       precondition=only_if_few_sequences)
+def mean_rewards(unit: Unit) -> Found:
     """Rewards are beta times log probabilities, the margin is their difference, and the loss is a possible one."""
-    algorithm, problems, count = _algorithm(unit), list[str](), 0
+    algorithm = _algorithm(unit)
     for line, (chosen, _) in _steps(unit):
-        count += 1
-        problems += [f"step {line.get('step')}: {problem}" for problem in _reward_problems(
-            algorithm, _numbers(line, algorithm), len(chosen))]
-    yield finding_from(problems, f"{count} steps", unit)
+        yield from (f"step {line.get('step')}: {problem}" for problem in _reward_problems(
+            algorithm, _numbers(line, algorithm), len(chosen)))
+    return f"{len(unit.metrics)} steps"
 
 
 def _reward_problems(algorithm: Any, numbers: Mapping[str, float], pairs: int) -> Iterator[str]:

@@ -4,28 +4,22 @@ No weights are needed: the completions are in the record, and are rewarded again
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from workings.config.rewards import FileReward, JudgeReward, RewardConfig, reward_name
 from workings.errors import RequestError, RewardError
-from workings.evidence.verify.learning import records
 from workings.evidence.verify.limits import CHUNK_COMPLETIONS, ScoringTime
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import check, finding_from, not_checked
+from workings.evidence.verify.registry import Found, check, not_checked, records
 from workings.evidence.verify.result import CheckFinding
-from workings.evidence.verify.rollout_inputs import (
-    RolloutInputs,
-    rollout_inputs_of,
-    rollouts_of,
-    template_of,
-)
+from workings.evidence.verify.rollout_inputs import RolloutInputs, rollout_inputs_of, rollouts_of, template_of
 from workings.evidence.verify.tree import shown
 from workings.record.digest import bytes_digest, json_digest
 from workings.record.layout import DATA_DIGESTS, PROMPTS, RECIPE, REWARDS, ROLLOUTS
-from workings.record.untrusted_files import refuse_too_large
+from workings.record.storage import refuse_too_large
 
 if TYPE_CHECKING:
     from workings.models.chat import ChatTemplate
@@ -39,76 +33,56 @@ CALL_SECONDS = 20.0
 
 
 @check("consistency.prompts", when=records(ROLLOUTS))
-def prompts(unit: Unit) -> Iterator[CheckFinding]:
+def prompts(unit: Unit) -> Found:
     """Digests of prompts and rewards; the rewards against those of the recipe, with their weights and limits."""
     from workings.data.rows import prompt_digest
-    inputs = rollout_inputs_of(unit)
-    digests = unit.manifest.data_digests
-    problems = []
+    inputs, digests = rollout_inputs_of(unit), unit.manifest.data_digests
     if digests.get("prompts") != inputs.prompts.digest:
-        problems.append(f"{PROMPTS} has digest {inputs.prompts.digest[:16]}…, the manifest "
-                        f"{str(digests.get('prompts'))[:16]}…")
-    # By these digests questions are found that are also measured with; another one would hide such a question.
-    problems += [f"{shown(row['id'])}: its prompt_digest is not that of its prompt" for row in unit.lines(PROMPTS)
-                 if row["status"] == "kept" and row["prompt_digest"] != prompt_digest(row["item"]["prompt"])]
-    # A key that nothing reads would be a place to hide text in.
-    problems += [f"{shown(str(row.get('id')))}: keys that no prompt has" for row in unit.lines(PROMPTS)
-                 if row.keys() - PROMPT_KEYS]
+        yield (f"{PROMPTS} has digest {inputs.prompts.digest[:16]}…, the manifest "
+               f"{str(digests.get('prompts'))[:16]}…")
+    for row in unit.lines(PROMPTS):
+        # By these digests questions are found that are also measured with; another one would hide such a question.
+        if row["status"] == "kept" and row["prompt_digest"] != prompt_digest(row["item"]["prompt"]):
+            yield f"{shown(row['id'])}: its prompt_digest is not that of its prompt"
+        # A key that nothing reads would be a place to hide text in.
+        if row.keys() - PROMPT_KEYS:
+            yield f"{shown(str(row.get('id')))}: keys that no prompt has"
     if inputs.settings is not None:
-        problems += _reward_problems(unit.json(REWARDS), inputs.settings, digests.get("rewards"))
-        problems += _kept_function_problems(unit, inputs.settings)
+        yield from _reward_problems(unit.json(REWARDS), inputs.settings, digests.get("rewards"))
+        yield from _kept_function_problems(unit, inputs.settings)
     if unit.has(DATA_DIGESTS) and unit.json(DATA_DIGESTS) != digests:
-        problems.append(f"{DATA_DIGESTS} differs from the manifest")
-    yield finding_from(problems, f"{len(inputs.prompts.prompts):,} prompts; rewards: "
-                                 + (", ".join(inputs.reward_names) or "none"), unit)
+        yield f"{DATA_DIGESTS} differs from the manifest"
+    return f"{len(inputs.prompts.prompts):,} prompts; rewards: " + (", ".join(inputs.reward_names) or "none")
 
 
 @check("recompute.rewards", when=records(ROLLOUTS))
-def rewards(unit: Unit) -> Iterator[CheckFinding]:
+def rewards(unit: Unit) -> Found:
     """Tokens of prompts against the record's tokenizer; a completion ends with a stop token or at the limit.
 
     Rewards of each completion against this project's, in a process with limits; a user's function is not run. Sums of
     weights times values, and the algorithm's advantages of each group, equal to the bit.
     """
-    inputs, template, result = rollout_inputs_of(unit), template_of(unit), _compute(unit)
-    result.problems += [f"prompt {prompt.item.id[:60]!r}: other tokens than its question gives"
-                        for prompt in inputs.prompts.prompts
-                        # By the record's own tokenizer: another one would give other tokens for the same text.
-                        if tuple(template.prompt_ids(prompt.item.prompt, prompt.item.history)) != prompt.tokens]
-    if result.failure:
-        result.problems.append(f"cannot be rewarded again: {result.failure}")
-    yield finding_from(result.problems, f"{result.completions:,} completions, {result.rewarded:,} rewards, each the "
-                                        "recorded one", unit)
-    if result.stopped_because:
-        yield not_checked(f"{result.rewarded:,} rewards were computed again, and no more: {result.stopped_because}",
-                          unit)
+    inputs, template, counts = rollout_inputs_of(unit), template_of(unit), Counter[str]()
+    yield from _compared(unit, counts)
+    yield from (f"prompt {prompt.item.id[:60]!r}: other tokens than its question gives"
+                for prompt in inputs.prompts.prompts
+                # By the record's own tokenizer: another one would give other tokens for the same text.
+                if tuple(template.prompt_ids(prompt.item.prompt, prompt.item.history)) != prompt.tokens)
     given = () if inputs.settings is None else inputs.settings.rewards
     # Verification never runs code of the record: its author may be hostile.
     if user_rewards := [reward_name(reward) for reward in given if isinstance(reward, FileReward)]:
         yield not_checked(f"the reward {', '.join(user_rewards)} is code from elsewhere, which is not run; its values "
-                          "are as recorded", unit)
+                          "are as recorded")
     if any(isinstance(reward, JudgeReward) for reward in given):
-        yield not_checked("its judge's replies are as recorded: the judge is not asked again", unit, blocking=False)
+        yield not_checked("its judge's replies are as recorded: the judge is not asked again", blocking=False)
     if inputs.settings is not None:
-        for reason in _other_libraries(unit.json(REWARDS), inputs.settings).values():
-            yield not_checked(reason, unit)
+        yield from map(not_checked, _other_libraries(unit.json(REWARDS), inputs.settings).values())
+    return f"{counts['completions']:,} completions, {counts['rewards']:,} rewards, each the recorded one"
 
 
-@dataclass(kw_only=True)
-class _Recomputed:
-    """Problems and counts of one pass over all rollouts with tokenizer and rewards."""
-
-    problems: list[str] = field(default_factory=list)
-    completions: int = 0
-    rewarded: int = 0
-    failure: str = ""
-    """Why nothing could be rewarded again."""
-    stopped_because: str = ""
-    """Why the rest was not rewarded again."""
-
-
-def _compute(unit: Unit) -> _Recomputed:
-    inputs, template, result = rollout_inputs_of(unit), template_of(unit), _Recomputed()
+def _compared(unit: Unit, counts: Counter[str]) -> Iterator[str | CheckFinding]:
+    """Problems of all rollouts, in one pass; adds the completions and the rewards that were computed again."""
+    inputs, template = rollout_inputs_of(unit), template_of(unit)
     with ExitStack() as stack:
         process = None
         if inputs.settings is not None and (ours := _recomputable_rewards(unit, inputs.settings)):
@@ -118,21 +92,25 @@ def _compute(unit: Unit) -> _Recomputed:
                 process = stack.enter_context(RewardProcess(
                     replace(inputs.settings, rewards=ours, call_seconds=CALL_SECONDS)))
             except (RequestError, RewardError) as error:
-                result.failure = str(error)
+                yield f"cannot be rewarded again: {error}"
         # One at a time, so that memory does not grow with the length of the run.
         for rollout in rollouts_of(unit):
-            result.completions += len(rollout.all_samples)
-            result.problems += _end_problems(inputs, template, rollout)
+            counts["completions"] += len(rollout.all_samples)
+            yield from _end_problems(inputs, template, rollout)
             if inputs.settings is not None:
-                result.problems += _advantage_problems(inputs, inputs.settings, rollout)
+                yield from _advantage_problems(inputs, inputs.settings, rollout)
                 if any(isinstance(reward, JudgeReward) for reward in inputs.settings.rewards):
-                    _read_replies_again(result, rollout)
-            if process is not None and not result.failure:
+                    yield from _reply_problems(rollout, counts)
+            if process is not None:
                 try:
-                    _reward_again(result, process, template, rollout, unit.tree.scoring)
+                    reason = yield from _reward_again(process, template, rollout, unit.tree.scoring, counts)
                 except (RequestError, RewardError) as error:
-                    result.failure = str(error)
-    return result
+                    yield f"cannot be rewarded again: {error}"
+                    process = None
+                    continue
+                if reason:
+                    yield not_checked(f"{counts['rewards']:,} rewards were computed again, and no more: {reason}")
+                    process = None
 
 
 def _recomputable_rewards(unit: Unit, settings: "RewardSettings") -> "tuple[RewardConfig, ...]":
@@ -142,8 +120,8 @@ def _recomputable_rewards(unit: Unit, settings: "RewardSettings") -> "tuple[Rewa
                  if not isinstance(reward, FileReward | JudgeReward) and reward.scorer not in not_here)
 
 
-def _end_problems(inputs: RolloutInputs, template: "ChatTemplate", rollout: "Rollout") -> list[str]:
-    limit, stops, problems = inputs.algorithm.max_new_tokens, set(template.stop_ids), []
+def _end_problems(inputs: RolloutInputs, template: "ChatTemplate", rollout: "Rollout") -> Iterator[str]:
+    limit, stops = inputs.algorithm.max_new_tokens, set(template.stop_ids)
     for _, sample in rollout.all_samples:
         written = [turn.written for turn in sample.turns] or [len(sample.tokens_with_stop)]
         observed = [turn.observed for turn in sample.turns] or [0]
@@ -157,14 +135,12 @@ def _end_problems(inputs: RolloutInputs, template: "ChatTemplate", rollout: "Rol
             # The stop token is one of the new tokens. One in the middle would mean that sampling continued after it.
             if stops & {*own} or not (tokens[-1:] and tokens[-1] in stops and len(own) < limit if ended
                                       else len(own) == limit):
-                problems.append(f"rollout of step {rollout.step}: a completion of {len(own)} tokens "
-                                "that neither ended nor was cut off")
-    return problems
+                yield (f"rollout of step {rollout.step}: a completion of {len(own)} tokens that neither ended nor was "
+                       "cut off")
 
 
-def _advantage_problems(inputs: RolloutInputs, settings: "RewardSettings", rollout: "Rollout") -> list[str]:
+def _advantage_problems(inputs: RolloutInputs, settings: "RewardSettings", rollout: "Rollout") -> Iterator[str]:
     from workings.scoring.rewards import total
-    problems = []
     for group in rollout.groups:
         subject = f"rollout of step {rollout.step}, {group.prompt.item.id[:60]!r}"
         try:
@@ -172,22 +148,20 @@ def _advantage_problems(inputs: RolloutInputs, settings: "RewardSettings", rollo
         except RewardError:  # beyond the largest number
             sums = []
         if sums != [sample.reward for sample in group.samples]:
-            problems.append(f"{subject}: its rewards do not add up")
+            yield f"{subject}: its rewards do not add up"
         # Equal and not near: sums are `fsum`'s, which no order of adding changes.
         elif inputs.algorithm.advantages(sums) != [sample.advantage for sample in group.samples]:
-            problems.append(f"{subject}: other advantages than its rewards give")
-    return problems
+            yield f"{subject}: other advantages than its rewards give"
 
 
-def _reward_again(result: _Recomputed, process: "RewardProcess", template: "ChatTemplate", rollout: "Rollout",
-                  clock: ScoringTime) -> None:
-    """Add the differences in a rollout, and how many of its rewards were computed before the time was over."""
+def _reward_again(process: "RewardProcess", template: "ChatTemplate", rollout: "Rollout", clock: ScoringTime,
+                  counts: Counter[str]) -> Generator[str, None, str]:
+    """Differences in a rollout; adds how many of its rewards were computed; returns why it stopped before the end."""
     from workings.rollouts.rollout import to_reward
     drawn = rollout.all_samples
     for start in range(0, len(drawn), CHUNK_COMPLETIONS):
-        result.stopped_because = clock.reason_over
-        if result.stopped_because:
-            return
+        if reason := clock.reason_over:
+            return reason
         part = drawn[start:start + CHUNK_COMPLETIONS]
         with clock.measured(process, len(part)):
             # The record's own vocabulary may make pages of one token, and texts are there four times while they are
@@ -199,64 +173,64 @@ def _reward_again(result: _Recomputed, process: "RewardProcess", template: "Chat
                              "the text of its completions")
             values = process.score([to_reward(prompt, sample, template.tokenizer)
                                     for prompt, sample in part])
-        result.problems += [
-            f"rollout of step {rollout.step}, {prompt.item.id[:60]!r}: {name} is "
-            f"{str(sample.rewards.get(name))[:20]}, rewarded again {value:g}"
-            for (prompt, sample), rewards_again in zip(part, values, strict=True)
-            for name, value in rewards_again.items() if sample.rewards.get(name) != value]
-        result.rewarded += sum(map(len, values))
+        yield from (f"rollout of step {rollout.step}, {prompt.item.id[:60]!r}: {name} is "
+                    f"{str(sample.rewards.get(name))[:20]}, rewarded again {value:g}"
+                    for (prompt, sample), rewards_again in zip(part, values, strict=True)
+                    for name, value in rewards_again.items() if sample.rewards.get(name) != value)
+        counts["rewards"] += sum(map(len, values))
+    return ""
 
 
-def _read_replies_again(result: _Recomputed, rollout: "Rollout") -> None:
-    """Add the differences between a judge's recorded replies and its rewards; the judge is not asked again."""
+def _reply_problems(rollout: "Rollout", counts: Counter[str]) -> Iterator[str]:
+    """Differences between a judge's recorded replies and its rewards; the judge is not asked again."""
     from workings.scoring.model_judge import JUDGE, score_of
     for prompt, sample in rollout.all_samples:
         value = score_of(sample.judge_reply) or 0.0
         if sample.rewards.get(JUDGE) != value:
-            result.problems.append(f"rollout of step {rollout.step}, {prompt.item.id[:60]!r}: {JUDGE} is "
-                                  f"{str(sample.rewards.get(JUDGE))[:20]}, its recorded reply gives {value:g}")
-        result.rewarded += 1
+            yield (f"rollout of step {rollout.step}, {prompt.item.id[:60]!r}: {JUDGE} is "
+                   f"{str(sample.rewards.get(JUDGE))[:20]}, its recorded reply gives {value:g}")
+        counts["rewards"] += 1
 
 
-def _reward_problems(recorded: Any, settings: "RewardSettings", manifest_digest: str | None) -> list[str]:
+def _reward_problems(recorded: Any, settings: "RewardSettings", manifest_digest: str | None) -> Iterator[str]:
     """Problems of `config/rewards.json`, compared with the manifest, the recipe and this version's rewards."""
     from workings.scoring.model_judge import JUDGE_VERSION, PROMPT
     from workings.scoring.scorers import needs_library
-    problems = []
     if manifest_digest != json_digest(recorded):
-        problems.append(f"{REWARDS} has digest {json_digest(recorded)[:16]}…, "
-                        f"the manifest {str(manifest_digest)[:16]}…")
+        yield f"{REWARDS} has digest {json_digest(recorded)[:16]}…, the manifest {str(manifest_digest)[:16]}…"
     if not isinstance(recorded, list) or len(recorded) != len(settings.rewards):
-        return [*problems, f"{REWARDS} does not name the recipe's rewards"]
+        yield f"{REWARDS} does not name the recipe's rewards"
+        return
     for entry, reward, name in zip(recorded, settings.rewards, settings.names, strict=True):
         if not isinstance(entry, dict) or (entry.get("name"), entry.get("weight")) != (name, reward.weight):
-            problems.append(f"{REWARDS}: another reward or weight than the recipe's {name}")
+            yield f"{REWARDS}: another reward or weight than the recipe's {name}"
         elif isinstance(reward, JudgeReward):
             parameters = entry.get("parameters")
             if not isinstance(parameters, dict) or parameters.get("prompt") != PROMPT or not str(
                     entry.get("version")).startswith(f"{JUDGE_VERSION} "):
-                problems.append(f"{REWARDS}: its judge was asked by another prompt than that of version "
-                                f"{JUDGE_VERSION}")
+                yield f"{REWARDS}: its judge was asked by another prompt than that of version {JUDGE_VERSION}"
         # A version may name libraries, which may be others here or missing, and that of a file is its digest.
         elif {**entry, "version": ""} != settings.entry(reward, version="") or (
                 not isinstance(reward, FileReward) and not needs_library(reward.scorer)
                 and entry.get("version") != settings.version(reward)):
-            problems.append(f"{REWARDS}: {name} is not what the recipe and this version make of it")
-    return problems
+            yield f"{REWARDS}: {name} is not what the recipe and this version make of it"
 
 
-def _kept_function_problems(unit: Unit, settings: "RewardSettings") -> list[str]:
+def _versions(recorded: Any) -> dict[str, Any]:
+    """Recorded versions of rewards by name."""
+    return {str(entry.get("name")): entry.get("version") for entry in recorded if isinstance(entry, dict)
+            } if isinstance(recorded, list) else {}
+
+
+def _kept_function_problems(unit: Unit, settings: "RewardSettings") -> Iterator[str]:
     """Problems of reward functions that were given in Python, whose files the run keeps next to its recipe."""
-    folder = RECIPE.rpartition("/")[0]
-    recorded = unit.json(REWARDS)
-    versions = {entry.get("name"): entry.get("version") for entry in recorded if isinstance(entry, dict)
-                } if isinstance(recorded, list) else {}
+    folder, versions = RECIPE.rpartition("/")[0], _versions(unit.json(REWARDS))
     functions = {f"{folder}/{reward.file}": reward_name(reward) for reward in settings.rewards
                  if isinstance(reward, FileReward)}
-    problems = [f"{file} has another digest than {REWARDS} says of {name}" for file, name in functions.items()
-                if unit.has(file) and f"sha256:{bytes_digest(unit.read(file))}" != versions.get(name)]
-    return problems + [f"{shown(file)} is the file of no reward" for file in unit.files
-                       if file.rpartition("/")[0] == folder and file.endswith(".py") and file not in functions]
+    yield from (f"{file} has another digest than {REWARDS} says of {name}" for file, name in functions.items()
+                if unit.has(file) and f"sha256:{bytes_digest(unit.read(file))}" != versions.get(name))
+    yield from (f"{shown(file)} is the file of no reward" for file in unit.files
+                if file.rpartition("/")[0] == folder and file.endswith(".py") and file not in functions)
 
 
 def _other_libraries(recorded: Any, settings: "RewardSettings") -> dict[str, str]:
@@ -265,8 +239,7 @@ def _other_libraries(recorded: Any, settings: "RewardSettings") -> dict[str, str
     reasons = {}
     for reward in [reward for reward in settings.rewards if needs_library(reward.scorer)]:
         name = reward.scorer
-        recorded_version = next((entry.get("version") for entry in recorded if isinstance(entry, dict)
-                     and entry.get("name") == name), "") if isinstance(recorded, list) else ""
+        recorded_version = _versions(recorded).get(name, "")
         try:
             version = settings.version(reward)
         except RequestError as error:

@@ -1,70 +1,89 @@
 """Level 1: prompts, seeds, groups, batches and the log of a run with rollouts follow from each other.
 
-No weights are needed: the completions are recorded, and everything derived from them is recomputed.
+No weights are needed: the completions are recorded, and everything derived from them is recomputed. With one update a
+rollout the recorded log probabilities are those of the update itself, so its loss, entropy and divergences follow. Of
+later updates from one rollout nothing but the bounds of these numbers is known.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-from workings.evidence.verify.checks.update_metrics import bound_problems, objective_problems
-from workings.evidence.verify.learning import records
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import check, finding_from
-from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.registry import Found, check, records
 from workings.evidence.verify.rollout_inputs import RolloutInputs, rollout_inputs_of, rollouts_of
+from workings.objectives.base import ArrayFunctions
+from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, LARGEST_LOG_RATIO, REFERENCE, PolicyGradient
 from workings.record.layout import ROLLOUTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
+
+    from workings.models.batch import Batch
     from workings.record.metrics import StepMetrics
     from workings.rollouts.rollout import Group, Rollout
 
-CLOSE = 1e-9
+CLOSE_MEAN = 1e-9
 """Relative tolerance of a recomputed mean in the log."""
+CLOSE_SUM = 1e-4
+"""Share of the sum of absolute values by which a float32 sum over many tokens may differ from the one here."""
+ROUNDING = 1e-6
+"""Rounding of a single token's number, in nats."""
+NEAR_BOUND = 1e-4
+"""Relative distance from a bound of the ratio within which rounding decides on which side of it a token is."""
 POSITION_BYTES = 60
 """Largest memory of a position of a batch."""
+NEVER_NEGATIVE = ("drawing_seconds", "kl_behavior", "kl_reference", "clip_fraction")
+ADAPTERS = "adapter_model.safetensors"
+TAG = {"name", "version", "adapter", "behind"}
+"""Keys of what a rollout says of its sampler."""
 
 
 @check("consistency.rollouts", when=records(ROLLOUTS))
-def rollouts(unit: Unit) -> Iterator[CheckFinding]:
+def rollouts(unit: Unit) -> Found:
     """One rollout before every first update; prompts in order; a seed for each sample; groups chosen by the rule.
 
     The batch of each step, recomputed from tokens, advantages and log probabilities. Rewards, groups, lengths and ends,
     divergences, how far sampler and trainer disagree, and the loss against the log.
     """
+    from workings.rollouts.arithmetic import mismatch, rollout_metrics
     inputs, position, names = rollout_inputs_of(unit), None, set[str]()
-    problems = _step_problems(unit, inputs)
-    in_order, completions = not problems, 0
+    gaps = [*_step_problems(unit, inputs)]
+    yield from gaps
+    completions = 0
     steps, lines = {line.step: line for line in unit.steps}, {row["step"]: row for row in unit.metrics}
     for rollout in rollouts_of(unit):
         # The first rollout begins at the default position: epoch 0, prompt 0.
-        if in_order and rollout.position != (position or type(rollout.position)()):
-            problems.append(f"rollout of step {rollout.step}: its prompts begin elsewhere than the last one ended")
+        if not gaps and rollout.position != (position or type(rollout.position)()):
+            yield f"rollout of step {rollout.step}: its prompts begin elsewhere than the last one ended"
         position = rollout.after
         completions += len(rollout.all_samples)
-        compared, wrong_numbers = _metric_problems(inputs, rollout, lines)
-        problems += [*_sampling_problems(inputs, rollout), *_batch_problems(unit, inputs, rollout, steps, lines),
-                     *wrong_numbers]
-        names |= compared
-    problems += _later_update_problems(inputs, lines, names)
-    problems += [f"step {step}: no rollout" for step in steps]
-    problems += [problem for line in unit.metrics for problem in bound_problems(line)]
-    problems += _held_out_problems(unit)
-    yield finding_from(problems, f"{len(inputs.steps)} rollouts, {completions:,} completions of seed "
-                                 f"{unit.manifest.seed}", unit)
+        yield from (f"rollout of step {rollout.step}: {problem}" for problem in _sampling_problems(inputs, rollout))
+        yield from _batch_problems(unit, inputs, rollout, steps, lines)
+        if rollout.step in lines:  # the step was completed
+            values = rollout_metrics(rollout, inputs.reward_names) | mismatch(rollout)
+            names |= values.keys()
+            yield from _metric_problems(values, lines[rollout.step])
+    # Numbers of a rollout in the line of an update without a rollout.
+    yield from (f"step {step}: {', '.join(sorted(names & line.keys()))[:80]}, and no rollout was sampled for it"
+                for step, line in lines.items() if step not in inputs.steps and names & line.keys())
+    yield from (f"step {step}: no rollout" for step in steps)
+    for line in unit.metrics:
+        yield from bound_problems(line)
+    yield from _held_out_problems(unit)
+    return f"{len(inputs.steps)} rollouts, {completions:,} completions of seed {unit.manifest.seed}"
 
 
 def _batch_problems(unit: Unit, inputs: RolloutInputs, rollout: "Rollout", steps: "dict[int, StepMetrics]",
-                    lines: dict[Any, dict[str, Any]]) -> list[str]:
+                    lines: dict[Any, dict[str, Any]]) -> Iterator[str]:
     """Problems of the batches that were trained on a rollout, and of the numbers of their updates.
 
     The updates' lines are removed from ``steps``; ``lines`` has them as the log has.
     """
     from workings.rollouts.rollout import batch_of, digest_of
-    problems: list[str] = []
     longest = max((len(prompt.tokens) + len(sample.tokens_with_stop) for prompt, sample in rollout.trained_samples),
                   default=1)
     for part in range(min(inputs.shape.updates, len(steps))):
@@ -76,100 +95,212 @@ def _batch_problems(unit: Unit, inputs: RolloutInputs, rollout: "Rollout", steps
         batch = batch_of(rollout, part, inputs.shape, inputs.algorithm)
         expected = (digest_of(batch), batch.real_tokens, batch.supervised_tokens)
         if expected != (line.batch_digest, line.tokens, line.supervised_tokens):
-            problems.append(f"step {line.step}: another batch than its rollout implies")
+            yield f"step {line.step}: another batch than its rollout implies"
         else:
-            problems += objective_problems(inputs, rollout, batch, lines[line.step])
-    return problems
+            yield from _objective_problems(inputs, rollout, batch, lines[line.step])
 
 
-def _metric_problems(inputs: RolloutInputs, rollout: "Rollout",
-                     lines: dict[Any, dict[str, Any]]) -> tuple[set[str], list[str]]:
-    """Names of the numbers that were compared, and differences between the log's line and a rollout."""
-    from workings.rollouts.arithmetic import mismatch, rollout_metrics
-    line = lines.get(rollout.step)
-    if line is None:  # the step was not completed
-        return set(), []
-    values = rollout_metrics(rollout, inputs.reward_names) | mismatch(rollout)
-    return {*values}, [f"step {rollout.step}: {name} is {str(line.get(name))[:20]}, the rollout gives {value:g}"
-                       for name, value in values.items() if not isinstance(logged := line.get(name), int | float)
-                       or not math.isclose(logged, value, rel_tol=CLOSE, abs_tol=1e-12)]
+def _metric_problems(values: Mapping[str, float], line: Mapping[str, Any]) -> Iterator[str]:
+    """Differences between the log's line and a rollout."""
+    for name, value in values.items():
+        logged = line.get(name)
+        if not isinstance(logged, int | float) or not math.isclose(logged, value, rel_tol=CLOSE_MEAN, abs_tol=1e-12):
+            yield f"step {line['step']}: {name} is {str(logged)[:20]}, the rollout gives {value:g}"
 
 
-def _later_update_problems(inputs: RolloutInputs, lines: dict[Any, dict[str, Any]], names: set[str]) -> list[str]:
-    """Numbers of a rollout in the line of an update without a rollout."""
-    return [f"step {step}: {', '.join(sorted(names & line.keys()))[:80]}, and no rollout was sampled for it"
-            for step, line in lines.items() if step not in inputs.steps and names & line.keys()]
-
-
-def _held_out_problems(unit: Unit) -> list[str]:
+def _held_out_problems(unit: Unit) -> Iterator[str]:
     """Scores of held-out items against the mean of their marks."""
-    return [f"step {row['step']}: held_out_score is {str(row.get('held_out_score'))[:20]}, its marks give another value"
-            for row in unit.metrics if "held_out_right" in row and (
-                not (marks := str(row["held_out_right"])) or set(marks) - {"0", "1"}
-                or row.get("held_out_items") != len(marks)
-                # Equal and not near: a quotient of two whole numbers is rounded in one way only.
-                or row.get("held_out_score") != marks.count("1") / len(marks))]
+    for row in (row for row in unit.metrics if "held_out_right" in row):
+        marks = str(row["held_out_right"])
+        # Equal and not near: a quotient of two whole numbers is rounded in one way only.
+        if not marks or set(marks) - {"0", "1"} or row.get("held_out_items") != len(marks) \
+                or row.get("held_out_score") != marks.count("1") / len(marks):
+            yield (f"step {row['step']}: held_out_score is {str(row.get('held_out_score'))[:20]}, its marks give "
+                   "another value")
 
 
-def _step_problems(unit: Unit, inputs: RolloutInputs) -> list[str]:
+def _step_problems(unit: Unit, inputs: RolloutInputs) -> Iterator[str]:
     """Steps of the rollouts against the completed steps."""
     updates, done = inputs.shape.updates, unit.manifest.completed_steps
     # A rollout has the number of the first update that was trained on it.
     expected = list(range(1, done + 1, updates))
     steps = list(inputs.steps)
     # A run that failed may have a rollout for a step that it could not complete.
-    if steps == expected or (unit.manifest.status == "failed" and steps == [*expected, done + 1]
-                             and done % updates == 0):
-        return []
-    return [f"rollouts of steps {str(steps[:4])[1:-1]}… ({len(steps)}), {done} steps ask for {len(expected)}"]
+    if steps != expected and not (unit.manifest.status == "failed" and steps == [*expected, done + 1]
+                                  and done % updates == 0):
+        yield f"rollouts of steps {str(steps[:4])[1:-1]}… ({len(steps)}), {done} steps ask for {len(expected)}"
 
 
-def _sampling_problems(inputs: RolloutInputs, rollout: "Rollout") -> list[str]:
+def _sampling_problems(inputs: RolloutInputs, rollout: "Rollout") -> Iterator[str]:
     from workings.rollouts.rollout import sample_seed
-    subject, problems = f"rollout of step {rollout.step}", []
     groups_per_rollout = inputs.shape.completions // inputs.algorithm.group
     rounds, over = divmod(len(rollout.groups), groups_per_rollout)
     most = inputs.algorithm.max_sampling_rounds
     # Whole rounds only: resampling takes the groups of an update.
     if over or not 1 <= rounds <= most:
-        return [f"{subject}: {len(rollout.groups)} groups, updates take {groups_per_rollout}"]
+        yield f"{len(rollout.groups)} groups, updates take {groups_per_rollout}"
+        return
     prompt_positions, after = inputs.prompts.take(rollout.position, len(rollout.groups))
     if [(position.prompt, position.epoch) for position in prompt_positions] != [(group.prompt, group.epoch)
                                                                                 for group in rollout.groups]:
-        problems.append(f"{subject}: other prompts than seed and prompts imply")
+        yield "other prompts than seed and prompts imply"
     # Otherwise prompts between two rollouts could have been skipped.
     if after != rollout.after:
-        problems.append(f"{subject}: the next one would begin elsewhere")
+        yield "the next one would begin elsewhere"
     if any(len(group.samples) != inputs.algorithm.group for group in rollout.groups):
-        problems.append(f"{subject}: groups of another size")
+        yield "groups of another size"
     seeds = [sample_seed(inputs.prompts.seed, rollout.step, group.epoch, group.prompt.item.id, number)
              for group in rollout.groups for number in range(len(group.samples))]
     if seeds != [sample.seed for _, sample in rollout.all_samples]:
-        problems.append(f"{subject}: other seeds than step, prompt and number imply")
+        yield "other seeds than step, prompt and number imply"
     if bool(rollout.reference_log_probs) != bool(inputs.algorithm.has_reference and rollout.trained_samples):
-        problems.append(f"{subject}: log probabilities of a frozen model are there, or missing, against the recipe")
-    return [*problems, *_choice_problems(subject, rollout.groups, groups_per_rollout, dynamic=most > 1),
-            *_log_prob_problems(subject, rollout)]
+        yield "log probabilities of a frozen model are there, or missing, against the recipe"
+    yield from _choice_problems(rollout.groups, groups_per_rollout, dynamic=most > 1)
+    import numpy as np
+    # A logarithm of a probability is at most 0; rounding may lift it a little.
+    if any(not np.isfinite(x).all() or (x > 1e-3).any() for x in (
+            *(np.asarray(sample.completion.log_probs) for _, sample in rollout.all_samples),
+            *rollout.trainer_log_probs, *rollout.reference_log_probs)):
+        yield "log probabilities above 0 or not finite"
 
 
-def _choice_problems(subject: str, groups: "Sequence[Group]", groups_per_rollout: int, *, dynamic: bool) -> list[str]:
+def _choice_problems(groups: "Sequence[Group]", groups_per_rollout: int, *, dynamic: bool) -> Iterator[str]:
     from workings.rollouts.rollout import select_groups
     spreads = [group.has_spread for group in groups]
-    problems = []
     if select_groups(spreads, groups_per_rollout, dynamic=dynamic) != [group.kept for group in groups]:
-        problems.append(f"{subject}: other groups were learned from than the rule chooses")
+        yield "other groups were learned from than the rule chooses"
     # It samples again only while groups are missing.
     if len(groups) > groups_per_rollout and sum(select_groups(spreads[:-groups_per_rollout], groups_per_rollout,
                                                               dynamic=dynamic)) == groups_per_rollout:
-        problems.append(f"{subject}: more was sampled than the rule allows")
-    return problems
+        yield "more was sampled than the rule allows"
 
 
-def _log_prob_problems(subject: str, rollout: "Rollout") -> list[str]:
+@check("consistency.rollouts", when=lambda unit: unit.recipe is not None and unit.recipe.sampler is not None)
+def sampler(unit: Unit) -> Found:
+    """The digest of the adapters in each rollout, against the checkpoint before it and the rollouts around it."""
+    inputs, before = rollout_inputs_of(unit), (0, "")
+    named = inputs.recipe.sampler
+    assert named is not None  # `when`
+    changed = {line.step for line in unit.steps if line.share_of_weights_changed > 0}
+    saved = {step: unit.sums.get(f"{folder}/{ADAPTERS}") for step, folder in unit.checkpoints.items()}
+    compared = 0
+    for rollout in rollouts_of(unit):
+        tag, about = rollout.sampler, f"rollout of step {rollout.step}"
+        if {*tag} != TAG or tag["name"] != named.name or tag["behind"] not in ("0", "1"):
+            yield f"{about}: no name, version and adapters of its sampler"
+            continue
+        behind = int(tag["behind"])
+        if behind and not (named.ahead and rollout.step > 1):
+            yield f"{about}: sampled with older adapters, which the recipe does not allow"
+        # Updates that the adapters had when it was sampled.
+        last = rollout.step - 1 - behind
+        if saved.get(last) is not None:
+            compared += 1
+            if tag["adapter"] != saved[last]:
+                yield f"{about}: sampled with adapters that differ from checkpoint {last}"
+        if changed.intersection(range(before[0] + 1, last + 1)) and tag["adapter"] == before[1]:
+            yield f"{about}: sampled with the adapters before update {last}"
+        before = last, tag["adapter"]
+    return f"{len(inputs.steps)} rollouts, {compared} against a checkpoint"
+
+
+# --- numbers of an update --------------------------------------------------------------------------------------------
+
+def bound_problems(line: Mapping[str, Any]) -> Iterator[str]:
+    """Numbers of a line that no update can have: below zero, shares above 1, a part that takes longer than the whole.
+
+    Args:
+        line: of `train/metrics.jsonl`.
+    """
+    place = f"step {line.get('step')}"
+    numbers = {name: line[name] for name in NEVER_NEGATIVE if name in line}
+    # Divergences are sums of rounded terms, each at least 0 but for its rounding.
+    if wrong := [name for name, value in numbers.items() if not _is_number(value) or value < -ROUNDING]:
+        yield f"{place}: {wrong[0]} is {str(numbers[wrong[0]])[:20]}"
+    elif numbers.get("clip_fraction", 0) > 1 + ROUNDING:
+        yield f"{place}: clip_fraction is {numbers['clip_fraction']:g}"
+    elif "drawing_seconds" in numbers and numbers["drawing_seconds"] > line["seconds"]:
+        yield (f"{place}: drawing_seconds is {numbers['drawing_seconds']:g}, the whole step took "
+               f"{line['seconds']:g}")
+
+
+def _objective_problems(inputs: RolloutInputs, rollout: "Rollout", batch: "Batch",
+                        line: Mapping[str, Any]) -> Iterator[str]:
+    """Numbers of the objective in a step's line that contradict the log probabilities that the update computed."""
+    # With several updates per rollout, log probabilities are recorded for the first only.
+    if inputs.shape.updates > 1 or len(rollout.trainer_log_probs) != len(rollout.trained_samples):
+        return
+    log_probs = trainer_log_probs(rollout, batch)
+    for name, value, tolerance in expected_metrics(inputs.algorithm.objective, log_probs, batch):
+        recorded = line.get(name)
+        if not _is_number(recorded) or not abs(recorded - value) <= tolerance:
+            yield (f"step {line.get('step')}: {name} is {str(recorded)[:20]}, the recorded log probabilities give "
+                   f"{value:g}")
+
+
+def expected_metrics(objective: PolicyGradient, log_probs_BS: "np.ndarray",
+                     batch: "Batch") -> Iterator[tuple[str, float, float]]:
+    """Name, value and tolerance of the loss and of each metric of the objective."""
     import numpy as np
-    drawn = [np.asarray(sample.completion.log_probs) for _, sample in rollout.all_samples]
-    # A logarithm of a probability is at most 0; rounding may lift it a little.
-    if any(not np.isfinite(x).all() or (x > 1e-3).any() for x in (
-            *drawn, *rollout.trainer_log_probs, *rollout.reference_log_probs)):
-        return [f"{subject}: log probabilities above 0 or not finite"]
-    return []
+    mask_BS = _rows(batch.loss_mask)
+    signals = {name: _rows(x) for name, x in batch.signals.items()}
+    with np.errstate(all="ignore"):  # what overflows is no number that the log could have
+        terms = objective.terms(_array_functions(), log_probs_BS, mask_BS, signals)
+        size, near = _rounding(objective, log_probs_BS, mask_BS, signals)
+    yield "loss", float(terms.total / batch.divisor), ROUNDING + CLOSE_SUM * size / batch.divisor
+    for name, (total, count) in terms.metrics.items():
+        value = float(total) / float(count) if count else 0.0
+        slack = near / float(count) if name == "clip_fraction" and count else 0.0
+        yield name, value, ROUNDING + CLOSE_SUM * abs(value) + slack
+
+
+def _rounding(objective: PolicyGradient, log_probs_BS: "np.ndarray", mask_BS: "np.ndarray",
+              signals: Mapping[str, "np.ndarray"]) -> tuple[float, float]:
+    """The sum of the sizes of the loss's terms, which may cancel, and the number of tokens close to a bound."""
+    import numpy as np
+
+    # The terms' sizes bound the rounding of their sum: terms that cancel leave a small sum with a large error.
+    tokens_B1 = mask_BS.sum(-1, keepdims=True)
+    share_BS = mask_BS / np.maximum(tokens_B1, 1)
+    log_ratio_BS = (log_probs_BS - signals[BEHAVIOR]) * mask_BS
+    if objective.ratio == "sequence":
+        log_ratio_BS = (log_ratio_BS * share_BS).sum(-1, keepdims=True) * mask_BS
+    ratio_BS = np.exp(np.clip(log_ratio_BS, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO))
+    sizes_BS = np.abs(signals[ADVANTAGE]) * ratio_BS
+    if objective.bound == "detached":
+        sizes_BS *= np.abs(log_probs_BS)
+    if objective.kl_beta:
+        sizes_BS += objective.kl_beta * (1 + np.abs(signals[REFERENCE] - log_probs_BS))
+    bounds = [bound for bound in (1 - objective.clip_low, 1 + objective.clip_high) if bound > 0]
+    near_BS = sum((np.abs(ratio_BS / bound - 1) < NEAR_BOUND) * mask_BS for bound in bounds)
+    return float((sizes_BS * (share_BS if objective.normalize == "sequences" else mask_BS)).sum()), float(
+        np.sum(near_BS))
+
+
+def trainer_log_probs(rollout: "Rollout", batch: "Batch") -> "np.ndarray":
+    """The update's log probabilities ``[B, S]``; 0 where nothing is learned, as engines have it."""
+    import numpy as np
+
+    from workings.rollouts.rollout import completion_span
+    log_probs_BS = np.zeros(_rows(batch.loss_mask).shape)
+    for number, ((prompt, sample), drawn) in enumerate(zip(rollout.trained_samples, rollout.trainer_log_probs,
+                                                           strict=True)):
+        log_probs_BS[number, completion_span(prompt, sample)] = drawn
+    return log_probs_BS
+
+
+def _rows(x: "np.ndarray") -> "np.ndarray":
+    """``[A, B, S]`` as rows, in the precision in which nothing here is rounded."""
+    return x.reshape(-1, x.shape[-1]).astype("f8")
+
+
+def _array_functions() -> ArrayFunctions:
+    import numpy as np
+
+    return ArrayFunctions(exp=np.exp, expm1=np.expm1, log=np.log, minimum=np.minimum, clip=np.clip,
+                          log_sigmoid=lambda x: -np.logaddexp(0, -x), stop_gradient=np.asarray,
+                          stack=lambda arrays: np.stack(arrays, -1))
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,83 +1,122 @@
-"""Level 1: recipe, manifest, seal, times and evaluations of a run agree."""
+"""Level 1: manifest, seal, times, tokenizer and evaluations of a run agree."""
 
+import hashlib
+import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 from workings.evidence.verify.checks.evaluation_lines import ANSWERED_HERE
-from workings.evidence.verify.checks.run_events import announcement_problems, end_problems
-from workings.evidence.verify.learning import early_end_of
 from workings.evidence.verify.record import STARTS, Record, Unit
-from workings.evidence.verify.registry import (
-    check,
-    every_evaluation,
-    finding_from,
-    for_each_unit,
-    not_checked,
-    record_check,
-)
+from workings.evidence.verify.registry import Found, check, for_each_unit, not_checked, record_check
 from workings.evidence.verify.result import CheckFinding
-from workings.record.layout import (
-    DATA_DIGESTS,
-    EVALUATION_CONFIG,
-    EVALUATION_UNITS,
-    MEASURED,
-    PLAN,
-    SUMS,
-)
+from workings.record.layout import EVALUATION_CONFIG, EVALUATION_UNITS, MEASURED, PLAN, SUMS, TOKENIZER
+from workings.record.manifest import REASONS
 from workings.record.values import CLOCK_SLACK, is_absent, moment
 
 FIRST_RECORDS = datetime(2026, 11, 1, tzinfo=UTC)
 """No record of this form is older."""
 CLOCK_DIFFERENCE = timedelta(days=1)
 """Largest difference between the clocks of two machines."""
-
-
-@check("consistency.recipe", when=lambda unit: unit.written_by_train)
-def config(unit: Unit) -> Iterator[CheckFinding]:
-    """Digests of evaluation data against the recipe; the event that announces the evaluation."""
-    problems = [*_measured_problems(unit, unit.manifest.config), *announcement_problems(unit)]
-    yield finding_from(problems, f"config digest {unit.manifest.config_digest[:16]}…", unit)
+SPECIAL = ("bos_token", "eos_token", "pad_token")
+_NOT_FINITE = re.compile(r"step (\d{1,12}): loss ")
+_OUT_OF_MEMORY = re.compile(r"out of memory after step (\d{1,12})\b")
 
 
 @check("consistency.steps")
-def status(unit: Unit) -> Iterator[CheckFinding]:
+def status(unit: Unit) -> Found:
     """Status and steps of manifest, seal and plan, reason of the end: complete only if every planned step was done."""
-    manifest, problems = unit.manifest, []
+    manifest = unit.manifest
     if unit.seal["status"] != manifest.status:
-        problems.append(f"the seal says {unit.seal['status']}, the manifest {manifest.status}")
-    if manifest.status == "complete" and manifest.completed_steps != manifest.planned_steps and not early_end_of(unit):
-        problems.append(f"complete, with {manifest.completed_steps} of {manifest.planned_steps} steps")
+        yield f"the seal says {unit.seal['status']}, the manifest {manifest.status}"
+    if manifest.status == "complete" and manifest.completed_steps != manifest.planned_steps and not unit.early_end:
+        yield f"complete, with {manifest.completed_steps} of {manifest.planned_steps} steps"
     if manifest.completed_steps > manifest.planned_steps:
-        problems.append(f"{manifest.completed_steps} steps done, {manifest.planned_steps} planned")
+        yield f"{manifest.completed_steps} steps done, {manifest.planned_steps} planned"
     # Only the last event counts, because a run that failed once may have been resumed and completed.
-    if manifest.status != "failed" and _failed_at_the_end(unit):
-        problems.append(f"{manifest.status}, and the last of its events says that it failed")
-    problems += end_problems(unit)
-    steps = f"{manifest.completed_steps} of {manifest.planned_steps} steps"
-    yield finding_from(problems, f"{manifest.status}, {steps}", unit)
+    kinds = [row.get("kind") for row in unit.events if row.get("kind") in (*STARTS, "failed")]
+    if manifest.status != "failed" and kinds[-1:] == ["failed"]:
+        yield f"{manifest.status}, and the last of its events says that it failed"
+    if unit.written_by_this_version:
+        yield from _end_problems(unit)
+    return f"{manifest.status}, {manifest.completed_steps} of {manifest.planned_steps} steps"
+
+
+def _end_problems(unit: Unit) -> Iterator[str]:
+    """The reason of the end: the only one of its status, or that of the failure's event and of the step that failed."""
+    manifest, reason = unit.manifest, unit.manifest.status_reason
+    expected = REASONS.get(manifest.status, reason)
+    if manifest.status == "complete":
+        expected = unit.early_end or expected
+    if reason != expected:
+        yield f"{manifest.status}, and the reason is {reason[:60]!r} instead of {expected!r}"
+    if manifest.status == "interrupted" and manifest.completed_steps == manifest.planned_steps:
+        yield "interrupted, but every planned step was taken"
+    kinds = [row.get("kind") for row in unit.events]
+    # An attempt fails once, and a failed run may be resumed and fail again.
+    if (failures := kinds.count("failed")) > len(unit.starts):
+        yield f"{failures} events tell of a failure, {len(unit.starts)} of a start"
+    if manifest.status != "failed":
+        return
+    if kinds[-1:] != ["failed"] or unit.events[-1].get("reason") != reason:
+        yield f"failed for {reason[:60]!r}, and the last event is {str(unit.events[-1:])[:120]}"
+    if reason in REASONS.values():
+        yield f"failed, and the reason is {reason!r}"
+    for pattern, after in ((_NOT_FINITE, 1), (_OUT_OF_MEMORY, 0)):
+        if (match := pattern.match(reason)) and int(match[1]) != manifest.completed_steps + after:
+            yield f"{reason[:60]!r}, and {manifest.completed_steps} steps were completed"
 
 
 @check("consistency.time_and_memory")
-def time_and_memory(unit: Unit) -> Iterator[CheckFinding]:
+def time_and_memory(unit: Unit) -> Found:
     """Clocks in order, steps not longer than the run; peak of limit and log."""
     manifest = unit.manifest
     start, end = moment(manifest.started_at), moment(manifest.finished_at)
-    problems = []
     if end < start:
-        problems.append("finished before it started")
+        yield "finished before it started"
     seconds = sum(step.seconds for step in unit.steps)
     # A second of slack: the clock of the steps and the clock of the day are two clocks.
     if seconds > (end - start).total_seconds() + 1:
-        problems.append(f"{seconds:.1f} s of steps in {(end - start).total_seconds():.1f} s")
+        yield f"{seconds:.1f} s of steps in {(end - start).total_seconds():.1f} s"
     moments = [moment(str(row.get("time"))) for row in unit.events]
-    problems += [f"event {number + 1} is earlier than event {number}"
-                 for number, (earlier, later) in enumerate(pairwise(moments), start=1) if later < earlier - CLOCK_SLACK]
-    problems += _memory_problems(unit)
+    yield from (f"event {number + 1} is earlier than event {number}"
+                for number, (earlier, later) in enumerate(pairwise(moments), start=1) if later < earlier - CLOCK_SLACK)
+    yield from _memory_problems(unit)
     if unit.written_by_train:
-        problems += _date_problems(unit, start, end, moments)
-    yield finding_from(problems, f"{seconds:.1f} s of steps, {manifest.started_at} to {manifest.finished_at}", unit)
+        yield from _date_problems(unit, start, end, moments)
+    return f"{seconds:.1f} s of steps, {manifest.started_at} to {manifest.finished_at}"
+
+
+def _date_problems(unit: Unit, start: datetime, end: datetime, events: list[datetime]) -> Iterator[str]:
+    """Problems of dates: none before the first records or in the future; events are within the run."""
+    for name, when in (("started_at", start), ("finished_at", end)):
+        if when < FIRST_RECORDS:
+            yield f"{name} is {when.date()}, before records of this form were made"
+        if when > datetime.now(UTC) + CLOCK_DIFFERENCE:
+            yield f"{name} is {when.date()}, and that is still to come"
+    if not any(row.get("kind") == "started" for row in unit.events):
+        yield "no event tells of the start"
+    # The event of a failure is written when all else is known.
+    elif events[-1] > end + CLOCK_SLACK:
+        yield f"the last event is of {events[-1]}, the run ended at {end}"
+
+
+def _memory_problems(unit: Unit) -> Iterator[str]:
+    """Problems of the measured peak: within the device's memory, not below the log, which never falls."""
+    peak, limit = (unit.json_object(file).get(key) if unit.has(file) else None
+                   for file, key in ((MEASURED, "measured_peak_bytes"), (PLAN, "limit_bytes")))
+    if isinstance(peak, int) and isinstance(limit, int) and 0 < limit < peak:
+        yield f"peak of {peak:,} bytes on a device with {limit:,}"
+    # A resumed run has the peak of its last process, and lines of the earlier ones.
+    if unit.manifest.resumes:
+        return
+    logged = [step.memory_bytes for step in unit.steps if isinstance(step.memory_bytes, int)]
+    if unit.written_by_train and logged != sorted(logged):
+        yield "the peak of the log falls"
+    if isinstance(peak, int) and logged and peak < max(logged):
+        yield f"a measured peak of {peak:,} bytes, {max(logged):,} in the log"
 
 
 @record_check("consistency.made_from")
@@ -86,86 +125,64 @@ def made_from(record: Record) -> Iterator[CheckFinding]:
     # An evaluation of an untrained model is alone, and its origin may be next to it.
     roots = {unit.root for unit in record.units if unit.has(SUMS)}
 
-    def find(unit: Unit) -> Iterator[CheckFinding]:
+    def find(unit: Unit) -> Found:
         origin = unit.seal["made_from"]
-        problems = []
-        if unit.parent is not None and unit.kind in EVALUATION_UNITS and origin != unit.parent.root:
-            problems.append(f"made from {_origin_text(origin)}, it is in a run with root {unit.parent.root[:16]}…")
         if unit.kind in EVALUATION_UNITS:
+            if unit.parent is not None and origin != unit.parent.root:
+                yield f"made from {_origin_text(origin)}, it is in a run with root {unit.parent.root[:16]}…"
             config = unit.json(EVALUATION_CONFIG)
             if not isinstance(config, dict) or _origin_text(config.get("made_from", origin)) != _origin_text(origin):
-                problems.append(f"{EVALUATION_CONFIG} names another origin than the seal")
+                yield f"{EVALUATION_CONFIG} names another origin than the seal"
         if unit.parent is None and not is_absent(origin) and origin not in roots:
-            yield not_checked(f"made from {_origin_text(origin)}, which is not here", unit, blocking=False)
-        yield finding_from(problems, f"made from {_origin_text(origin)}", unit)
+            yield not_checked(f"made from {_origin_text(origin)}, which is not here", blocking=False)
+        return f"made from {_origin_text(origin)}"
     return for_each_unit([unit for unit in record.units if not unit.is_run], find)
 
 
-@check("consistency.made_from", every_evaluation)
-def evaluated_model(unit: Unit) -> Iterator[CheckFinding]:
+@check("consistency.made_from", "evaluations")
+def evaluated_model(unit: Unit) -> Found:
     """What the evaluation's settings say of the model against the manifest of the run."""
     run, settings = unit.parent, unit.json_object(EVALUATION_CONFIG)
     if run is None:
-        return
+        return None
     pairs = (("tokenizer", "digest", run.manifest.data_digests.get("tokenizer")),
              ("engine", "name", run.manifest.engine))
-    problems = [f"{part} {key} is {str(settings[part].get(key))[:40]!r}, the run's is {str(expected)[:40]!r}"
+    yield from (f"{part} {key} is {str(settings[part].get(key))[:40]!r}, the run's is {str(expected)[:40]!r}"
                 for part, key, expected in pairs if isinstance(settings.get(part), dict) and expected is not None
-                and not is_absent(settings[part]) and settings[part].get(key) != expected]
+                and not is_absent(settings[part]) and settings[part].get(key) != expected)
     if isinstance(settings.get("source"), dict) and settings["source"].get("kind") not in ANSWERED_HERE:
-        problems.append(f"completions are {str(settings['source'].get('kind'))[:40]!r}, not generated by the run")
-    yield finding_from(problems, f"engine {run.manifest.engine!r} and the run's tokenizer", unit)
-
-
-def _failed_at_the_end(unit: Unit) -> bool:
-    """Whether the events after the last start say that the run failed; an earlier attempt may have failed."""
-    kinds = [row.get("kind") for row in unit.events if row.get("kind") in (*STARTS, "failed")]
-    return kinds[-1:] == ["failed"]
-
-
-def _measured_problems(unit: Unit, snapshot: dict[str, Any]) -> list[str]:
-    """Problems of the evaluation's data: those that the recipe names have a digest, and no others."""
-    section = snapshot.get("evaluation")
-    if not isinstance(section, dict):
-        return []
-    digests = unit.manifest.data_digests
-    return [f"the recipe's evaluation.{key} is {str(section.get(key))[:40]!r}, and {DATA_DIGESTS} has "
-            f"{'one' if name in digests else 'none'} of {name}"
-            for key, name in (("items", "items"), ("traces", "evaluation_traces"))
-            if (name in digests) is (section.get(key, "none") == "none")]
-
-
-def _date_problems(unit: Unit, start: datetime, end: datetime, events: list[datetime]) -> list[str]:
-    """Problems of dates: none before the first records or in the future; events are within the run."""
-    problems = [f"{name} is {when.date()}, {why}" for name, when in (("started_at", start), ("finished_at", end))
-                for why, wrong in (("before records of this form were made", when < FIRST_RECORDS),
-                                   ("and that is still to come", when > datetime.now(UTC) + CLOCK_DIFFERENCE)) if wrong]
-    kinds = [str(row.get("kind")) for row in unit.events]
-    if "started" not in kinds:
-        return [*problems, "no event tells of the start"]
-    # The event of a failure is written when all else is known.
-    if events[-1] > end + CLOCK_SLACK:
-        problems.append(f"the last event is of {events[-1]}, the run ended at {end}")
-    return problems
-
-
-def _memory_problems(unit: Unit) -> list[str]:
-    """Problems of the measured peak: within the device's memory, not below the log, which never falls."""
-    peak, limit = (unit.json_object(file).get(key) if unit.has(file) else None
-                   for file, key in ((MEASURED, "measured_peak_bytes"), (PLAN, "limit_bytes")))
-    problems = []
-    if isinstance(peak, int) and isinstance(limit, int) and 0 < limit < peak:
-        problems.append(f"peak of {peak:,} bytes on a device with {limit:,}")
-    # A resumed run has the peak of its last process, and lines of the earlier ones.
-    if unit.manifest.resumes:
-        return problems
-    logged = [step.memory_bytes for step in unit.steps if isinstance(step.memory_bytes, int)]
-    if unit.written_by_train and logged != sorted(logged):
-        problems.append("the peak of the log falls")
-    if isinstance(peak, int) and logged and peak < max(logged):
-        problems.append(f"a measured peak of {peak:,} bytes, {max(logged):,} in the log")
-    return problems
+        yield f"completions are {str(settings['source'].get('kind'))[:40]!r}, not generated by the run"
+    return f"engine {run.manifest.engine!r} and the run's tokenizer"
 
 
 def _origin_text(origin: Any) -> str:
     return "no other unit" if is_absent(origin) else str(origin)[:16] + "…"
+
+
+@check("consistency.tokenizer")
+def tokenizer(unit: Unit) -> Found:
+    """`Tokenizer.digest`, recomputed from the files without a library, because they are untrusted."""
+    manifest_digest, name = unit.manifest.data_digests.get("tokenizer"), f"{TOKENIZER}/tokenizer.json"
+    settings = f"{TOKENIZER}/tokenizer_config.json"
+    if manifest_digest is None or not unit.has(name):
+        return not_checked(f"no {name} or no digest of it", blocking=False)
+    # Over the parsed content, as when it was recorded: spacing and order of keys do not change a tokenizer.
+    digest = _tokenizer_digest(unit.json(name), unit.json_object(settings) if unit.has(settings) else {})
+    if digest != manifest_digest:
+        yield f"{TOKENIZER} has digest {digest[:16]}…, the manifest {manifest_digest[:16]}…"
+    return f"digest {manifest_digest[:16]}…"
+
+
+def _tokenizer_digest(tokenizer: Any, settings: dict[str, Any]) -> str:
+    """The digest that a tokenizer with these files has (`workings.models.tokenizer.Tokenizer.digest`)."""
+    # Like `Tokenizer`: older files hold a token as an object, and several named templates as a list.
+    template = settings.get("chat_template")
+    if isinstance(template, list):
+        named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
+        template = named.get("default")
+    special = {name: value.get("content") if isinstance(value, dict) else value
+               for name in SPECIAL if (value := settings.get(name))}
+    parts = {"tokenizer": tokenizer, "special": {name: text for name, text in special.items() if isinstance(text, str)},
+             "chat_template": template if isinstance(template, str) else ""}
+    # The same form as where the digest is made: sorted keys, no escapes.
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Level 1: the log of the steps agrees with itself, with the manifest and with the data."""
+"""Level 1: the log of the steps agrees with itself, with the manifest, the data, the checkpoints and the run before."""
 
 import math
 import re
@@ -10,158 +10,232 @@ from pydantic import ValidationError
 
 from workings.config.training import TrainingConfig
 from workings.errors import RecordError
-from workings.evidence.verify.checks.run_events import resume_problems, resumes_of
-from workings.evidence.verify.learning import best_of
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import check, failed, finding_from, not_checked
-from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.registry import Found, check, differing, not_checked, only_if_written_by_train, same_json
 from workings.evidence.verify.tree import shown
 from workings.models.shards import whole_file
-from workings.record.layout import CHECKPOINTS, CONFIG, METRICS, STATE
+from workings.record.checkpoints import KEPT, best_checkpoint
+from workings.record.layout import CONFIG, EVENTS, MANIFEST, METRICS, STATE
 from workings.training.schedule import Schedule
 
 WEIGHTS_FILE = re.compile(r"/(?:adapter_)?model(?:-\d{5}-of-\d{5}|\.shard_\d{5}_of_\d{5})?\.safetensors$")
 """A checkpoint's file with weights, of a whole model or of adapters."""
+RESUMED, FROM_SEALED = "resumed", "resumed_from_sealed"
+"""Kinds of events: a run resumes after a checkpoint, or continues a sealed run."""
+_CHECKPOINT = re.compile(r"step_(\d{1,12})\b")
+_MOVED = re.compile(r"([\w.]{1,40}): (.{1,200}) before, (.{1,200}) now")
 
 
 @check("consistency.steps")
-def steps(unit: Unit) -> Iterator[CheckFinding]:
+def steps(unit: Unit) -> Found:
     """Numbers of the steps; the events of resumes against the steps that were kept, the layout and the run before."""
     numbers = [row.get("step") for row in unit.metrics]
-    problems = []
     # A smoothed curve or a removed step shows as a gap, because steps count from 1 without gaps.
     if numbers != list(range(1, len(numbers) + 1)):
         gap = next(index for index, number in enumerate(numbers, start=1) if number != index)
-        problems.append(f"line {gap} of {METRICS} is step {numbers[gap - 1]}")
-    resumes = len(resumes_of(unit))
-    problems += resume_problems(unit)
-    yield finding_from(problems, f"{len(numbers)} steps, {resumes} resumes", unit)
+        yield f"line {gap} of {METRICS} is step {numbers[gap - 1]}"
+    resumes = [row for row in unit.events if row.get("kind") == RESUMED]
+    if unit.written_by_train:
+        for row in resumes:
+            yield from _resume_problems(row)
+        yield from _layout_problems(unit, resumes)
+        yield from _origin_problems(unit)
+    return f"{len(numbers)} steps, {len(resumes)} resumes"
 
 
 @check("consistency.learning_rate")
-def learning_rate(unit: Unit) -> Iterator[CheckFinding]:
+def learning_rate(unit: Unit) -> Found:
     """Peak, warm-up, schedule and number of steps give the rate of each."""
-    training = unit.manifest.config.get("training")
-    if not isinstance(training, dict) or "learning_rate" not in training:
-        yield not_checked("the recipe's snapshot names no learning rate", unit)
-        return
+    training = unit.section("training")
+    if "learning_rate" not in training:
+        return not_checked("the recipe's snapshot names no learning rate")
     try:
         schedule = Schedule.from_config(TrainingConfig.model_validate(training))
     except ValidationError as error:
         raise RecordError(f"{CONFIG}: training cannot be read ({str(error)[:80]})") from None
-    problems = []
     for step in unit.steps:
         expected = schedule.at(step.step) if step.step <= schedule.steps else math.nan
         # Cosines of two machines differ in the last bits.
         if not math.isclose(step.learning_rate, expected, rel_tol=1e-9, abs_tol=1e-15 * schedule.peak):
-            problems.append(f"step {step.step}: {step.learning_rate:g}, the schedule gives {expected:g}")
-    yield finding_from(problems, f"{schedule.kind} from {schedule.peak:g}", unit)
+            yield f"step {step.step}: {step.learning_rate:g}, the schedule gives {expected:g}"
+    return f"{schedule.kind} from {schedule.peak:g}"
 
 
 @check("consistency.checkpoints")
-def last_checkpoint(unit: Unit) -> Iterator[CheckFinding]:
+def last_checkpoint(unit: Unit) -> Found:
     """Their steps, the step in their state, and its tokens, time and data position."""
-    folders = sorted({name.split("/")[1] for name in unit.files if name.startswith(CHECKPOINTS + "/step_")})
+    folders, done = unit.checkpoints, unit.manifest.completed_steps
     # A run that is stopped saves its last step as well.
     saved = ("complete", "interrupted") if unit.written_by_train else ("complete",)
-    if not folders and unit.manifest.status in saved and unit.manifest.completed_steps:
-        yield failed(f"{unit.manifest.status}, and no checkpoint of its last step", unit)
-        return
+    if not folders and unit.manifest.status in saved and done:
+        yield f"{unit.manifest.status}, and no checkpoint of its last step"
     if not folders:
-        yield not_checked("the run holds no checkpoint", unit, blocking=False)
-        return
-    states = {_number(folder): _state(unit, folder) for folder in folders}
-    problems = [f"step_{number:06d} says it is of step {state.get('step')}" for number, state in states.items()
-                if state.get("step") != number]
-    last, done = max(states), unit.manifest.completed_steps
+        return not_checked("the run holds no checkpoint", blocking=False)
+    for number, folder in folders.items():
+        state = unit.json(f"{folder}/{STATE}")
+        if not isinstance(state, dict) or state.get("step") != number:
+            yield f"{folder}: its state is of step {state.get('step') if isinstance(state, dict) else 'none'}"
+        elif unit.written_by_train:
+            yield from _state_problems(unit, number, state)
+    last = max(folders)
     # A run that failed may have died before it could save its last step; every other one saves it before it is
     # sealed.
     if last > done or (unit.manifest.status != "failed" and last != done):
-        problems.append(f"the last checkpoint is of step {last}, {done} steps were completed")
-    problems += _file_problems(unit, folders)
+        yield f"the last checkpoint is of step {last}, {done} steps were completed"
+    yield from _file_problems(unit)
     if unit.written_by_train:
-        problems += _kept_problems(unit, sorted(states))
-        problems += _unchanged_weights(unit, sorted(states))
-        for number, state in states.items():
-            problems += _state_problems(unit, number, state)
-    yield finding_from(problems, f"step {last}", unit)
+        yield from _kept_problems(unit)
+        yield from _weights_problems(unit)
+    return f"step {last}"
 
 
-def _file_problems(unit: Unit, folders: list[str]) -> list[str]:
+def _file_problems(unit: Unit) -> Iterator[str]:
     """Problems of the files: all checkpoints have the same ones, and hold tensors."""
-    names = {folder: {whole_file(file.rpartition("/")[2]) for file in [*unit.files, *unit.external_files]
-                      if file.startswith(f"{CHECKPOINTS}/{folder}/")} for folder in folders}
-    empty = [folder for folder, files in names.items() if not any(name.endswith(".safetensors") for name in files)]
-    # A large model's tensors are in as many files in every checkpoint: the engine splits them by its shapes. Only the
-    # number of shards changes with the number of processes.
-    other = [folder for folder in folders[1:] if names[folder] != names[folders[0]]]
-    return [f"{shown(folder)} holds no tensors" for folder in empty] + [
-        f"{shown(folder)} has other files than {shown(folders[0])}" for folder in other]
+    first: set[str] | None = None
+    for folder in unit.checkpoints.values():
+        names = {whole_file(file.rpartition("/")[2]) for file in [*unit.files, *unit.external_files]
+                 if file.startswith(f"{folder}/")}
+        first = names if first is None else first
+        if not any(name.endswith(".safetensors") for name in names):
+            yield f"{shown(folder)} holds no tensors"
+        # A large model's tensors are in as many files in every checkpoint: the engine splits them by its shapes. Only
+        # the number of shards changes with the number of processes.
+        if names != first:
+            yield f"{shown(folder)} has other files than the first checkpoint"
 
 
-def _kept_problems(unit: Unit, numbers: list[int]) -> list[str]:
+def _kept_problems(unit: Unit) -> Iterator[str]:
     """Problems of the kept steps: the newest that were due. A resumed run may have had another interval before."""
-    section, done = unit.manifest.config.get("checkpoint"), unit.manifest.completed_steps
-    if not isinstance(section, dict) or unit.manifest.resumes or unit.manifest.status == "failed":
-        return []
-    every, keep = section.get("every_steps"), section.get("keep_last")
+    section, done, numbers = unit.section("checkpoint"), unit.manifest.completed_steps, [*unit.checkpoints]
+    if "checkpoint" not in unit.manifest.config or unit.manifest.resumes or unit.manifest.status == "failed":
+        return
+    every, keep, best = section.get("every_steps"), section.get("keep_last"), unit.best
     if type(every) is not int or type(keep) is not int or every < 1 or keep < 1:
-        return ["the recipe's checkpoint.every_steps or keep_last is no count"]
-    if section.get("every_minutes"):  # when those were due, only a clock knew
-        kept = keep + (best_of(unit) is not None)
-        return [] if numbers[-1:] == [done] and len(numbers) <= kept else [
-            f"checkpoints of steps {str(numbers[:8])[1:-1]}, the recipe keeps {keep} and the last step's"]
-    # One more than there are is enough to differ, and a manifest may claim any number of steps.
-    keep = min(keep, len(numbers) + 1)
-    due = sorted({done, *range(max(every, (done // every - keep) * every), done + 1, every)})[-keep:]
-    if (best := best_of(unit)) is not None:
-        due = sorted({best.step, *due})
-    return [] if numbers == due else [f"checkpoints of steps {str(numbers[:8])[1:-1]}, the recipe keeps "
-                                      f"{str(due[:8])[1:-1]}"]
+        yield "the recipe's checkpoint.every_steps or keep_last is no count"
+    elif section.get("every_minutes"):  # when those were due, only a clock knew
+        if numbers[-1:] != [done] or len(numbers) > keep + (best is not None):
+            yield f"checkpoints of steps {str(numbers[:8])[1:-1]}, the recipe keeps {keep} and the last step's"
+    else:
+        # One more than there are is enough to differ, and a manifest may claim any number of steps.
+        keep = min(keep, len(numbers) + 1)
+        due = sorted({done, *range(max(every, (done // every - keep) * every), done + 1, every)})[-keep:]
+        due = sorted({*due, *([] if best is None else [best.step])})
+        if numbers != due:
+            yield f"checkpoints of steps {str(numbers[:8])[1:-1]}, the recipe keeps {str(due[:8])[1:-1]}"
 
 
-def _unchanged_weights(unit: Unit, numbers: list[int]) -> list[str]:
+def _weights_problems(unit: Unit) -> Iterator[str]:
     """Checkpoints with an earlier one's weights although the log says that steps changed some, or the other way."""
     # By the digests of the sums: the bytes of the tensors need not be read, nor even be here.
     weights = {number: {name.rpartition("/")[2]: digest for name, digest in unit.sums.items()
-                        if name.startswith(f"{CHECKPOINTS}/step_{number:06d}/") and WEIGHTS_FILE.search(name)}
-               for number in numbers}
+                        if name.startswith(f"{folder}/") and WEIGHTS_FILE.search(name)}
+               for number, folder in unit.checkpoints.items()}
     changed = {step.step for step in unit.steps if step.share_of_weights_changed > 0}
-    problems = []
-    for before, after in pairwise(numbers):
+    for before, after in pairwise(weights):
         # The steps between two checkpoints are those after the first, up to and with the second.
         has_changes, same = bool(changed & set(range(before + 1, after + 1))), weights[before] == weights[after]
         # Files of different numbers of processes cannot be compared by their digests.
-        if not weights[before] or weights[before].keys() != weights[after].keys() or has_changes is not same:
-            continue
-        problems.append(f"step_{after:06d} has the weights of step_{before:06d}, and steps between them changed weights"
-                        if same else f"step_{after:06d} has other weights than step_{before:06d}, and no step between "
-                                     "them changed any")
-    return problems
+        if weights[before] and weights[before].keys() == weights[after].keys() and has_changes is same:
+            yield (f"step_{after:06d} has the weights of step_{before:06d}, and steps between them changed weights"
+                   if same else f"step_{after:06d} has other weights than step_{before:06d}, and no step between them "
+                                "changed any")
 
 
-def _state_problems(unit: Unit, number: int, state: dict[str, Any]) -> list[str]:
+def _state_problems(unit: Unit, number: int, state: dict[str, Any]) -> Iterator[str]:
     """Problems of a checkpoint's state: tokens and time add up from the lines of its steps."""
     facts, rows = state.get("facts"), unit.steps[:number]
     if not isinstance(facts, dict):
-        return [f"step_{number:06d}: its state says nothing"]
+        yield f"step_{number:06d}: its state says nothing"
+        return
     sums = {"tokens": sum(row.tokens for row in rows),
             "supervised_tokens": sum(row.supervised_tokens for row in rows),
             "training_seconds": math.fsum(row.seconds for row in rows)}
     # Counts are exact; seconds were summed step by step, with other rounding.
-    return [f"step_{number:06d}: {name} is {str(facts.get(name))[:20]}, the log adds up to {value}"
-            for name, value in sums.items() if not isinstance(facts.get(name), int | float)
-            or not math.isclose(facts[name], value, rel_tol=1e-9)]
+    yield from (f"step_{number:06d}: {name} is {str(facts.get(name))[:20]}, the log adds up to {value}"
+                for name, value in sums.items() if not isinstance(facts.get(name), int | float)
+                or not math.isclose(facts[name], value, rel_tol=1e-9))
 
 
-def _number(folder: str) -> int:
-    digits = folder.removeprefix("step_")
-    # `int` refuses thousands of digits with its own error, so the length is tested first.
-    if not digits.isdigit() or len(digits) > 12:
-        raise RecordError(f"{folder[:60]}: not a checkpoint's name")
-    return int(digits)
+@check("consistency.checkpoints", when=lambda unit: unit.best is not None or KEPT in unit.manifest.facts,
+       precondition=only_if_written_by_train)
+def kept(unit: Unit) -> Found:
+    """Step, measure and values of the manifest against the log; patience that was at an end before the run was."""
+    best, said = unit.best, unit.manifest.facts.get(KEPT)
+    if best is None or not isinstance(said, dict):
+        yield (f"{MANIFEST} names {'a' if best is None else 'no'} kept checkpoint, by recipe and log there is "
+               f"{'none' if best is None else 'one'}")
+        return None
+    names = ("step", "measure", "value", "measured", "last_step", "last_value")
+    yield from differing(((f"{MANIFEST}: {KEPT}.{name}", said.get(name), getattr(best, name)) for name in names),
+                         "by the log it is")
+    earlier = best_checkpoint(unit.section("checkpoint"), [line for line in unit.metrics
+                                                           if line["step"] < best.last_step],
+                              unit.manifest.planned_steps)
+    if earlier is not None and earlier.ends_the_run:
+        yield f"the run continued after step {earlier.last_step}: {earlier.reason}"
+    return f"step {best.step} was kept: its {best.measure} {best.value:.4g} is the best of {best.measured}"
 
 
-def _state(unit: Unit, folder: str) -> dict[str, Any]:
-    state = unit.json(f"{CHECKPOINTS}/{folder}/{STATE}")
-    return state if isinstance(state, dict) else {}
+# --- resumes ---------------------------------------------------------------------------------------------------------
+
+def _resume_problems(row: dict[str, Any]) -> Iterator[str]:
+    """Numbers of one resume that cannot be: it keeps the steps of its checkpoint, and passes over newer ones only."""
+    step, kept, dropped = row.get("from_step"), row.get("kept_steps"), row.get("dropped_steps", 0)
+    if type(step) is not int or type(dropped) is not int or min(step, dropped) < 0 or not same_json(
+            row.get("kept_steps", step), step):
+        yield f"{EVENTS}: resumed after step {str(step)[:20]} with {str(kept)[:20]} steps kept, {str(dropped)[:20]} not"
+        return
+    for text in _listed(row, "damaged_checkpoints"):
+        match = _CHECKPOINT.match(text)
+        # A checkpoint is never ahead of the log.
+        if match is None or not step < int(match[1]) <= step + dropped:
+            yield f"{EVENTS}: resumed after step {step}, {dropped} dropped, and {text[:60]!r} was damaged"
+
+
+def _layout_problems(unit: Unit, resumes: list[dict[str, Any]]) -> Iterator[str]:
+    """The layout that a resume moved to last, against that of the run."""
+    layout = {"mesh": str(dict(unit.manifest.device.mesh)), **{
+        f"{name}.{key}": repr(value) for name in ("batch", "mesh") for key, value in unit.section(name).items()}}
+    last: dict[str, str] = {}
+    for text in (text for row in resumes for text in _listed(row, "moved")):
+        match = _MOVED.fullmatch(text)
+        if match is None:
+            yield f"{EVENTS}: moved is {text[:60]!r}"
+        else:
+            # A later attempt may have moved the same key again.
+            last[match[1]] = match[3]
+    yield from (f"{EVENTS}: it moved to {key} {now[:40]}, the recipe has {layout.get(key, 'no such key')[:40]}"
+                for key, now in last.items() if layout.get(key) != now)
+
+
+def _listed(row: dict[str, Any], key: str) -> list[str]:
+    """Texts of a list in an event, or of its only entry; empty without the key."""
+    value = row.get(key, [])
+    return [str(text) for text in (value if isinstance(value, list) else [value])]
+
+
+def _origin_problems(unit: Unit) -> Iterator[str]:
+    """Contradictions with the sealed run that this one resumed, if it is here."""
+    told = next((row for row in reversed(unit.events) if row.get("kind") == FROM_SEALED), None)
+    if told is None:
+        before = [run for run in unit.record.runs if run.path.startswith(f"{unit.path}.interrupted-")]
+        yield from (f"{EVENTS}: the first lines are those of {run.title[:60]}, and none names it" for run in before
+                    if unit.events[:len(run.events)] == run.events)
+        return
+    folder, root = unit.path.rpartition("/")[0], str(told.get("root"))
+    beside = f"{folder}/{told.get('name')}".lstrip("/")
+    earlier = unit.record.runs_by_root.get(root)
+    if earlier is None:
+        if beside in unit.record.run_paths:
+            yield f"{EVENTS}: it resumed root {root[:16]}…, but {beside[:60]} has another"
+        return
+    resume = next((row for row in unit.events[unit.events.index(told):] if row.get("kind") == RESUMED), {})
+    count, dropped = resume.get("from_step"), resume.get("dropped_steps")
+    if type(count) is not int or count < 0:
+        return  # reported with the resumes
+    if dropped != len(earlier.metrics) - count:
+        yield f"{EVENTS}: {str(dropped)[:20]} steps were dropped, {earlier.title[:60]} has {len(earlier.metrics)}"
+    if unit.metrics[:count] != earlier.metrics[:count]:
+        yield f"{METRICS}: the first {count} lines are not those of {earlier.title[:60]}, which it resumed"
+    if unit.events[:len(earlier.events)] != earlier.events:
+        yield f"{EVENTS}: the first lines are not those of {earlier.title[:60]}, which it resumed"

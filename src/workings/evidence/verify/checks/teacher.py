@@ -10,12 +10,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workings.errors import RecordError
-from workings.evidence.verify.checks.data_order import batches_of, kept_rows, only_if_few_sequences, planned_steps
+from workings.evidence.verify.checks.data_order import (
+    batches_of,
+    kept_rows,
+    only_if_few_sequences,
+    planned_steps,
+    row_ids,
+)
 from workings.evidence.verify.checks.tensors import read_header
-from workings.evidence.verify.learning import records
-from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import check, finding_from, join_first, not_checked
-from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.record import Unit, computed_once
+from workings.evidence.verify.registry import Found, check, join_first, not_checked, records
 from workings.objectives.top_tokens import MAX_TOKENS, MIN_REST
 from workings.record.digest import is_digest, json_digest
 from workings.record.layout import CHECKPOINTS, CONFIG, MODEL_SHAPE, SUMS, TEACHER, TOP_TOKENS, top_tokens_file
@@ -23,42 +27,50 @@ from workings.record.layout import CHECKPOINTS, CONFIG, MODEL_SHAPE, SUMS, TEACH
 if TYPE_CHECKING:
     from workings.data.top_tokens import TopTokenFiles, TopTokensOfRow
 
+TOLERANCE = 1e-4
+"""Tolerance for a sum of float32 probabilities, and for a mean of them in the log."""
+ROW_BYTES = 400
+"""Memory of a row's summary."""
+
+
 @check("consistency.teacher", when=records(TEACHER))
-def teacher(unit: Unit) -> Iterator[CheckFinding]:
+def teacher(unit: Unit) -> Found:
     """Digest and precision of the teacher; its root, if a run of its name is verified as well."""
     recorded_digest, facts = unit.manifest.data_digests.get("teacher"), unit.json(TEACHER)
-    problems = []
-    if recorded_digest != json_digest(facts):
-        problems.append(f"{TEACHER} has digest {json_digest(facts)[:16]}…, the manifest {str(recorded_digest)[:16]}…")
+    problems = [] if recorded_digest == json_digest(facts) else [
+        f"{TEACHER} has digest {json_digest(facts)[:16]}…, the manifest {str(recorded_digest)[:16]}…"]
     problems += _fact_problems(facts, unit.manifest.config["algorithm"])
-    problems += [problem for run in unit.record.runs if not problems and run.has(SUMS) and run.root == facts.get("root")
-                 for problem in _run_problems(facts, run)]
-    yield finding_from(problems, _sentence(facts) if not problems else "", unit)
-    for run in unit.record.runs:
+    for run in unit.record.runs if not problems else ():
+        if run.has(SUMS) and run.root == facts.get("root"):
+            problems += _run_problems(facts, run)
         # No failure: names are not unique, and the true teacher may be elsewhere.
-        if not problems and run.manifest.name == facts.get("run") and run.root != facts["root"]:
-            yield not_checked(f"{run.title} has the teacher's name and another root, {run.root[:16]}…: it is not "
-                              "the run that was learned from", unit, blocking=False)
+        elif run.manifest.name == facts.get("run"):
+            yield not_checked(f"{run.title} has the teacher's name and another root, {run.root[:16]}…: it is not the "
+                              "run that was learned from", blocking=False)
+    yield from problems
+    return _sentence(facts) if not problems else None
 
 
-def _fact_problems(facts: Any, algorithm: dict[str, Any]) -> list[str]:
+def _fact_problems(facts: Any, algorithm: dict[str, Any]) -> Iterator[str]:
     if not isinstance(facts, dict) or not isinstance(facts.get("weights"), dict) or not facts["weights"]:
-        return [f"{TEACHER} names no weights"]
+        yield f"{TEACHER} names no weights"
+        return
     base = facts.get("base", {})  # of a teacher with adapters: what they were trained on
     if not isinstance(base, dict) or not isinstance(base.get("weights", {}), dict):
-        return [f"{TEACHER} names no weights that its adapters were trained on"]
+        yield f"{TEACHER} names no weights that its adapters were trained on"
+        return
     digests = [*facts["weights"].values(), *base.get("weights", {}).values(),
                *([facts["root"]] if "root" in facts else []), facts.get("tokenizer")]
-    problems = [] if all(map(is_digest, digests)) else [f"{TEACHER}: it has an invalid digest"]
+    if not all(map(is_digest, digests)):
+        yield f"{TEACHER}: it has an invalid digest"
     if not isinstance(facts.get("run" if "root" in facts else "id"), str):
-        problems.append(f"{TEACHER} says neither which run nor which weights")
+        yield f"{TEACHER} says neither which run nor which weights"
     checkpoint = facts.get("checkpoint")
     if checkpoint is not None and any(not name.startswith(f"{CHECKPOINTS}/{checkpoint}/") for name in facts["weights"]):
-        problems.append(f"{TEACHER}: weights of another checkpoint than {str(checkpoint)[:40]}")
+        yield f"{TEACHER}: weights of another checkpoint than {str(checkpoint)[:40]}"
     if facts.get("precision") != algorithm.get("teacher_precision"):
-        problems.append(f"{TEACHER}: precision {str(facts.get('precision'))[:10]}, the recipe's is "
-                        f"{str(algorithm.get('teacher_precision'))[:10]}")
-    return problems
+        yield (f"{TEACHER}: precision {str(facts.get('precision'))[:10]}, the recipe's is "
+               f"{str(algorithm.get('teacher_precision'))[:10]}")
 
 
 def _run_problems(facts: dict[str, Any], run: Unit) -> Iterator[str]:
@@ -77,12 +89,6 @@ def _sentence(facts: dict[str, Any]) -> str:
     return f"{facts['id']} at {facts['revision']}, in {facts['precision']}"
 
 
-TOLERANCE = 1e-4
-"""Tolerance for a sum of float32 probabilities, and for a mean of them in the log."""
-ROW_BYTES = 400
-"""Memory of a row's summary."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class _RowSummary:
     """Sums over a row's top tokens; the numbers themselves are not kept, as all together may not fit the memory."""
@@ -95,31 +101,27 @@ class _RowSummary:
     problems: tuple[str, ...]
 
 
-
-
 @check("consistency.top_tokens", when=records(TOP_TOKENS), precondition=only_if_few_sequences)
-def top_tokens(unit: Unit) -> Iterator[CheckFinding]:
+def top_tokens(unit: Unit) -> Found:
     """Number of positions of the planned rows; different tokens of the vocabulary, in order; sums of at most 1."""
     if not unit.metrics:  # the run ended before the teacher's tokens were complete, and before any step
-        return
+        return None
     summaries = _row_summaries(unit)
-    problems = [f"row {name[:60]!r}: {what}" for name, row in summaries.items() for what in row.problems]
+    yield from (f"row {name[:60]!r}: {what}" for name, row in summaries.items() for what in row.problems)
     files = {name for name in unit.files if name.startswith(TOP_TOKENS + "/")}
-    if more := sorted(files - {top_tokens_file(number) for number in range(len(_files(unit).parts))}):
-        problems.append(f"{more[0]}: no batch belongs to it")
-    positions = sum(row.positions for row in summaries.values())
-    yield finding_from(problems, f"{positions:,} positions of {len(summaries):,} rows", unit)
+    yield from (f"{name}: no batch belongs to it" for name in sorted(
+        files - {top_tokens_file(number) for number in range(len(_files(unit).parts))}))
+    return f"{sum(row.positions for row in summaries.values()):,} positions of {len(summaries):,} rows"
 
 
 @check("recompute.top_tokens", when=records(TOP_TOKENS), precondition=only_if_few_sequences)
-def logged_teacher(unit: Unit) -> Iterator[CheckFinding]:
+def logged_teacher(unit: Unit) -> Found:
     """Mean probability of the top tokens and mean entropy of each step again; no divergence is below 0."""
-    summaries, batches, problems = _row_summaries(unit) if unit.metrics else {}, batches_of(unit), []
+    summaries = _row_summaries(unit) if unit.metrics else {}
     for line, planned in planned_steps(unit):
-        subject = f"step {line.get('step')}"
-        names = [name for sequence in batches.row_ids(planned.at) for name in sequence]
+        subject, names = f"step {line.get('step')}", row_ids(batches_of(unit), planned.at)
         if missing := [name for name in names if name not in summaries]:
-            problems.append(f"{subject}: nothing was said of {missing[0][:60]!r}")
+            yield f"{subject}: nothing was said of {missing[0][:60]!r}"
             continue
         # Means of a step are over positions and not over rows, so that long rows count more.
         count = sum(summaries[name].positions for name in names)
@@ -127,33 +129,26 @@ def logged_teacher(unit: Unit) -> Iterator[CheckFinding]:
                            ("teacher_entropy", math.fsum(summaries[name].entropy for name in names) / count)):
             logged = line.get(key)
             if not isinstance(logged, float | int) or not abs(logged - value) <= TOLERANCE * (1 + abs(value)):
-                problems.append(f"{subject}: {key} {str(logged)[:20]}, the teacher's is {value:.6g}")
+                yield f"{subject}: {key} {str(logged)[:20]}, the teacher's is {value:.6g}"
         # The minimized divergence is never negative, up to rounding.
         loss = line.get("loss")
         if isinstance(loss, float | int) and loss < -TOLERANCE:
-            problems.append(f"{subject}: loss {loss:g}, and no divergence is below 0")
-    yield finding_from(problems, f"{len(unit.metrics)} steps", unit)
-
-
-def _top_k(unit: Unit) -> int:
-    count = unit.manifest.config["algorithm"].get("top_k")
-    if type(count) is not int or not 1 <= count <= MAX_TOKENS:
-        raise RecordError(f"{CONFIG}: algorithm.top_k is no count of tokens")
-    return count
+            yield f"{subject}: loss {loss:g}, and no divergence is below 0"
+    return f"{len(unit.metrics)} steps"
 
 
 def _files(unit: Unit) -> "TopTokenFiles":
     from workings.data.top_tokens import TopTokenFiles
+    count = unit.manifest.config["algorithm"].get("top_k")
+    if type(count) is not int or not 1 <= count <= MAX_TOKENS:
+        raise RecordError(f"{CONFIG}: algorithm.top_k is no count of tokens")
     counts = {row["id"]: int(row["supervised_tokens"]) for row in kept_rows(unit)}
-    return TopTokenFiles(batches=batches_of(unit), steps=unit.manifest.planned_steps, counts=counts, count=_top_k(unit))
+    return TopTokenFiles(batches=batches_of(unit), steps=unit.manifest.planned_steps, counts=counts, count=count)
 
 
+@computed_once("top tokens")
 def _row_summaries(unit: Unit) -> dict[str, _RowSummary]:
     """Summaries by row id, cached; only one file of numbers is in memory at a time."""
-    return unit.cached("top tokens", lambda: _read(unit))
-
-
-def _read(unit: Unit) -> dict[str, _RowSummary]:
     files, vocabulary = _files(unit), unit.json(MODEL_SHAPE)["vocab_size"]
     summaries: dict[str, _RowSummary] = {}
     for number, part in enumerate(files.parts):

@@ -16,25 +16,16 @@ from workings.config.families import FAMILIES
 from workings.config.method import FULL, FullConfig, LoraConfig, MethodConfig, QloraConfig
 from workings.config.training import OptimizerConfig, PrecisionConfig
 from workings.errors import RecordError
-from workings.evidence.verify import tree as trees
-from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import (
-    check,
-    finding_from,
-    join_first,
-    not_checked,
-    section_of,
-    written_by_this_version,
-)
-from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.record import Unit, computed_once, section_of
+from workings.evidence.verify.registry import Found, check, join_first, not_checked
 from workings.evidence.verify.tree import shown
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.shards import join_slices, shard_files
 from workings.models.weights import PEFT_PREFIX, is_frozen, layer_shapes, parameter_count, projections, tensor_shapes
 from workings.record.canonical import loads
-from workings.record.layout import CHECKPOINTS, CONFIG, MODEL_SHAPE
-from workings.record.untrusted_files import parsed_bytes
+from workings.record.layout import CONFIG, MODEL_SHAPE
+from workings.record.storage import parsed_bytes
 from workings.record.values import Absent
 
 # The header is read into memory before its claims can be checked, so it has a separate limit.
@@ -79,7 +70,7 @@ def read_header(unit: Unit, name: str) -> Header:
 
 def _header(unit: Unit, name: str) -> Header:
     size = unit.files[name].size if name in unit.files else 0
-    with unit.tree.open(unit.tree_path(name)) as stream, trees.reading(unit.tree_path(name)):
+    with unit.open(name) as stream:
         # A safetensors file begins with the length of its header: eight bytes, the lowest first.
         prefix = stream.read(8)
         length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else -1
@@ -129,45 +120,39 @@ def _parsed(value: dict[str, Any], text: bytes, begin: int, size: int) -> Header
 
 
 @check("consistency.tensors")
-def model(unit: Unit) -> Iterator[CheckFinding]:
+def model(unit: Unit) -> Found:
     """Number of parameters in the manifest; sizes, source and number formats in the recipe."""
     shape = recorded_shape(unit)
     if isinstance(shape, str):
-        yield not_checked(shape, unit, blocking=False)
-        return
-    manifest, count = unit.manifest, parameter_count(shape)
-    problems = []
+        return not_checked(shape, blocking=False)
+    manifest, count, section = unit.manifest, parameter_count(shape), unit.section("model")
     if count != manifest.parameters:
-        problems.append(f"{MODEL_SHAPE} gives {count:,} parameters, the manifest {manifest.parameters:,}")
-    section = manifest.config.get("model")
-    section = section if isinstance(section, dict) else {}
-    asked_sizes, source = section.get("shape"), section.get("source")
+        yield f"{MODEL_SHAPE} gives {count:,} parameters, the manifest {manifest.parameters:,}"
     if section.get("verified", shape.verified) != shape.verified:
-        problems.append(f"the recipe's model.verified is {str(section['verified'])[:20]}, of the family "
-                        f"{shape.family} it is {shape.verified}")
-    sizes = shape.to_json()
-    problems += [f"the recipe's model has {key} {str(asked_sizes[key])[:20]}, {MODEL_SHAPE} {str(sizes.get(key))[:20]}"
-                 for key in asked_sizes or () if sizes.get(key, asked_sizes[key]) != asked_sizes[key]
-                 # Weights from elsewhere bring their own family.
-                 and (key != "family" or source == "scratch")] if isinstance(asked_sizes, dict) else []
-    problems += _source_problems(unit, section)
+        yield (f"the recipe's model.verified is {str(section['verified'])[:20]}, of the family {shape.family} it is "
+               f"{shape.verified}")
+    sizes, source = shape.to_json(), section.get("source")
+    yield from (f"the recipe's model has {key} {str(asked)[:20]}, {MODEL_SHAPE} {str(sizes.get(key))[:20]}"
+                for key, asked in section_of(section, "shape").items() if sizes.get(key, asked) != asked
+                # Weights from elsewhere bring their own family.
+                and (key != "family" or source == "scratch"))
     # Random weights come from the seed, and no file has them.
     if source == "scratch" and not isinstance(manifest.weight_digests, Absent):
-        problems.append(f"random weights, and {len(manifest.weight_digests)} files of weights")
-    problems += _format_problems(unit)
-    yield finding_from(problems, f"{shape.family}, {count:,} parameters", unit)
+        yield f"random weights, and {len(manifest.weight_digests)} files of weights"
+    if unit.engine_is_ours:
+        yield from _source_problems(unit, section)
+        yield from _format_problems(unit)
+    return f"{shape.family}, {count:,} parameters"
 
 
 @check("consistency.tensors")
-def tensors(unit: Unit) -> Iterator[CheckFinding]:
+def tensors(unit: Unit) -> Found:
     """Names, shapes and formats of weights and moments; the optimizer's own count of steps."""
     expected = expected_tensors(unit)
     if isinstance(expected, str):
-        yield not_checked(expected, unit, blocking=False)
-        return
-    problems, files, elsewhere = [], 0, 0
-    for folder in sorted({"/".join(name.split("/")[:2]) for name in unit.files
-                          if name.startswith(f"{CHECKPOINTS}/step_")}):
+        return not_checked(expected, blocking=False)
+    files, elsewhere = 0, 0
+    for folder in unit.checkpoints.values():
         for file in (expected.file, OPTIMIZER):
             names = [file]
             if expected.sharded:
@@ -177,15 +162,13 @@ def tensors(unit: Unit) -> Iterator[CheckFinding]:
             if any(part in unit.external_files for part in parts):
                 elsewhere += len(parts)
             elif missing := [part for part in parts if not unit.has(part)]:
-                problems.append(f"{missing[0]} is missing")
+                yield f"{missing[0]} is missing"
             else:
                 files += len(parts)
-                problems += expected.problems(unit, f"{folder}/{file}", parts)
+                yield from expected.problems(unit, f"{folder}/{file}", parts)
     # Files that a pack names by digest have no headers here to read.
-    if elsewhere:
-        yield not_checked(f"{elsewhere} files of tensors are named by digest", unit, blocking=False)
-        return
-    yield finding_from(problems, f"{len(expected.weights)} tensors each in {files} files", unit)
+    return not_checked(f"{elsewhere} files of tensors are named by digest", blocking=False) if elsewhere else (
+        f"{len(expected.weights)} tensors each in {files} files")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,34 +248,30 @@ def _joined(unit: Unit, parts: list[str]) -> Header:
 
 def _step_problems(unit: Unit, name: str) -> list[str]:
     header = read_header(unit, name)
-    with unit.tree.open(unit.tree_path(name)) as stream, trees.reading(unit.tree_path(name)):
+    with unit.open(name) as stream:
         stream.seek(header.offsets[STEP])
         # Read from the tensor's own bytes: its place is in the header, and nothing else of the file is loaded.
         count = int.from_bytes(stream.read(BITS[header.dtypes[STEP]] // 8), "little")
-    step_name = name.split("/")[1].removeprefix("step_")
-    return [] if step_name.isdigit() and len(step_name) <= 12 and int(step_name) == count else [
+    return [] if unit.checkpoints.get(count) == name.rpartition("/")[0] else [
         f"{name}: its optimizer has taken {count} steps"]
 
 
+@computed_once("shape")
 def recorded_shape(unit: Unit) -> ModelShape | str:
     """The shape of a run's model, or why it cannot be used. Raises `RecordError` for an invalid one."""
-    return unit.cached("shape", lambda: _shape(unit))
-
-
-def _shape(unit: Unit) -> ModelShape | str:
     if not unit.written_by_train:
         return f"no {MODEL_SHAPE}"
     value = unit.json(MODEL_SHAPE)
     if not isinstance(value, dict) or "config" in value or value.get("family") not in FAMILIES:
         # To check less than the recipe allows would be a way to say anything.
-        asked = section_of(section_of(unit.manifest.config, "model"), "shape").get("family")
+        asked = section_of(unit.section("model"), "shape").get("family")
         if asked in FAMILIES or not isinstance(value, dict) or not isinstance(value.get("family"), str):
             raise RecordError(f"{MODEL_SHAPE}: no shape of a family, and the recipe asks for {str(asked)[:40]!r}")
         # A family of another package would be imported for its name, which a stranger may have written.
         return f"{MODEL_SHAPE} is of no family of this project"
     known = {field.name: field.type for field in fields(ModelShape)}
     if unknown := sorted(set(value) - set(known)):
-        if written_by_this_version(unit):
+        if unit.written_by_this_version:
             raise RecordError(f"{MODEL_SHAPE} has {unknown[0][:40]!r}, which this version does not write")
         return f"{MODEL_SHAPE} has {unknown[0][:40]!r}, which this version does not know"
     # Before `tensor_shapes`, which makes an entry for every layer.
@@ -313,7 +292,7 @@ def expected_tensors(unit: Unit) -> Expected | str:
     shape, recipe = recorded_shape(unit), unit.manifest.config
     if isinstance(shape, str):
         return shape
-    if unit.manifest.engine_distribution.name != "workings":
+    if not unit.engine_is_ours:
         return "an engine from elsewhere: what its checkpoints hold is that package's word"
     try:
         method: Any = TypeAdapter(MethodConfig).validate_python(recipe.get("method", FULL))
@@ -339,7 +318,7 @@ def expected_tensors(unit: Unit) -> Expected | str:
              "qlora": tuple(frozenset({stored, four_bits}) for four_bits in ("uint8", "nf4"))}
     return Expected(file=WEIGHTS if isinstance(method, FullConfig) else ADAPTERS, weights=weights, moments=moments,
                     trained=frozenset(trained), frozen=below.get(method.name, ()), stored=CODES[precision.parameters],
-                    sharded=section_of(recipe, "checkpoint").get("sharded") is True)
+                    sharded=unit.section("checkpoint").get("sharded") is True)
 
 
 def _adapter_shapes(method: LoraConfig | QloraConfig, shape: ModelShape) -> _Sizes | str:
@@ -362,31 +341,27 @@ def _adapter_shapes(method: LoraConfig | QloraConfig, shape: ModelShape) -> _Siz
     return adapter_sizes
 
 
-def _source_problems(unit: Unit, section: dict[str, Any]) -> list[str]:
+def _source_problems(unit: Unit, section: dict[str, Any]) -> Iterator[str]:
     """Problems of the weights' name and revision: the recipe's id, or a shape with random weights."""
     manifest, source, shape = unit.manifest, section.get("source"), section.get("shape")
-    if manifest.engine_distribution.name != "workings" or source not in ("pretrained", "scratch"):
-        return []
+    if source not in ("pretrained", "scratch"):
+        return
     # A model from scratch has no repository; its name gives its kind.
     made = shape if isinstance(shape, str) else f"scratch:{shape.get('family')}" if isinstance(shape, dict) else None
     name = section.get("id") if source == "pretrained" else made
-    problems = [] if name in (None, manifest.model_id) else [
-        f"the recipe's weights are {str(name)[:60]!r}, the manifest's {manifest.model_id[:60]!r}"]
+    if name not in (None, manifest.model_id):
+        yield f"the recipe's weights are {str(name)[:60]!r}, the manifest's {manifest.model_id[:60]!r}"
     if isinstance(manifest.model_revision, Absent) is not (source == "scratch"):
-        problems.append(f"model.source is {source}, and model_revision is {str(manifest.model_revision)[:40]!r}")
-    return problems
+        yield f"model.source is {source}, and model_revision is {str(manifest.model_revision)[:40]!r}"
 
 
-def _format_problems(unit: Unit) -> list[str]:
+def _format_problems(unit: Unit) -> Iterator[str]:
     """Problems of number formats: those that were used against those of the recipe."""
-    manifest, precision = unit.manifest, unit.manifest.config.get("precision")
-    if not isinstance(precision, dict):
-        return []
-    problems = []
-    if manifest.engine_distribution.name == "workings":
-        problems += [f"actual_dtypes has {shown(part)!r}, which no engine of this project names"
-                     for part in sorted(manifest.actual_dtypes.keys() - FORMATS)]
+    used, precision = unit.manifest.actual_dtypes, unit.section("precision")
+    if not precision:
+        return
+    yield from (f"actual_dtypes has {shown(part)!r}, which no engine of this project names"
+                for part in sorted(used.keys() - FORMATS))
     compute = LONG_NAMES.get(CODES.get(str(precision.get("compute")), ""), "")
-    if manifest.engine_distribution.name == "workings" and manifest.actual_dtypes.get("compute", compute) != compute:
-        problems.append(f"computed in {manifest.actual_dtypes['compute'][:20]!r}, the recipe asks for {compute!r}")
-    return problems
+    if used.get("compute", compute) != compute:
+        yield f"computed in {used['compute'][:20]!r}, the recipe asks for {compute!r}"

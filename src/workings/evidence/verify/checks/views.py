@@ -3,24 +3,40 @@
 `verify` renders each again and compares the bytes, and `workings verify --render` prints what the record gives.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from workings.errors import RequestError
 from workings.evidence.pack.form import PACK
-from workings.evidence.pack.readme import PackedRun, readme
-from workings.evidence.run_readme import run_readme
+from workings.evidence.readmes import pack_readme, run_readme
 from workings.evidence.verify.load import load
 from workings.evidence.verify.record import PACK_KIND, Unit
+from workings.evidence.verify.registry import Found, check, not_checked
 from workings.evidence.verify.tree import open_tree
-from workings.record.layout import (
-    OVERRIDES,
-    README,
-)
+from workings.plugins import OURS
+from workings.record.layout import OVERRIDES, README
 
+MAX_VIEW_BYTES = 16 << 20
+"""Largest text that is compared."""
 View = Callable[[], str]
 """Renders a text. Raises `RecordError`."""
+
+
+@check("consistency.views", "units")
+def texts(unit: Unit) -> Found:
+    """README, rendered again, byte for byte; those of another version are not compared."""
+    views = views_of(unit)
+    if not views:
+        return None
+    writer = unit.manifest.workings_version if unit.is_run else str(unit.json_object(PACK).get("workings_version"))
+    if writer != version(OURS):
+        return not_checked(f"written by workings {writer[:20]}; `workings verify --render` prints what this version "
+                           "makes of the record", blocking=False)
+    yield from (f"{name} is not what the record gives: `workings verify --render {name}` prints that"
+                for name, render in views.items()
+                if not unit.has(name) or unit.read(name, MAX_VIEW_BYTES) != render().encode("utf-8"))
+    return ", ".join(views)
 
 
 def views_of(unit: Unit) -> dict[str, View]:
@@ -28,13 +44,6 @@ def views_of(unit: Unit) -> dict[str, View]:
     if unit.is_run:
         return {README: lambda: run_readme(unit.manifest, unit)} if unit.written_by_train else {}
     return {README: lambda: _pack_readme(unit)} if unit.kind == PACK_KIND else {}
-
-
-def writer_of(unit: Unit) -> str:
-    """Version of this package that wrote a unit's views. Raises `RecordError`."""
-    if unit.is_run:
-        return unit.manifest.workings_version
-    return str(unit.json_object(PACK).get("workings_version"))
 
 
 def render(path: Path, name: str) -> str:
@@ -51,15 +60,8 @@ def render(path: Path, name: str) -> str:
     return views[name]()
 
 
-def units_in(pack: Unit) -> dict[str, Unit]:
-    """The units of a pack by their path in it."""
-    return {unit.path[len(pack.path):].lstrip("/"): unit for unit in pack.record.units
-            if unit is not pack and unit.path.startswith(pack.tree_path(""))}
-
-
 def _pack_readme(pack: Unit) -> str:
-    contents: Mapping[str, Any] = pack.json_object(PACK)
-    units = units_in(pack)
-    return readme(str(contents["workings_version"]), {path: unit.root for path, unit in units.items()}, {
-        path: PackedRun(manifest=unit.manifest, asked=unit.json(OVERRIDES) if unit.has(OVERRIDES) else {})
+    contents, units = pack.json_object(PACK), pack.units_inside
+    return pack_readme(str(contents["workings_version"]), {path: unit.root for path, unit in units.items()}, {
+        path: (unit.manifest, unit.json(OVERRIDES) if unit.has(OVERRIDES) else {})
         for path, unit in units.items() if unit.is_run}, by_digest=bool(contents["by_digest"]))

@@ -1,28 +1,20 @@
-"""README of a run: a view of its record, written at the end of a run and rendered again by verification."""
+"""READMEs of runs and packs: views of their records, which verification renders again.
+
+That of a run is written at its end. That of a pack has the exact commands to check it and to train its runs again.
+"""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from workings.config.explain import GIVEN
 from workings.config.overrides import flow
 from workings.config.recipe_paths import with_changed_paths
 from workings.models.unverified import said_of_recipe
-from workings.record.layout import (
-    DATA_DIGESTS,
-    MEASURED,
-    METRICS,
-    OVERRIDES,
-    PLAN,
-    PROMPTS,
-    RECIPE,
-    ROWS,
-    SUMS,
-)
-from workings.record.manifest import CONVERTED_FROM, RunManifest
+from workings.record.layout import DATA_DIGESTS, MEASURED, METRICS, OVERRIDES, PLAN, PROMPTS, RECIPE, ROWS, SUMS
+from workings.record.manifest import CONVERTED_FROM, RunFiles, RunManifest
 from workings.record.memory_use import excess_sentence, memory_sentence
-from workings.record.run_files import RunFiles
 
 NEAR = 3
 """Largest number of folders between a run and a recipe that is named by its relative path."""
@@ -134,3 +126,49 @@ def with_files(overrides: Sequence[str], files: Mapping[str, Any], *, recipe_sta
     rest = [override for override in overrides if override.partition("=")[0] not in files]
     # Last, so that they win over an override of a whole section.
     return [*rest, *(f"{key}={flow(value)}" for key, value in sorted(files.items()))]
+
+
+def pack_readme(version: str, units: Mapping[str, str], runs: Mapping[str, tuple[RunManifest, Mapping[str, Any]]], *,
+                by_digest: bool) -> str:
+    """Contents of a pack, and how to check it and to train its runs again.
+
+    Args:
+        version: version of this package.
+        units: roots of the runs, and of the evaluations in them, by path in the pack.
+        runs: manifest and `config/overrides.json` (empty if there is none) of each run, by path in the pack.
+        by_digest: whether the pack names files by digest.
+    """
+    lines = [
+        "# What was trained, and how to check it", "",
+        "| | |", "|---|---|",
+        "| `runs/` | the sealed records, and `attempts.jsonl`: every run that was started |",
+        "| `data/` | what is known of the data |",
+        "| `pack.json`, `SHA256SUMS`, `SEAL.json` | every unit with its root digest, every file with its sum |", "",
+        "## Check it", "", f"Offline, with workings {version}, without any ML library. Give the zip as it is, or "
+        "type in the folder that it was unpacked into:", "", "    workings verify .", "",
+        # Indented by four spaces: Markdown code, without markup. All units: none is left out unseen.
+        "Runs, and the evaluations in them, have these root digests:", "",
+        *(f"    {root}  {path}" for path, root in sorted(units.items())), ""]
+    # Said here, because a run that is copied out of the pack would fail for its missing tensors.
+    if by_digest:
+        lines += ["Checkpoints' tensors are not here; `pack.json` names each by its digest, which is the one in the "
+                  "run's checksums. Everything else is. So verify the whole pack: a run extracted from it lacks "
+                  "its tensors.", ""]
+    lines += ["## Make it again", "", "Unpack it, and type in its folder:", ""]
+    lines += [f"    {train_command(path, *runs[path])}" for path in sorted(runs)]
+    # The pack has digests of the data, not the data, which may not be redistributable.
+    lines += ["", "Private data are not in the pack: put each file that a command or a recipe names "
+              "at its place. `data/digests.json` of each run says which bytes they were.", ""]
+    return "\n".join(lines)
+
+
+def train_command(path: str, manifest: RunManifest, asked: Mapping[str, Any]) -> str:
+    """The command that trains a packed run again, typed in the unpacked folder. Arguments as for `pack_readme`."""
+    origin = str(asked.get("origin", ""))
+    # The last part of `runs/<name>`.
+    name = path.rpartition("/")[2]
+    # A shipped recipe is asked for by its name; any other one is in the run.
+    recipe = origin.removeprefix(SHIPPED) if origin.startswith(SHIPPED) else f"{path}/{RECIPE}"
+    files = moved_files(asked.get("files", {}), lambda file: f"data/{name}/{PurePath(file).name}")
+    overrides = with_files([str(override) for override in asked.get("overrides", [])], files, recipe_stays=False)
+    return shlex.join(["workings", "train", recipe, "--out", f"again/{name}", *overrides, *smoke_words(manifest)])
