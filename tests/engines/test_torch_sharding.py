@@ -19,7 +19,8 @@ from workings.errors import RequestError
 
 
 @pytest.mark.parametrize("case", [
-    case if case in ("lora bf16", "copies", "whole copies") else pytest.param(case, marks=pytest.mark.full) for case in CASES])
+    case if case in ("lora bf16", "copies", "whole copies") else pytest.param(case, marks=pytest.mark.full)
+    for case in CASES])
 def test_two_processes_go_on_like_one_and_come_back(case: str, run_ranks: Callable[..., str], tmp_path: Path) -> None:
     """Saved by one, continued by two, restored by one. Splits that do not come out even, a micro batch without
     supervised tokens for one process, clipping, weight decay, masters, adapters next to frozen weights. The shards of

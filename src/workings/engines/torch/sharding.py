@@ -146,8 +146,9 @@ def per_layer_table(model: PreTrainedModel) -> nn.Embedding | None:
 def split(model: PreTrainedModel, mesh: ProcessMesh, device: torch.device) -> FsdpRoot:
     """A model without memory (device ``meta``), ready to run; of a split copy every process gets its own part.
 
-    Copies that are whole need no FSDP: `sum_over_copies` sums their gradients. Matrices in four bits are not split, for they are buffers: every process has them whole. Neither is the table of
-    per-layer embeddings, which is on each process's device or on the host.
+    Copies that are whole need no FSDP: `sum_over_copies` sums their gradients. Matrices in four bits are not split, for
+    they are buffers: every process has them whole. Neither is the table of per-layer embeddings, which is on each
+    process's device or on the host.
     """
     root = FsdpRoot(model)
     if mesh.fsdp > 1:
