@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from workings.answers.extract import RULES, check_rules, extract
-from workings.answers.extraction import Extraction, answer_kind
+from workings.answers.extract import RULES, Extraction, answer_kind, check_rules, extract
 from workings.errors import RequestError
 
 OPTIONS = "Which planet is hottest? (A) Venus (B) Mercury (C) Mars (D) 5%"

@@ -8,8 +8,8 @@ import pytest
 
 import workings
 from tests.config.minimal_recipe import MINIMAL, values
-from workings.config.keys import known_keys
 from workings.config.load import check_recipe, load_recipe
+from workings.config.recipe import known_keys
 from workings.config.section import changed_keys
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, PrecisionConfig
 from workings.errors import RequestError

@@ -8,8 +8,7 @@ import pytest
 
 from tests.data.making import batches, config, row_set
 from workings.data.batches import Batches, Position, fixed_batches
-from workings.data.buckets import GOAL, MOST, bucket_lengths, bucket_lengths_before_rows
-from workings.data.epoch_plan import plan_bucketed
+from workings.data.epoch_plan import GOAL, MOST, bucket_lengths, bucket_lengths_before_rows, plan_bucketed
 
 AUTO = config(max_length=512)
 
@@ -41,7 +40,7 @@ def test_few_lengths_leave_a_tenth_of_padding_at_most(size: int) -> None:
 @pytest.mark.parametrize("number", [2, 3])
 def test_no_other_lengths_leave_less_padding(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against every choice of as many lengths, where all batches are full."""
-    monkeypatch.setattr("workings.data.buckets.MOST", number)
+    monkeypatch.setattr("workings.data.epoch_plan.MOST", number)
     lengths = np.repeat(np.arange(1, 13) * 8, [4, 12, 4, 8, 8, 4, 4, 4, 12, 4, 4, 4])
     found = bucket_lengths(AUTO, lengths, 512, 4)
     best = min(padding(lengths, (*shorter, 96), 4) for shorter in combinations(range(8, 96, 8), number - 1))

@@ -9,9 +9,8 @@ import pytest
 from tests.data.check_cases import CASES, LONG, trace
 from tests.data.vocabulary import tokenizer_for
 from workings.config.data import DataConfig
-from workings.data.checking.findings import KINDS, CheckReport
+from workings.data.checking.findings import KINDS, CheckReport, read_tolerantly, write_clean
 from workings.data.checking.overlap import Question, near_duplicates, numbers, read_questions, words
-from workings.data.checking.reading import read_tolerantly, write_clean
 from workings.data.checking.run import check
 from workings.data.generators import addition
 from workings.data.rows import row_problems

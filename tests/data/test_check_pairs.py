@@ -9,10 +9,9 @@ import pytest
 from tests.data.check_cases import CASES as TRACE_CASES
 from tests.data.vocabulary import tokenizer_for
 from workings.config.data import DataConfig
-from workings.data.checking.findings import KINDS, CheckReport
+from workings.data.checking.findings import KINDS, CheckReport, read_tolerantly
 from workings.data.checking.overlap import Question
 from workings.data.checking.pairs import check_pairs, holds_pairs
-from workings.data.checking.reading import read_tolerantly
 from workings.data.generators import addition
 from workings.data.pair_rows import pair_problems
 from workings.data.preferences import pair_from_json

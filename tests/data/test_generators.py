@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from workings.data import generate, named_sets
+from workings.data.generate import prompts_in_both, write_manifest
 from workings.data.generators import addition, everyday
 from workings.data.generators.base import items_bytes, write_items
 from workings.data.generators.everyday import UNITS, make_facts, make_units
-from workings.data.manifest import prompts_in_both, write_manifest
 from workings.data.traces import traces_bytes, write_traces
 from workings.errors import RecordError, RequestError
 from workings.record.digest import bytes_digest, file_digest

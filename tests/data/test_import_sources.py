@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from workings.data.importing.records import SourceRecord, Unreadable
 from workings.data.importing.run import ImportRequest, ImportResult, import_records
-from workings.data.importing.sources import open_file, open_hub
+from workings.data.importing.sources import SourceRecord, Unreadable, open_file, open_hub
 from workings.data.row_fields import path_beside
 from workings.data.traces import iterate_traces, read_traces
 from workings.errors import RequestError

@@ -2,9 +2,8 @@
 
 import pytest
 
-from workings.answers.same_answer import same_answer
-from workings.data.importing.completion import split_any
-from workings.data.marked_answers import before_box, final_answer, marked_answer
+from workings.answers.texts import same_answer
+from workings.data.importing.completion import before_box, final_answer, marked_answer, split_any
 
 
 @pytest.mark.parametrize(("text", "answer"), [

@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 
 from workings.data import order
-from workings.data.epoch_plan import EpochPlan, plan_bucketed, plan_packed
-from workings.data.order import PACKINGS, best_fit, epoch_order, first_fit, order_keys
+from workings.data.epoch_plan import (
+    PACKINGS,
+    EpochPlan,
+    best_fit,
+    epoch_order,
+    first_fit,
+    order_keys,
+    plan_bucketed,
+    plan_packed,
+)
 
 Plain = list[tuple[int, list[tuple[int, ...]]]]
 Fit = Callable[[list[int], int], list[list[int]]]

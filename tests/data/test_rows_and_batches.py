@@ -212,7 +212,7 @@ def test_the_prefix_that_rows_share_ends_before_what_is_learned(rows: list[tuple
 
 
 def test_without_buckets_batches_follow_the_order() -> None:
-    from workings.data.order import epoch_order
+    from workings.data.epoch_plan import epoch_order
 
     source = batches([5, 9] * 5, b=4, buckets=())
     order = [f"r{place}" for place in epoch_order([f"r{number}" for number in range(10)], 4, 0)]

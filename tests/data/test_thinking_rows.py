@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from tests.models.thinking_templates import CASES, MARKS, TRACE, gemma4, parts
 from workings.cli.main import app
 from workings.config.data import DataConfig
-from workings.data.checking.reading import Numbered
+from workings.data.checking.findings import Numbered
 from workings.data.checking.run import check
 from workings.data.importing.completion import split_any
 from workings.data.pair_rows import build_pair_rows

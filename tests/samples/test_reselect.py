@@ -15,9 +15,8 @@ from workings.evaluation.comparison.gate import gate
 from workings.evaluation.unit import EvaluationRecord
 from workings.evidence.verify import verify
 from workings.record.layout import partial_unit_path
-from workings.samples.pairs import PairRule
-from workings.samples.reselect import reselect
-from workings.samples.selection import Selection
+from workings.samples.draw import reselect
+from workings.samples.selection import PairRule, Selection
 
 
 def files(unit: Path) -> dict[str, bytes]:

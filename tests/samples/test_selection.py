@@ -9,8 +9,7 @@ from workings.data.traces import STYLES, Trace, completion_text, split_completio
 from workings.errors import RecordError, RequestError
 from workings.models.turns import Turn
 from workings.samples.candidates import SampleOrigin
-from workings.samples.pairs import PairRule, make_pairs
-from workings.samples.selection import Selection, select
+from workings.samples.selection import PairRule, Selection, make_pairs, select
 
 ORIGIN = SampleOrigin(form="tags", source="samples of a 0123", drawn_from="0123")
 

@@ -13,8 +13,7 @@ from workings.errors import RequestError
 from workings.evaluation.generate import sample_seed
 from workings.evidence.verify import verify
 from workings.record.seal import parse_seal
-from workings.samples.pairs import PairRule
-from workings.samples.selection import Selection
+from workings.samples.selection import PairRule, Selection
 from workings.samples.unit import SampleUnit
 
 

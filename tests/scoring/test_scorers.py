@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from workings.answers.extract import extract
-from workings.answers.extraction import answer_kind
+from workings.answers.extract import answer_kind, extract
 from workings.answers.texts import normalise_text
 from workings.scoring.items import Item, read_items
 from workings.scoring.judge import judge

@@ -7,12 +7,11 @@ import pytest
 
 from workings.errors import RequestError
 from workings.evaluation.first_wrong_step import first_wrong_step
-from workings.scoring.form import check_form, keeps_form, reasoning_text
+from workings.scoring.form import check_form, check_steps, checked_equations, keeps_form, reasoning_text
 from workings.scoring.items import Item
 from workings.scoring.judge import judge
 from workings.scoring.scorers import answer
 from workings.scoring.settings import ScoringSettings
-from workings.scoring.steps import check_steps, checked_equations
 
 
 @pytest.mark.parametrize(("text", "checked", "valid"), [

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from workings.config.aliases import counterpart
-from workings.config.keys import known_keys, section_at, sections
+from workings.config.recipe import known_keys, section_at, sections
 from workings.config.rewards import FILE_REWARD
 from workings.config.section import REFUSED
 from workings.errors import RequestError

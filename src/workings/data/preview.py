@@ -7,12 +7,10 @@ from typing import Any
 
 from workings.data.batches import Batches
 from workings.data.columns import kept_columns
-from workings.data.pair_rows import SIDES, row_id
-from workings.data.preferences import PreferencePair
+from workings.data.pair_rows import MISMATCHED, RIGHT, SIDES, WRONG, row_id
+from workings.data.preferences import PreferencePair, Verdict
 from workings.data.rows import Row, RowSet, example_id
 from workings.data.traces import Trace
-from workings.data.verdict_rows import MISMATCHED, RIGHT, WRONG
-from workings.data.verdicts import Verdict
 from workings.models.batch import BatchShape
 from workings.models.tokenizer import Tokenizer
 from workings.models.turns import Asked

@@ -12,21 +12,19 @@ from workings.config.load import LoadedRecipe
 from workings.config.recipe import MADE_BY_ENVIRONMENT
 from workings.data.generators import addition
 from workings.data.generators.base import ItemRecord, items_bytes
+from workings.data.importing.completion import final_answer
 from workings.data.importing.formats import PAIR_FORMATS, RAW_TEXT, VERDICT_FORMATS
-from workings.data.importing.hints import by_its_keys, format_of, looks_like
-from workings.data.importing.key_map import KeyMap
+from workings.data.importing.hints import KeyMap, by_its_keys, format_of, looks_like
 from workings.data.importing.run import ImportRequest, import_records
 from workings.data.importing.sources import open_file
 from workings.data.lazy_sequence import TraceFile
-from workings.data.marked_answers import final_answer
 from workings.data.named_sets import shipped_sets
 from workings.data.open import open_traces, shipped_items
-from workings.data.preferences import PreferencePair, read_pairs
+from workings.data.preferences import PreferencePair, Verdict, read_pairs, read_verdicts
 from workings.data.preview import unread_columns
 from workings.data.row_cache import MIN_CACHED_ROWS
 from workings.data.row_fields import import_command
 from workings.data.traces import Trace, read_traces, traces_bytes
-from workings.data.verdicts import Verdict, read_verdicts
 from workings.environments.process import EnvironmentProcess
 from workings.environments.settings import EnvironmentSettings
 from workings.errors import RequestError

@@ -17,8 +17,7 @@ from workings.record.canonical import line, read_json
 from workings.record.layout import EVALUATION_CONFIG, KEPT, PAIRS, PREDICTIONS, SAMPLED, SELECTION
 from workings.record.seal import unit_kind
 from workings.samples.candidates import RIGHT, SampleOrigin
-from workings.samples.pairs import PairRule, make_pairs
-from workings.samples.selection import Counts, Selection, select
+from workings.samples.selection import Counts, PairRule, Selection, make_pairs, select
 from workings.scoring.items import Item
 
 SCHEMA = "selection/1"

@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workings.answers.extract import extract
-from workings.answers.extraction import NO_RULE, Extraction, Kind, answer_kind
-from workings.scoring.form import keeps_form, reasoning_text
+from workings.answers.extract import NO_RULE, Extraction, Kind, answer_kind, extract
+from workings.scoring.form import check_steps, keeps_form, reasoning_text
 from workings.scoring.items import Item
 from workings.scoring.scorers import CONTAINS, ScoreFunction, is_score, needs_library
 from workings.scoring.settings import ScoringSettings
-from workings.scoring.steps import check_steps
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

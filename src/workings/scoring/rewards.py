@@ -14,14 +14,13 @@ from workings.answers.extract import EXTRACTION_VERSION
 from workings.config.rewards import USUAL_LIMITS, FileReward, JudgeReward, OverlongReward, RewardConfig, reward_name
 from workings.errors import RequestError, RewardError
 from workings.record.digest import file_digest
-from workings.scoring.form import check_form, keeps_form
+from workings.scoring.form import STEPS_VERSION, check_form, keeps_form
 from workings.scoring.items import Item
 from workings.scoring.judge import judge, score_answer
 from workings.scoring.judge_endpoint import endpoint_of, judge_replies
 from workings.scoring.model_judge import JUDGE, read_judge, score_of
 from workings.scoring.scorers import SCORERS, get_scorer
 from workings.scoring.settings import ScoringSettings
-from workings.scoring.steps import STEPS_VERSION
 from workings.scoring.worker_pool import NoAnswer, Worker
 
 SHIPPED_VERSIONS = {"form": "1", "length": "1", "overlong": "1", "environment": "1"}

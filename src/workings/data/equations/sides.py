@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from workings.data.equations import words
-from workings.data.equations.marks import mark
-from workings.data.equations.tokens import Token, ends_operand
+from workings.data.equations.tokens import Token, ends_operand, mark
 
 _SEPARATORS = frozenset({"equals", "about", "says", "relation"})
 _IN_EXPRESSIONS = _SEPARATORS | {"number", "fraction", "frac", "binom", "sqrt", "op", "open", "close", "power",

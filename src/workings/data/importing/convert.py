@@ -1,17 +1,38 @@
-"""Converts a format's findings into a trace or a preference pair: ids, labels, metadata, annotations."""
+"""What a format finds in a record, and the trace, pair or verdict that it becomes."""
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from typing import Any
 
 from workings.data.columns import IGNORED, TOOLS
 from workings.data.importing.completion import take_annotations
-from workings.data.importing.parts import Parts
-from workings.data.preferences import PreferencePair, pair_from_json
+from workings.data.preferences import PreferencePair, Verdict, pair_from_json, verdict_from_json
 from workings.data.row_fields import LABELS, kind_of
 from workings.data.traces import Trace, trace_from_json
-from workings.data.verdicts import Verdict, verdict_from_json
+from workings.models.turns import Turn
+
+Record = Mapping[str, Any]
+Keys = AbstractSet[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Values of a trace, of a preference pair, or of a verdict."""
+
+    values: dict[str, Any]
+    """Keys of the line of a trace, a pair or a verdict, without id and labels."""
+    used: frozenset[str]
+    """Keys of the record that are in the values; the others become metadata."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Metadata that the format itself found."""
+    not_learned: Sequence[Turn] = ()
+    """Turns after the last learnable one."""
+    reasoning_left_out: int = 0
+    """Earlier turns with reasoning in a separate field, which a history does not keep."""
+
 
 _OWN_KEYS = ("prompt", "steps", "answer", "chosen", "rejected", "history", "tool_turns", "tool_calls")
 

@@ -11,8 +11,8 @@ from typing import Literal
 from workings.data.importing import pair_formats as pairs
 from workings.data.importing import trace_formats as single
 from workings.data.importing.completion import split_any, split_tagged
+from workings.data.importing.convert import Parts, Record
 from workings.data.importing.fields import OPENAI, SHAREGPT
-from workings.data.importing.parts import Parts, Record
 
 QUESTIONS = ("prompt", "question", "instruction", "problem", "query")
 _TAGGED = ("completion", "response", "output", "answer", "text")

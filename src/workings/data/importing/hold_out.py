@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from workings.data.checking.findings import earlier_texts
 from workings.data.checking.overlap import (
     SIMILARITY,
     Question,
@@ -25,8 +26,7 @@ from workings.data.checking.overlap import (
     question_key,
     words,
 )
-from workings.data.checking.reading import earlier_texts
-from workings.data.marked_answers import final_answer
+from workings.data.importing.completion import final_answer
 from workings.data.row_fields import LABELS, path_beside
 from workings.data.traces import Trace, iterate_traces
 from workings.errors import RequestError

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 
 from workings.data.columns import SYSTEM
 from workings.data.importing import fields
+from workings.data.importing.convert import Keys, Parts, Record
 from workings.data.importing.fields import ALPACA, SHAREGPT, Exchange, Said, said
-from workings.data.importing.parts import Keys, Parts, Record
 from workings.data.importing.trace_formats import in_own_form
 from workings.data.row_fields import kind_of
 

@@ -15,11 +15,9 @@ from workings.data.columns import OF_IMPORT, kept_columns, refuse_media
 from workings.data.importing.convert import converted, metadata_of
 from workings.data.importing.fields import tools_of, unread_turn_keys
 from workings.data.importing.formats import FORMATS
-from workings.data.importing.hints import SKIP, advice, format_of, other_format
+from workings.data.importing.hints import SKIP, KeyMap, advice, format_of, other_format
 from workings.data.importing.hold_out import HeldOut, item_path, left_out_path, split
-from workings.data.importing.key_map import KeyMap
-from workings.data.importing.records import SourceRecord, Unreadable
-from workings.data.importing.sources import RecordSource
+from workings.data.importing.sources import RecordSource, SourceRecord, Unreadable
 from workings.data.importing.trace_formats import whole_completion
 from workings.data.row_fields import kind_of, path_beside
 from workings.data.traces import Trace

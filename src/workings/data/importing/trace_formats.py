@@ -12,8 +12,8 @@ from typing import Any
 from workings.data.columns import SYSTEM, refuse_keys_with_text
 from workings.data.importing import fields
 from workings.data.importing.completion import lines_of, split_any, split_hashes
+from workings.data.importing.convert import Keys, Parts, Record
 from workings.data.importing.fields import ALPACA, Said, said
-from workings.data.importing.parts import Keys, Parts, Record
 from workings.data.row_fields import history_of, kind_of
 
 Split = Callable[[str], tuple[Sequence[str], str]]

@@ -57,7 +57,7 @@ def pairs(unit: Unit) -> Iterator[CheckFinding]:
 @check("consistency.preferences", when=learns_from("verdicts"), precondition=only_if_few_sequences)
 def verdicts(unit: Unit) -> Iterator[CheckFinding]:
     """Neighbouring ids of kept and dropped rows; the same question and number of prompt tokens."""
-    from workings.data.verdict_rows import verdict_ids
+    from workings.data.pair_rows import verdict_ids
     names = verdict_ids([row["id"] for row in kept_rows(unit)])
     # Called for its errors: dropped rows have to come in twos as well.
     verdict_ids([str(row.get("id")) for row in unit.lines(ROWS) if row.get("status") == "dropped"])
@@ -276,7 +276,7 @@ def verdict_rewards(unit: Unit) -> Iterator[CheckFinding]:
 
 def _verdict_problems(algorithm: Kto, numbers: Mapping[str, float], own: list[str], reference: float, *, first: bool
                       ) -> Iterator[str]:
-    from workings.data.verdict_rows import verdict_of
+    from workings.data.pair_rows import verdict_of
     yield from _share_problems(numbers["accuracy"], len(own))
     size = 1 + abs(numbers["log_prob"]) + abs(reference)
     moved = numbers["implied_reward"] / algorithm.beta

@@ -15,8 +15,7 @@ from workings.record.layout import EVALUATION_CONFIG, KEPT, PAIRS, PREDICTIONS, 
 from workings.record.values import is_absent
 
 if TYPE_CHECKING:
-    from workings.samples.pairs import PairRule
-    from workings.samples.selection import Selection
+    from workings.samples.selection import PairRule, Selection
 
 
 @check("consistency.answers", every_evaluation)
@@ -93,8 +92,7 @@ def selected(unit: Unit) -> Iterator[CheckFinding]:
 
 
 def _rules(unit: Unit) -> "tuple[Selection, PairRule | None]":
-    from workings.samples.pairs import PairRule
-    from workings.samples.selection import Selection
+    from workings.samples.selection import PairRule, Selection
     recorded = unit.json(SELECTION)
     pairs = recorded["pairs"]
     try:
