@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from workings.data.importing.sources import Unreadable, open_file
 from workings.data.preferences import PreferencePair
-from workings.data.row_fields import NUMBERED, import_command, lines_bytes, path_beside, with_id
+from workings.data.row_fields import NUMBERED, import_command, lines_bytes, path_beside, refuse_broken_text, with_id
 from workings.data.traces import Trace
 from workings.errors import RequestError
 from workings.record import atomic
@@ -162,6 +162,7 @@ def read_tolerantly(path: Path, from_json: Callable[[object], E]) -> Numbered[E]
         try:
             if isinstance(record, Unreadable):
                 raise ValueError(record.reason)
+            refuse_broken_text(record.value)
             entry = from_json(with_id(record.value, record.number))
         except ValueError as error:
             findings.append(DataFinding(kind="unreadable", record=position, id=location, text=str(error)))

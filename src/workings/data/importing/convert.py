@@ -10,7 +10,7 @@ from typing import Any
 from workings.data.columns import IGNORED, TOOLS
 from workings.data.importing.completion import take_annotations
 from workings.data.preferences import PreferencePair, Verdict, pair_from_json, verdict_from_json
-from workings.data.row_fields import LABELS, kind_of
+from workings.data.row_fields import LABELS, kind_of, refuse_broken_text
 from workings.data.traces import Trace, trace_from_json
 from workings.models.turns import Turn
 
@@ -60,6 +60,7 @@ def converted(parts: Parts, metadata: dict[str, Any], fallback_id: str, given: M
         metadata["turns_not_learned"] = [turn.to_json() for turn in parts.not_learned]
     values |= {"tools": json.loads(tools)} if tools else {}
     record = metadata | values | {name: text for name, text in labels.items() if text}
+    refuse_broken_text(record)
     # Validate with the reader of traces and pairs.
     if "completion" in values:
         return verdict_from_json(record)
