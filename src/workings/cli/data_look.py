@@ -32,8 +32,7 @@ def check_command(
     from workings.data.checking.overlap import read_questions
     from workings.data.checking.pairs import holds_pairs
     from workings.data.generate import make_named
-    from workings.data.named_sets import shipped_sets
-    from workings.data.open import open_items_file
+    from workings.data.named_sets import open_items_file, shipped_sets
     from workings.data.row_fields import lines_bytes
     from workings.record import atomic
 

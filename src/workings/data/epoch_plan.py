@@ -12,7 +12,6 @@ from heapq import heappop, heappush
 import numpy as np
 
 from workings.config.data import DataConfig
-from workings.data.lazy_sequence import LazySequence
 
 
 def order_keys(row_ids: Iterable[str], seed: int, epoch: int) -> list[bytes]:
@@ -138,7 +137,7 @@ class Planned:
 
 
 @dataclass(frozen=True, eq=False)
-class EpochPlan(LazySequence[Planned]):
+class EpochPlan:
     """The batches of an epoch, made on demand."""
 
     rows: np.ndarray
@@ -170,7 +169,7 @@ class EpochPlan(LazySequence[Planned]):
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def _make(self, number: int) -> Planned:
+    def __getitem__(self, number: int) -> Planned:
         members = self.members[number]  # an empty one, -1, starts at the last border, ends at the first: it has no rows
         spans = zip(self.borders[members].tolist(), self.borders[members + 1].tolist(), strict=True)
         return Planned(int(self.lengths[number]), tuple(tuple(self.rows[start:end].tolist()) for start, end in spans))

@@ -17,9 +17,7 @@ from workings.data.importing.formats import PAIR_FORMATS, RAW_TEXT, VERDICT_FORM
 from workings.data.importing.hints import KeyMap, by_its_keys, format_of, looks_like
 from workings.data.importing.run import ImportRequest, import_records
 from workings.data.importing.sources import open_file
-from workings.data.lazy_sequence import TraceFile
-from workings.data.named_sets import shipped_sets
-from workings.data.open import open_traces, shipped_items
+from workings.data.named_sets import TraceFile, open_traces, shipped_items, shipped_sets
 from workings.data.preferences import PreferencePair, Verdict, read_pairs, read_verdicts
 from workings.data.preview import unread_columns
 from workings.data.row_cache import MIN_CACHED_ROWS
@@ -145,7 +143,7 @@ def read_prompts(name: str, base: Path = Path()) -> list[Item]:
         raise RequestError(f"prompts: {no_file(path)}", "a file of items or of traces, or a shipped set",
                            "workings data list")
     if not path.is_file() and not holds_items(name, base):
-        return [question_of(trace) for trace in open_traces(name, base).traces]
+        return [question_of(trace) for trace in open_traces(name, base)[0]]
     return read_questions(path if path.is_file() else Path(name))
 
 
@@ -158,7 +156,7 @@ def read_questions(path: Path) -> list[Item]:
     # Read one line, because a file of traces may have gigabytes.
     first = _first_record(path) if path.is_file() else {}
     if {"prompt", "answer"} <= first.keys() and "expected_answer" not in first:
-        return [question_of(trace) for trace in open_traces(str(path)).traces]
+        return [question_of(trace) for trace in open_traces(str(path))[0]]
     return read_items(path)
 
 
@@ -279,9 +277,8 @@ def _traces(loaded: LoadedRecipe, name: str, generated: list[Trace], label: str,
                                if label == "traces" else "evaluation.traces=none, or a file of traces")
         digests[label] = file_digest(path)
         return _imported(path, form, read_traces)
-    opened = open_traces(name, loaded.base, f", {ADDITION}")
-    digests[label] = opened.sha256
-    return opened.traces
+    traces, digests[label] = open_traces(name, loaded.base, f", {ADDITION}")
+    return traces
 
 
 def _imported(path: Path, form: str, read: Callable[[Path], list[Entry]]) -> list[Entry]:
