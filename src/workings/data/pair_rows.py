@@ -12,7 +12,7 @@ data determine it. The id of the first row has the verdict.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from workings.config.data import DataConfig
 from workings.data.encode import Encoded, Example, encoded
 from workings.data.preferences import PreferencePair, Verdict
-from workings.data.rows import Dropped, Row, RowSet, refuse_long, refuse_other_template, refuse_repeated_ids, row_of
+from workings.data.rows import Row, RowSet, kept_rows, refuse_other_template, row_of, row_problems
 from workings.errors import RecordError, RequestError
 from workings.models.chat import THINK, THOUGHT, THOUGHT_END, ChatTemplate
 from workings.models.tokenizer import Tokenizer
@@ -80,66 +80,32 @@ def build_pair_rows(pairs: Sequence[PreferencePair], tokenizer: Tokenizer, templ
     def examples() -> Iterator[Example]:
         for pair in pairs:
             for side, text in zip(SIDES, (pair.chosen, pair.rejected), strict=True):
-                yield example_of(row_id(pair.id, side), f"pair {pair.id}: {side}", pair, text, template)
+                yield _example(row_id(pair.id, side), f"pair {pair.id}: {side}", pair, text, template)
 
-    return PairRows(two_rows_each([pair.id for pair in pairs], examples(), tokenizer, template, data_config, "pair",
-                                  _refuse_equal))
+    return PairRows(_two_rows_each(pairs, examples(), tokenizer, template, data_config, "pair", _refuse_equal))
 
 
-def two_rows_each(ids: Sequence[str], examples: Iterable[Example], tokenizer: Tokenizer, template: ChatTemplate,
-                  data_config: DataConfig, kind: str,
-                  check: Callable[[str, Encoded, Encoded], None] = lambda *_: None) -> RowSet:
-    """Proved rows of entries with two rows each; an entry with a too long row is left out.
-
-    Args:
-        ids: of the entries.
-        examples: two per entry.
-        tokenizer, template, data_config: of the run.
-        kind: what an entry is, for messages.
-        check: raises `RequestError` for two that do not go together.
-
-    Raises:
-        RequestError: as `build_pair_rows`.
-    """
-    refuse_repeated_ids(iter(ids), kind)
+def _two_rows_each(entries: Sequence[PreferencePair | Verdict], examples: Iterable[Example], tokenizer: Tokenizer,
+                   template: ChatTemplate, data_config: DataConfig, kind: str,
+                   check: Callable[[str, Encoded, Encoded], None] = lambda *_: None) -> RowSet:
+    """Proved rows of entries with two ``examples`` each, of which ``check`` refuses those that do not go together."""
     refuse_other_template(template, data_config)
-    rows: list[Row] = []
-    dropped: list[Dropped] = []
-    too_long: list[Dropped] = []
-    limit = data_config.max_length
-    sides = encoded(examples, tokenizer, template)
-    # One generator twice: each entry takes its first example and then its second one.
-    for name, first, second in zip(ids, sides, sides, strict=True):
-        check(name, first, second)
-        both = row_of(first), row_of(second)
-        longest = max(len(row.tokens) for row in both)
-        if longest <= limit:
-            rows += both
-            continue
-        reason = f"{longest} tokens in its longer row, and data.max_length is {limit}"
-        # Never cut, and never one without the other: half a pair prefers nothing.
-        too_long.append(Dropped(name, longest, reason))
-        dropped += [Dropped(row.id, len(row.tokens), f"its {kind} has {reason}") for row in both]
-    if data_config.over_length != "drop":
-        refuse_long(too_long, kind, len(ids), "both completions inside the window")
-    if not rows:
-        raise RequestError(f"no {kind} of {len(ids)} gives rows", f"at least one {kind}",
-                           "a larger data.max_length" if dropped else f"a file with {kind}s")
-    return RowSet(tuple(rows), tuple(dropped), tokenizer.pad_id, limit)
+
+    def rows() -> Iterator[tuple[str, tuple[Row, Row]]]:
+        sides = encoded(examples, tokenizer, template)
+        # One generator twice: each entry takes its first example and then its second one.
+        for entry, first, second in zip(entries, sides, sides, strict=True):
+            check(entry.id, first, second)
+            yield entry.id, (row_of(first), row_of(second))
+
+    return kept_rows(rows(), kind, len(entries), data_config, tokenizer.pad_id, "both completions inside the window")
 
 
-def pair_problems(pairs: Iterable[PreferencePair], tokenizer: Tokenizer, template: ChatTemplate,
-                  data_config: DataConfig) -> Iterator[tuple[str, str]]:
-    """(id, reason) of every pair that `build_pair_rows` would refuse or drop."""
-    strict = data_config.model_copy(update={"over_length": "error"})
-    for pair in pairs:
-        try:
-            build_pair_rows([pair], tokenizer, template, strict)
-        except RequestError as error:
-            yield pair.id, error.given.removeprefix(f"pair {pair.id}: ")
+pair_problems = partial(row_problems, build=build_pair_rows, kind="pair")
+"""(id, reason) of every pair that `build_pair_rows` would refuse or drop."""
 
 
-def example_of(name: str, said: str, entry: PreferencePair | Verdict, completion: str, template: ChatTemplate
+def _example(name: str, said: str, entry: PreferencePair | Verdict, completion: str, template: ChatTemplate
                ) -> Example:
     """A completion of an entry's prompt.
 
@@ -242,13 +208,12 @@ def build_verdict_rows(verdicts: Sequence[Verdict], tokenizer: Tokenizer, templa
 
     def examples() -> Iterator[Example]:
         for at, entry in enumerate(verdicts):
-            yield example_of(row_id(entry.id, RIGHT if entry.label else WRONG), f"verdict {entry.id}", entry,
+            yield _example(row_id(entry.id, RIGHT if entry.label else WRONG), f"verdict {entry.id}", entry,
                              entry.completion, template)
             # In a circle: the last one takes the first completion of another prompt.
             other = next(after % len(verdicts) for after in range(at + 1, at + len(verdicts))
                          if questions[after % len(verdicts)] != questions[at])
-            yield example_of(row_id(entry.id, MISMATCHED), f"verdict {entry.id}, with the completion of "
+            yield _example(row_id(entry.id, MISMATCHED), f"verdict {entry.id}, with the completion of "
                              f"{verdicts[other].id}", entry, verdicts[other].completion, template)
 
-    return VerdictRows(two_rows_each([entry.id for entry in verdicts], examples(), tokenizer, template, data_config,
-                                     "verdict"))
+    return VerdictRows(_two_rows_each(verdicts, examples(), tokenizer, template, data_config, "verdict"))
