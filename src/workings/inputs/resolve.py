@@ -17,8 +17,7 @@ from workings.engines.session import ModelSession, tokens_at_a_time
 from workings.engines.weight_files import read_shape
 from workings.errors import RequestError
 from workings.inputs.datasets import RunData, find_data
-from workings.inputs.gguf.folder import converted
-from workings.inputs.gguf.sources import find_gguf, names_gguf, refuse_package_name
+from workings.inputs.gguf import converted, find_gguf, names_gguf, refuse_package_name
 from workings.inputs.object_store import STORED, is_stored, stored_folder
 from workings.models.chat import ChatTemplate
 from workings.models.hub import GGUF, PATTERNS, SMALL, is_local, weights_directory
