@@ -1,12 +1,11 @@
 """Recipe sections of rollouts: `environment`, in which the model acts, and `sampler`, in place of the engine."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
 from workings.config.rewards import USUAL_LIMITS
-from workings.config.section import Section
+from workings.config.section import Section, own_code
 
 Scalar = bool | int | float | str
 
@@ -44,7 +43,7 @@ class EnvironmentConfig(Section):
     @property
     def file(self) -> str:
         """The path of a user's own environment, as written; empty for any other."""
-        return self.name.rpartition(":")[0] if ".py:" in self.name else ""
+        return own_code(self.name)[0]
 
 
 def _written_out(value: Any) -> Any:
@@ -53,16 +52,6 @@ def _written_out(value: Any) -> Any:
 
 NamedEnvironment = Annotated[EnvironmentConfig, BeforeValidator(_written_out)]
 """The section, which may be its name alone."""
-
-
-def moved_environment(value: Any, change: Any) -> Any:
-    """The section as written, with the path of a user's own class changed."""
-    name = value.get("name") if isinstance(value, Mapping) else value
-    if not isinstance(name, str) or ".py:" not in name:
-        return value
-    file, _, attribute = name.rpartition(":")
-    moved = f"{change(file)}:{attribute}"
-    return {**value, "name": moved} if isinstance(value, Mapping) else moved
 
 
 class SamplerConfig(Section):

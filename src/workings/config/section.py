@@ -65,3 +65,10 @@ def changed_keys(sections: Mapping[str, Section]) -> dict[str, Any]:
             for key, field in type(section).model_fields.items()
             # Call the factory of a default, such as an empty dict.
             if not field.is_required() and getattr(section, key) != field.get_default(call_default_factory=True)}
+
+
+def own_code(name: str) -> tuple[str, str]:
+    """Path and attribute of ``FILE.py:NAME``, a user's function or class; empty texts for any other name."""
+    # From the right, because a Windows path may have a colon.
+    file, _, attribute = name.rpartition(":")
+    return (file, attribute) if ".py:" in name else ("", "")
