@@ -25,12 +25,7 @@ def recipe_paths(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def with_changed_paths(values: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
-    """Sections and keys with every relative path changed, those of rewards included.
-
-    Args:
-        values: all keys of a recipe, or some of them.
-        change: returns the new path for an old one.
-    """
+    """All keys of a recipe, or some, with every relative path changed, those of rewards included."""
     # A copy one level deep, because paths are not deeper.
     moved = {key: dict(value) if isinstance(value, Mapping) else value for key, value in values.items()}
     for section, key, name in recipe_paths(values):

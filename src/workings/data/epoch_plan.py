@@ -82,12 +82,7 @@ def first_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
 def best_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
     """Longest row first, each goes into the fullest sequence that still has room, else opens a new one.
 
-    Args:
-        lengths: see `first_fit`.
-        capacity: see `first_fit`.
-
-    Returns:
-        Sequences of ascending row numbers, ascending by their first.
+    Arguments as of `first_fit`. Returns sequences of ascending row numbers, ascending by their first.
 
     As Best Fit Decreasing (D. S. Johnson, "Near-optimal bin packing algorithms", 1973) does. Sequences are in a heap
     for every room that they can have left, and a number's bits say which heaps hold any.
@@ -211,16 +206,10 @@ def bucket_of(lengths: np.ndarray, buckets: Sequence[int]) -> np.ndarray:
 
 
 def _filled(rows: np.ndarray, borders: np.ndarray, long: np.ndarray, size: int) -> EpochPlan:
-    """Group sequences of one length into batches, in order; leftovers share the last batches.
+    """Group sequences, ``long`` positions each (int64 ``[sequences]``), into batches of ``size``; leftovers come last.
 
     A batch comes where its bucket had collected enough. Leftovers follow, from the longest bucket to the shortest and
     those of a bucket in order, each batch as long as its first sequence, the last one filled up with empty sequences.
-
-    Args:
-        rows: see `EpochPlan`.
-        borders: see `EpochPlan`.
-        long: int64 ``[sequences]``, positions of each sequence.
-        size: sequences in a batch.
     """
     full_batches, leftovers = [], []
     for length in np.unique(long):
@@ -314,9 +303,7 @@ def _chosen(lengths: np.ndarray, longest: int, size: int) -> tuple[int, ...]:
 def _cheapest(values: np.ndarray, counts: np.ndarray) -> Iterator[tuple[int, ...]]:
     """For 1, 2, 3 … buckets the ones that leave fewest positions, each batch in the smallest that holds it.
 
-    Args:
-        values: int64 ``[lengths]``, ascending lengths of batches.
-        counts: int64 ``[lengths]``, batches of each.
+    ``values`` are the ascending lengths of batches, and ``counts`` the batches of each (int64 ``[lengths]``).
     """
     before = np.concatenate([[0], np.cumsum(counts)])
     # cost[i, j]: positions, by rows of a batch, where the lengths from number i to j - 1 take bucket values[j - 1].

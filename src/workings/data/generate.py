@@ -24,9 +24,7 @@ TRACES, ITEMS, MANIFEST = "traces.jsonl", "items.jsonl", "manifest.json"
 def write_manifest(directory: Path, **made_by: Any) -> dict[str, Any]:
     """Write `manifest.json` about all files in a directory and below it, and return it.
 
-    Args:
-        directory: holds `traces.jsonl` and `items.jsonl`, and anything else that was made with them.
-        made_by: generator, version, seed and counts: all that is needed to regenerate it.
+    ``made_by`` is all that is needed to regenerate them: generator, version, seed and counts.
     """
     # Without the manifest, which cannot hold its own digest.
     files = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != MANIFEST)

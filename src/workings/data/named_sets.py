@@ -205,13 +205,8 @@ def open_items_file(name: str, into: Path) -> Path:
 def shipped_items(name: str, path: Path, more: str = "") -> list[ItemRecord]:
     """The items of a shipped set.
 
-    Args:
-        name: of the set.
-        path: the missing file, for the message.
-        more: further accepted values, for the message.
-
-    Raises:
-        RequestError: no shipped set of that name holds items.
+    Raises `RequestError` where no shipped set of that name holds items: ``path`` is missing, and ``more`` values are
+    accepted.
     """
     if name not in _SETS or _SETS[name].holds != "items":
         raise RequestError(f"items: {no_file(path)}", f"a file of items{more}, or one of {_names('items')}",

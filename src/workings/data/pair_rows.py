@@ -107,15 +107,7 @@ pair_problems = partial(row_problems, build=build_pair_rows, kind="pair")
 
 def _example(name: str, said: str, entry: PreferencePair | Verdict, completion: str, template: ChatTemplate
                ) -> Example:
-    """A completion of an entry's prompt.
-
-    Args:
-        name: id of its row.
-        said: its name in messages.
-        entry: has the prompt, with the turns before it.
-        completion: as a model writes it.
-        template: of the run.
-    """
+    """A completion of an entry's prompt; ``name`` is the id of its row, and ``said`` its name in messages."""
     return Example(id=name, name=said, prompt=entry.prompt,
                    asked=Asked.of(entry.prompt, entry.history, entry.tool_turns, entry.tools),
                    completion=completion, parts=_parts(completion, template),

@@ -111,12 +111,7 @@ class RowSummary:
 
 
 def turns_of(entry: Entry, row: Row) -> list[Turn]:
-    """Every turn of a row's conversation with its learned tokens.
-
-    Args:
-        entry: the entry that gave the row.
-        row: the row.
-    """
+    """Every turn of the conversation of a row, which the entry gave, with its learned tokens."""
     if isinstance(entry, Trace) and entry.is_text:
         return [Turn("text", row.supervised_tokens)]
     spoken = [*Asked.of(entry.prompt, entry.history, entry.tool_turns).turns, SpokenTurn("assistant", "")]
@@ -193,14 +188,7 @@ def _row_names(entry: Entry) -> list[str]:
 
 
 def summarize(rows: RowSet, batches: Batches, entries: Sequence[Entry], learn: str) -> RowSummary:
-    """Counts, lengths and padding of all rows.
-
-    Args:
-        rows: proved rows.
-        batches: they come in.
-        entries: the entries that gave them.
-        learn: the recipe's `data.learn`.
-    """
+    """Counts, lengths and padding of all rows, which these entries gave; ``learn`` is the recipe's `data.learn`."""
     entries_of_rows = entries_by_row(entries)
     turns = sum(1 + sum(turn.role == "assistant" for turn in (*entries_of_rows[name].history,
                                                               *entries_of_rows[name].tool_turns)) for name in rows.ids)

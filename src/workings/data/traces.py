@@ -102,11 +102,7 @@ def write_traces(path: Path, traces: Iterable[Trace]) -> None:
 
 
 def completion_text(trace: Trace, reasoning: str) -> str:
-    """The text that the model has to write after the prompt, without any chat turn around it.
-
-    Args:
-        trace: steps and answer.
-        reasoning: one of `STYLES`.
+    """The text that the model has to write after the prompt, without any chat turn around it, in one of `STYLES`.
 
     Raises:
         RequestError: when the style shows steps and the trace has none: such a row would teach to leave them out.
@@ -130,12 +126,7 @@ def completion_form(reasoning: str) -> str:
 
 
 def split_completion(text: str, reasoning: str) -> tuple[tuple[str, ...], str] | None:
-    """Steps and answer from which `completion_text` makes exactly this text; None if that is impossible.
-
-    Args:
-        text: a model's completion, without its stop token.
-        reasoning: one of `STYLES`.
-    """
+    """Steps and answer from which `completion_text` makes exactly this text; None if that is impossible."""
     if reasoning == "answer_only":
         return ((), text) if text.strip() else None
     before, between, after = _MARKS[reasoning]

@@ -227,14 +227,8 @@ def _labelled(loaded: LoadedRecipe, name: str, digests: dict[str, str], read: Ca
               formats: Sequence[str], own: set[str], said: tuple[str, str, str]) -> list[Entry]:
     """Reads the pairs or verdicts of `data.traces`; any other file is refused by its first line.
 
-    Args:
-        loaded: the recipe.
-        name: the local name of `data.traces`.
-        digests: gets that of the file.
-        read: reads lines whose values are texts; other forms are converted first.
-        formats: the forms.
-        own: keys that tell these lines from others.
-        said: what the file should hold, its keys, and options of `workings data import`, for messages.
+    Lines whose values are texts are read as they are, others converted from one of the ``formats``. ``own`` are keys
+    that tell these lines from others, and ``said`` is what the file should hold, its keys, and options of an import.
     """
     path = loaded.path(name)
     first, form = _form(path, lambda record: all(isinstance(record.get(key), str) for key in {"prompt", *own}))

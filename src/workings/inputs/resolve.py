@@ -348,15 +348,8 @@ def recorded_bases(run: RunRecord) -> list[Path]:
 def recorded_weights(run: RunRecord, model: FromPretrained, try_next: str, *, adapters: bool, tensors: bool) -> Weights:
     """Finds the weights that training started from: at the recipe's path, near the run, in a store or on the Hub.
 
-    Args:
-        run: a sealed run.
-        model: section `model` of its recipe.
-        try_next: last line of the error if they are missing.
-        adapters: whether the run trained adapters.
-        tensors: also their tensors, not only the files that describe them.
-
-    Raises:
-        RequestError: they are missing.
+    ``adapters``: whether the run trained adapters; ``tensors``: also their tensors, not only the files that describe
+    them. Raises `RequestError`, which ends with ``try_next``, where they are missing.
     """
     revision, bases = str(run.manifest.model_revision), recorded_bases(run)
     # Do not search a local name on the Hub.

@@ -65,13 +65,7 @@ SELECTED_FILES = (KEPT, PAIRS, SELECTION)
 
 
 def reselect(unit: Path, out: Path, selection: Selection, pairs: PairRule | None = None) -> SampleUnit:
-    """Seals a copy of a unit's completions at ``out``, with the selection of these rules.
-
-    Args:
-        unit: a sealed unit of samples; it does not change.
-        out: path of the new unit; must not exist.
-        selection: rules of the kept samples.
-        pairs: rules of preference pairs; None: no pairs.
+    """Seals a copy of a unit's completions at ``out``, which must not exist, with the selection of these rules.
 
     Raises:
         RequestError: no unit of samples, ``out`` exists, or a rule does not fit the samples.

@@ -93,13 +93,7 @@ class Selected:
 
 
 def select(prompts: Iterable[Sequence[Mapping[str, Any]]], selection: Selection, origin: SampleOrigin) -> Selected:
-    """Selects samples.
-
-    Args:
-        prompts: lines of predictions, the samples of one prompt after the other.
-        selection: the rules.
-        origin: form and source of the samples.
-    """
+    """Selects samples of each prompt, given as its lines of predictions."""
     kept_samples: list[Candidate] = []
     left_out: list[LeftOut] = []
     solved: Counter[str] = Counter()
@@ -194,13 +188,7 @@ class PairRule:
 
 def make_pairs(prompts: Iterable[Sequence[Mapping[str, Any]]], rule: PairRule,
                origin: SampleOrigin) -> tuple[PreferencePair, ...]:
-    """Makes pairs of the samples of each prompt, in the prompts' order.
-
-    Args:
-        prompts: lines of predictions, the samples of one prompt after the other.
-        rule: which samples are paired.
-        origin: form and source of the samples.
-    """
+    """Makes pairs of the samples of each prompt, given as its lines of predictions, in the prompts' order."""
     return tuple(_pair(chosen, rejected, origin) for rows in prompts
                  for chosen, rejected in islice(_paired(rows, rule, origin.form), rule.most_per_prompt))
 

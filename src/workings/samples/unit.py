@@ -28,11 +28,8 @@ def selection_files(read: Callable[[], Iterable[Sequence[Mapping[str, Any]]]], c
              selection: Selection, pairs: PairRule | None) -> dict[str, bytes]:
     """The files of a unit that follow from predictions and rules, by name.
 
-    Args:
-        read: reads the lines of predictions, prompt by prompt; called once or twice.
-        config: the unit's ``eval_config.json``.
-        selection: rules of the kept samples.
-        pairs: rules of preference pairs; None: no pairs.
+    ``read`` reads the lines of predictions, prompt by prompt, and is called once or twice; ``config`` is the unit's
+    ``eval_config.json``.
     """
     origin = SampleOrigin.from_config(config)
     selected = select(read(), selection, origin)

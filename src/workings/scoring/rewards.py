@@ -193,14 +193,9 @@ def _scoring(settings: RewardSettings, scorer: str) -> ScoringSettings:
 
 
 def total(values: Mapping[str, float], settings: RewardSettings) -> float:
-    """The reward of one completion: the sum of weight times value.
+    """The reward of one completion: the sum of weight times value, as `RewardProcess.score` gives the values by name.
 
-    Args:
-        values: unweighted value of each reward by name, as `RewardProcess.score` gives them.
-        settings: with the weights.
-
-    Raises:
-        RewardError: the sum is not finite.
+    Raises `RewardError` where the sum is not finite.
     """
     parts = {name: weight * values[name] for name, weight in settings.weights.items()}
     try:

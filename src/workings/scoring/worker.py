@@ -51,8 +51,7 @@ def limit_memory(limit_bytes: int) -> None:
 def serve(prepare: Callable[[Any], Callable[[Any], Iterator[Answer]]]) -> None:
     """Serve requests until standard input ends.
 
-    Args:
-        prepare: what answers requests, from the first thing that the parent sends; raises `RequestError`.
+    ``prepare`` gives what answers them from the first thing that the parent sends; it raises `RequestError`.
     """
     ignore_signals()
     # A scorer must not read requests from standard input; its output goes to stderr.

@@ -143,14 +143,9 @@ class Numbered(Generic[E]):
 
 
 def read_tolerantly(path: Path, from_json: Callable[[object], E]) -> Numbered[E]:
-    """All traces or pairs of a file; an invalid line becomes a finding.
+    """All entries of a file that ``from_json`` makes of its lines; an invalid line becomes a finding.
 
-    Args:
-        path: of the file.
-        from_json: `trace_from_json` or `pair_from_json`.
-
-    Raises:
-        RequestError: when the file as a whole cannot be read.
+    Raises `RequestError` when the file as a whole cannot be read.
     """
     entries: list[tuple[int, E]] = []
     findings: list[DataFinding] = []

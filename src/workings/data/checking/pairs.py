@@ -51,13 +51,10 @@ def holds_pairs(path: Path) -> bool:
 
 def check_pairs(read: Numbered[PreferencePair], questions: Sequence[Question] = (), *, name: str,
                 row_problems: RowProblems[PreferencePair] | None = None) -> CheckReport:
-    """Every check over pairs that were read.
+    """Every check over pairs that were read (`read_tolerantly`) from a file of this name.
 
-    Args:
-        read: see `workings.data.checking.findings.read_tolerantly`.
-        questions: an evaluation set that must not be trained on; empty: no check.
-        name: of the file, for findings about all of it.
-        row_problems: finds problems in a recipe's rows; None: no check.
+    ``questions`` are those of an evaluation set that must not be trained on, and ``row_problems`` finds problems in a
+    recipe's rows.
     """
     findings: list[DataFinding] = []
     for position, pair in read.entries:

@@ -106,12 +106,10 @@ _CONTROL = re.compile(rf"{TURN_MARKS.pattern}|</?(?:reasoning|answer|think)>|<\|
 
 def check(read: Numbered[Trace], questions: Sequence[Question] = (), *, row_problems: RowProblems[Trace] | None = None
           ) -> CheckReport:
-    """Every check over traces that were read.
+    """Every check over traces that were read (`read_tolerantly`).
 
-    Args:
-        read: see `workings.data.checking.findings.read_tolerantly`.
-        questions: an evaluation set that must not be trained on; empty: no check.
-        row_problems: finds problems in a recipe's rows; None: no check.
+    ``questions`` are those of an evaluation set that must not be trained on, and ``row_problems`` finds problems in a
+    recipe's rows.
     """
     findings: list[DataFinding] = []
     for position, trace in read.entries:

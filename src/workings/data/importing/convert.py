@@ -78,10 +78,7 @@ def _take_annotations(own: dict[str, Any], metadata: dict[str, Any]) -> None:
 def metadata_of(record: Mapping[str, Any], parts: Parts, ignored: Mapping[str, Any]) -> dict[str, Any]:
     """Keys that the format did not use, with its findings, without nulls.
 
-    Args:
-        record: under the format's keys.
-        parts: what the format has read.
-        ignored: columns that the user ignored; they go to `workings.data.columns.IGNORED`.
+    ``record`` has the format's keys; columns that the user ignored go to `workings.data.columns.IGNORED`.
     """
     others = {str(key): value for key, value in record.items() if key not in parts.used and key not in TOOLS}
     merged = {**parts.metadata, **others, **({IGNORED: dict(ignored)} if ignored else {})}
