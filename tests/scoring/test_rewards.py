@@ -97,20 +97,6 @@ def test_the_sum_is_weighted():
             total(values, huge)
 
 
-def test_settings_that_are_none():
-    for more in ({"max_new_tokens": 0}, {"call_seconds": 0.0}, {"call_seconds": float("nan")}):
-        with pytest.raises(RequestError, match=next(iter(more))):
-            settings("answer", **more)
-    with pytest.raises(RequestError, match="at least one reward"):
-        settings()
-    with pytest.raises(RequestError, match="every reward once"):
-        settings("answer", "answer")
-    with pytest.raises(RequestError, match="expected form"):
-        settings("answer", form="tag")
-    with pytest.raises(RequestError, match="at most the 10 new tokens"):
-        settings({"scorer": "overlong", "buffer": 11})
-
-
 def test_what_decides_is_recorded(tmp_path):
     code = "def f(completions, **columns): return [0.0] * len(completions)\n"
     (tmp_path / "own.py").write_text(code)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workings.data.traces import STYLES
 from workings.errors import RecordError, RequestError
 from workings.evaluation.run import generation_job, score_and_seal
 from workings.evaluation.settings import EvaluationSettings
@@ -53,7 +54,10 @@ def sample(session: "ModelSession", items: Sequence[Item], out: Path, *, request
     Raises:
         RequestError: ``out`` exists, there are no items, or a setting or rule does not fit them.
     """
-    request.selection.check(request.settings.form)
+    if (form := request.settings.form) not in STYLES:
+        raise RequestError(f"samples in the form {form} cannot become traces",
+                           f"one of {', '.join(STYLES)}: kept samples are traces, split into steps and answer",
+                           f"--form {STYLES[0]}")
     work = generation_job(session, items, settings=request.settings, made_from=made_from, facts=facts)
     # `finish` runs over complete predictions and before the seal, which lists its files.
     score_and_seal(work, out, kind=SAMPLED, finish=lambda folder: write_files(folder, request.selection, request.pairs))

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from workings.data.preferences import PreferencePair
-from workings.data.traces import STYLES, Trace
+from workings.data.traces import Trace
 from workings.errors import RequestError
 from workings.record.manifest import DRAWN_FROM
 from workings.samples.candidates import Candidate, SampleOrigin, sample_of
@@ -35,29 +35,7 @@ class Selection:
         if self.most_per_prompt < 0:
             raise RequestError(f"most_per_prompt is negative: {self.most_per_prompt}", "at least 1, or 0 for all")
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON values for the record."""
-        return asdict(self)
-
-    @staticmethod
-    def check(form: str) -> None:
-        """Raises `RequestError` if samples in this form cannot be kept; called before sampling."""
-        if form not in STYLES:
-            raise RequestError(f"samples in the form {form} cannot become traces",
-                               f"one of {', '.join(STYLES)}: kept samples are traces, split into steps and answer",
-                               f"--form {STYLES[0]}")
-
-
 RIGHT_SAMPLES = Selection()
-
-
-@dataclass(frozen=True, kw_only=True)
-class LeftOut:
-    """A sample that was not kept."""
-
-    prompt_id: str
-    number: int
-    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,37 +60,25 @@ class Counts:
         return {**asdict(self), "left_out": dict(sorted(self.left_out.items()))}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Selected:
-    """Kept traces, and left-out samples with their reasons."""
-
-    traces: tuple[Trace, ...]
-    """Kept samples in the order of prompts and samples."""
-    left_out: tuple[LeftOut, ...]
-    counts: Counts
-
-
-def select(prompts: Iterable[Sequence[Mapping[str, Any]]], selection: Selection, origin: SampleOrigin) -> Selected:
-    """Selects samples of each prompt, given as its lines of predictions."""
-    kept_samples: list[Candidate] = []
-    left_out: list[LeftOut] = []
+def select(prompts: Iterable[Sequence[Mapping[str, Any]]], selection: Selection, origin: SampleOrigin
+           ) -> tuple[tuple[Trace, ...], Counts]:
+    """The kept samples of each prompt, given as its lines of predictions, as traces in their order; and counts."""
+    kept: list[Candidate] = []
     solved: Counter[str] = Counter()
+    left_out: Counter[str] = Counter()
     for rows in prompts:
         samples = [sample_of(row, origin.form) for row in rows]
         # Over all samples, also unusable ones: these counts are about the prompt.
         right = sum(sample.is_right for sample in samples)
         solved["never" if not right else "always" if right == len(samples) else "sometimes"] += 1
         reasons = _reasons(samples, selection)
-        kept_samples += [sample for sample, reason in zip(samples, reasons, strict=True) if not reason]
-        left_out += [LeftOut(prompt_id=sample.prompt_id, number=sample.number, reason=reason)
-                     for sample, reason in zip(samples, reasons, strict=True) if reason]
+        kept += [sample for sample, reason in zip(samples, reasons, strict=True) if not reason]
+        left_out.update(filter(None, reasons))
     counts = Counts(
         prompts=solved.total(), **{name: solved[name] for name in ("never", "sometimes", "always")},
-        with_kept=len({sample.prompt_id for sample in kept_samples}),
-        samples=len(kept_samples) + len(left_out), kept=len(kept_samples),
-        left_out=Counter(sample.reason for sample in left_out))
-    return Selected(traces=tuple(trace_of(sample, origin) for sample in kept_samples), left_out=tuple(left_out),
-                    counts=counts)
+        with_kept=len({sample.prompt_id for sample in kept}), samples=len(kept) + left_out.total(), kept=len(kept),
+        left_out=left_out)
+    return tuple(trace_of(sample, origin) for sample in kept), counts
 
 
 def trace_of(sample: Candidate, origin: SampleOrigin) -> Trace:
@@ -180,10 +146,6 @@ class PairRule:
                                    f"--pairs {RULES[0]} --most-pairs {most_per_prompt}")
             return None
         return cls(rule=rule) if most_per_prompt is None else cls(rule=rule, most_per_prompt=most_per_prompt)
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values for the record."""
-        return asdict(self)
 
 
 def make_pairs(prompts: Iterable[Sequence[Mapping[str, Any]]], rule: PairRule,

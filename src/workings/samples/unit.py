@@ -1,7 +1,7 @@
 """The sealed unit of samples: an evaluation with the selection of its samples."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,15 +32,15 @@ def selection_files(read: Callable[[], Iterable[Sequence[Mapping[str, Any]]]], c
     ``eval_config.json``.
     """
     origin = SampleOrigin.from_config(config)
-    selected = select(read(), selection, origin)
+    traces, counts = select(read(), selection, origin)
     # `verify` regenerates these bytes, so they must not depend on time or machine.
-    files = {KEPT: traces_bytes(selected.traces)}
+    files = {KEPT: traces_bytes(traces)}
     pairs_json: Any = NO_PAIRS
     if pairs is not None:
         preference_pairs = make_pairs(read(), pairs, origin)
         files[PAIRS] = lines_bytes(pair.to_json() for pair in preference_pairs)
-        pairs_json = {**pairs.to_json(), "made": len(preference_pairs)}
-    files[SELECTION] = line({"schema": SCHEMA, "selection": selection.to_json(), "counts": selected.counts.to_json(),
+        pairs_json = {**asdict(pairs), "made": len(preference_pairs)}
+    files[SELECTION] = line({"schema": SCHEMA, "selection": asdict(selection), "counts": counts.to_json(),
                              "pairs": pairs_json})
     return files
 

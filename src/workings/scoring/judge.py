@@ -30,14 +30,9 @@ class Judgement:
     error: str = ""
     """Why the completion could not be scored; its score is then 0."""
 
-    def to_json(self) -> dict[str, Any]:
-        """All fields, to be sent from the process that scores."""
-        # A dataclass with slots has no `__dict__`.
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 def judgement_from_json(values: Mapping[str, Any]) -> Judgement:
-    """What `Judgement.to_json` wrote."""
+    """A judgement whose fields were sent as JSON."""
     return Judgement(**{**values, "wrong_steps": tuple(values["wrong_steps"])})
 
 

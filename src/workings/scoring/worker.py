@@ -13,6 +13,7 @@ import runpy
 import signal
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -94,12 +95,12 @@ def _scores(settings: ScoringSettings) -> Callable[[Any], Iterator[Answer]]:
 
 def _judged(item: Item, text: str, truncated: bool, *, score: ScoreFunction, settings: ScoringSettings) -> Answer:
     try:
-        return judge(item, text, score, settings, truncated=truncated).to_json()
+        return asdict(judge(item, text, score, settings, truncated=truncated))
     except TimeoutError as error:
-        return Judgement(error=f"time limit: {error}"[:MAX_PROBLEM]).to_json()
+        return asdict(Judgement(error=f"time limit: {error}"[:MAX_PROBLEM]))
     # `SystemExit` as well: it would end the process, and cost the other completions of the chunk their time.
     except BaseException as error:  # noqa: BLE001 - scorers are other people's code; what they raise is the answer
-        return Judgement(error=f"scorer raised {type(error).__name__}: {error}"[:MAX_PROBLEM]).to_json()
+        return asdict(Judgement(error=f"scorer raised {type(error).__name__}: {error}"[:MAX_PROBLEM]))
 
 
 @contextlib.contextmanager
