@@ -7,16 +7,11 @@ from typing import Any
 import pytest
 
 from tests.data.check_cases import CASES as TRACE_CASES
-from tests.data.vocabulary import tokenizer_for
-from workings.config.data import DataConfig
 from workings.data.checking.findings import KINDS, CheckReport, read_tolerantly
 from workings.data.checking.overlap import Question
 from workings.data.checking.pairs import check_pairs, holds_pairs
-from workings.data.generators import addition
-from workings.data.pair_rows import pair_problems
 from workings.data.preferences import pair_from_json
 from workings.errors import RequestError
-from workings.models.chat import ChatTemplate
 
 LONG = "Ada walks from the old mill to the station in 25 minutes and then takes the 7 train to town"
 
@@ -102,18 +97,6 @@ def test_leaks_are_found_in_questions_and_completions(tmp_path: Path) -> None:
                        pair("rejected", rejected=LONG.upper()), pair("free"), questions=questions)
     assert [(found.id, found.kind) for found in report.findings] == [
         ("exact", "leak"), ("chosen", "ngram_leak"), ("rejected", "ngram_leak")]
-
-
-def test_rows_are_proved_one_by_one(tmp_path: Path) -> None:
-    tokenizer = tokenizer_for(addition.make(20, 5, seed=0)[0], 384)
-    template = ChatTemplate.for_config("gemma", tokenizer)
-    report = looked_at(tmp_path, pair("fine", rejected="3"), pair("long", rejected="x " * 60 + "2"),
-                       pair("spaced"), row_problems=lambda pairs: pair_problems(
-        pairs, tokenizer, template, DataConfig(traces="x", max_length=96)))
-    found = {finding.id: finding.text for finding in report.findings if finding.kind == "row"}
-    assert set(found) == {"long", "spaced"}
-    assert "in its longer row, and data.max_length is 96" in found["long"]
-    assert found["spaced"].startswith("rejected: its completion has white space around it")
 
 
 def test_the_first_line_says_what_a_file_holds(tmp_path: Path) -> None:

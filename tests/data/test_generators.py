@@ -137,12 +137,6 @@ def test_no_item_was_trained_in_either_order() -> None:
     assert prompts_in_both([{"prompt": "What IS  1+1?"}, {"prompt": "x"}], [{"prompt": "what is 1+1?"}]) == 1
 
 
-def test_all_sections_are_large_enough_to_report() -> None:
-    _, items = addition.make(6000, 512, seed=0)
-    for section in ("core", "trace_sensitive", "edge_case"):
-        assert sum(item.section == section for item in items) >= 100
-
-
 def test_the_seed_names_the_data_for_good() -> None:
     traces, items = addition.make(50, 10, seed=0)
     digest = hashlib.sha256(traces_bytes(traces) + items_bytes(items)).hexdigest()

@@ -232,9 +232,3 @@ def test_nothing_behind_the_rows_that_are_asked_for_is_read(tmp_path: Path) -> N
         assert (result.read, result.written, len(read_traces(out))) == (rows, rows, rows)
         with pytest.raises(RequestError):
             import_records(source, tmp_path / "all.jsonl", ImportRequest(format="gsm8k", labels={}))
-
-
-def test_records_know_their_lines(tmp_path: Path) -> None:
-    found = list(open_file(written(tmp_path, b"\n1\n\nx\n2")).records())
-    assert [(type(record), record.number) for record in found] == [
-        (SourceRecord, 2), (Unreadable, 4), (SourceRecord, 5)]

@@ -102,18 +102,6 @@ def test_repeated_ids_are_refused() -> None:
         build_rows([TRACES[0], TRACES[0]], TOKENIZER, TEMPLATE, config())
 
 
-def test_a_tokenizer_that_loses_the_answer_is_caught() -> None:
-    from tokenizers import normalizers
-
-    from workings.models.tokenizer_training import train_tokenizer
-
-    lossy = train_tokenizer(["abc 123"], 300)
-    lossy.backend.normalizer = normalizers.Sequence([normalizers.Replace("2", ""), normalizers.Replace(" ", "▁")])
-    with pytest.raises(RequestError, match="do not hold '72'"):
-        build_rows([Trace(id="x", prompt="p", steps=(), answer="72")], lossy,
-                   ChatTemplate.for_config("gemma", lossy), config(reasoning="answer_only"))
-
-
 # --- batches ------------------------------------------------------------------------------------------------------
 
 def test_arrays_by_hand() -> None:

@@ -33,12 +33,6 @@ def test_what_is_wrong_is_shown() -> None:
     assert (found.start, found.end, found.written, found.expected) == (8, 16, "8+9+1=17", "18")
 
 
-def test_hostile_texts_end() -> None:
-    for text in ("(" * 200_000 + "=1", "1+" * 100_000 + "1=2", "=" * 100_000, "-" * 100_000 + "1+1=2",
-                 "9" * 100_000 + "=9"):
-        assert check_steps(text).checked <= 1
-
-
 @pytest.mark.slow
 def test_gsm8k_solutions_are_nearly_all_valid(shared: Path) -> None:
     """People wrote them and a calculator checked them; those that fail round or mix units."""
