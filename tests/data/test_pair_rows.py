@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.data.vocabulary import tokenizer_for
+from tests.data.making import tokenizer_for
 from workings.config.data import DataConfig
 from workings.data.generators import addition
 from workings.data.pair_rows import PairRows, build_pair_rows, pair_ids, pair_problems

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.data.vocabulary import tokenizer_for
+from tests.data.making import tokenizer_for
 from workings.config.data import DataConfig
 from workings.config.load import load_recipe
 from workings.data.checking.findings import Numbered

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.data.making import batches, config, row, row_set
-from tests.data.vocabulary import tokenizer_for
+from tests.data.making import batches, config, row, row_set, tokenizer_for
 from workings.data.batches import Batches, Position, fixed_batches, make_batch
 from workings.data.generators import addition
 from workings.data.rows import RowSet, build_rows
