@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.data.making import tokenizer_for
-from workings.config.data import DataConfig
+from tests.data.making import config, tokenizer_for
 from workings.data.generators import addition
 from workings.data.pair_rows import PairRows, build_pair_rows, pair_ids, pair_problems
 from workings.data.preferences import PreferencePair
@@ -19,10 +18,6 @@ TRACES, _ = addition.make(200, 10, seed=0)
 TOKENIZER = tokenizer_for(TRACES, 384)
 TEMPLATE = ChatTemplate.for_config("gemma", TOKENIZER)
 PAIR = PreferencePair(id="p", prompt="What is 4+2?", chosen="4+2=6", rejected="7")
-
-
-def config(**keys: object) -> DataConfig:
-    return DataConfig(traces="pairs.jsonl", **({"max_length": 48} | keys))
 
 
 def rows_of(*pairs: PreferencePair, **keys: object) -> PairRows:
