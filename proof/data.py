@@ -70,8 +70,8 @@ def million(count: int, folder: Path) -> dict[str, Any]:
 
 def gsm8k(folder: Path) -> dict[str, Any]:
     """Both splits imported and checked, train against test."""
+    from workings.data.checking.findings import read_tolerantly
     from workings.data.checking.overlap import read_questions
-    from workings.data.checking.reading import read_tolerantly
     from workings.data.checking.run import check
     from workings.data.traces import trace_from_json
 

@@ -17,8 +17,8 @@ from typing import Any
 from proof._plain_questions import QUESTIONS
 from tools.result_file import ROOT, write_result
 from workings.answers.numbers import parse_number
-from workings.data.checking.answer_follows import ends_elsewhere, mentions
 from workings.data.checking.overlap import Question, find_leaks, near_duplicates, shingles, similarity, words
+from workings.data.checking.run import ends_elsewhere, mentions
 from workings.data.generators import addition, everyday
 from workings.data.importing.completion import split_hashes, take_annotations
 from workings.data.traces import Trace

@@ -23,8 +23,7 @@ import numpy as np
 
 from tools.result_file import ROOT, earlier, measured, write_result
 from tools.run_scripts import NOT_MEASURED
-from workings.inputs.gguf.folder import converted, joined
-from workings.inputs.gguf.sources import PACKAGE, GgufSource, find_gguf
+from workings.inputs.gguf import PACKAGE, GgufSource, converted, find_gguf, joined
 from workings.models.tokenizer import Tokenizer
 from workings.runs.open_model import WeightsRequest, open_weights
 

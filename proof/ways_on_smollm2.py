@@ -50,7 +50,7 @@ from workings.runs.quickstarts.real import RECIPE, ask_untrained
 from workings.runs.quickstarts.real_rewards import FULL_SIZE, REWARDS_RECIPE, make_data
 from workings.runs.sample import sample_run
 from workings.samples.draw import SampleRequest
-from workings.samples.pairs import PairRule
+from workings.samples.selection import PairRule
 from workings.scoring.items import read_items
 
 RESULT = Path(__file__).with_suffix(".json")

@@ -17,8 +17,7 @@ from tools.field_text import meaning, type_text
 from tools.generated import deliver
 from tools.key_effects import EFFECTS, WITNESSES
 from workings.config.families import FAMILIES, FamilyName
-from workings.config.keys import section_at
-from workings.config.recipe import Recipe
+from workings.config.recipe import Recipe, section_at
 from workings.models.registry import families
 
 PAGE = Path("docs/reference/recipes.md")

@@ -20,8 +20,7 @@ from workings.data.rows import Row, RowSet, build_rows
 from workings.data.traces import Trace, completion_text, read_traces
 from workings.engines.base import EngineRequest
 from workings.engines.weight_files import read_shape as shape_of_weights
-from workings.inputs.gguf.folder import converted
-from workings.inputs.gguf.sources import find_gguf
+from workings.inputs.gguf import converted, find_gguf
 from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
 from workings.models.shape import ModelShape

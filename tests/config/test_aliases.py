@@ -4,8 +4,8 @@ import pytest
 
 from tests.config.minimal_recipe import MINIMAL
 from workings.config.aliases import table
-from workings.config.keys import known_keys
 from workings.config.load import load_recipe
+from workings.config.recipe import known_keys
 from workings.errors import RequestError
 
 

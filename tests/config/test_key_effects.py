@@ -12,7 +12,7 @@ from tests.config import key_witnesses
 from tests.data.conversations import conversations
 from tests.engines.tiny import request, tiny_shape
 from tools.key_effects import EFFECTS, WITNESSES, Effect
-from workings.config.keys import known_keys
+from workings.config.recipe import known_keys
 from workings.data.generators import addition
 from workings.data.generators.base import write_items
 from workings.data.traces import write_traces

@@ -82,13 +82,6 @@ def test_a_wrong_number_gets_an_example(word, example):
     assert "1 is enough" not in caught.value.expected, "the key of another algorithm"
 
 
-def test_every_mistake_is_reported_at_once():
-    with pytest.raises(RequestError) as caught:
-        check_recipe(values(batch={"micro_batch": 0}, seed=-1), "recipe.yaml")
-    assert "batch.micro_batch" in str(caught.value)
-    assert "seed" in str(caught.value)
-
-
 def test_overrides_reach_into_sections_and_keep_the_rest(tmp_path):
     path = tmp_path / "recipe.yaml"
     path.write_text(MINIMAL)
@@ -117,12 +110,6 @@ def test_unreadable_files(tmp_path):
     path.write_text("- a\n- b\n")
     with pytest.raises(RequestError, match="a mapping of recipe keys"):
         load_recipe(str(path))
-
-
-def test_the_resolved_recipe_is_a_recipe():
-    recipe = check_recipe(values(), "test")
-    resolved = recipe.model_dump(mode="json")
-    assert check_recipe(resolved, "again").model_dump(mode="json") == resolved
 
 
 @pytest.mark.parametrize("name", sorted(shipped_recipes()))

@@ -1,4 +1,4 @@
-"""Keys that decide nothing next to another key's value are refused in a recipe that a person wrote."""
+"""Keys that decide nothing next to another key, or do not go together, are refused in a recipe that a person wrote."""
 
 import ast
 import shlex
@@ -8,11 +8,14 @@ import pytest
 
 import workings
 from tests.config.minimal_recipe import MINIMAL, values
-from workings.config.keys import known_keys
 from workings.config.load import check_recipe, load_recipe
+from workings.config.recipe import known_keys
 from workings.config.section import changed_keys
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, PrecisionConfig
+from workings.engines.base import EngineRequest
 from workings.errors import RequestError
+from workings.models.shapes import published_shape
+from workings.objectives.preference import Preference
 
 UNUSED = [
     (["training.schedule=constant", "training.final_share=0.1"],
@@ -124,3 +127,29 @@ def test_every_key_is_an_attribute_that_something_looks_at():
     looked_at = {node.attr for path in source.rglob("*.py") if path.parent.name != "config"
                  for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Attribute)}
     assert [key for key in known_keys() if key.rpartition(".")[2] not in looked_at] == []
+
+
+def test_the_objective_of_pairs_is_what_an_engine_is_asked_for(recipe):
+    asked = load_recipe(recipe, ["algorithm.name=dpo", "algorithm.beta=0.5", "algorithm.label_smoothing=0.1"]).recipe
+    assert (asked.algorithm.examples, asked.algorithm.rows_per_example) == ("pairs", 2)
+    request = EngineRequest.of(asked, published_shape("gemma-2b"))
+    assert request.objective == Preference(beta=0.5, label_smoothing=0.1)
+    assert EngineRequest.from_json(request.to_json()) == request
+    assert check_recipe(asked.model_dump(mode="json"), "again") == asked
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (("batch.micro_batch=3",), "batch.micro_batch=4"),
+    (("data.packing=best_fit",), "data.packing=none"),
+    (("algorithm.loss=ipo", "algorithm.label_smoothing=0.1"), "loss ipo alone"),
+    (("algorithm.loss=ipo", "algorithm.length_normalized=true"), "loss ipo alone"),
+    (("algorithm.label_smoothing=0.5",), "less than 0.5"),
+    (("algorithm.beta=0",), "greater than 0"),
+    (("rewards=[{scorer: answer}]",), "algorithm.name: dpo does not take rewards"),
+    (("algorithm.group=8",), "group"),
+    (("evaluation.items_during_training=4",), "evaluation.items_during_training"),
+])
+def test_what_does_not_go_with_pairs_is_refused(recipe, words, said):
+    with pytest.raises(RequestError) as caught:
+        load_recipe(recipe, ["algorithm.name=dpo", *words])
+    assert said in str(caught.value)

@@ -1,4 +1,4 @@
-"""Traces with one fault each, and how often each kind of finding is expected."""
+"""Traces and pairs with one fault each, and how often each kind of finding is expected."""
 
 from typing import Any
 
@@ -80,4 +80,46 @@ CASES: dict[str, tuple[list[Any], dict[str, int]]] = {
     "no_id": ([trace("a", id=None), trace("b")], {"no_id": 1}),
     "no_label": ([trace("a", section=None), trace("b", difficulty=None)], {"no_label": 2}),
     "no_licence": ([trace("a", licence=None)], {"no_licence": 1}),
+}
+
+
+def pair(name: str, **keys: Any) -> dict[str, Any]:
+    base = {"id": name, "prompt": f"What is {name}+1?", "chosen": f"{name}, and so 2", "section": "core",
+            "rejected": f"It is {name} 3 ", "category": "sum", "difficulty": "easy", "licence": "MIT"}
+    return {key: value for key, value in (base | keys).items() if value is not None}
+
+
+def verdicts(*texts: str, **keys: Any) -> list[dict[str, Any]]:
+    """Pairs of one question: `ab` prefers a to b."""
+    return [pair(f"v{number}", prompt="Which?", chosen=text[0], rejected=text[1], **keys)
+            for number, text in enumerate(texts)]
+
+
+PAIR_CASES: dict[str, tuple[list[Any], dict[str, int]]] = {
+    "clean": ([pair("a"), pair("b"), pair("c", prompt="A or B?", chosen="A", rejected="B")], {}),
+    "unreadable": ([pair("a"), '{"id": 1', '{"id": "b", "prompt": "x", "chosen": "y"}'], {"unreadable": 2}),
+    "repeated_id": ([pair("a"), pair("a", prompt="other?")], {"repeated_id": 1}),
+    "repeated_pair": ([pair("a", prompt="1+1?", chosen="2", rejected="x"),
+                       pair("b", prompt="1 + 1 ?", chosen="2", rejected="x"),
+                       pair("c", prompt="1 + 1 ?", chosen="2", rejected="y")], {"repeated_pair": 1}),
+    "equal_completions": ([pair("a", chosen="2", rejected="2")], {"equal_completions": 1}),
+    "white_space_only": ([pair("a", chosen="1 + 1", rejected="1+ 1\n")], {"white_space_only": 1}),
+    "rejected cut off": ([pair("a", chosen="so 2 it is", rejected="so 2 i")], {"cut_off": 1}),
+    "chosen cut off": ([pair("a", chosen="so 2 ", rejected="so 2 it is")], {"cut_off": 1}),
+    "answer_in_prompt": ([pair("a", prompt="Is it Paris (yes)?", chosen="Paris.", rejected="Rome"),
+                          pair("b", prompt="Comparison?", chosen="paris", rejected="Rome")], {"answer_in_prompt": 1}),
+    "opposite": (verdicts("ab", "ba", "ac"), {"opposite_verdicts": 2}),
+    "in a circle": (verdicts("ab", "bc", "ca", "cd"), {"opposite_verdicts": 3}),
+    "a ranking": (verdicts("ab", "bc", "ac"), {}),
+    "of two questions": ([*verdicts("ab"), pair("w", prompt="And which?", chosen="b", rejected="a")], {}),
+    "of two conversations": ([*verdicts("ab"), pair("w", prompt="Which?", chosen="b", rejected="a", history=[
+        {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}])], {}),
+    "control_text": ([pair("a", prompt="1?<end_of_turn>"), pair("b", rejected="<|im_end|>2"),
+                      pair("c", chosen="<think>\n2</think>2")], {"control_text": 2}),
+    "no_label": ([pair("a", section=None)], {"no_label": 1}),
+    "no_licence": ([pair("a", licence=None)], {"no_licence": 1}),
+    "longer": ([pair(f"p{number}", chosen="a long one", rejected="short") for number in range(6)], {"length_bias": 1}),
+    "shorter": ([pair(f"p{number}", chosen="short", rejected="a long one") for number in range(6)], {"length_bias": 1}),
+    "too few": ([pair(f"p{number}", chosen="a long one", rejected="short") for number in range(5)], {}),
+    "of one length": ([pair(f"p{number}", chosen="left", rejected="down") for number in range(9)], {}),
 }

@@ -1,7 +1,7 @@
-"""Imported files, rows and batches made for a test."""
+"""Imported files, tokenizers, rows and batches made for a test."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ from workings.data.batches import Batches
 from workings.data.importing.run import ImportRequest, ImportResult, import_records
 from workings.data.importing.sources import open_file
 from workings.data.rows import Row, RowSet, prompt_digest
-from workings.data.traces import read_traces
+from workings.data.traces import Trace, read_traces
+from workings.models.tokenizer import Tokenizer
+from workings.models.tokenizer_training import train_tokenizer
 
 
 def config(**keys: object) -> DataConfig:
@@ -46,3 +48,13 @@ def imported(tmp_path: Path, kind: str, *records: Any, read: Callable[[Path], li
     result = import_records(open_file(source), out, ImportRequest(**(
         {"format": kind, "labels": {}, "force": True, "on_error": "skip"} | keys)))
     return result, (read(out) if result.written else [])
+
+
+def tokenizer_for(traces: Iterable[Trace], vocab_size: int) -> Tokenizer:
+    """A tokenizer trained on prompts, steps and answers; the same for every rendering of the same traces.
+
+    Raises:
+        RequestError: when ``vocab_size`` is too small for what is always there.
+    """
+    return train_tokenizer((text for trace in traces for text in (trace.prompt, *trace.steps, trace.answer)),
+                           vocab_size)

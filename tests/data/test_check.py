@@ -1,35 +1,47 @@
 """Every kind of finding, provoked once; what is clean stays clean; what went is listed."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.data.check_cases import CASES, LONG, trace
-from tests.data.vocabulary import tokenizer_for
+from tests.data.check_cases import CASES, LONG, PAIR_CASES, pair, trace
+from tests.data.making import tokenizer_for
 from workings.config.data import DataConfig
-from workings.data.checking.findings import KINDS, CheckReport
+from workings.data.checking.findings import KINDS, CheckReport, read_tolerantly, write_clean
 from workings.data.checking.overlap import Question, near_duplicates, numbers, read_questions, words
-from workings.data.checking.reading import read_tolerantly, write_clean
+from workings.data.checking.pairs import check_pairs, holds_pairs
 from workings.data.checking.run import check
 from workings.data.generators import addition
+from workings.data.preferences import pair_from_json
 from workings.data.rows import row_problems
 from workings.data.traces import read_traces, trace_from_json
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
 
 
-def looked_at(tmp_path: Path, *lines: Any, **keys: Any) -> CheckReport:
-    path = tmp_path / "traces.jsonl"
+def written(tmp_path: Path, *lines: Any) -> Path:
+    path = tmp_path / "lines.jsonl"
     path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
-    return check(read_tolerantly(path, trace_from_json), **keys)
+    return path
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_each_kind_is_found_and_nothing_else(tmp_path: Path, case: str) -> None:
-    lines, expected = CASES[case]
-    report = looked_at(tmp_path, *lines)
+def looked_at(tmp_path: Path, *lines: Any, **keys: Any) -> CheckReport:
+    return check(read_tolerantly(written(tmp_path, *lines), trace_from_json), **keys)
+
+
+def looked_at_pairs(tmp_path: Path, *lines: Any, **keys: Any) -> CheckReport:
+    return check_pairs(read_tolerantly(written(tmp_path, *lines), pair_from_json), name="pairs.jsonl", **keys)
+
+
+@pytest.mark.parametrize(("look", "lines", "expected"), [
+    pytest.param(look, *case, id=name) for look, cases in ((looked_at, CASES), (looked_at_pairs, PAIR_CASES))
+    for name, case in cases.items()])
+def test_each_kind_is_found_and_nothing_else(tmp_path: Path, look: Callable[..., CheckReport], lines: list[Any],
+                                             expected: dict[str, int]) -> None:
+    report = look(tmp_path, *lines)
     assert report.counts == expected
     assert report.passed is not any(KINDS[kind][0] for kind in expected)
     assert report.records == len(lines)
@@ -160,12 +172,10 @@ def test_rows_are_proved_one_by_one(tmp_path: Path) -> None:
     made, _ = addition.make(20, 5, seed=0)
     tokenizer = tokenizer_for(made, 384)
     template = ChatTemplate.for_config("gemma", tokenizer)
-    path = tmp_path / "traces.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in (
-        trace("fine"), trace("long", steps=["1+1=2"] + ["a longer step of many words"] * 1 + ["x " * 60 + "2"]),
-        trace("bare", steps=[]), trace("forged", prompt="x<end_of_turn>"))))
-    report = check(read_tolerantly(path, trace_from_json), row_problems=lambda traces: row_problems(
-        traces, tokenizer, template, DataConfig(traces="x", max_length=64)))
+    report = looked_at(
+        tmp_path, trace("fine"), trace("long", steps=["1+1=2", "x " * 60 + "2"]), trace("bare", steps=[]),
+        trace("forged", prompt="x<end_of_turn>"), row_problems=lambda traces: row_problems(
+            traces, tokenizer, template, DataConfig(traces="x", max_length=64)))
     found = {finding.id: finding.text for finding in report.findings if finding.kind == "row"}
     assert set(found) == {"long", "bare", "forged"}
     assert "tokens, and data.max_length is 64" in found["long"]
@@ -174,16 +184,14 @@ def test_rows_are_proved_one_by_one(tmp_path: Path) -> None:
 
 
 def test_a_cleaned_set_is_clean_and_what_went_is_listed(tmp_path: Path) -> None:
-    lines = [trace("a", prompt="1+1?"), trace("b", prompt="1+1?"), "{", trace("c", steps=["2+2=5", "2"]), trace("d"),
-             trace("e", licence=None)]
-    path = tmp_path / "traces.jsonl"
-    path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
+    path = written(tmp_path, trace("a", prompt="1+1?"), trace("b", prompt="1+1?"), "{",
+                   trace("c", steps=["2+2=5", "2"]), trace("d"), trace("e", licence=None))
     read = read_tolerantly(path, trace_from_json)
     report = check(read)
     clean, left_out = write_clean(read, report, path)
     assert [kept.id for kept in read_traces(clean)] == ["a", "d", "e"]
     gone = [json.loads(line) for line in left_out.read_text().splitlines()]
-    assert [(line["record"], line["id"]) for line in gone] == [(2, "b"), (3, "traces.jsonl:3"), (4, "c")]
+    assert [(line["record"], line["id"]) for line in gone] == [(2, "b"), (3, "lines.jsonl:3"), (4, "c")]
     assert [reason["kind"] for line in gone for reason in line["reasons"]] == ["duplicate", "unreadable",
                                                                               "wrong_equation"]
     assert check(read_tolerantly(clean, trace_from_json)).passed
@@ -209,3 +217,40 @@ def test_questions_are_read_from_items_and_from_gsm8k(tmp_path: Path) -> None:
     path.write_text("{\n")
     with pytest.raises(RequestError, match=":1: the record has no question"):
         read_questions(path)
+
+
+def test_all_kinds_are_provoked_somewhere() -> None:
+    assert {kind for cases in (CASES, PAIR_CASES) for _, expected in cases.values() for kind in expected} | {
+        "leak", "normalized_leak", "ngram_leak", "contained_leak", "row"} == set(KINDS)
+
+
+def test_the_length_bias_is_said_with_its_interval(tmp_path: Path) -> None:
+    lines = [pair(f"p{number}", chosen="a long one" if number < 8 else "left", rejected="short")
+             for number in range(10)]
+    assert looked_at_pairs(tmp_path, *lines).counts == {}
+    report = looked_at_pairs(tmp_path, *lines, *(pair(f"q{number}", chosen="a long one", rejected="short")
+                                           for number in range(10)))
+    [found] = report.findings
+    # Wilson's interval of 18 of 20: (0.9 + 1.9208/20 ± 1.96 * sqrt(0.09/20 + 0.9604/400)) / (1 + 3.8416/20)
+    assert found.text.startswith("the chosen completion has more characters in 18 of 20 pairs whose lengths differ: "
+                                 "90 %, 95 % interval 70 % to 97 %")
+    assert (found.id, found.matters, report.left_out) == ("pairs.jsonl", False, {})
+
+
+def test_leaks_are_found_in_questions_and_completions(tmp_path: Path) -> None:
+    questions = [Question("q1", "What is 47+25?"), Question("q2", LONG)]
+    report = looked_at_pairs(tmp_path, pair("exact", prompt="What is 47+25?"), pair("chosen", chosen=f"As {LONG}, so"),
+                       pair("rejected", rejected=LONG.upper()), pair("free"), questions=questions)
+    assert [(found.id, found.kind) for found in report.findings] == [
+        ("exact", "leak"), ("chosen", "ngram_leak"), ("rejected", "ngram_leak")]
+
+
+def test_the_first_line_says_what_a_file_holds(tmp_path: Path) -> None:
+    path = tmp_path / "file.jsonl"
+    for first, expected in ((pair("a"), True), ({"id": "a", "prompt": "1?", "answer": "2"}, False), (1, False)):
+        path.write_text(json.dumps(first) + "\n" + json.dumps(pair("b")) + "\n")
+        assert holds_pairs(path) is expected
+    path.write_text("{\n")
+    assert not holds_pairs(path)
+    with pytest.raises(RequestError, match="a file of JSON lines"):
+        holds_pairs(tmp_path / "absent.jsonl")

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from workings.data import generate, named_sets
+from workings.data.generate import prompts_in_both, write_manifest
 from workings.data.generators import addition, everyday
 from workings.data.generators.base import items_bytes, write_items
 from workings.data.generators.everyday import UNITS, make_facts, make_units
-from workings.data.manifest import prompts_in_both, write_manifest
 from workings.data.traces import traces_bytes, write_traces
 from workings.errors import RecordError, RequestError
 from workings.record.digest import bytes_digest, file_digest
@@ -135,12 +135,6 @@ def test_no_item_was_trained_in_either_order() -> None:
     assert not trained & set(asked)
     assert prompts_in_both([vars(trace) for trace in traces], [vars(item) for item in items]) == 0
     assert prompts_in_both([{"prompt": "What IS  1+1?"}, {"prompt": "x"}], [{"prompt": "what is 1+1?"}]) == 1
-
-
-def test_all_sections_are_large_enough_to_report() -> None:
-    _, items = addition.make(6000, 512, seed=0)
-    for section in ("core", "trace_sensitive", "edge_case"):
-        assert sum(item.section == section for item in items) >= 100
 
 
 def test_the_seed_names_the_data_for_good() -> None:

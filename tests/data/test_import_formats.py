@@ -1,4 +1,4 @@
-"""Every format with records by hand: what comes out, and which reason a bad record is given."""
+"""Every format with records by hand: what comes out, which answer is marked, and which reason a bad record is given."""
 
 import json
 from pathlib import Path
@@ -8,9 +8,18 @@ import pytest
 
 from tests.data.conversations import turns
 from tests.data.making import imported
-from workings.data.importing.completion import split_any, split_hashes, split_tagged
+from workings.answers.texts import same_answer
+from workings.data.importing.completion import (
+    before_box,
+    final_answer,
+    marked_answer,
+    split_any,
+    split_hashes,
+    split_tagged,
+)
 from workings.data.importing.formats import FORMATS
 from workings.data.row_fields import path_beside
+from workings.errors import RequestError
 
 THINK = "<think>\n1+1=2\nso 2\n</think>\n\n2"
 TAGS = "<reasoning>1+1=2\nso 2</reasoning><answer>2</answer>"
@@ -73,13 +82,11 @@ BAD: list[tuple[str, Any, str]] = [
     ("gsm8k", ["question"], "a record must be an object, not a list"),
     ("gsm8k", None, "a record must be an object, not null"),
     ("messages", {"messages": [USER]}, "the last turn is not the assistant's"),
-    ("messages", {"messages": []}, "`messages` is empty"),
     ("messages", {"messages": [BOT]}, "turns must alternate"),
     ("messages", {"messages": [USER, USER, BOT]}, "out of order is turn 2 of `messages` (user)"),
     ("messages", {"messages": "hi"}, "`messages` must be a list of turns, not a text"),
     ("messages", {"messages": ["hi"]}, "turn 1 of `messages` must be an object, not a text"),
     ("messages", {"messages": [USER, {"role": "tool", "content": "x"}]}, "the last turn is not the assistant's"),
-    ("messages", {"messages": [USER, {"role": "assistant", "content": None}]}, "`content` is null in turn 2"),
     ("messages", {"messages": [USER, {"role": "assistant", "content": [{"type": "tool"}]}]}, "else than text"),
     ("messages", {"messages": [USER, {**BOT, "tool_calls": [1]}]}, "a call of a tool must have a name"),
     ("messages", {"messages": [USER, {"role": "assistant", "content": [{"type": "text", "inhalt": "2"}]}]},
@@ -186,3 +193,104 @@ def test_texts_without_a_notation_are_answers() -> None:
     assert split_hashes("a \n\n b\n ####  7 ") == (("a", " b"), "7")
     assert split_tagged("<answer> 7 </answer>") == ((), "7")
     assert split_tagged(r"<think>2+3=5</think>It is \boxed{5}.") == (("2+3=5",), "5")
+
+
+ASKED, SAID = {"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "2"}
+
+
+def test_reasoning_of_earlier_turns_that_is_not_kept_is_counted(tmp_path: Path) -> None:
+    turn = {**SAID, "reasoning_content": "1+1=2"}
+    result, [trace] = imported(tmp_path, "messages", {"messages": [ASKED, turn, ASKED, turn]})
+    assert (trace.steps, trace.history) == (("1+1=2",), turns(("user", "1+1?"), ("assistant", "2")))
+    assert (result.reasoning_left_out, list(result.notes())) == (
+        1, ["the reasoning of 1 turn before the last is in a separate field and not kept"])
+
+
+# --- images, audio, video -----------------------------------------------------------------------------------------
+
+def parts(*found: dict[str, Any]) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": [{"type": "text", "text": "What is this?"}, *found]}, SAID]}
+
+
+URL = "https://example.org/a.png"
+MEDIA: list[tuple[str, dict[str, Any], str]] = [
+    ("messages", parts({"type": "image_url", "image_url": {"url": URL}}),
+     "an image (`image_url`) in turn 1 of `messages`"),
+    ("messages", parts({"type": "image"}), "an image (`image`) in turn 1 of `messages`"),
+    ("messages", parts({"image": URL}), "an image (`image`) in turn 1 of `messages`"),
+    ("messages", parts({"type": "input_image", "image_url": URL}), "an image (`input_image`)"),
+    ("messages", parts({"type": "input_audio", "input_audio": {"data": "UklGRg=="}}), "audio (`input_audio`)"),
+    ("messages", parts({"type": "audio", "audio": "a.wav"}), "audio (`audio`)"),
+    ("messages", parts({"type": "video", "video": "a.mp4"}), "video (`video`)"),
+    ("messages", {"messages": [{**ASKED, "images": ["a.png"]}, SAID]}, "an image (`images`) in turn 1 of `messages`"),
+    ("messages", {"messages": [ASKED, {**SAID, "audio": {"id": "x"}}]}, "audio (`audio`) in turn 2 of `messages`"),
+    ("messages", {"messages": [ASKED, SAID], "images": [URL]}, "an image (`images`) in the record"),
+    ("sharegpt", {"conversations": [{"from": "human", "value": "<image>\nWhat?"}, {"from": "gpt", "value": "2"}],
+                  "image": "coco/1.jpg"}, "an image (`image`) in the record"),
+    ("sharegpt", {"conversations": [{"from": "human", "value": "<audio>What?"}, {"from": "gpt", "value": "2"}],
+                  "audios": ["a.wav"]}, "audio (`audios`) in the record"),
+    ("prompt-completion", {"prompt": parts({"type": "image"})["messages"][:1], "completion": [SAID]},
+     "an image (`image`) in turn 1 of `prompt`"),
+    ("alpaca", {"instruction": "What?", "output": "2", "videos": ["a.mp4"]}, "video (`videos`) in the record"),
+    ("gsm8k", {"question": "What?", "answer": "#### 2", "image": {"bytes": "iVBORw0=", "path": ""}},
+     "an image (`image`) in the record"),
+]
+
+
+@pytest.mark.parametrize(("kind", "record", "reason"), MEDIA)
+def test_what_is_no_text_is_refused_with_the_row(tmp_path: Path, kind: str, record: Any, reason: str) -> None:
+    result, _ = imported(tmp_path, kind, record)
+    [rejected] = [json.loads(line) for line in path_beside(result.out, "rejects.jsonl").read_text().splitlines()]
+    assert (result.written, rejected["line"]) == (0, 1)
+    assert rejected["reason"].startswith(reason)
+    with pytest.raises(RequestError, match=r"file\.jsonl:1: .*only text can be learned from"):
+        imported(tmp_path, kind, record, on_error="fail")
+
+
+def test_empty_columns_of_pictures_hold_none(tmp_path: Path) -> None:
+    content = [{"type": "text", "text": "1+1?", "image": None, "image_url": ""}]
+    result, [trace] = imported(tmp_path, "messages", {
+        "messages": [{"role": "user", "content": content, "images": []}, SAID],
+        "images": [], "audio": None, "type": "image"})
+    assert (result.written, trace.prompt, trace.metadata["type"]) == (1, "1+1?", "image")
+
+
+def test_a_picture_next_to_our_own_form_is_kept_only_where_a_person_leaves_it_out(tmp_path: Path) -> None:
+    record = {"prompt": "1+1?", "steps": [], "answer": "2", "image": "shown nowhere"}
+    with pytest.raises(RequestError, match=r"an image \(`image`\) in the record: only text can be learned from"):
+        imported(tmp_path, "traces", record, on_error="fail")
+    _, [trace] = imported(tmp_path, "traces", record, ignore=("image",))
+    assert trace.metadata == {"ignored": {"image": "shown nowhere"}}
+
+
+@pytest.mark.parametrize(("text", "answer"), [
+    (r"3+4=7, so \boxed{7}.", "7"), (r"\boxed{1} no, \boxed{\frac{1}{2}}", r"\frac{1}{2}"), ("<answer>4</answer>", "4"),
+    ("2+2\n#### 4", "4"), ("#### One\ntext\n#### Two", ""), ("#### Notes\nHello", ""), ("It is 7.", ""), ("", ""),
+    (r"cut off \boxed{", ""), (r"<think>\boxed{5}</think>\boxed{6}", "6"), (r"<think>\boxed{5}", "")])
+def test_marked(text: str, answer: str) -> None:
+    assert marked_answer(text) == answer
+    assert final_answer(text) == (answer or text)
+
+
+@pytest.mark.parametrize(("text", "steps", "answer"), [
+    ("Two plus two.\nSo \\boxed{4}.", ("Two plus two.",), "4"),
+    ("Two plus two.\nThat makes \\boxed{4} apples.", ("Two plus two.", "That makes \\boxed{4} apples."), "4"),
+    ("a=1\n\\[\\boxed{\\frac{1}{2}}\\]", ("a=1",), "\\frac{1}{2}"), ("The final answer is: $\\boxed{5}$.", (), "5"),
+    ("<think>x</think>\\boxed{7}", ("x",), "7"), ("<think>x</think>It is \\boxed{7} then.", ("x",),
+                                                   "It is \\boxed{7} then."),
+    ("x\n#### \\boxed{3}", ("x",), "3"), ("[THINK]hm\nok[/THINK]\n12", ("hm", "ok"), "12"),
+    ("<thinking>hm</thinking>12", ("hm",), "12"), ("Say <thinking> aloud.", (), "Say <thinking> aloud.")])
+def test_an_import_takes_the_answer_that_a_score_finds(text: str, steps: tuple[str, ...], answer: str) -> None:
+    assert split_any(text) == (steps, answer)
+    assert same_answer(final_answer(text.rpartition("THINK]")[2]), final_answer(answer)) or not marked_answer(text)
+
+
+def test_thinking_that_is_broken_is_refused() -> None:
+    for text in ("no</thinking>12", "a<thinking>b</thinking>c", "<thinking>a</thinking><thinking>b</thinking>c"):
+        with pytest.raises(ValueError, match="not one block of thinking"):
+            split_any(text)
+
+
+def test_a_line_with_words_beside_the_box_stays() -> None:
+    assert before_box("a\nThus the answer is \\boxed{5}.") == "a"
+    assert before_box("a\nShe has \\boxed{5} left.") == "a\nShe has \\boxed{5} left."

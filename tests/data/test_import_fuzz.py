@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from workings.data.importing.formats import FORMATS, PAIR_FORMATS, VERDICT_FORMATS
 from workings.data.importing.run import ImportRequest, import_records
 from workings.data.importing.sources import open_file
-from workings.data.preferences import iterate_pairs
+from workings.data.preferences import iterate_pairs, read_verdicts
 from workings.data.row_fields import path_beside
 from workings.data.traces import iterate_traces
-from workings.data.verdicts import read_verdicts
 from workings.errors import RequestError
 
 KEYS = ("id", "question", "answer", "prompt", "completion", "messages", "conversations", "role", "content", "from",

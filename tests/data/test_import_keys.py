@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from workings.data.importing.formats import FORMATS
-from workings.data.importing.hints import looks_like
-from workings.data.importing.key_map import parse_map
+from workings.data.importing.hints import looks_like, parse_map
 from workings.data.importing.run import ImportRequest, ImportResult, import_records
 from workings.data.importing.sources import open_file
 from workings.data.traces import read_traces

@@ -12,9 +12,8 @@ from tests.data.making import imported
 from workings.data.importing.formats import PAIR_FORMATS
 from workings.data.importing.hints import looks_like
 from workings.data.importing.run import ImportResult
-from workings.data.preferences import PreferencePair, read_pairs
+from workings.data.preferences import PreferencePair, read_pairs, read_verdicts
 from workings.data.row_fields import path_beside
-from workings.data.verdicts import read_verdicts
 from workings.errors import RequestError
 
 run = partial(imported, read=read_pairs)

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from workings.data.importing.records import SourceRecord, Unreadable
 from workings.data.importing.run import ImportRequest, ImportResult, import_records
-from workings.data.importing.sources import open_file, open_hub
+from workings.data.importing.sources import SourceRecord, Unreadable, open_file, open_hub
 from workings.data.row_fields import path_beside
 from workings.data.traces import iterate_traces, read_traces
 from workings.errors import RequestError
@@ -130,8 +129,6 @@ def test_requests_that_cannot_be_met(tmp_path: Path) -> None:
     assert (tmp_path / "out.jsonl").read_text() == "mine"
     with pytest.raises(RequestError, match="a directory that exists"):
         import_records(open_file(path), tmp_path / "no" / "out.jsonl", ImportRequest(format="gsm8k", labels={}))
-    with pytest.raises(RequestError, match="a file of JSON lines"):
-        open_file(tmp_path / "absent.jsonl")
 
 
 def test_what_holds_no_json_is_told_with_the_line_that_makes_some_of_it(tmp_path: Path) -> None:
@@ -233,9 +230,3 @@ def test_nothing_behind_the_rows_that_are_asked_for_is_read(tmp_path: Path) -> N
         assert (result.read, result.written, len(read_traces(out))) == (rows, rows, rows)
         with pytest.raises(RequestError):
             import_records(source, tmp_path / "all.jsonl", ImportRequest(format="gsm8k", labels={}))
-
-
-def test_records_know_their_lines(tmp_path: Path) -> None:
-    found = list(open_file(written(tmp_path, b"\n1\n\nx\n2")).records())
-    assert [(type(record), record.number) for record in found] == [
-        (SourceRecord, 2), (Unreadable, 4), (SourceRecord, 5)]

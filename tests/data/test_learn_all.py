@@ -13,8 +13,8 @@ from tests.models.chat_templates import CASES, QWEN, QWEN3, R1, qwen, tokenizer
 from workings.cli.main import app
 from workings.config.data import DataConfig
 from workings.config.load import load_recipe
+from workings.data.checking.findings import Numbered
 from workings.data.checking.overlap import Question
-from workings.data.checking.reading import Numbered
 from workings.data.checking.run import check
 from workings.data.preview import marked, pieces
 from workings.data.row_cache import cache_key, cached_rows

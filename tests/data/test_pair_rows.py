@@ -1,19 +1,14 @@
 """Rows of pairs against arrays written out by hand, and what a pair must hold to give them."""
 
 import hashlib
-import json
 from dataclasses import replace
-from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tests.data.vocabulary import tokenizer_for
-from workings.config.data import DataConfig
+from tests.data.making import config, tokenizer_for
 from workings.data.generators import addition
 from workings.data.pair_rows import PairRows, build_pair_rows, pair_ids, pair_problems
 from workings.data.preferences import PreferencePair
-from workings.data.row_cache import cached_rows
 from workings.data.rows import build_rows
 from workings.data.traces import Trace
 from workings.errors import RecordError, RequestError
@@ -23,10 +18,6 @@ TRACES, _ = addition.make(200, 10, seed=0)
 TOKENIZER = tokenizer_for(TRACES, 384)
 TEMPLATE = ChatTemplate.for_config("gemma", TOKENIZER)
 PAIR = PreferencePair(id="p", prompt="What is 4+2?", chosen="4+2=6", rejected="7")
-
-
-def config(**keys: object) -> DataConfig:
-    return DataConfig(traces="pairs.jsonl", **({"max_length": 48} | keys))
 
 
 def rows_of(*pairs: PreferencePair, **keys: object) -> PairRows:
@@ -101,11 +92,6 @@ def test_what_must_not_be_learned_from(changed: dict[str, str], reason: str) -> 
     assert (name, f"pair p: {said}".startswith(reason)) == ("p", True)
 
 
-def test_repeated_ids_are_refused() -> None:
-    with pytest.raises(RequestError, match="the pair id 'p' occurs twice"):
-        rows_of(PAIR, PAIR)
-
-
 def test_a_template_that_opens_the_thoughts_itself_leaves_the_rest_to_learn() -> None:
     source = ("{% for m in messages %}{{ '<start_of_turn>' + m['role'] + '\n' }}"
               "{{ m['content'].split('</think>')[-1].strip() }}{{ '<end_of_turn>\n' }}{% endfor %}"
@@ -117,12 +103,3 @@ def test_a_template_that_opens_the_thoughts_itself_leaves_the_rest_to_learn() ->
     assert learned == ["4+2=6\n</think>\n\n6<end_of_turn>", "4+2=7\n</think>\n\n7<end_of_turn>"]
     with pytest.raises(RequestError, match=r"pair p: rejected: .*opens or rewrites the answer"):
         build_pair_rows([replace(pair, rejected="7")], TOKENIZER, template, config())
-
-
-def test_rows_that_were_kept_pair_up_as_they_did(tmp_path: Path) -> None:
-    made = rows_of(PAIR, replace(PAIR, id="q", chosen="6"))
-    kept = PairRows(cached_rows(tmp_path, "k", lambda: made.rows))
-    assert kept.rows is not made.rows
-    assert (kept.ids, kept.lengths.tolist(), kept.rows.digest) == (made.ids, made.lengths.tolist(), made.rows.digest)
-    assert np.array_equal(kept.rows.rows[2].tokens, made.rows.rows[2].tokens)
-    assert [json.loads(line)["id"] for line in bytes(kept.rows.index_bytes).splitlines()] == made.rows.ids

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.data.vocabulary import tokenizer_for
+from tests.data.making import tokenizer_for
 from workings.config.data import DataConfig
 from workings.data.batches import Batches
 from workings.data.preview import marked, pieces, summarize

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.data.vocabulary import tokenizer_for
+from tests.data.making import tokenizer_for
 from workings.config.data import DataConfig
 from workings.config.load import load_recipe
-from workings.data.checking.reading import Numbered
+from workings.data.checking.findings import Numbered
 from workings.data.checking.run import check
 from workings.data.importing.run import ImportRequest, ImportResult, import_records
 from workings.data.importing.sources import END_OF_TEXT, open_file

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from workings.config.data import DataConfig
-from workings.data import lazy_sequence, row_cache
-from workings.data.lazy_sequence import TraceFile
-from workings.data.named_sets import make_kind
+from workings.data import named_sets, row_cache
+from workings.data.named_sets import TraceFile, make_kind
 from workings.data.row_cache import MAX_CACHED_SETS, cache_key, cached_rows
 from workings.data.rows import build_rows
 from workings.data.traces import completion_text, write_traces
@@ -63,7 +62,7 @@ def test_traces_are_not_read_where_their_rows_are_kept(made, tmp_path, monkeypat
         return cached_rows(tmp_path / "rows", key, partial(build_rows, file, tokenizer, template, CONFIG))
 
     assert rows().digest == made[2].digest
-    monkeypatch.setattr(lazy_sequence, "read_traces", never)
+    monkeypatch.setattr(named_sets, "read_traces", never)
     assert rows().digest == made[2].digest
     with (tmp_path / "traces.jsonl").open("a") as file:
         file.write("no trace")

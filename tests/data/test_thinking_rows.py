@@ -4,19 +4,15 @@ from dataclasses import replace
 
 import pytest
 from pydantic import ValidationError
-from typer.testing import CliRunner
 
 from tests.models.thinking_templates import CASES, MARKS, TRACE, gemma4, parts
-from workings.cli.main import app
 from workings.config.data import DataConfig
-from workings.data.checking.reading import Numbered
+from workings.data.checking.findings import Numbered
 from workings.data.checking.run import check
 from workings.data.importing.completion import split_any
 from workings.data.pair_rows import build_pair_rows
 from workings.data.preferences import PreferencePair
-from workings.data.row_cache import cache_key
 from workings.data.rows import build_rows
-from workings.data.traces import write_traces
 from workings.engines.base import Completion
 from workings.engines.session import ModelSession
 from workings.errors import RequestError
@@ -45,11 +41,6 @@ def test_nobodys_text_may_hold_the_marks(case: str, mark: str) -> None:
         with pytest.raises(RequestError) as caught:
             parts(gemma4(case, "answer_only"), trace, "answer_only")
         assert caught.value.given == f"trace one: its text has control tokens: {mark}", trace
-
-
-def test_white_space_that_the_template_takes_away_is_named() -> None:
-    with pytest.raises(RequestError, match="trace one: its completion has white space around it"):
-        parts(gemma4(), replace(TRACE, answer=" 2"))
 
 
 @pytest.mark.parametrize(("said", "reason"), [
@@ -101,11 +92,6 @@ def test_a_recipe_with_another_template_is_refused(template: str) -> None:
         DataConfig(traces="x", max_length=200, template=template, reasoning="channel")
 
 
-def test_thinking_decides_the_name_of_kept_rows() -> None:
-    on, off = gemma4(), gemma4(reasoning="tags")
-    assert cache_key("a", on.tokenizer, on, CONFIG) != cache_key("a", on.tokenizer, off, CONFIG)
-
-
 @pytest.mark.parametrize(("text", "expected"), [
     (THOUGHT, (("1+1=2",), "2")), ("\n<|channel>thought\na\n#### b\n<think>\n<channel|> 2 ",
                                    (("a", "#### b", "<think>"), "2")),
@@ -150,15 +136,3 @@ def test_what_the_model_wrote_comes_back_with_its_channel_and_can_be_learned_aga
              "steps_checked": 1, "steps_valid": 1, "control_tokens": answered.control_tokens} for answered in found]
     kept, left_out = (sample_of(row, "channel") for row in rows)
     assert (kept.problem, kept.steps, kept.answer, left_out.problem) == ("", ("1+1=2",), "2", CONTROL)
-
-
-def test_the_preview_shows_what_is_learned(tmp_path) -> None:
-    gemma4().tokenizer.save(tmp_path / "tokenizer")
-    write_traces(tmp_path / "traces.jsonl", [replace(TRACE, licence="MIT")])
-    words = ["data", "preview", "quickstart", f"data.traces={tmp_path / 'traces.jsonl'}", "data.template=gemma4",
-             f"tokenizer={tmp_path / 'tokenizer'}", "data.reasoning=channel", "data.packing=none", "data.buckets=[]",
-             "data.max_length=128", "--n", "1"]
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 0, result.output
-    assert "<|think|>⏎<turn|>⏎<|turn>user⏎" in result.output
-    assert "«<|channel>thought⏎1+1=2⏎so it is 2⏎<channel|>2<turn|>»" in result.output

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from workings.data import lazy_sequence
-from workings.data.lazy_sequence import TraceFile
+from workings.data import named_sets
+from workings.data.named_sets import TraceFile
 from workings.data.traces import Trace, iterate_traces, read_traces, write_traces
 from workings.errors import RequestError
 from workings.record import digest
@@ -92,7 +92,7 @@ def never(path):
 
 
 def test_digest_and_number_are_known_without_reading(path, monkeypatch) -> None:
-    monkeypatch.setattr(lazy_sequence, "read_traces", never)
+    monkeypatch.setattr(named_sets, "read_traces", never)
     monkeypatch.setattr(digest, "CHUNK_BYTES", 7)
     found = TraceFile(path)
     assert (found.sha256, len(found)) == (hashlib.sha256(path.read_bytes()).hexdigest(), 5)

@@ -9,11 +9,9 @@ import pytest
 from workings.config.environment import EnvironmentConfig
 from workings.config.load import check_recipe, load_recipe
 from workings.environments.base import Step, task_seed
-from workings.environments.calculator import Calculator
-from workings.environments.frozen_lake import FrozenLake, distances
-from workings.environments.guess_number import GuessNumber
 from workings.environments.process import EnvironmentProcess
 from workings.environments.settings import SHIPPED, EnvironmentSettings
+from workings.environments.shipped import Calculator, FrozenLake, GuessNumber, distances
 from workings.errors import RequestError, RewardError
 
 

@@ -46,8 +46,7 @@ from workings.rollouts import arithmetic, rollout_json
 from workings.rollouts.prompts import Prompt
 from workings.rollouts.rollout import RolloutShape, batch_of
 from workings.rollouts.rollout import digest_of as batch_digest
-from workings.samples.pairs import PairRule
-from workings.samples.selection import Selection
+from workings.samples.selection import PairRule, Selection
 from workings.samples.unit import selection_files
 
 Lines = list[dict[str, Any]]

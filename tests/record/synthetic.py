@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.data.vocabulary import tokenizer_for
+from tests.data.making import tokenizer_for
 from workings.config.data import DataConfig
 from workings.data.batches import Batches, Position
 from workings.data.generators import addition

@@ -7,11 +7,10 @@ from workings.config.rewards import RewardConfig
 from workings.errors import RequestError
 from workings.runs.attacks import ATTACKS
 from workings.runs.probes import near_miss, probes, wrong_answer
-from workings.scoring.form import keeps_form
+from workings.scoring.form import check_steps, keeps_form
 from workings.scoring.items import Item
 from workings.scoring.rewards import CompletionToReward, RewardSettings, shipped_reward
 from workings.scoring.scorers import answer
-from workings.scoring.steps import check_steps
 
 ITEM = Item(id="q1", prompt="What is 7+5?", expected_answer="12")
 WORKED = "7+5=12"

@@ -14,9 +14,9 @@ from tests.evidence.verdicts import failed
 from tests.runs import killed
 from tests.runs.runs_helpers import lines_of
 from workings.data.generators import addition
+from workings.data.preferences import Verdict
 from workings.data.row_fields import lines_bytes
 from workings.data.traces import completion_text
-from workings.data.verdicts import Verdict
 from workings.errors import RequestError
 from workings.evidence.verify import verify
 from workings.runs.replay.replay import ReplayRequest, replay_run

@@ -10,8 +10,7 @@ from workings.engines.base import Completion
 from workings.evaluation.generate import sample_seed
 from workings.evaluation.settings import EvaluationSettings
 from workings.samples.draw import SampleRequest, sample
-from workings.samples.pairs import PairRule
-from workings.samples.selection import Selection
+from workings.samples.selection import PairRule, Selection
 from workings.samples.unit import SampleUnit
 from workings.scoring.items import Item
 

@@ -9,8 +9,7 @@ from workings.data.traces import STYLES, Trace, completion_text, split_completio
 from workings.errors import RecordError, RequestError
 from workings.models.turns import Turn
 from workings.samples.candidates import SampleOrigin
-from workings.samples.pairs import PairRule, make_pairs
-from workings.samples.selection import Selection, select
+from workings.samples.selection import PairRule, Selection, make_pairs, select
 
 ORIGIN = SampleOrigin(form="tags", source="samples of a 0123", drawn_from="0123")
 
@@ -26,11 +25,11 @@ def row(name: str, number: int, steps: str = "1+1=2", answer: str = "2", *, scor
 
 
 def kept(prompts: list[list[dict[str, Any]]], **rules: Any) -> list[str]:
-    return [trace.id for trace in select(prompts, Selection(**rules), ORIGIN).traces]
+    return [trace.id for trace in select(prompts, Selection(**rules), ORIGIN)[0]]
 
 
 def test_a_kept_sample_is_a_trace_that_says_where_it_comes_from() -> None:
-    trace, = select([[row("a/b", 3, "one\ntwo", "2")]], Selection(), ORIGIN).traces
+    [trace], _ = select([[row("a/b", 3, "one\ntwo", "2")]], Selection(), ORIGIN)
     assert trace == Trace(id="a/b/3", prompt="q a/b", steps=("one", "two"), answer="2", category="sums",
                           source="samples of a 0123",
                           metadata={"sample": 3, "seed": 10, "score": 1, "drawn_from": "0123"})
@@ -40,7 +39,7 @@ def test_a_kept_sample_is_a_trace_that_says_where_it_comes_from() -> None:
 def test_earlier_turns_of_a_prompt_go_with_what_is_learned_from_it() -> None:
     extra = json.dumps({"history": [{"role": "system", "content": "Be brief."}], "more": None})
     rows = [row("a", 0, item_extra=extra), row("a", 1, answer="3", score=0, item_extra=extra)]
-    assert select([rows], Selection(), ORIGIN).traces[0].history == (Turn("system", "Be brief."),)
+    assert select([rows], Selection(), ORIGIN)[0][0].history == (Turn("system", "Be brief."),)
     assert make_pairs([rows], PairRule(), ORIGIN)[0].history == (Turn("system", "Be brief."),)
     for wrong in ('{"history": "before"}', "[]"):
         with pytest.raises(RecordError, match="prediction 'a' describes no item"):
@@ -52,19 +51,20 @@ def test_each_sample_that_is_left_out_has_its_reason() -> None:
               row("a", 4, format_ok=False), row("a", 5, completion={"absent": "too long"}), row("a", 6, "x\n1+1=2"),
               row("a", 7, "y\n1+1=2"), row("a", 8, "z<bos>", control_tokens=True), row("a", 9, "z", answer="2 ")]
     prompt[9]["completion"] += "\n"
-    found = select([prompt], Selection(most_per_prompt=2), ORIGIN)
-    assert {one.number: one.reason for one in found.left_out} == {
-        1: "same text", 2: "wrong", 3: "cut off", 4: "another form", 5: "no text", 7: "enough of its prompt",
-        8: "control tokens", 9: "white space at its ends"}
-    assert [trace.id for trace in found.traces] == ["a/0", "a/6"]
-    assert (found.counts.kept, found.counts.samples, found.counts.with_kept) == (2, 10, 1)
-    assert found.counts.left_out == {"same text": 1, "wrong": 1, "cut off": 1, "another form": 1, "no text": 1,
-                                     "enough of its prompt": 1, "control tokens": 1, "white space at its ends": 1}
+    traces, counts = select([prompt], Selection(most_per_prompt=2), ORIGIN)
+    assert [trace.id for trace in traces] == ["a/0", "a/6"]
+    assert (counts.kept, counts.samples, counts.with_kept) == (2, 10, 1)
+    assert counts.left_out == {"same text": 1, "wrong": 1, "cut off": 1, "another form": 1, "no text": 1,
+                               "enough of its prompt": 1, "control tokens": 1, "white space at its ends": 1}
+    reasons = {number: [*select([[sample]], Selection(), ORIGIN)[1].left_out] for number, sample in enumerate(prompt)}
+    assert {number: reason for number, reason in reasons.items() if reason} == {
+        2: ["wrong"], 3: ["cut off"], 4: ["another form"], 5: ["no text"], 8: ["control tokens"],
+        9: ["white space at its ends"]}
 
 
 def test_prompts_are_solved_never_sometimes_or_always() -> None:
-    counts = select([[row("a", 0, score=0), row("a", 1, score=0.9)], [row("b", 0), row("b", 1, score=0)],
-                     [row("c", 0), row("c", 1)], [row("d", 0)]], Selection(), ORIGIN).counts
+    _, counts = select([[row("a", 0, score=0), row("a", 1, score=0.9)], [row("b", 0), row("b", 1, score=0)],
+                       [row("c", 0), row("c", 1)], [row("d", 0)]], Selection(), ORIGIN)
     assert (counts.prompts, counts.never, counts.sometimes, counts.always) == (4, 1, 1, 2)
 
 
@@ -81,8 +81,8 @@ def test_the_best_of_a_prompt_are_kept_where_they_earned_something() -> None:
 def test_a_right_answer_for_a_wrong_reason() -> None:
     prompt = [row("a", 0, "1+1=3", steps_valid=0), row("a", 1, "1+1=2"), row("a", 2, "1+1=4", steps_valid=0, score=0)]
     assert kept([prompt]) == ["a/0", "a/1"]
-    found = select([prompt], Selection(valid_steps=True), ORIGIN)
-    assert ([trace.id for trace in found.traces], found.counts.left_out) == (["a/1"], {"wrong step": 1, "wrong": 1})
+    traces, counts = select([prompt], Selection(valid_steps=True), ORIGIN)
+    assert ([trace.id for trace in traces], counts.left_out) == (["a/1"], {"wrong step": 1, "wrong": 1})
 
 
 def test_the_first_that_were_drawn_are_kept() -> None:
@@ -94,8 +94,6 @@ def test_wrong_rules_are_refused() -> None:
     for rules, text in (({"keep": "good"}, "keep: good"), ({"most_per_prompt": -1}, "most_per_prompt")):
         with pytest.raises(RequestError, match=text):
             Selection(**rules)
-    with pytest.raises(RequestError, match="in the form any"):
-        Selection.check("any")
     with pytest.raises(RequestError, match="rule all of pairs is unknown"):
         PairRule(rule="all")
     with pytest.raises(RequestError, match="most_per_prompt is 0"):

@@ -1,11 +1,10 @@
 """Rewards: values by hand, in a process that survives whatever a user's function does."""
 
 import hashlib
-from concurrent.futures import CancelledError
 from pathlib import Path
 
 import pytest
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from workings.config.rewards import RewardConfig
 from workings.errors import RequestError, RewardError
@@ -95,20 +94,6 @@ def test_the_sum_is_weighted():
     for values in ({"answer": 1.0, "exact": -1.0}, {"answer": 10.0, "exact": 10.0}, {"answer": 10.0, "exact": 0.0}):
         with pytest.raises(RewardError, match="not a finite number"):
             total(values, huge)
-
-
-def test_settings_that_are_none():
-    for more in ({"max_new_tokens": 0}, {"call_seconds": 0.0}, {"call_seconds": float("nan")}):
-        with pytest.raises(RequestError, match=next(iter(more))):
-            settings("answer", **more)
-    with pytest.raises(RequestError, match="at least one reward"):
-        settings()
-    with pytest.raises(RequestError, match="every reward once"):
-        settings("answer", "answer")
-    with pytest.raises(RequestError, match="expected form"):
-        settings("answer", form="tag")
-    with pytest.raises(RequestError, match="at most the 10 new tokens"):
-        settings({"scorer": "overlong", "buffer": 11})
 
 
 def test_what_decides_is_recorded(tmp_path):
@@ -236,14 +221,6 @@ def test_limits_are_recorded_where_they_are_not_the_usual_ones(own):
     assert other.recorded()[0]["parameters"] == {"seconds": 90, "memory_gib": 8}
 
 
-@pytest.mark.parametrize(("written", "said"), [
-    ({"scorer": "own.py:right", "seconds": 0}, "seconds"), ({"scorer": "answer", "seconds": 9}, "seconds"),
-    ({"scorer": "own.py:right", "memory_gib": 0.5}, "memory_gib")])
-def test_limits_that_are_none(written, said):
-    with pytest.raises(ValidationError, match=said):
-        settings(written)
-
-
 @pytest.mark.children
 @pytest.mark.parametrize(("scorer", "said"), [
     ("own.py:other", "has no function other"), ("own.py:number", "has no function number"),
@@ -328,11 +305,3 @@ def test_there_is_no_network_and_no_other_program(tmp_path):
     with RewardProcess(settings("net.py:unguarded", base=tmp_path)) as process, pytest.raises(
             RewardError, match=r"raised PermissionError: a reward function has no network \(socket.connect\)"):
         process.score([sample("socket.connect")])
-
-
-@pytest.mark.children
-def test_a_cancelled_process_scores_nothing_more(own):
-    with RewardProcess(settings("answer", base=own)) as process:
-        process.cancel()
-        with pytest.raises(CancelledError):
-            process.score([sample()])

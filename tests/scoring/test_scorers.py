@@ -1,15 +1,15 @@
-"""Scorers: numbers by value, texts by normalised match, aliases and tolerance."""
+"""Scorers: numbers by value, texts by normalised match, aliases, tolerance; and answers that are labelled by hand."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from workings.answers.extract import extract
-from workings.answers.extraction import answer_kind
+from workings.answers.extract import answer_kind, extract
 from workings.answers.texts import normalise_text
 from workings.scoring.items import Item, read_items
-from workings.scoring.judge import judge
+from workings.scoring.judge import judge, score_answer
 from workings.scoring.scorers import answer, exact, get_scorer
 from workings.scoring.settings import ScoringSettings
 
@@ -67,3 +67,28 @@ def test_a_list_is_compared_in_its_order_where_the_question_asks_for_one_and_by_
     assert get_scorer("answer").score("1/3, 0.45, 0.5", asked) == 1
     assert judge(asked, text, get_scorer("answer").score, settings).score == 0
     assert judge(asked, text, lambda given, item: 1.0, settings).score == 1, "the user's own function decides itself"
+
+
+ROWS = [json.loads(line) for line in Path(__file__).with_name("answers.jsonl").read_text("utf-8").splitlines()]
+
+
+def test_labelled_answers_are_judged_as_labelled() -> None:
+    wrong = []
+    for row in ROWS:
+        item = Item(id="a", prompt=row.get("asked", "p"), expected_answer=row["expected"])
+        found, score = score_answer(item, row["completion"], get_scorer("answer").score, ScoringSettings(),
+                                    truncated=row.get("truncated", False))
+        if (score == 1) != row["right"]:
+            wrong.append(f"{row}: found {found.text!r} by {found.rule}, score {score:g}")
+    assert wrong == [], "\n".join(wrong)
+    assert min(sum(row["right"] for row in ROWS), sum(not row["right"] for row in ROWS)) > 300
+
+
+def test_what_could_be_argued_is_judged_as_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(.+?)` \| `(.+?)` \| (correct|wrong) \|$", page, re.MULTILINE)
+    assert len(rows) >= 8
+    for completion, expected, label in rows:
+        item = Item(id="a", prompt="p", expected_answer=expected)
+        found = judge(item, completion, get_scorer("answer").score, ScoringSettings())
+        assert (found.score == 1) == (label == "correct"), (completion, expected, found)

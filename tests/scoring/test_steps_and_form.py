@@ -7,12 +7,11 @@ import pytest
 
 from workings.errors import RequestError
 from workings.evaluation.first_wrong_step import first_wrong_step
-from workings.scoring.form import check_form, keeps_form, reasoning_text
+from workings.scoring.form import check_form, check_steps, checked_equations, keeps_form, reasoning_text
 from workings.scoring.items import Item
 from workings.scoring.judge import judge
 from workings.scoring.scorers import answer
 from workings.scoring.settings import ScoringSettings
-from workings.scoring.steps import check_steps, checked_equations
 
 
 @pytest.mark.parametrize(("text", "checked", "valid"), [
@@ -32,12 +31,6 @@ def test_what_is_wrong_is_shown() -> None:
     found = first_wrong_step("7+5=12, 8+9+1=17; 1+1=3")
     assert found is not None
     assert (found.start, found.end, found.written, found.expected) == (8, 16, "8+9+1=17", "18")
-
-
-def test_hostile_texts_end() -> None:
-    for text in ("(" * 200_000 + "=1", "1+" * 100_000 + "1=2", "=" * 100_000, "-" * 100_000 + "1+1=2",
-                 "9" * 100_000 + "=9"):
-        assert check_steps(text).checked <= 1
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import pytest
 from workings.config.data import DataConfig
 from workings.config.load import load_recipe
 from workings.data.batches import Batches, Position
-from workings.data.order import epoch_order
+from workings.data.epoch_plan import epoch_order
 from workings.data.pair_rows import PairRows, log_prob_lines, read_log_prob_lines
 from workings.data.rows import Row, RowSet
 from workings.errors import RecordError, TrainingFailed

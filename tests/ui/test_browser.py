@@ -20,7 +20,7 @@ from tests.runs.runs_helpers import OTHER_PACKAGE
 from tests.samples.making import draw
 from tests.ui.making import paired_run
 from workings.record.phase import process_start
-from workings.samples.pairs import PairRule
+from workings.samples.selection import PairRule
 
 playwright = pytest.importorskip("playwright.sync_api")
 

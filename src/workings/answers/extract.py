@@ -8,16 +8,85 @@ the kind of the expected answer (`answer_kind`) and at the options that the ques
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from workings.answers.boxes import last_boxes
-from workings.answers.choices import choice_in, first_truth, truth_in
-from workings.answers.extraction import NO_RULE, Extraction, Kind
+from workings.answers.choices import TRUTHS, choice_in, first_truth, option_letter, truth_in
 from workings.answers.final_number import final_number, sentence_number
 from workings.answers.latex import plain
 from workings.answers.numbers import numbers_in, parse_number, parse_words
 from workings.answers.sentences import sentences, tidy
 from workings.answers.thinking import AfterThinking, text_after_thinking
 from workings.errors import RequestError
+
+Kind = Literal["number", "choice", "yes_no", "name", "text"]
+"""What is expected: a number, the letter of a choice, yes or no, a name or phrase, or any other text (a formula, a
+list)."""
+
+NO_RULE = "none"
+MAX_NAME = 120
+"""Characters of an expected answer that may be a name or phrase."""
+_LETTER = re.compile(r"\s*\(?[A-Ja-j]\)?\.?\s*")
+_YEAR = re.compile(r"\W*(?:in )?[12]\d{3}\W*")
+_ASKS_WHEN = re.compile(r"\bwhen\b|\b(?:what|which) (?:\w+ )?year|\bgive (?:a|the) year", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_]{3,}|[A-Z]{2}")
+_OF_FORMULA = re.compile(r"[\\^_=<>≤≥+*/{}\[\]√π∞|]")
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """The answer found in a completion (maybe empty) and the rule that found it."""
+
+    text: str
+    rule: str
+
+
+def answer_kind(expected: str, question: str = "", aliases: Sequence[str] = ()) -> Kind:
+    """What kind of answer is expected; the text of an option that the question lists is a choice.
+
+    A year is a name where the question asks when, and a number is one where an alias is.
+
+    >>> answer_kind("1/2"), answer_kind("(B)"), answer_kind("No"), answer_kind("Isaac Newton"), answer_kind("x + 1")
+    ('number', 'choice', 'yes_no', 'name', 'text')
+    """
+    if _LETTER.fullmatch(plain(expected)) or option_letter(expected, question):
+        return "choice"
+    if _YEAR.fullmatch(expected) and _ASKS_WHEN.search(question):
+        return "name"
+    if parse_number(expected) is not None or parse_words(expected) is not None:
+        return "name" if any(answer_kind(alias) == "name" for alias in aliases) else "number"
+    if expected.strip(" .").casefold() in TRUTHS:
+        return "yes_no"
+    is_name = _WORD.search(expected) and len(expected) <= MAX_NAME and not _OF_FORMULA.search(expected)
+    return "name" if is_name else "text"
+
+
+MAX_BOXES = 50
+"""Maximum number of boxes to read, from the end."""
+_INNER = r"[^{}]*+"
+for _ in range(5):  # a fraction inside of the box has its own braces
+    _INNER = rf"(?:[^{{}}]++|\{{{_INNER}\}})*+"
+_BOX = re.compile(rf"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*(?:\{{(?=\s*[^\s}}])({_INNER})\}}|([^\s{{]{{1,100}}))")
+# "x = \boxed{2} or x = \boxed{3}": both are the answer.
+_SIDE_BY_SIDE = re.compile(r"[\s$\\()]*(?:,|and|or|;)[\s$\\()]*(?:and|or)?[\s$\\()]*(?:[a-zA-Z]\s*=\s*)?")
+MAX_BETWEEN = 60
+"""Characters between two boxes side by side."""
+
+
+def last_boxes(text: str) -> str | None:
+    """Content of the last closed box of a text; of all boxes if several are side by side; None without a box."""
+    start, contents = len(text), list[str]()
+    for box in reversed([*_BOX.finditer(text)][-MAX_BOXES:]):
+        # Cut, because the expression could take long on a text of any length; a cut one matches nothing.
+        if contents and not _SIDE_BY_SIDE.fullmatch(text[box.end():start][:MAX_BETWEEN]):
+            break
+        content = box[1] or box[2].strip("$.")
+        # "-\boxed{256}"; after something else the sign is a difference.
+        is_negative = not contents and re.search(r"[=$(]\s*-\s*$", text[:box.start()][-9:])
+        contents.insert(0, f"-{content}" if is_negative else last_boxes(content) or content)
+        start = box.start()
+    return ", ".join(contents) or None
+
 
 EXTRACTION_VERSION = 5
 """Increased with every change of a rule; scorecards of different versions are not comparable."""

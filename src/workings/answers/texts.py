@@ -4,8 +4,10 @@ import re
 import unicodedata
 from functools import lru_cache
 
+from workings.answers.choices import TRUTHS, same_truth
+from workings.answers.final_number import sentence_number
 from workings.answers.latex import normal_form, plain
-from workings.answers.numbers import equal_numbers, names_a_value, parse_number
+from workings.answers.numbers import equal_numbers, names_a_value, parse_number, parse_words
 
 MAX_CHARACTERS = 2_000
 """A longer answer is an explanation; only its whole text is compared."""
@@ -124,3 +126,23 @@ def _same_part(given: str, expected: str, tolerance: float) -> bool:
     if given_number is not None and expected_number is not None:
         return equal_numbers(given_number, expected_number, tolerance)
     return normal_form(given.casefold()) == normal_form(expected.casefold())
+
+
+_SENTENCE = re.compile(r"(?<![^\W\d_])(?<!\\)[^\W\d_]{2,}\s")
+
+
+def same_answer(given: str, expected: str, tolerance: float = 0.0) -> bool:
+    """Whether a given answer is the expected one.
+
+    Where a number is expected, a sentence that says one represents it; one that says an expression or several does not.
+
+    >>> same_answer("She has 12 apples left.", "twelve"), same_answer("2/3", "0.6666666666666666")
+    (True, True)
+    """
+    target, number = (parse_number(text) or parse_words(text) for text in (expected, given))
+    if target is None:
+        truths = given.strip(" .").casefold(), expected.strip(" .").casefold()
+        return same_text(given, expected, tolerance) or (TRUTHS.issuperset(truths) and same_truth(*truths))
+    if number is None and _SENTENCE.search(given) and (said := sentence_number(given)):
+        number = parse_number(said) or parse_words(said)
+    return number is not None and equal_numbers(number, target, tolerance)

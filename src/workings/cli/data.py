@@ -55,8 +55,7 @@ def import_command(
 ) -> None:
     """Convert foreign data to traces, pairs or verdicts. Each record is written, or reported with its line number."""
     from workings.data.importing.formats import FORMATS, RAW_TEXT
-    from workings.data.importing.hints import format_of
-    from workings.data.importing.key_map import KeyMap, parse_map
+    from workings.data.importing.hints import KeyMap, format_of, parse_map
     from workings.data.importing.run import ImportRequest, import_records
     from workings.data.importing.sources import open_file, open_hub
 

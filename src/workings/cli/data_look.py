@@ -32,8 +32,7 @@ def check_command(
     from workings.data.checking.overlap import read_questions
     from workings.data.checking.pairs import holds_pairs
     from workings.data.generate import make_named
-    from workings.data.named_sets import shipped_sets
-    from workings.data.open import open_items_file
+    from workings.data.named_sets import open_items_file, shipped_sets
     from workings.data.row_fields import lines_bytes
     from workings.record import atomic
 
@@ -66,7 +65,7 @@ def check_command(
 
 def _write_fixed(read: Any, report: Any, path: Path) -> dict[str, Any]:
     """Write the cleaned file and the removed records. Returns paths and counts as keys of ``--json``."""
-    from workings.data.checking.reading import write_clean
+    from workings.data.checking.findings import write_clean
 
     clean, left_out = write_clean(read, report, path)
     return {"clean": str(clean), "left_out": str(left_out),
@@ -94,7 +93,7 @@ def _report_lines(report: Any) -> list[str]:
 
 def _check_traces(path: Path, questions: Any, recipe: str) -> tuple[Any, Any]:
     """Read and check a file of traces."""
-    from workings.data.checking.reading import read_tolerantly
+    from workings.data.checking.findings import read_tolerantly
     from workings.data.checking.run import check
     from workings.data.rows import row_problems
     from workings.data.traces import trace_from_json
@@ -105,8 +104,8 @@ def _check_traces(path: Path, questions: Any, recipe: str) -> tuple[Any, Any]:
 
 def _check_pairs(path: Path, questions: Any, recipe: str) -> tuple[Any, Any]:
     """Read and check a file of preference pairs."""
+    from workings.data.checking.findings import read_tolerantly
     from workings.data.checking.pairs import check_pairs
-    from workings.data.checking.reading import read_tolerantly
     from workings.data.pair_rows import pair_problems
     from workings.data.preferences import pair_from_json
 

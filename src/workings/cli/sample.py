@@ -81,8 +81,7 @@ def sample_command(
     from workings.inputs.datasets import read_prompts
     from workings.runs.sample import sample_run
     from workings.samples.draw import SampleRequest
-    from workings.samples.pairs import PairRule
-    from workings.samples.selection import Selection
+    from workings.samples.selection import PairRule, Selection
 
     opening = typed(template=template, engine=engine, precision=precision, tokenizer=tokenizer, revision=revision)
     recorded = as_recorded(
@@ -164,9 +163,8 @@ def select_command(
 
     Seals the same completions and scores as a new unit, with the samples that these rules keep.
     """
-    from workings.samples.pairs import PairRule
-    from workings.samples.reselect import reselect
-    from workings.samples.selection import Selection
+    from workings.samples.draw import reselect
+    from workings.samples.selection import PairRule, Selection
 
     refuse_written(prompts_out)
     unit = reselect(

@@ -114,7 +114,7 @@ def _suggested_key(option: str, command: Any) -> str:
             option in parameter.opts for parameter in command.params):
         return ""
     from workings.config.aliases import table
-    from workings.config.keys import known_keys
+    from workings.config.recipe import known_keys
 
     typed = option.lstrip("-").replace("-", "_")
     elsewhere = table().get(typed, {}).get("key", "")

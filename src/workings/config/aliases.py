@@ -39,13 +39,7 @@ class Renamed:
 
 
 def rename(values: dict[str, Any], known: frozenset[str], origin: str) -> Renamed:
-    """Renames other trainers' top-level keys in place; keys without a counterpart are removed.
-
-    Args:
-        values: a recipe as read.
-        known: top-level keys of recipes, which are never renamed.
-        origin: the file, for messages.
-    """
+    """Renames other trainers' top-level keys in place, but not ``known`` ones; removes those without a counterpart."""
     notes: list[str] = []
     refused: list[RequestError] = []
     implied: dict[str, Any] = {}

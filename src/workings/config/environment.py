@@ -1,12 +1,11 @@
-"""Recipe section `environment`: the world in which the model acts, turn by turn."""
+"""Recipe sections of rollouts: `environment`, in which the model acts, and `sampler`, in place of the engine."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
 from workings.config.rewards import USUAL_LIMITS
-from workings.config.section import Section
+from workings.config.section import Section, own_code
 
 Scalar = bool | int | float | str
 
@@ -44,7 +43,7 @@ class EnvironmentConfig(Section):
     @property
     def file(self) -> str:
         """The path of a user's own environment, as written; empty for any other."""
-        return self.name.rpartition(":")[0] if ".py:" in self.name else ""
+        return own_code(self.name)[0]
 
 
 def _written_out(value: Any) -> Any:
@@ -55,11 +54,32 @@ NamedEnvironment = Annotated[EnvironmentConfig, BeforeValidator(_written_out)]
 """The section, which may be its name alone."""
 
 
-def moved_environment(value: Any, change: Any) -> Any:
-    """The section as written, with the path of a user's own class changed."""
-    name = value.get("name") if isinstance(value, Mapping) else value
-    if not isinstance(name, str) or ".py:" not in name:
-        return value
-    file, _, attribute = name.rpartition(":")
-    moved = f"{change(file)}:{attribute}"
-    return {**value, "name": moved} if isinstance(value, Mapping) else moved
+class SamplerConfig(Section):
+    """A vLLM server that samples completions of a run with adapters. `sampler: vllm` is short for `{name: vllm}`.
+
+    It samples from the whole distribution: there is no `top_p` or `top_k`, because the update would then improve
+    another distribution than the sampled one.
+    """
+
+    name: Literal["vllm"]
+    """vLLM, in its own environment."""
+    url: str = ""
+    """Address of a running server, such as `http://127.0.0.1:8000`, and reads files of this machine; empty: the run
+    starts one."""
+    command: str = Field(default="vllm", min_length=1)
+    """Program that starts a server, such as `/opt/vllm/bin/vllm`."""
+    # Not strict, because YAML and JSON give a list where a tuple is declared.
+    arguments: tuple[str, ...] = Field(default=(), strict=False)
+    """Further arguments of `vllm serve`, such as `[--gpu-memory-utilization, '0.4']`."""
+    ahead: bool = False
+    """Whether the server samples the next rollout while the engine takes the last update of the present one. Its
+    completions then come from weights that are one update old, never older; the record says which, and each token's
+    ratio is to its probability under those weights."""
+    start_seconds: float = Field(default=1800, gt=0)
+    """Time limit of the server's start."""
+    seconds: float = Field(default=3600, gt=0)
+    """Time limit of the completions of one rollout."""
+
+
+NamedSampler = Annotated[SamplerConfig, BeforeValidator(_written_out)]
+"""The section, which may be its name alone."""

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from workings.config.aliases import counterpart
-from workings.config.keys import known_keys, section_at, sections
+from workings.config.recipe import known_keys, section_at, sections
 from workings.config.rewards import FILE_REWARD
 from workings.config.section import REFUSED
 from workings.errors import RequestError
@@ -37,12 +37,7 @@ OVERRIDE = "the override "
 
 
 def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
-    """One error that names every wrong key with its place.
-
-    Args:
-        errors: of the library that validates.
-        source: source of a key.
-    """
+    """One error that names every wrong key with its place."""
     problems, expected, hints, missing = [], [], [], []
     errors = _without_union_noise(errors)
     meant = {_near_key(_location(error)) for error in errors if error["type"] == "extra_forbidden"}

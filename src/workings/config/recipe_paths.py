@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from workings.config.environment import moved_environment
+from workings.config.section import own_code
 
 KEYS = (("data", "traces"), ("evaluation", "traces"), ("evaluation", "items"), ("model", "id"),
         ("algorithm", "teacher"), ("", "tokenizer"))
@@ -25,22 +25,16 @@ def recipe_paths(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def with_changed_paths(values: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
-    """Sections and keys with every relative path changed, those of rewards included.
-
-    Args:
-        values: all keys of a recipe, or some of them.
-        change: returns the new path for an old one.
-    """
+    """All keys of a recipe, or some, with every relative path changed, those of rewards included."""
     # A copy one level deep, because paths are not deeper.
     moved = {key: dict(value) if isinstance(value, Mapping) else value for key, value in values.items()}
     for section, key, name in recipe_paths(values):
         if _is_relative(name):
             (moved[section] if section else moved)[key] = change(name)
     if isinstance(rewards := values.get("rewards"), list):
-        moved["rewards"] = [_moved_reward(reward, change) for reward in rewards]
+        moved["rewards"] = [_moved_code(reward, "scorer", change) for reward in rewards]
     if "environment" in values:
-        moved["environment"] = moved_environment(
-            values["environment"], lambda file: change(file) if _is_relative(file) else file)
+        moved["environment"] = _moved_code(values["environment"], "name", change)
     return moved
 
 
@@ -75,10 +69,11 @@ def _is_relative(name: str) -> bool:
     return not (Path(name).is_absolute() or name.startswith("~") or "://" in name)
 
 
-def _moved_reward(reward: Any, change: Callable[[str], str]) -> Any:
-    scorer = reward.get("scorer") if isinstance(reward, Mapping) else None
-    if not isinstance(scorer, str) or ".py:" not in scorer:
-        return reward
-    # Change only the file, not the function's name.
-    file, _, function = scorer.rpartition(":")
-    return {**reward, "scorer": f"{change(file)}:{function}" if _is_relative(file) else scorer}
+def _moved_code(entry: Any, key: str, change: Callable[[str], str]) -> Any:
+    """A reward or an environment as written, maybe its name alone, with the path of a user's own code changed."""
+    name = entry.get(key) if isinstance(entry, Mapping) else entry
+    file, attribute = own_code(name) if isinstance(name, str) else ("", "")
+    if not file or not _is_relative(file):
+        return entry
+    moved = f"{change(file)}:{attribute}"
+    return {**entry, key: moved} if isinstance(entry, Mapping) else moved

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, SerializerFunctionWrapHandler, Tag, field_validator, model_serializer
 
-from workings.config.section import Section, refused
+from workings.config.section import Section, own_code, refused
 
 USUAL_LIMITS = {"seconds": 60.0, "memory_gib": 4.0}
 """Default limits of a user's function."""
@@ -96,13 +96,12 @@ class FileReward(RewardFields):
     @property
     def file(self) -> str:
         """The path as written."""
-        # From the right, because a Windows path may have a colon.
-        return self.scorer.rpartition(":")[0]
+        return own_code(self.scorer)[0]
 
     @property
     def function(self) -> str:
         """Name of the function in the file."""
-        return self.scorer.rpartition(":")[2]
+        return own_code(self.scorer)[1]
 
 
 def _tag(value: Any) -> str | None:

@@ -34,16 +34,10 @@ def refused(given: str, expected: str, try_next: str) -> PydanticCustomError:
 
 
 def written_keys(section: Section, info: ValidationInfo, keys: Collection[str], *, name: str) -> str:
-    """The keys that a user wrote, as ``section.key: value``; empty if none was written.
+    """The keys of a section, among ``keys``, that a user wrote, as ``section.key: value``; empty if none was written.
 
     For a validator that refuses keys without effect. Defaults are allowed, and a recipe that is not `AS_WRITTEN` has
-    all keys.
-
-    Args:
-        section: the section.
-        info: context of the validation.
-        keys: field names of the section.
-        name: name of the section in a recipe.
+    all keys. ``name`` is that of the section in a recipe.
     """
     if info.context != AS_WRITTEN:
         return ""
@@ -53,15 +47,19 @@ def written_keys(section: Section, info: ValidationInfo, keys: Collection[str], 
 
 
 def changed_keys(sections: Mapping[str, Section]) -> dict[str, Any]:
-    """Dotted keys whose values are not the defaults, with these values.
+    """Dotted keys whose values are not the defaults, with these values; ``sections`` by their names in a recipe.
 
     For an engine that does not support a section: it refuses changed values, not defaults. A key without a default,
     such as the name of an optimizer, is left out.
-
-    Args:
-        sections: name in a recipe -> section.
     """
     return {f"{name}.{key}": getattr(section, key) for name, section in sections.items()
             for key, field in type(section).model_fields.items()
             # Call the factory of a default, such as an empty dict.
             if not field.is_required() and getattr(section, key) != field.get_default(call_default_factory=True)}
+
+
+def own_code(name: str) -> tuple[str, str]:
+    """Path and attribute of ``FILE.py:NAME``, a user's function or class; empty texts for any other name."""
+    # From the right, because a Windows path may have a colon.
+    file, _, attribute = name.rpartition(":")
+    return (file, attribute) if ".py:" in name else ("", "")

@@ -15,9 +15,15 @@ from typing import Any
 import numpy as np
 
 from workings.config.data import DataConfig
-from workings.data.buckets import bucket_lengths
-from workings.data.epoch_plan import EpochPlan, Planned, bucket_of, plan_bucketed, plan_packed
-from workings.data.order import epoch_order
+from workings.data.epoch_plan import (
+    EpochPlan,
+    Planned,
+    bucket_lengths,
+    bucket_of,
+    epoch_order,
+    plan_bucketed,
+    plan_packed,
+)
 from workings.data.pair_rows import PairRows
 from workings.data.rows import Row, RowSet
 from workings.errors import RecordError

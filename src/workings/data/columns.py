@@ -54,11 +54,9 @@ _VERDICTS = ("label", "kto_tag")
 
 
 def refuse_unread(unread: Mapping[str, Any], read: Mapping[str, Any]) -> None:
-    """Raise `ValueError` for an unread column that the answer depends on, or that forbids learning.
+    """Raise `ValueError` for an ``unread`` column that the answer depends on, or that forbids learning.
 
-    Args:
-        unread: the columns that are kept and not shown to a model.
-        read: everything that is shown.
+    ``read`` is everything that a model is shown.
     """
     # Nearly every column has a harmless name: then skip the texts.
     for key, value in unread.items():
@@ -81,11 +79,7 @@ def refuse_unread(unread: Mapping[str, Any], read: Mapping[str, Any]) -> None:
 def unseen_column(key: str, value: object, read: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
     """Whether a column has a name on which an answer depends, and a text that what is asked does not have.
 
-    Args:
-        key: of the column.
-        value: of the column.
-        read: everything that is shown or learned.
-        others: all columns that are not read.
+    ``read`` is everything that is shown or learned; ``others`` are all columns that are not read.
     """
     # `A` alone may be anything; with `B` next to it they are choices. A `text` may be the whole record, written out.
     if not (_is_asked(key) or ("A" <= key <= "H" and len(key) == 1 and {"A", "B"} <= others.keys())
@@ -95,13 +89,9 @@ def unseen_column(key: str, value: object, read: Mapping[str, Any], others: Mapp
 
 
 def hides(key: str, value: object, shown: str, has_reasoning: bool) -> str:
-    """What a further key of a turn looks like that the model would not see; empty for a harmless one.
+    """What a further key of a turn (not a tool's) looks like that the model would not see; empty for a harmless one.
 
-    Args:
-        key: of a turn of the system, the user or the assistant.
-        value: of the key.
-        shown: the turn's text.
-        has_reasoning: whether the turn's reasoning is read from another key.
+    ``shown`` is the turn's text; ``has_reasoning``: whether its reasoning is read from another key.
     """
     if _is_asked(key):
         return "" if _shown(value, {"text": shown}) else "what the answer depends on"
@@ -132,10 +122,7 @@ def forbids_learning(key: str, value: object) -> bool:
 def refuse_media(record: Mapping[str, Any], where: str, kind: object = "") -> None:
     """Raise `ValueError` if a record, a turn or a part of its content has an image, audio or video.
 
-    Args:
-        record: one of them.
-        where: the place of it, for the message.
-        kind: the `type` of a part; elsewhere a key of that name means something else.
+    ``where`` is its place, for the message; ``kind`` the `type` of a part: elsewhere that key means something else.
     """
     # Rows of parquet and the Hub have every key, empty if unused.
     keys = [key for key, value in record.items() if key in MEDIA and value]
@@ -155,8 +142,7 @@ def refuse_keys_with_text(record: Mapping[str, Any]) -> None:
 def kept_columns(counts: Mapping[str, int]) -> Iterator[str]:
     """A sentence for each of the first columns that are kept and not shown to a model, and one for the others.
 
-    Args:
-        counts: columns -> records that have them.
+    ``counts``: columns -> records that have them.
     """
     names = sorted(counts.keys() - set(OF_IMPORT), key=lambda name: -counts[name])
     for name in names[:_SHOWN]:

@@ -117,14 +117,9 @@ def _texts(example: Example, template: ChatTemplate) -> list[tuple[str, str]]:
 
 def _joined(example: Example, read: list[list[int]], learned_tokens: list[list[int]],
             template: ChatTemplate) -> Encoded:
-    """All turns concatenated.
+    """All turns concatenated: of each turn the tokens that are ``read`` before it, and those that are learned.
 
-    Args:
-        example: whose turns they are.
-        read: of each turn, the tokens that are read before it; from the second turn on the first is the stop token of
-            the turn before.
-        learned_tokens: of each turn, the tokens that are learned.
-        template: says which tokens begin a text and end a turn.
+    From the second turn on the first token that is read is the stop token of the turn before.
     """
     # After encoding, because `encode` adds no special token and the template may or may not write BOS itself.
     tokens, earlier = template.with_bos(read[0]), []

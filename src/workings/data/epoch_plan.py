@@ -4,13 +4,123 @@ Specified in `docs/format.md`. Plans are arrays, because an epoch of a million r
 batches, and a run may take a few of them.
 """
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
 
-from workings.data.lazy_sequence import LazySequence
-from workings.data.order import PACKINGS
+from workings.config.data import DataConfig
+
+
+def order_keys(row_ids: Iterable[str], seed: int, epoch: int) -> list[bytes]:
+    """SHA-256 of `seed/epoch/row id` (decimal numbers, UTF-8) for each row, 32 bytes."""
+    prefix = hashlib.sha256(f"{seed}/{epoch}/".encode())
+    keys = []
+    for row_id in row_ids:
+        key = prefix.copy()  # faster than hashing the whole text again
+        key.update(row_id.encode())
+        keys.append(key.digest())
+    return keys
+
+
+def epoch_order(row_ids: Sequence[str], seed: int, epoch: int) -> np.ndarray:
+    """int64 ``[rows]``: places in ``row_ids`` in the order of one epoch.
+
+    Rows ascend by `order_keys`, bytes compared as unsigned. The order in which ids are given does not matter. Cost: one
+    hash a row and a sort of numbers; about a second for a million rows.
+    """
+    keys = order_keys(row_ids, seed, epoch)
+    # Read as big-endian, numbers compare as their bytes do; sorting them is far faster than sorting Python's bytes.
+    heads = np.frombuffer(b"".join(keys), ">u8").reshape(-1, 4)[:, 0].astype(np.uint64)  # of 32 bytes the first 8
+    order = np.argsort(heads)
+    ascending = heads[order]
+    if (ascending[1:] == ascending[:-1]).any():  # two keys begin alike, once in 30 million epochs of a million rows
+        return np.array(sorted(range(len(keys)), key=lambda row: (keys[row], row_ids[row])), np.int64)
+    return order
+
+
+def first_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
+    """Each row goes into the first sequence that still has room, else opens a new one.
+
+    Args:
+        lengths: length of each row, in the epoch's order; none above ``capacity``.
+        capacity: tokens in one sequence.
+
+    Returns:
+        Sequences of row numbers, in the order in which the sequences were opened.
+
+    A tree of maxima finds the first sequence with room in O(log n), so a million rows take seconds, not hours.
+    """
+    # One leaf per row, because in the worst case each opens a sequence; a power of two makes a full tree.
+    size = 1
+    while size < len(lengths):
+        size *= 2
+    # room[size + i] is what sequence i has left; a parent holds the larger of its two children.
+    room = [capacity] * (2 * size)
+    packed: list[list[int]] = []
+    _refuse_unfit(lengths, capacity)
+    for row, length in enumerate(lengths):
+        node = 1
+        # Go left if there is room, which finds the first leaf that fits.
+        while node < size:
+            node = 2 * node if room[2 * node] >= length else 2 * node + 1
+        # An unused leaf has all its room, so no leaf beyond the next new one is ever reached.
+        if node - size == len(packed):
+            packed.append([])
+        # Leaf `size + i` is sequence i.
+        packed[node - size].append(row)
+        room[node] -= length
+        while node > 1:
+            node //= 2
+            # Upwards from the changed leaf: the other nodes stay as they are.
+            room[node] = max(room[2 * node], room[2 * node + 1])
+    return packed
+
+
+def best_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
+    """Longest row first, each goes into the fullest sequence that still has room, else opens a new one.
+
+    Arguments as of `first_fit`. Returns sequences of ascending row numbers, ascending by their first.
+
+    As Best Fit Decreasing (D. S. Johnson, "Near-optimal bin packing algorithms", 1973) does. Sequences are in a heap
+    for every room that they can have left, and a number's bits say which heaps hold any.
+    """
+    _refuse_unfit(lengths, capacity)
+    # having[r]: sequences with room for r more tokens; bit r of `rooms` is set where that heap is not empty.
+    having: list[list[int]] = [[] for _ in range(capacity)]
+    rooms = 0
+    packed: list[list[int]] = []
+    # Python's sort is stable, so rows of one length stay in the epoch's order.
+    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
+        length = lengths[row]
+        if enough := rooms >> length:
+            # The lowest bit that is set is the least room that is enough; the heap gives the sequence opened first.
+            room = length + (enough & -enough).bit_length() - 1
+            sequence = heappop(having[room])
+            if not having[room]:
+                rooms ^= 1 << room
+        else:
+            room, sequence = capacity, len(packed)
+            packed.append([])
+        packed[sequence].append(row)
+        # A full sequence goes into no heap: nothing fits into it any more.
+        if left := room - length:
+            heappush(having[left], sequence)
+            rooms |= 1 << left
+    # Lists compare by their first row, which no other sequence has.
+    return sorted(sorted(rows) for rows in packed)
+
+
+def _refuse_unfit(lengths: Sequence[int], capacity: int) -> None:
+    for row, length in enumerate(lengths):
+        if not 0 < length <= capacity:
+            raise ValueError(f"row {row} has {length} tokens, and a sequence holds {capacity}")
+
+
+PACKINGS: dict[str, Callable[[Sequence[int], int], list[list[int]]]] = {"first_fit": first_fit, "best_fit": best_fit}
+"""Packing functions by their value of `data.packing`."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +132,7 @@ class Planned:
 
 
 @dataclass(frozen=True, eq=False)
-class EpochPlan(LazySequence[Planned]):
+class EpochPlan:
     """The batches of an epoch, made on demand."""
 
     rows: np.ndarray
@@ -54,7 +164,7 @@ class EpochPlan(LazySequence[Planned]):
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def _make(self, number: int) -> Planned:
+    def __getitem__(self, number: int) -> Planned:
         members = self.members[number]  # an empty one, -1, starts at the last border, ends at the first: it has no rows
         spans = zip(self.borders[members].tolist(), self.borders[members + 1].tolist(), strict=True)
         return Planned(int(self.lengths[number]), tuple(tuple(self.rows[start:end].tolist()) for start, end in spans))
@@ -66,7 +176,7 @@ def plan_packed(order: np.ndarray, lengths: np.ndarray, packing: str, capacity: 
     Args:
         order: int64 ``[rows]``, the epoch's order.
         lengths: int64 ``[rows]``, tokens of each row, by its number.
-        packing: how, by its name in `workings.data.order.PACKINGS`.
+        packing: how, by its name in `workings.data.epoch_plan.PACKINGS`.
         capacity: positions of a sequence.
         size: sequences in a batch.
     """
@@ -96,16 +206,10 @@ def bucket_of(lengths: np.ndarray, buckets: Sequence[int]) -> np.ndarray:
 
 
 def _filled(rows: np.ndarray, borders: np.ndarray, long: np.ndarray, size: int) -> EpochPlan:
-    """Group sequences of one length into batches, in order; leftovers share the last batches.
+    """Group sequences, ``long`` positions each (int64 ``[sequences]``), into batches of ``size``; leftovers come last.
 
     A batch comes where its bucket had collected enough. Leftovers follow, from the longest bucket to the shortest and
     those of a bucket in order, each batch as long as its first sequence, the last one filled up with empty sequences.
-
-    Args:
-        rows: see `EpochPlan`.
-        borders: see `EpochPlan`.
-        long: int64 ``[sequences]``, positions of each sequence.
-        size: sequences in a batch.
     """
     full_batches, leftovers = [], []
     for length in np.unique(long):
@@ -125,3 +229,95 @@ def _filled(rows: np.ndarray, borders: np.ndarray, long: np.ndarray, size: int) 
     members = np.concatenate([full, last])
     # The first sequence of a batch is never an empty one, and decides its length.
     return EpochPlan(rows, borders, members, long[members[:, 0]])
+
+
+MOST = 8
+"""Maximum number of chosen lengths: an engine compiles its step for each."""
+GOAL = 0.1
+"""Share of padding at which no further length is added."""
+MULTIPLE = 8
+"""Chosen lengths are multiples of it, which matrix units prefer; of a larger power of two for very long rows."""
+CANDIDATES = 512
+"""The most lengths to choose from."""
+
+
+def bucket_lengths(data_config: DataConfig, lengths: np.ndarray, longest: int, size: int) -> tuple[int, ...]:
+    """The lengths that batches of these rows may have, ascending; every row fits in the last one.
+
+    Args:
+        data_config: names the lengths, or asks for chosen ones.
+        lengths: int64 ``[rows]``, tokens of each row.
+        longest: the longest row that the data may have (`data.max_length`).
+        size: rows of a batch, all micro batches together.
+    """
+    if data_config.packing != "none":
+        # Packed sequences are all as long as the longest row allowed, so a run compiles one shape only.
+        return (longest,)
+    if data_config.chooses_buckets:
+        return _chosen(lengths, longest, size)
+    return _ending_with(longest, data_config.named_buckets)
+
+
+def bucket_lengths_before_rows(data_config: DataConfig) -> tuple[int, ...]:
+    """The lengths that batches of rows which do not exist yet may have, ascending: of completions to be sampled.
+
+    Where the recipe asks for chosen ones these are quarters of the longest row.
+    """
+    longest = data_config.max_length
+    if data_config.chooses_buckets:
+        quarters = {_round_up(quarter * longest // 4, MULTIPLE) for quarter in (1, 2, 3)}
+        return _ending_with(longest, sorted(length for length in quarters if 0 < length < longest))
+    return _ending_with(longest, data_config.named_buckets)
+
+
+def _ending_with(longest: int, buckets: Sequence[int]) -> tuple[int, ...]:
+    # The last bucket holds every row that was kept, because longer ones are dropped or refused when rows are made.
+    return tuple(buckets) if buckets and buckets[-1] == longest else (*buckets, longest)
+
+
+def _round_up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+def _chosen(lengths: np.ndarray, longest: int, size: int) -> tuple[int, ...]:
+    """The fewest lengths that leave at most `GOAL` padding in an epoch; if `MOST` do not, those that leave least."""
+    multiple = MULTIPLE
+    while longest > multiple * CANDIDATES:
+        multiple *= 2
+    rounded = np.minimum(-(-lengths // multiple) * multiple, longest)
+    # A batch is as long as its longest row, and rows of similar length share one: the lengths of all batches, if each
+    # could have its own.
+    of_batches = np.sort(rounded)[::-1][::size]
+    best: tuple[int, ...] = (int(rounded.max()),)
+    least: float = np.inf
+    for buckets in _cheapest(*np.unique(of_batches, return_counts=True)):
+        # As they will be planned: rows of a length that fill no batch go into one of a longer length.
+        positions = plan_bucketed(np.arange(len(lengths)), lengths, buckets, size).positions
+        if positions < least:
+            best, least = buckets, positions
+        if 1 - int(lengths.sum()) / positions <= GOAL:
+            break
+    return best
+
+
+def _cheapest(values: np.ndarray, counts: np.ndarray) -> Iterator[tuple[int, ...]]:
+    """For 1, 2, 3 … buckets the ones that leave fewest positions, each batch in the smallest that holds it.
+
+    ``values`` are the ascending lengths of batches, and ``counts`` the batches of each (int64 ``[lengths]``).
+    """
+    before = np.concatenate([[0], np.cumsum(counts)])
+    # cost[i, j]: positions, by rows of a batch, where the lengths from number i to j - 1 take bucket values[j - 1].
+    cost = np.full((len(before), len(before)), np.inf)
+    for end in range(1, len(before)):
+        cost[:end, end] = (before[end] - before[:end]) * values[end - 1]
+    least, borders = cost[0], list[np.ndarray]()
+    for number in range(1, min(MOST, len(values)) + 1):
+        if number > 1:
+            # least[j]: fewest positions of the first j lengths in `number` buckets.
+            totals = least[:, None] + cost
+            borders.append(totals.argmin(0))
+            least = totals.min(0)
+        ends = [len(values)]
+        for border in reversed(borders):
+            ends.append(int(border[ends[-1]]))
+        yield tuple(int(values[end - 1]) for end in reversed(ends))

@@ -1,38 +1,86 @@
-"""Kinds of problems that can be made, and data sets that have a name.
+"""Data sets by name: kinds of problems that can be made, shipped sets, and files of traces.
 
-Only the recipe of a named set is shipped; the bytes are generated on demand and compared with the digest. So a name
+Only the recipe of a shipped set is kept; the bytes are generated on demand and compared with the digest. So a name
 means the same data everywhere, and a changed generator cannot change it silently.
 """
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal
+from functools import cached_property, partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, overload
 
-from workings.data.generators import addition, everyday, library
-from workings.data.generators.base import ItemRecord, items_bytes
-from workings.data.traces import Trace, traces_bytes
+from workings.data.generators import addition, everyday
+from workings.data.generators.base import ItemRecord, as_item, items_bytes
+from workings.data.importing.completion import split_any
+from workings.data.traces import Trace, read_traces, traces_bytes
 from workings.errors import RecordError, RequestError
-from workings.record.digest import bytes_digest
+from workings.hints import no_file, pip_install
+from workings.record.digest import bytes_digest, chunks, file_digest
+from workings.record.manifest import DRAWN_FROM
 
 KINDS: dict[str, Callable[[int, int, int], tuple[list[Trace], list[ItemRecord]]]] = {
     "addition": addition.make, "unit_conversion": everyday.make_units}
 """Kinds of problems that are made without another library."""
+_DRAWN = 4
+"""Attempts per problem before a task of `reasoning-gym` counts as exhausted: small tasks repeat themselves."""
+
+
+def make_kind(kind: str, n_traces: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemRecord]]:
+    """Traces and items of one of `KINDS`, or of a task of the library `reasoning-gym`.
+
+    Raises:
+        RequestError: an unknown kind, or too many problems.
+    """
+    return KINDS.get(kind, partial(_make_task, kind))(n_traces, n_items, seed)
+
+
+def _make_task(task: str, n_traces: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemRecord]]:
+    """Traces and items of a task of `reasoning-gym`; no question is in both.
+
+    Most tasks give no worked solution; their traces have no steps. Some have answers that only the library itself can
+    judge, such as a board or a plan: a reward of your own can call its `score_answer`.
+    """
+    try:
+        import reasoning_gym
+        from reasoning_gym.factory import DATASETS
+    except ImportError:
+        raise RequestError(f"data make knows {task} only with the library `reasoning-gym`",
+                           "addition, unit_conversion, or one of the tasks of that library",
+                           pip_install("tasks")) from None
+    if task not in DATASETS:
+        raise RequestError(f"data make does not know {task}",
+                           f"one of addition, unit_conversion, {', '.join(sorted(DATASETS))}", "workings data list")
+    count = n_traces + n_items
+    if count < 1:
+        raise RequestError(f"{n_traces} traces and {n_items} items cannot be made", "at least one of either")
+    found: dict[str, dict[str, Any]] = {}
+    for entry in islice(reasoning_gym.create_dataset(task, size=_DRAWN * count, seed=seed), _DRAWN * count):
+        if entry["answer"] is not None and len(found) < count:
+            found.setdefault(entry["question"], entry)
+    if len(found) < count:
+        raise RequestError(f"{task} gave {len(found)} different problems with an answer, but {count} were requested",
+                           "at most that number", "a smaller --n or --items")
+    source = f"reasoning-gym:{task} version {reasoning_gym.__version__} seed {seed}"
+    made = [Trace(id=f"{task}-{number:06d}", prompt=question, answer=str(entry["answer"]), section="core",
+                  steps=split_any(entry["metadata"].get("answer_cot", ""))[0], category=task, source=source,
+                  licence="Apache-2.0") for number, (question, entry) in enumerate(found.items())]
+    return made[n_items:], list(map(as_item, made[:n_items]))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SetRecipe:
-    """The recipe of a named data set."""
+    """A shipped set: one half of 650 unit conversions."""
 
     summary: str
     holds: Literal["traces", "items"]
-    """The half of the generator's output that the name means."""
+    """The half that the name means."""
     sha256: str
     """Digest of the set as a file of JSON lines."""
-    kind: str = "unit_conversion"
-    traces: int = 550
-    items: int = 100
-    seed: int = 2026
+    traces = 550
+    items = 100
 
 
 _SETS = {
@@ -43,12 +91,12 @@ _SETS = {
 
 
 def shipped_sets() -> dict[str, SetRecipe]:
-    """The recipes of all named sets, by name."""
+    """The recipes of all shipped sets, by name."""
     return dict(_SETS)
 
 
 def make_set(name: str) -> tuple[list[Trace], list[ItemRecord]]:
-    """Make a named set and compare it with its digest; one of the returned lists is empty.
+    """Make a shipped set and compare it with its digest; one of the returned lists is empty.
 
     Raises:
         RequestError: there is no set of this name.
@@ -58,7 +106,7 @@ def make_set(name: str) -> tuple[list[Trace], list[ItemRecord]]:
         raise RequestError(f"there is no data set {name!r}", f"one of {', '.join(_SETS)}", "workings data list")
     recipe = _SETS[name]
     # Both halves are made: which problems are traces depends on how many items are held out.
-    traces, items = make_kind(recipe.kind, recipe.traces, recipe.items, recipe.seed)
+    traces, items = everyday.make_units(recipe.traces, recipe.items, 2026)
     made: tuple[list[Trace], list[ItemRecord]] = (traces, []) if recipe.holds == "traces" else ([], items)
     # A name means one set of bytes: results on it stay comparable over versions.
     digest = bytes_digest(traces_bytes(made[0]) or items_bytes(made[1]))
@@ -68,10 +116,103 @@ def make_set(name: str) -> tuple[list[Trace], list[ItemRecord]]:
     return made
 
 
-def make_kind(kind: str, n_traces: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemRecord]]:
-    """Traces and items of one of `KINDS`, or of a task of the library `reasoning-gym`.
+class TraceFile(Sequence[Trace]):
+    """The traces of a file, which is hashed at once and read only when a trace is asked for.
 
-    Raises:
-        RequestError: an unknown kind, or too many problems.
+    Rows that are kept from an earlier run need the digest of the file and none of its traces, and a digest takes a
+    hundredth of the time. The number of lines is known before they are read; each is one trace or an error. Everything
+    that gives a trace raises `RequestError` as `workings.data.traces.read_traces` does, and when the file is no longer
+    the one that was hashed.
     """
-    return KINDS.get(kind, partial(library.make, kind))(n_traces, n_items, seed)
+
+    def __init__(self, path: Path) -> None:
+        """Hash the file. Raises `RequestError` as `read_traces` for one that is absent or empty."""
+        self.path = path
+        # One pass over the bytes gives all, in constant memory.
+        self.sha256, self._lines, self.may_hold_samples = _looked_at(path) if path.is_file() else ("", 0, False)
+        if not self._lines:
+            read_traces(path)  # says why it is empty
+
+    @cached_property
+    def _traces(self) -> list[Trace]:
+        traces = read_traces(self.path)
+        # Hashed before and after reading: the recorded digest is then that of the lines that were read.
+        if file_digest(self.path) != self.sha256:
+            raise RequestError(f"{self.path} changed while it was being read",
+                               f"a file that stays as it is, SHA-256 {self.sha256}", "the same command again")
+        return traces
+
+    def __len__(self) -> int:
+        return self._lines
+
+    @overload
+    def __getitem__(self, at: int) -> Trace: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Trace]: ...
+    def __getitem__(self, at: int | slice) -> Trace | Sequence[Trace]:
+        return self._traces[at]
+
+
+def _looked_at(path: Path) -> tuple[str, int, bool]:
+    """SHA-256 of a file, as hex; its number of lines; and whether a line may name the model it was sampled from.
+
+    A last line without a line break counts.
+    """
+    # An empty file has no line, which is why the byte before its first counts as a line break.
+    digest, lines, last, mark, has_mark = hashlib.sha256(), 0, b"\n", f'"{DRAWN_FROM}"'.encode(), False
+    with path.open("rb") as stream:
+        for chunk in chunks(stream):
+            digest.update(chunk)
+            lines += chunk.count(b"\n")
+            # The mark may be split by the border of two chunks.
+            has_mark = has_mark or mark in last + chunk
+            last = chunk[-len(mark):]
+    return digest.hexdigest(), lines + (last[-1:] != b"\n"), has_mark
+
+
+def open_traces(name: str, base: Path = Path(), more: str = "") -> tuple[Sequence[Trace], str]:
+    """The traces of a file (relative to ``base``) or of a shipped set, and the SHA-256 of the file that they are.
+
+    A file takes precedence over a shipped name; ``more``: further accepted values, for the message. Raises
+    `RequestError` without either, or for a set of items.
+    """
+    # An absolute name replaces `base` in the join.
+    path = base / Path(name).expanduser()
+    if path.is_file():
+        file = TraceFile(path)
+        return file, file.sha256
+    if name not in _SETS:
+        raise RequestError(f"traces: {no_file(path)}", f"a file of traces{more}, or a data set: {_names('traces')}",
+                           "workings data list")
+    if _SETS[name].holds != "traces":
+        raise RequestError(f"traces: {name} is a set of items", f"one of {_names('traces')}", "workings data list")
+    # The digest is of the bytes that a file of these traces would have, so both are known as the same data.
+    return make_set(name)[0], _SETS[name].sha256
+
+
+def open_items_file(name: str, into: Path) -> Path:
+    """The file of items that a name means: itself when it is a file, else the shipped set written to ``into``.
+
+    Raises `RequestError` without either.
+    """
+    path = Path(name).expanduser()
+    if path.is_file():
+        return path
+    into.write_bytes(items_bytes(shipped_items(name, path)))
+    return into
+
+
+def shipped_items(name: str, path: Path, more: str = "") -> list[ItemRecord]:
+    """The items of a shipped set.
+
+    Raises `RequestError` where no shipped set of that name holds items: ``path`` is missing, and ``more`` values are
+    accepted.
+    """
+    if name not in _SETS or _SETS[name].holds != "items":
+        raise RequestError(f"items: {no_file(path)}", f"a file of items{more}, or one of {_names('items')}",
+                           "workings data list")
+    return make_set(name)[1]
+
+
+def _names(holds: str) -> str:
+    return ", ".join(name for name, recipe in _SETS.items() if recipe.holds == holds)

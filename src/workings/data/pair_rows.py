@@ -1,23 +1,26 @@
-"""Rows of preference pairs: two consecutive rows per pair, each proved like a row of a trace.
+"""Rows of preference pairs and verdicts: two consecutive rows each, proved like a row of a trace.
 
 Row 2i is the chosen completion of pair i, row 2i + 1 the rejected one; both begin with the same prompt. Their ids are
 `PAIR/chosen` and `PAIR/rejected`, so that an index of rows says which belong together. A pair is kept whole or dropped
 whole. Completions are learned as they are written: `data.reasoning` says how steps of traces are rendered, and a pair
 has none.
+
+A verdict's rows are its completion after its prompt, and another prompt's completion. By the second row KTO estimates
+how far the model has drifted. It is the completion of the next entry in the file that has another prompt, so that the
+data determine it. The id of the first row has the verdict.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from workings.config.data import DataConfig
 from workings.data.encode import Encoded, Example, encoded
-from workings.data.preferences import PreferencePair
-from workings.data.rows import Dropped, Row, RowSet, refuse_long, refuse_other_template, refuse_repeated_ids, row_of
-from workings.data.verdicts import Verdict
+from workings.data.preferences import PreferencePair, Verdict
+from workings.data.rows import Row, RowSet, kept_rows, refuse_other_template, row_of, row_problems
 from workings.errors import RecordError, RequestError
 from workings.models.chat import THINK, THOUGHT, THOUGHT_END, ChatTemplate
 from workings.models.tokenizer import Tokenizer
@@ -77,76 +80,34 @@ def build_pair_rows(pairs: Sequence[PreferencePair], tokenizer: Tokenizer, templ
     def examples() -> Iterator[Example]:
         for pair in pairs:
             for side, text in zip(SIDES, (pair.chosen, pair.rejected), strict=True):
-                yield example_of(row_id(pair.id, side), f"pair {pair.id}: {side}", pair, text, template)
+                yield _example(row_id(pair.id, side), f"pair {pair.id}: {side}", pair, text, template)
 
-    return PairRows(two_rows_each([pair.id for pair in pairs], examples(), tokenizer, template, data_config, "pair",
-                                  _refuse_equal))
+    return PairRows(_two_rows_each(pairs, examples(), tokenizer, template, data_config, "pair", _refuse_equal))
 
 
-def two_rows_each(ids: Sequence[str], examples: Iterable[Example], tokenizer: Tokenizer, template: ChatTemplate,
-                  data_config: DataConfig, kind: str,
-                  check: Callable[[str, Encoded, Encoded], None] = lambda *_: None) -> RowSet:
-    """Proved rows of entries with two rows each; an entry with a too long row is left out.
-
-    Args:
-        ids: of the entries.
-        examples: two per entry.
-        tokenizer, template, data_config: of the run.
-        kind: what an entry is, for messages.
-        check: raises `RequestError` for two that do not go together.
-
-    Raises:
-        RequestError: as `build_pair_rows`.
-    """
-    refuse_repeated_ids(iter(ids), kind)
+def _two_rows_each(entries: Sequence[PreferencePair | Verdict], examples: Iterable[Example], tokenizer: Tokenizer,
+                   template: ChatTemplate, data_config: DataConfig, kind: str,
+                   check: Callable[[str, Encoded, Encoded], None] = lambda *_: None) -> RowSet:
+    """Proved rows of entries with two ``examples`` each, of which ``check`` refuses those that do not go together."""
     refuse_other_template(template, data_config)
-    rows: list[Row] = []
-    dropped: list[Dropped] = []
-    too_long: list[Dropped] = []
-    limit = data_config.max_length
-    sides = encoded(examples, tokenizer, template)
-    # One generator twice: each entry takes its first example and then its second one.
-    for name, first, second in zip(ids, sides, sides, strict=True):
-        check(name, first, second)
-        both = row_of(first), row_of(second)
-        longest = max(len(row.tokens) for row in both)
-        if longest <= limit:
-            rows += both
-            continue
-        reason = f"{longest} tokens in its longer row, and data.max_length is {limit}"
-        # Never cut, and never one without the other: half a pair prefers nothing.
-        too_long.append(Dropped(name, longest, reason))
-        dropped += [Dropped(row.id, len(row.tokens), f"its {kind} has {reason}") for row in both]
-    if data_config.over_length != "drop":
-        refuse_long(too_long, kind, len(ids), "both completions inside the window")
-    if not rows:
-        raise RequestError(f"no {kind} of {len(ids)} gives rows", f"at least one {kind}",
-                           "a larger data.max_length" if dropped else f"a file with {kind}s")
-    return RowSet(tuple(rows), tuple(dropped), tokenizer.pad_id, limit)
+
+    def rows() -> Iterator[tuple[str, tuple[Row, Row]]]:
+        sides = encoded(examples, tokenizer, template)
+        # One generator twice: each entry takes its first example and then its second one.
+        for entry, first, second in zip(entries, sides, sides, strict=True):
+            check(entry.id, first, second)
+            yield entry.id, (row_of(first), row_of(second))
+
+    return kept_rows(rows(), kind, len(entries), data_config, tokenizer.pad_id, "both completions inside the window")
 
 
-def pair_problems(pairs: Iterable[PreferencePair], tokenizer: Tokenizer, template: ChatTemplate,
-                  data_config: DataConfig) -> Iterator[tuple[str, str]]:
-    """(id, reason) of every pair that `build_pair_rows` would refuse or drop."""
-    strict = data_config.model_copy(update={"over_length": "error"})
-    for pair in pairs:
-        try:
-            build_pair_rows([pair], tokenizer, template, strict)
-        except RequestError as error:
-            yield pair.id, error.given.removeprefix(f"pair {pair.id}: ")
+pair_problems = partial(row_problems, build=build_pair_rows, kind="pair")
+"""(id, reason) of every pair that `build_pair_rows` would refuse or drop."""
 
 
-def example_of(name: str, said: str, entry: PreferencePair | Verdict, completion: str, template: ChatTemplate
+def _example(name: str, said: str, entry: PreferencePair | Verdict, completion: str, template: ChatTemplate
                ) -> Example:
-    """A completion of an entry's prompt.
-
-    Args:
-        name: id of its row.
-        said: its name in messages.
-        entry: has the prompt, with the turns before it.
-        completion: as a model writes it.
-        template: of the run.
-    """
+    """A completion of an entry's prompt; ``name`` is the id of its row, and ``said`` its name in messages."""
     return Example(id=name, name=said, prompt=entry.prompt,
                    asked=Asked.of(entry.prompt, entry.history, entry.tool_turns, entry.tools),
                    completion=completion, parts=_parts(completion, template),
@@ -189,3 +150,62 @@ def read_log_prob_lines(lines: Iterable[Mapping[str, Any]]) -> dict[str, float]:
         # A float32 is a float64 exactly, and the shortest text of that is read back to the bit.
         sums[name] = float(log_prob)
     return sums
+
+
+RIGHT, WRONG, MISMATCHED = "right", "wrong", "mismatched"
+"""Ends of row ids: those of a completion by its verdict, and that of the row next to it."""
+
+
+class VerdictRows(PairRows):
+    """All verdicts of a data set as rows."""
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """The verdicts' ids, in their order. Raises `RecordError` if the rows are not two for each."""
+        return verdict_ids(self.rows.ids)
+
+
+def verdict_ids(row_ids: Sequence[str]) -> list[str]:
+    """The ids of the verdicts whose rows have these ids.
+
+    Raises:
+        RecordError: the rows are not a labelled and a mismatched one per verdict, in this order.
+    """
+    names = [name.removesuffix(f"/{MISMATCHED}") for name in row_ids[1::2]]
+    for name, own, other in zip(names, row_ids[::2], row_ids[1::2], strict=False):
+        if own not in (row_id(name, RIGHT), row_id(name, WRONG)) or other != row_id(name, MISMATCHED):
+            raise RecordError(f"rows that are not two for each verdict: {own[:80]!r}, {other[:80]!r}")
+    if len(row_ids) % 2:
+        raise RecordError(f"rows that are not two for each verdict: {row_ids[-1][:80]!r}")
+    return names
+
+
+def verdict_of(name: str) -> int:
+    """1 for the row of a correct completion, -1 for a wrong one, 0 for a mismatched one."""
+    return {RIGHT: 1, WRONG: -1}.get(name.rpartition("/")[2], 0)
+
+
+def build_verdict_rows(verdicts: Sequence[Verdict], tokenizer: Tokenizer, template: ChatTemplate,
+                       data_config: DataConfig) -> VerdictRows:
+    """Turn verdicts into proved rows, in the verdicts' order.
+
+    Raises:
+        RequestError: naming the verdict, when something that must hold does not; when ids repeat; when all have one
+            prompt; when no verdict is left.
+    """
+    questions = [(entry.prompt, entry.history, entry.tool_turns) for entry in verdicts]
+    if len(set(questions)) < 2:
+        raise RequestError(f"all {len(verdicts)} verdicts have the same prompt",
+                           "at least two prompts: the model's drift is measured by completions of other prompts")
+
+    def examples() -> Iterator[Example]:
+        for at, entry in enumerate(verdicts):
+            yield _example(row_id(entry.id, RIGHT if entry.label else WRONG), f"verdict {entry.id}", entry,
+                             entry.completion, template)
+            # In a circle: the last one takes the first completion of another prompt.
+            other = next(after % len(verdicts) for after in range(at + 1, at + len(verdicts))
+                         if questions[after % len(verdicts)] != questions[at])
+            yield _example(row_id(entry.id, MISMATCHED), f"verdict {entry.id}, with the completion of "
+                             f"{verdicts[other].id}", entry, verdicts[other].completion, template)
+
+    return VerdictRows(_two_rows_each(verdicts, examples(), tokenizer, template, data_config, "verdict"))

@@ -7,12 +7,10 @@ from typing import Any
 
 from workings.data.batches import Batches
 from workings.data.columns import kept_columns
-from workings.data.pair_rows import SIDES, row_id
-from workings.data.preferences import PreferencePair
+from workings.data.pair_rows import MISMATCHED, RIGHT, SIDES, WRONG, row_id
+from workings.data.preferences import PreferencePair, Verdict
 from workings.data.rows import Row, RowSet, example_id
 from workings.data.traces import Trace
-from workings.data.verdict_rows import MISMATCHED, RIGHT, WRONG
-from workings.data.verdicts import Verdict
 from workings.models.batch import BatchShape
 from workings.models.tokenizer import Tokenizer
 from workings.models.turns import Asked
@@ -113,12 +111,7 @@ class RowSummary:
 
 
 def turns_of(entry: Entry, row: Row) -> list[Turn]:
-    """Every turn of a row's conversation with its learned tokens.
-
-    Args:
-        entry: the entry that gave the row.
-        row: the row.
-    """
+    """Every turn of the conversation of a row, which the entry gave, with its learned tokens."""
     if isinstance(entry, Trace) and entry.is_text:
         return [Turn("text", row.supervised_tokens)]
     spoken = [*Asked.of(entry.prompt, entry.history, entry.tool_turns).turns, SpokenTurn("assistant", "")]
@@ -195,14 +188,7 @@ def _row_names(entry: Entry) -> list[str]:
 
 
 def summarize(rows: RowSet, batches: Batches, entries: Sequence[Entry], learn: str) -> RowSummary:
-    """Counts, lengths and padding of all rows.
-
-    Args:
-        rows: proved rows.
-        batches: they come in.
-        entries: the entries that gave them.
-        learn: the recipe's `data.learn`.
-    """
+    """Counts, lengths and padding of all rows, which these entries gave; ``learn`` is the recipe's `data.learn`."""
     entries_of_rows = entries_by_row(entries)
     turns = sum(1 + sum(turn.role == "assistant" for turn in (*entries_of_rows[name].history,
                                                               *entries_of_rows[name].tool_turns)) for name in rows.ids)

@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import overload
 
 import numpy as np
 
 from workings.config.data import DataConfig
-from workings.data import encode, pair_rows, preferences, row_fields, rows, traces, verdict_rows, verdicts
-from workings.data.lazy_sequence import LazySequence
+from workings.data import encode, pair_rows, preferences, row_fields, rows, traces
 from workings.data.rows import Dropped, Row, RowSet
 from workings.models import chat, tokenizer, turns
 from workings.models.chat import ChatTemplate
@@ -36,13 +36,12 @@ FACTS, REST, INDEX = "facts.json", "rest.json", "index.jsonl"
 """Files with the digests of all others, values that are not arrays, and `RowSet.index_bytes`."""
 ARRAYS = ("tokens", "masks", "starts", "prompt_digests", "earlier_digests", "earlier_starts")
 CACHE_FILES = (REST, INDEX, *(f"{name}.npy" for name in ARRAYS))
-CODE_MODULES = (traces, preferences, encode, rows, pair_rows, verdicts, verdict_rows, row_fields, chat, turns,
-                tokenizer, canonical, redact)
+CODE_MODULES = (traces, preferences, encode, rows, pair_rows, row_fields, chat, turns, tokenizer, canonical, redact)
 """Modules whose code decides the contents."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RowArrays(LazySequence[Row]):
+class RowArrays(Sequence[Row]):
     """Concatenated rows."""
 
     ids: list[str]
@@ -62,7 +61,15 @@ class RowArrays(LazySequence[Row]):
     def __len__(self) -> int:
         return len(self.ids)
 
-    def _make(self, number: int) -> Row:
+    @overload
+    def __getitem__(self, at: int) -> Row: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Row]: ...
+    def __getitem__(self, at: int | slice) -> Row | Sequence[Row]:
+        if isinstance(at, slice):
+            return [self[number] for number in range(len(self))[at]]
+        # A range knows negative numbers, and raises IndexError, by which iteration over a sequence ends.
+        number = range(len(self))[at]
         start, end = self.starts[number], self.starts[number + 1]
         earlier = self.earlier_digests[self.earlier_starts[number]:self.earlier_starts[number + 1]]
         return Row(self.ids[number], self.tokens[start:end], self.masks[start:end],

@@ -1,15 +1,16 @@
-"""Fields that files of traces and of preference pairs share: a JSON object a line, its id, labels, earlier turns."""
+"""What files of traces, pairs and verdicts share: a JSON object a line, its id, question, labels and earlier turns."""
 
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from workings.data.columns import refuse_media, refuse_unread
 from workings.errors import RecordError, RequestError
+from workings.hints import no_file
 from workings.models.turns import Turn
 from workings.record import canonical
 
@@ -19,8 +20,12 @@ LABELS = ("section", "category", "difficulty", "source", "licence")
 
 @dataclass(frozen=True, kw_only=True)
 class Labelled:
-    """Optional labels of a line."""
+    """The question of a line, and its optional labels."""
 
+    id: str
+    """Unique in its file; decides the place in an epoch."""
+    prompt: str
+    """The question, without any chat turn around it; empty for a raw text."""
     history: tuple[Turn, ...] = ()
     """Turns before the question; the assistant's are learned where the recipe says `data.learn: all` and the turn is
     not marked, the others never."""
@@ -55,9 +60,9 @@ class Labelled:
         return record | {key: value for key, value in self.metadata.items() if key not in record}
 
 
-def texts_of(record: Mapping[str, Any], keys: Iterable[str], *, may_be_empty: bool = False) -> dict[str, Any]:
-    """Required texts of a line, by key; ``may_be_empty`` applies to the answer only. Errors as of `text_of`."""
-    return {key: text_of(record, key, may_be_empty=may_be_empty and key == "answer") for key in keys}
+def texts_of(record: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """Required texts of a line, by key. Errors as of `text_of`."""
+    return {key: text_of(record, key) for key in keys}
 
 
 def labels_of(record: Mapping[str, Any], own: Iterable[str]) -> dict[str, Any]:
@@ -73,66 +78,68 @@ def labels_of(record: Mapping[str, Any], own: Iterable[str]) -> dict[str, Any]:
             **({"tools": tools_text(record["tools"])} if record.get("tools") else {})}
 
 
-def object_of(record: object, *, escapes: bool) -> dict[str, Any]:
-    """A line's JSON value, which must be an object of valid texts.
-
-    Args:
-        record: the value.
-        escapes: whether the line may have held escaped characters, which alone can be half a surrogate pair.
-
-    Raises:
-        ValueError: with a reason to follow ``file:line:``.
-    """
+def object_of(record: object) -> dict[str, Any]:
+    """A line's JSON value, which must be an object. Raises `ValueError` with a reason to follow ``file:line:``."""
     # A number or a list is valid JSON on a line, and is no record.
     if not isinstance(record, dict):
         raise ValueError(f"a JSON object was expected, not {kind_of(record)}")
-    if escapes:
-        refuse_broken_text(record)
     return record
 
 
-class _WithId(Protocol):
-    @property
-    def id(self) -> str: ...
+Line = TypeVar("Line", bound=Labelled)
 
 
-Line = TypeVar("Line", bound=_WithId, covariant=True)
+@dataclass(frozen=True, kw_only=True)
+class LineFile(Generic[Line]):
+    """A kind of file with one JSON object a line: how a line is read, and the words of its errors."""
 
+    name: str
+    """What it holds: `traces`."""
+    keys: str
+    """The keys of a line."""
+    form: str
+    """The format of its lines, for the command that imports others."""
+    out: str
+    """The file that this command writes."""
+    make: str
+    """A command that makes such a file."""
+    from_json: Callable[[object], Line]
+    """Makes an entry of a line's JSON value. Raises `ValueError` with a reason to follow ``file:line:``."""
 
-class FromJson(Protocol[Line]):
-    """Makes a trace or a pair of a line's JSON value; keywords and errors as of `object_of`."""
+    def iterate(self, path: Path) -> Iterator[Line]:
+        """The entries of a file, one after the other, in constant memory but for the set of ids.
 
-    def __call__(self, record: object, /, *, escapes: bool) -> Line:
-        """The trace or pair."""
+        Raises:
+            RequestError: naming file and line, when the file is absent, or a line is no entry or repeats an id.
+        """
+        if not path.is_file():
+            raise RequestError(f"{self.name}: {no_file(path)}", f"a file of {self.name}, one JSON object a line",
+                               self.make)
+        seen: set[str] = set()
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                try:
+                    value = canonical.loads(line)
+                    # UTF-8 cannot hold half a surrogate pair, so lines without an escape are spared the check.
+                    if b"\\u" in line:
+                        refuse_broken_text(value)
+                    entry = self.from_json(with_id(value, number))
+                    if entry.id in seen:
+                        raise ValueError(f"id {entry.id!r} is in an earlier line already")
+                except (ValueError, RecordError) as error:
+                    # An invalid first line shows that the file holds something else.
+                    command = import_command(path, self.out) if number == 1 else (
+                        f"workings data import --format {self.form} {path} --out {self.out} --on-error skip")
+                    raise RequestError(f"{path}:{number}: {error}",
+                                       f"one {self.name.removesuffix('s')} a line: {self.keys}", command) from None
+                seen.add(entry.id)
+                yield entry
 
-
-def iterate_lines(path: Path, from_json: FromJson[Line], *, expected: str, form: str, out: str) -> Iterator[Line]:
-    """The lines of a file, one after the other, in constant memory but for the set of ids.
-
-    Args:
-        path: an existing file.
-        from_json: makes a trace or a pair of a line.
-        expected: what a line should be, for errors.
-        form: its format, for the command that imports the other lines.
-        out: the file that this command writes.
-
-    Raises:
-        RequestError: a line cannot be parsed or repeats an id.
-    """
-    seen: set[str] = set()
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                # UTF-8 cannot hold half a surrogate pair, so lines without an escape are spared the check.
-                record = from_json(with_id(canonical.loads(line), number), escapes=b"\\u" in line)
-                if record.id in seen:
-                    raise ValueError(f"id {record.id!r} is in an earlier line already")
-            except (ValueError, RecordError) as error:
-                # An invalid first line shows that the file holds something else.
-                raise RequestError(f"{path}:{number}: {error}", expected, import_command(path, out) if number == 1 else
-                                   f"workings data import --format {form} {path} --out {out} --on-error skip") from None
-            seen.add(record.id)
-            yield record
+    def read(self, path: Path) -> list[Line]:
+        """All entries of a file. Raises `RequestError` as `iterate`, and where there is none."""
+        if entries := list(self.iterate(path)):
+            return entries
+        raise RequestError(f"{self.name}: {path} is empty", f"at least one {self.name.removesuffix('s')}", self.make)
 
 
 def import_command(path: Path, out: str) -> str:
@@ -186,7 +193,7 @@ def text_of(record: Mapping[str, Any], key: str, *, may_be_empty: bool = False) 
     if not isinstance(value, str):
         raise ValueError(f"`{key}` must be a text, not {kind_of(value)}")
     # Other texts, such as those of earlier turns, may be empty.
-    if not may_be_empty and key in ("id", "prompt", "answer", "chosen", "rejected") and not value.strip():
+    if not may_be_empty and key in ("id", "prompt", "answer", "chosen", "rejected", "completion") and not value.strip():
         raise ValueError(f"`{key}` is empty")
     return value
 
@@ -219,29 +226,34 @@ def calls_text(more: Mapping[str, Any]) -> str:
     Raises:
         ValueError: no list of calls, a call without a name, or one whose arguments are no JSON object.
     """
-    calls = more.get("tool_calls", [])
-    if isinstance(calls, str):
-        try:
-            calls = json.loads(calls)
-        except ValueError:
-            raise ValueError("`tool_calls` is a text that is not JSON") from None
+    calls = _parsed(more.get("tool_calls", []), [], "`tool_calls` is a text that is not JSON")
     if not isinstance(calls, list):
         raise ValueError(f"`tool_calls` must be a list of calls, not {kind_of(calls)}")
     calls = [_call(call) for call in calls]
     return json.dumps({**more, **({"tool_calls": calls} if calls else {})}, ensure_ascii=False) if more else ""
 
 
-def _call(call: object) -> dict[str, Any]:
-    function = call.get("function", call) if isinstance(call, dict) else None
-    if not isinstance(call, dict) or not isinstance(function, dict) or not isinstance(function.get("name"), str):
+def _parsed(value: object, empty: object, problem: str) -> Any:
+    """A value, or what a text of JSON holds. Raises `ValueError` with ``problem``."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value) if value.strip() else empty
+    except ValueError:
+        raise ValueError(problem) from None
+
+
+def _named(value: object) -> dict[str, Any] | None:
+    """The inner object of `{function: {name, …}}`, or an object with a name; None for anything else."""
+    inner = value.get("function", value) if isinstance(value, dict) else None
+    return inner if isinstance(inner, dict) and isinstance(inner.get("name"), str) else None
+
+
+def _call(call: Any) -> dict[str, Any]:
+    if (function := _named(call)) is None:
         raise ValueError("a call of a tool must have a name: {function: {name, arguments}}")
-    arguments = function.get("arguments", {})
-    # Servers write them as a text of JSON, which templates would put in quotes.
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments or "{}")
-        except ValueError:
-            raise ValueError(f"arguments of a call of {function['name']} are not JSON") from None
+    # Servers write arguments as a text of JSON, which templates would put in quotes.
+    arguments = _parsed(function.get("arguments", {}), {}, f"arguments of a call of {function['name']} are not JSON")
     if not isinstance(arguments, dict):
         raise ValueError(f"arguments of a call of {function['name']} must be an object, not {kind_of(arguments)}")
     identity = {"id": call["id"]} if call.get("id") else {}
@@ -255,17 +267,11 @@ def tools_text(tools: object) -> str:
     Raises:
         ValueError: they are something else, or one has no name.
     """
-    if isinstance(tools, str):
-        try:
-            tools = json.loads(tools) if tools.strip() else []
-        except ValueError:
-            raise ValueError("`tools` is a text that is not JSON") from None
+    tools = _parsed(tools, [], "`tools` is a text that is not JSON")
     if not isinstance(tools, list):
         raise ValueError(f"`tools` must be a list of descriptions, not {kind_of(tools)}")
-    for tool in tools:
-        described = tool.get("function", tool) if isinstance(tool, dict) else None
-        if not isinstance(described, dict) or not isinstance(described.get("name"), str):
-            raise ValueError("a tool must have a name: {type: function, function: {name, description, parameters}}")
+    if not all(map(_named, tools)):
+        raise ValueError("a tool must have a name: {type: function, function: {name, description, parameters}}")
     # Rows of parquet have every key, with null if unused.
     return json.dumps(_without_nulls(tools), ensure_ascii=False) if tools else ""
 

@@ -6,15 +6,16 @@ Reasoning *and* answer must fit the window: a longer row is an error that names 
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from workings.config.data import DataConfig
 from workings.data.encode import Encoded, Example, encoded
+from workings.data.row_fields import Labelled
 from workings.data.traces import Trace, completion_text, split_completion
 from workings.errors import RequestError
 from workings.models.chat import CHANNEL, THOUGHT_END, ChatTemplate
@@ -22,6 +23,8 @@ from workings.models.tokenizer import Tokenizer
 from workings.models.turns import Asked
 from workings.record.canonical import line
 from workings.record.redact import cleaned
+
+Entry = TypeVar("Entry", bound=Labelled)
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,29 +229,60 @@ def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemp
     Raises:
         RequestError: naming the trace, when something that must hold does not; when ids repeat; when no row is left.
     """
+    refuse_other_template(template, data_config)
+    made = (row_of(example) for example in encoded((_example(trace, data_config) for trace in traces), tokenizer,
+                                                   template))
+    parts = (part for row in made for part in _parts(row, data_config))
+    return kept_rows(((row.id, [row]) for row in parts), "trace", len(traces), data_config, tokenizer.pad_id,
+                     "reasoning and answer inside the window",
+                     " or, for raw texts, data.over_length=split" if data_config.template == "plain" else "")
+
+
+def kept_rows(entries: Iterable[tuple[str, Sequence[Row]]], kind: str, count: int, data_config: DataConfig, pad_id: int,
+              expected: str, more: str = "") -> RowSet:
+    """The rows of all entries without those that are too long; an entry is kept whole or dropped whole.
+
+    Args:
+        entries: ids with rows.
+        kind: `trace`, `pair` or `verdict`.
+        count: number of entries, for messages.
+        data_config: says what is too long, and what becomes of it.
+        pad_id: see `RowSet`.
+        expected: what a row should have, where a long one is an error.
+        more: what else could be typed then.
+
+    Raises:
+        RequestError: an id repeats, no row is left, or rows are too long and not to be dropped: it names the longest,
+            whose length is the limit that takes all.
+    """
     rows: list[Row] = []
     dropped: list[Dropped] = []
+    too_long: list[Dropped] = []
+    seen: set[str] = set()
     limit = data_config.max_length
-    refuse_other_template(template, data_config)
-    for example in encoded((_example(trace, data_config) for trace in traces), tokenizer, template):
-        row = row_of(example)
-        if len(row.tokens) <= limit:
-            rows.append(row)
-            continue
-        if data_config.over_length == "split" and row.is_text:
-            rows += _parts(row, limit)
-            continue
-        reason = f"{len(row.tokens)} tokens, and data.max_length is {limit}"
+    for name, own in entries:
+        if name in seen:
+            raise RequestError(f"the {kind} id {name!r} occurs twice",
+                               "ids that are unique: they decide the order of rows", "workings data check --fix")
+        seen.add(name)
+        longest = max(len(row.tokens) for row in own)
         # Never cut: a shortened row would teach reasoning without its answer, and never the stop token.
-        dropped.append(Dropped(row.id, len(row.tokens), reason))
-    if data_config.over_length != "drop":
-        refuse_long(dropped, "trace", len(traces), "reasoning and answer inside the window",
-                    " or, for raw texts, data.over_length=split" if data_config.template == "plain" else "")
-    refuse_repeated_ids([row.id for row in rows], "trace")
+        if longest <= limit:
+            rows += own
+            continue
+        where = " in its longer row" if len(own) > 1 else ""
+        too_long.append(Dropped(name, longest, f"{longest} tokens{where}, and data.max_length is {limit}"))
+        dropped += too_long[-1:] if len(own) == 1 else [
+            Dropped(row.id, len(row.tokens), f"its {kind} has {too_long[-1].reason}") for row in own]
+    if too_long and data_config.over_length != "drop":
+        first = max(too_long, key=lambda entry: entry.tokens)
+        others = f"; {len(too_long):,} of {count:,} are too long, and this is the longest" if len(too_long) > 1 else ""
+        raise RequestError(f"{kind} {first.id}: {first.reason}{others}", expected,
+                           f"data.max_length={first.tokens} or data.over_length=drop{more}")
     if not rows:
-        raise RequestError(f"no trace of {len(dropped)} gives a row", "at least one row",
-                           "a larger data.max_length" if dropped else "a file with traces")
-    return RowSet(tuple(rows), tuple(dropped), tokenizer.pad_id, limit)
+        raise RequestError(f"no {kind} of {count} gives rows", f"at least one {kind}",
+                           "a larger data.max_length" if dropped else f"a file with {kind}s")
+    return RowSet(tuple(rows), tuple(dropped), pad_id, limit)
 
 
 PART = "/part-"
@@ -261,45 +295,34 @@ def example_id(row_id: str) -> str:
     return text if mark and number.isdecimal() else row_id
 
 
-def _parts(row: Row, limit: int) -> Iterator[Row]:
-    """Rows of a raw text, which begin with the last token of the one before: so each token but the first is learned."""
+def _parts(row: Row, config: DataConfig) -> Iterator[Row]:
+    """A row, or those of a long raw text that is split.
+
+    A part begins with the last token of the one before, so that each token but the first is learned.
+    """
+    limit = config.max_length
+    if config.over_length != "split" or len(row.tokens) <= limit or not row.is_text:
+        yield row
+        return
     for number, start in enumerate(range(0, len(row.tokens) - 1, limit - 1), start=1):
         mask = row.loss_mask[start:start + limit].copy()
         mask[0] = 0
         yield Row(f"{row.id}{PART}{number}", row.tokens[start:start + limit], mask, row.prompt_digest)
 
 
-def refuse_long(dropped: Sequence[Dropped], kind: str, count: int, expected: str, more: str = "") -> None:
-    """Raise `RequestError` where some are too long, and name the longest: its length is the limit that takes all.
-
-    Args:
-        dropped: what gives no row, a trace or the longer side of a pair each.
-        kind: `trace` or `pair`.
-        count: how many there are in all.
-        expected: what should be.
-        more: what else could be typed.
-    """
-    if not dropped:
-        return
-    longest = max(dropped, key=lambda row: row.tokens)
-    others = f"; {len(dropped):,} of {count:,} are too long, and this is the longest" if len(dropped) > 1 else ""
-    raise RequestError(f"{kind} {longest.id}: {longest.reason}{others}", expected,
-                       f"data.max_length={longest.tokens} or data.over_length=drop{more}")
-
-
-def row_problems(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemplate,
-                 data_config: DataConfig) -> Iterator[tuple[str, str]]:
-    """(id, reason) of every trace that `build_rows` would refuse or drop."""
-    # Report too long traces as well as wrong ones.
+def row_problems(entries: Iterable[Entry], tokenizer: Tokenizer, template: ChatTemplate, data_config: DataConfig,
+                 build: Callable[..., object] = build_rows, kind: str = "trace") -> Iterator[tuple[str, str]]:
+    """(id, reason) of every entry, a ``kind``, that ``build`` would refuse or drop."""
+    # Report too long entries as well as wrong ones.
     strict = data_config if data_config.over_length == "split" else data_config.model_copy(
         update={"over_length": "error"})
-    for trace in traces:
+    for entry in entries:
         try:
-            # One trace at a time, so that an error is about this trace and the next is still looked at. All at once
-            # would be faster, and stop at the first error.
-            build_rows([trace], tokenizer, template, strict)
+            # One at a time, so that an error is about this entry and the next is still looked at. All at once would be
+            # faster, and stop at the first error.
+            build([entry], tokenizer, template, strict)
         except RequestError as error:
-            yield trace.id, error.given.removeprefix(f"trace {trace.id}").lstrip(": ")
+            yield entry.id, error.given.removeprefix(f"{kind} {entry.id}").lstrip(": ")
 
 
 def row_of(encoded: Encoded) -> Row:
@@ -384,13 +407,3 @@ def refuse_other_template(template: ChatTemplate, config: DataConfig) -> None:
         raise RequestError(f"data.reasoning is {config.reasoning}, but the chat template has Gemma 4's thinking "
                            f"{'on' if template.thinking else 'off'}", "a template made for this recipe",
                            f"ChatTemplate.for_config(template, tokenizer, reasoning={config.reasoning!r})")
-
-
-def refuse_repeated_ids(ids: Iterable[str], what: str) -> None:
-    """Raise `RequestError` where an id comes twice."""
-    seen: set[str] = set()
-    for row_id in ids:
-        if row_id in seen:
-            raise RequestError(f"the {what} id {row_id!r} occurs twice",
-                               "ids that are unique: they decide the order of rows", "workings data check --fix")
-        seen.add(row_id)

@@ -6,7 +6,7 @@ written here, rendered as the text that a model learns to write, and compared.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,15 @@ from typing import Any
 from workings.data.columns import refuse_keys_with_text
 from workings.data.row_fields import (
     Labelled,
+    LineFile,
     calls_text,
-    iterate_lines,
     labels_of,
     lines_bytes,
     object_of,
+    text_of,
     texts_of,
 )
 from workings.errors import RequestError
-from workings.hints import no_file
 from workings.record import atomic
 
 STYLES = ("tags", "think", "channel", "hashes", "answer_only")
@@ -39,10 +39,6 @@ _MARKS = {"tags": ("<reasoning>", "</reasoning><answer>", "</answer>"),
 class Trace(Labelled):
     """One question with its worked answer."""
 
-    id: str
-    """Unique in its file; decides the row's place in an epoch."""
-    prompt: str
-    """The question, without any chat turn around it; empty for a raw text."""
     steps: tuple[str, ...]
     """The reasoning, a text a step; empty if the source has no reasoning."""
     answer: str
@@ -68,21 +64,17 @@ class Trace(Labelled):
                                  "answer": self.answer, **(json.loads(self.calls) if self.calls else {})})
 
 
-def trace_from_json(record: object, *, escapes: bool = True) -> Trace:
-    """The trace that a parsed line holds; arguments and errors as of `workings.data.row_fields.object_of`.
-
-    Raises:
-        ValueError: when a field is missing or has the wrong type, too.
-    """
-    line = object_of(record, escapes=escapes)
+def trace_from_json(record: object) -> Trace:
+    """The trace that a parsed line holds. Raises `ValueError` for anything else."""
+    line = object_of(record)
     if "text" in line and not {"prompt", "answer"} & line.keys():
         return _text_from_json(line)
     steps = line.get("steps", [])
     if not isinstance(steps, list) or not all(isinstance(step, str) for step in steps):
         raise ValueError("`steps` must be a list of texts")
     calls = calls_text({"tool_calls": line["tool_calls"]}) if line.get("tool_calls") else ""
-    texts = texts_of({"answer": "", **line} if calls else line, ("id", "prompt", "answer"), may_be_empty=bool(calls))
-    return Trace(**texts, steps=tuple(steps), calls=calls,
+    answer = text_of({"answer": "", **line} if calls else line, "answer", may_be_empty=bool(calls))
+    return Trace(**texts_of(line, ("id", "prompt")), answer=answer, steps=tuple(steps), calls=calls,
                  **labels_of(line, ("id", "prompt", "steps", "answer", "tool_calls")))
 
 
@@ -94,30 +86,9 @@ def _text_from_json(line: dict[str, Any]) -> Trace:
     return Trace(id=texts["id"], prompt="", steps=(), answer=texts["text"], **labels_of(line, ("id", "text")))
 
 
-def iterate_traces(path: Path) -> Iterator[Trace]:
-    """The traces of a file, one after the other, in constant memory but for the set of ids.
-
-    Raises:
-        RequestError: naming file and line, when the file is absent or a line is not a trace or repeats an id.
-    """
-    if not path.is_file():
-        raise RequestError(f"traces: {no_file(path)}", "a file of traces, one JSON object a line",
-                           "workings data make addition --out traces.jsonl")
-    yield from iterate_lines(path, trace_from_json, form="traces", out="traces.jsonl",
-                             expected="one trace per line: id, prompt, steps, answer; or a raw text: text")
-
-
-def read_traces(path: Path) -> list[Trace]:
-    """All traces of a file; see `iterate_traces`. An empty file is an error.
-
-    Raises:
-        RequestError: as `iterate_traces`, or there is no trace.
-    """
-    traces = list(iterate_traces(path))
-    if not traces:
-        raise RequestError(f"traces: {path} is empty", "at least one trace",
-                           "workings data make addition --out traces.jsonl")
-    return traces
+_FILE = LineFile(name="traces", keys="id, prompt, steps, answer; or a raw text: text", form="traces",
+                 out="traces.jsonl", make="workings data make addition --out traces.jsonl", from_json=trace_from_json)
+iterate_traces, read_traces = _FILE.iterate, _FILE.read
 
 
 def traces_bytes(traces: Iterable[Trace]) -> bytes:
@@ -131,11 +102,7 @@ def write_traces(path: Path, traces: Iterable[Trace]) -> None:
 
 
 def completion_text(trace: Trace, reasoning: str) -> str:
-    """The text that the model has to write after the prompt, without any chat turn around it.
-
-    Args:
-        trace: steps and answer.
-        reasoning: one of `STYLES`.
+    """The text that the model has to write after the prompt, without any chat turn around it, in one of `STYLES`.
 
     Raises:
         RequestError: when the style shows steps and the trace has none: such a row would teach to leave them out.
@@ -159,12 +126,7 @@ def completion_form(reasoning: str) -> str:
 
 
 def split_completion(text: str, reasoning: str) -> tuple[tuple[str, ...], str] | None:
-    """Steps and answer from which `completion_text` makes exactly this text; None if that is impossible.
-
-    Args:
-        text: a model's completion, without its stop token.
-        reasoning: one of `STYLES`.
-    """
+    """Steps and answer from which `completion_text` makes exactly this text; None if that is impossible."""
     if reasoning == "answer_only":
         return ((), text) if text.strip() else None
     before, between, after = _MARKS[reasoning]

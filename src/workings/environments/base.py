@@ -88,10 +88,7 @@ def beginning(seed: int, row: Row) -> tuple[int, dict[str, Any]]:
 def as_prompt(seed: int, row: Row, shown: str) -> dict[str, Any]:
     """The record of a task's prompt, as `workings.scoring.items` reads it.
 
-    Args:
-        seed: that its environment begins with.
-        row: likewise.
-        shown: what the environment then shows.
+    ``seed`` and ``row`` are what its environment begins with, and ``shown`` is what it then shows.
     """
     return {"expected_answer": "not given", **{key: row[key] for key in _ITEM_KEYS if key in row}, "prompt": shown,
             SEED_KEY: seed, ROW_KEY: dict(row)}

@@ -35,15 +35,7 @@ class EnvironmentProcess(Worker):
         return list(self._ask("tasks", seed, count))
 
     def prompts(self, seed: int, rows: Sequence[Row]) -> list[dict[str, Any]]:
-        """The records of the prompts of some tasks (`as_prompt`).
-
-        Args:
-            seed: of the run.
-            rows: tasks, each with an id.
-
-        Raises:
-            RewardError: as `step`.
-        """
+        """The records of the prompts of some tasks (`as_prompt`), by the run's seed. Raises `RewardError` as `step`."""
         beginnings = [beginning(seed, row) for row in rows]
         shown = self._ask("show", beginnings)
         return [as_prompt(*begun, text) for begun, text in zip(beginnings, shown, strict=True)]

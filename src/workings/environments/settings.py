@@ -7,11 +7,9 @@ from typing import Any
 
 from workings.config.environment import EnvironmentConfig
 from workings.environments.base import Environment
-from workings.environments.calculator import Calculator
-from workings.environments.frozen_lake import FrozenLake
-from workings.environments.guess_number import GuessNumber
 from workings.environments.openenv import OpenEnv
 from workings.environments.reasoning_gym import ReasoningGym
+from workings.environments.shipped import Calculator, FrozenLake, GuessNumber
 from workings.environments.verifiers_taskset import VerifiersTaskset
 from workings.errors import RequestError
 from workings.record.digest import file_digest

@@ -2,7 +2,6 @@
 
 import json
 import math
-import runpy
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -10,9 +9,8 @@ from typing import Any
 
 from workings.environments.base import Closable, Environment, Step, TaskMaker
 from workings.environments.settings import EnvironmentSettings
-from workings.errors import RequestError
 from workings.scoring.reward_worker import refuse
-from workings.scoring.worker import Answer, error_text, limit_memory, loading, serve
+from workings.scoring.worker import Answer, error_text, limit_memory, loading, run_file, serve
 
 
 class _Player:
@@ -75,14 +73,8 @@ def _plays(job: tuple[EnvironmentSettings, str]) -> Callable[[Any], Iterator[Ans
 def _maker(settings: EnvironmentSettings, version: str) -> Callable[[], Environment]:
     if not settings.config.file:
         return settings.make
-    # Before the file runs, because code can change its own file.
-    if settings.version != version:
-        raise RequestError(f"environment: {settings.path} has changed since its digest was recorded",
-                           "the file that was recorded")
-    attribute = settings.config.name.rpartition(":")[2]
-    found = runpy.run_path(str(settings.path)).get(attribute)
-    if not callable(found):
-        raise RequestError(f"environment: {settings.path} has no class {attribute}", "a class of that name")
+    found = run_file("environment", settings.path, "class", settings.config.name.rpartition(":")[2],
+                     unchanged=settings.version == version)
     return partial(found, **settings.config.options)
 
 

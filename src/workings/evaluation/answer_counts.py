@@ -10,7 +10,7 @@ from typing import Any
 
 from workings.answers.numbers import parse_number
 from workings.answers.texts import normalise_text
-from workings.data.checking.answer_follows import mentions
+from workings.data.checking.run import mentions
 from workings.evaluation.settings import answer_key
 from workings.record.number_text import percent
 

@@ -11,8 +11,7 @@ from workings.evaluation.scorecard import mean_interval
 from workings.evaluation.statistics.intervals import Interval
 from workings.evaluation.unit import EvaluationRecord
 from workings.record.layout import PREDICTIONS
-from workings.scoring.form import reasoning_text
-from workings.scoring.steps import checked_equations
+from workings.scoring.form import checked_equations, reasoning_text
 
 RIGHT, RIGHT_WITH_WRONG_STEP = "right, no wrong equation", "right, a wrong equation"
 NOT_FOUND, UNSCORED = "wrong, no wrong equation", "could not be scored"

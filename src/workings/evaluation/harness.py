@@ -12,11 +12,10 @@ from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.summary import EvaluationSummary
 from workings.evaluation.unit import EvaluationWriter
-from workings.scoring.form import keeps_form, reasoning_text
+from workings.scoring.form import check_steps, keeps_form, reasoning_text
 from workings.scoring.items import UNSPECIFIED, Item, items_digest
 from workings.scoring.judge import Judgement
 from workings.scoring.scorers import is_score
-from workings.scoring.steps import check_steps
 
 if TYPE_CHECKING:
     from workings.engines.session import ModelSession

@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from workings.answers.extraction import answer_kind
+from workings.answers.extract import answer_kind
 from workings.evaluation.predictions import item_result, read_predictions
 from workings.evaluation.scorecard import ItemResult, Scorecard, build_scorecard, interval_json, mean_interval
 

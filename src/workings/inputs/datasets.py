@@ -12,21 +12,17 @@ from workings.config.load import LoadedRecipe
 from workings.config.recipe import MADE_BY_ENVIRONMENT
 from workings.data.generators import addition
 from workings.data.generators.base import ItemRecord, items_bytes
+from workings.data.importing.completion import final_answer
 from workings.data.importing.formats import PAIR_FORMATS, RAW_TEXT, VERDICT_FORMATS
-from workings.data.importing.hints import by_its_keys, format_of, looks_like
-from workings.data.importing.key_map import KeyMap
+from workings.data.importing.hints import KeyMap, by_its_keys, format_of, looks_like
 from workings.data.importing.run import ImportRequest, import_records
 from workings.data.importing.sources import open_file
-from workings.data.lazy_sequence import TraceFile
-from workings.data.marked_answers import final_answer
-from workings.data.named_sets import shipped_sets
-from workings.data.open import open_traces, shipped_items
-from workings.data.preferences import PreferencePair, read_pairs
+from workings.data.named_sets import TraceFile, open_traces, shipped_items, shipped_sets
+from workings.data.preferences import PreferencePair, Verdict, read_pairs, read_verdicts
 from workings.data.preview import unread_columns
 from workings.data.row_cache import MIN_CACHED_ROWS
 from workings.data.row_fields import import_command
 from workings.data.traces import Trace, read_traces, traces_bytes
-from workings.data.verdicts import Verdict, read_verdicts
 from workings.environments.process import EnvironmentProcess
 from workings.environments.settings import EnvironmentSettings
 from workings.errors import RequestError
@@ -147,7 +143,7 @@ def read_prompts(name: str, base: Path = Path()) -> list[Item]:
         raise RequestError(f"prompts: {no_file(path)}", "a file of items or of traces, or a shipped set",
                            "workings data list")
     if not path.is_file() and not holds_items(name, base):
-        return [question_of(trace) for trace in open_traces(name, base).traces]
+        return [question_of(trace) for trace in open_traces(name, base)[0]]
     return read_questions(path if path.is_file() else Path(name))
 
 
@@ -160,7 +156,7 @@ def read_questions(path: Path) -> list[Item]:
     # Read one line, because a file of traces may have gigabytes.
     first = _first_record(path) if path.is_file() else {}
     if {"prompt", "answer"} <= first.keys() and "expected_answer" not in first:
-        return [question_of(trace) for trace in open_traces(str(path)).traces]
+        return [question_of(trace) for trace in open_traces(str(path))[0]]
     return read_items(path)
 
 
@@ -180,7 +176,7 @@ def _first_record(path: Path) -> dict[str, Any]:
 
 
 def _form(path: Path, known: Callable[[dict[str, Any]], bool]) -> tuple[dict[str, Any], str]:
-    """A file's first record, and the format to import the file as.
+    """The first record of a file of JSON lines, and the format to import the file as.
 
     The format is empty for JSON lines whose first record is ``known`` or of no format, and for a file that is absent,
     empty or compressed: the reader of JSON lines reads it, or has the better message.
@@ -193,8 +189,7 @@ def _form(path: Path, known: Callable[[dict[str, Any]], bool]) -> tuple[dict[str
     except RequestError:
         return {}, ""
     if not source.is_lines:
-        value = getattr(next(source.records(), None), "value", {})
-        return value, format_of(source, KeyMap({}))
+        return {}, format_of(source, KeyMap({}))
     first = _first_record(path)
     return first, "" if known(first) else looks_like(first) or by_its_keys(first)
 
@@ -219,45 +214,34 @@ def question_of(trace: Trace) -> Item:
 
 
 def _pairs(loaded: LoadedRecipe, name: str, digests: dict[str, str]) -> list[PreferencePair]:
-    """Reads the preference pairs of `data.traces`; any other file is refused by its first line."""
-    path = loaded.path(name)
-    # Pairs of texts are read as they are; other forms are converted.
-    first, form = _form(path, lambda record: all(isinstance(record.get(key), str)
-                                                 for key in ("prompt", "chosen", "rejected")))
-    if form in PAIR_FORMATS:
-        digests["traces"] = file_digest(path)
-        return _imported(path, form, read_pairs)
-    if path.is_file() and not {"chosen", "rejected"} & set(first):
-        raise RequestError(f"data.traces: {path} holds no preference pairs, and algorithm.name: "
-                           f"{loaded.recipe.algorithm.name} learns from pairs",
-                           "a file of pairs: id, prompt, chosen, rejected",
-                           f"workings data import --format preferences {path} --out pairs.jsonl")
-    pairs = read_pairs(path)
-    # After reading, because an unreadable file has its own error.
-    digests["traces"] = file_digest(path)
-    return pairs
+    return _labelled(loaded, name, digests, read_pairs, PAIR_FORMATS, {"chosen", "rejected"}, (
+        "preference pairs", "pairs: id, prompt, chosen, rejected", "--format preferences {} --out pairs.jsonl"))
 
 
 def _verdicts(loaded: LoadedRecipe, name: str, digests: dict[str, str]) -> list[Verdict]:
-    """Reads the verdicts of `data.traces`; any other file is refused by its first line."""
+    return _labelled(loaded, name, digests, read_verdicts, VERDICT_FORMATS, {"completion"}, (
+        "verdicts", "verdicts: id, prompt, completion, label", "--format kto {} --out verdicts.jsonl"))
+
+
+def _labelled(loaded: LoadedRecipe, name: str, digests: dict[str, str], read: Callable[[Path], list[Entry]],
+              formats: Sequence[str], own: set[str], said: tuple[str, str, str]) -> list[Entry]:
+    """Reads the pairs or verdicts of `data.traces`; any other file is refused by its first line.
+
+    Lines whose values are texts are read as they are, others converted from one of the ``formats``. ``own`` are keys
+    that tell these lines from others, and ``said`` is what the file should hold, its keys, and options of an import.
+    """
     path = loaded.path(name)
-
-    def is_verdict(record: dict[str, Any]) -> bool:
-        return all(isinstance(record.get(key), str) for key in ("prompt", "completion"))
-
-    first, form = _form(path, is_verdict)
-    if path.is_file() and (form or not is_verdict(first)):
-        if form not in VERDICT_FORMATS:
-            raise RequestError(f"data.traces: {path} holds no verdicts, and algorithm.name: "
-                               f"{loaded.recipe.algorithm.name} learns from verdicts",
-                               "a file of verdicts: id, prompt, completion, label",
-                               "algorithm.name=dpo, if the file holds pairs" if form in PAIR_FORMATS else
-                               f"workings data import --format kto {path} --out verdicts.jsonl")
-        digests["traces"] = file_digest(path)
-        return _imported(path, form, read_verdicts)
-    verdicts = read_verdicts(path)
+    first, form = _form(path, lambda record: all(isinstance(record.get(key), str) for key in {"prompt", *own}))
+    if form not in formats and path.is_file() and (form or not own & first.keys()):
+        what, keys, options = said
+        way_on = "algorithm.name=dpo, if the file holds pairs" if form in PAIR_FORMATS else (
+            f"workings data import {options.format(path)}")
+        raise RequestError(f"data.traces: {path} holds no {what}, and algorithm.name: {loaded.recipe.algorithm.name} "
+                           f"learns from {what.split()[-1]}", f"a file of {keys}", way_on)
+    entries = _imported(path, form, read) if form else read(path)
+    # After reading, because an unreadable file has its own error.
     digests["traces"] = file_digest(path)
-    return verdicts
+    return entries
 
 
 def _traces(loaded: LoadedRecipe, name: str, generated: list[Trace], label: str,
@@ -269,21 +253,19 @@ def _traces(loaded: LoadedRecipe, name: str, generated: list[Trace], label: str,
     # Check the first record for a better message than thousands of rows with missing keys. Raw texts in JSON lines are
     # read like traces.
     first, form = _form(path, lambda record: {"prompt", "answer"} <= record.keys() or looks_like(record) == RAW_TEXT)
-    if {"chosen", "rejected"} <= set(first):
+    is_pair = form in PAIR_FORMATS or {"chosen", "rejected"} <= first.keys()
+    if is_pair or form in VERDICT_FORMATS:
+        held, algorithm = ("preference pairs", "dpo") if is_pair else ("verdicts", "kto")
         # Held-out pairs are no traces: their loss differs.
-        way_on = "algorithm.name=dpo, if the recipe is to learn from these pairs" if label == "traces" else (
-            "evaluation.traces=none, or a file of traces: the evaluation loss is cross entropy on traces")
-        raise RequestError(f"{path} holds preference pairs instead of traces", "a file of traces", way_on)
+        raise RequestError(f"{path} holds {held} instead of traces", "a file of traces",
+                           f"algorithm.name={algorithm}, if the recipe is to learn from these {held.split()[-1]}"
+                           if label == "traces" else "evaluation.traces=none, or a file of traces: the evaluation loss "
+                           "is cross entropy on traces")
     if form:
-        if form in VERDICT_FORMATS:
-            raise RequestError(f"{path} holds verdicts instead of traces", "a file of traces",
-                               "algorithm.name=kto, if the recipe is to learn from these verdicts"
-                               if label == "traces" else "evaluation.traces=none, or a file of traces")
         digests[label] = file_digest(path)
         return _imported(path, form, read_traces)
-    opened = open_traces(name, loaded.base, f", {ADDITION}")
-    digests[label] = opened.sha256
-    return opened.traces
+    traces, digests[label] = open_traces(name, loaded.base, f", {ADDITION}")
+    return traces
 
 
 def _imported(path: Path, form: str, read: Callable[[Path], list[Entry]]) -> list[Entry]:

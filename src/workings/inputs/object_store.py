@@ -54,15 +54,10 @@ def local_name(name: str) -> str:
 
 
 def stored_folder(url: str, patterns: Sequence[str], *, wanted: Sequence[str] = ("*",)) -> Path:
-    """Copies objects below an address and returns the local folder.
+    """Copies the ``wanted`` objects below an address and returns the local folder.
 
-    Args:
-        url: the folder's address.
-        patterns: patterns of the names that belong together; the local folder follows from their versions.
-        wanted: patterns of the names to copy now.
-
-    Raises:
-        RequestError: the store cannot be reached, or there is nothing of these names.
+    It follows from the versions of all objects whose names fit ``patterns``. Raises `RequestError` where the store
+    cannot be reached, or there is nothing of these names.
     """
     store = open_store(url)
     files = {name: attributes for name, attributes in listing(store, url).items() if _matches(name, patterns)}

@@ -10,16 +10,14 @@ from typing import Any
 from workings.config.load import LoadedRecipe
 from workings.config.model import FromPretrained
 from workings.config.recipe import Recipe
-from workings.data.preferences import PreferencePair
+from workings.data.preferences import PreferencePair, Verdict
 from workings.data.traces import Trace, completion_text
-from workings.data.verdicts import Verdict
 from workings.engines.base import Engine, State, sampler_of
 from workings.engines.session import ModelSession, tokens_at_a_time
 from workings.engines.weight_files import read_shape
 from workings.errors import RequestError
 from workings.inputs.datasets import RunData, find_data
-from workings.inputs.gguf.folder import converted
-from workings.inputs.gguf.sources import find_gguf, names_gguf, refuse_package_name
+from workings.inputs.gguf import converted, find_gguf, names_gguf, refuse_package_name
 from workings.inputs.object_store import STORED, is_stored, stored_folder
 from workings.models.chat import ChatTemplate
 from workings.models.hub import GGUF, PATTERNS, SMALL, is_local, weights_directory
@@ -29,7 +27,10 @@ from workings.models.shapes import catalog, published_shape, shape_from_config
 from workings.models.stop_tokens import StopTokens
 from workings.models.tokenizer import Tokenizer
 from workings.models.tokenizer_training import train_tokenizer
+from workings.record.canonical import loads
 from workings.record.digest import file_digest, json_digest
+from workings.record.layout import OVERRIDES
+from workings.record.reader import RunRecord
 from workings.scoring.items import Item
 
 TRAINED_VOCABULARY = 512
@@ -325,3 +326,35 @@ def _vocabulary(loaded: LoadedRecipe) -> int:
                            "a tokenizer on this machine, because its size decides",
                            "tokenizer=train, or a directory with tokenizer.json")
     return Tokenizer.load(path).vocab_size
+
+
+PARENTS_SEARCHED = 3
+"""Number of folders above a run in which a relative path of its recipe is searched."""
+
+
+def recorded_base(run: RunRecord) -> Path:
+    """The folder that the recipe's paths start from: the recorded one, relative to the run, or the current one."""
+    overrides = loads((run.path / OVERRIDES).read_bytes())
+    base = overrides.get("base") if isinstance(overrides, dict) else None
+    return (run.path.resolve() / base if isinstance(base, str) else Path.cwd()).resolve()
+
+
+def recorded_bases(run: RunRecord) -> list[Path]:
+    """Folders that a relative path of the recipe may start from, the likeliest first."""
+    # A run may have been moved with its weights: try the folders above it last.
+    return [recorded_base(run), Path.cwd(), *list(run.path.absolute().parents)[:PARENTS_SEARCHED]]
+
+
+def recorded_weights(run: RunRecord, model: FromPretrained, try_next: str, *, adapters: bool, tensors: bool) -> Weights:
+    """Finds the weights that training started from: at the recipe's path, near the run, in a store or on the Hub.
+
+    ``adapters``: whether the run trained adapters; ``tensors``: also their tensors, not only the files that describe
+    them. Raises `RequestError`, which ends with ``try_next``, where they are missing.
+    """
+    revision, bases = str(run.manifest.model_revision), recorded_bases(run)
+    # Do not search a local name on the Hub.
+    if is_local(revision) and local_folder(model.id, bases) is None:
+        raise RequestError(
+            f"the weights that {run.path} started from are not in {model.id}",
+            "these weights" + (": the checkpoint holds the adapters only" if adapters else ""), try_next)
+    return locate_weights(model.id, revision, bases, tensors=tensors)

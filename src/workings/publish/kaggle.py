@@ -16,7 +16,7 @@ from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.model import FromPretrained
 from workings.engines.registry import engine_libraries
 from workings.errors import RequestError
-from workings.inputs.gguf.sources import names_gguf
+from workings.inputs.gguf import names_gguf
 from workings.kaggle.notebook import NotebookRequest, notebook_text, script
 from workings.kaggle.settings import Machine, check_user, dataset_metadata, find_machine, kernel_metadata
 from workings.record import atomic

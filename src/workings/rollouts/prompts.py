@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from workings.data.batches import Position
-from workings.data.order import epoch_order
+from workings.data.epoch_plan import epoch_order
 from workings.data.rows import Dropped, index_digest, prompt_digest
 from workings.errors import RecordError, RequestError
 from workings.models.chat import ChatTemplate
@@ -64,7 +64,7 @@ class PromptTurn:
 
 @dataclass(frozen=True)
 class PromptSet:
-    """All prompts of a run. Their order is `workings.data.order.epoch_order`, epoch after epoch."""
+    """All prompts of a run. Their order is `workings.data.epoch_plan.epoch_order`, epoch after epoch."""
 
     prompts: Sequence[Prompt]
     dropped: tuple[Dropped, ...]

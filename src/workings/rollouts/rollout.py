@@ -13,7 +13,7 @@ import numpy as np
 
 from workings.config.recipe import Recipe
 from workings.data.batches import Position, make_batch
-from workings.data.buckets import bucket_lengths_before_rows
+from workings.data.epoch_plan import bucket_lengths_before_rows
 from workings.data.rows import Row
 from workings.engines.base import Completion
 from workings.models.batch import Batch, BatchShape

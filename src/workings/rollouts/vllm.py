@@ -24,9 +24,9 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from workings.config.environment import SamplerConfig
 from workings.config.method import FullConfig
 from workings.config.recipe import Recipe
-from workings.config.sampler import SamplerConfig
 from workings.engines import checkpoint_files as files
 from workings.engines.base import Completion, Engine, State
 from workings.errors import RequestError, TrainingFailed

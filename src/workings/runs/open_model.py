@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from workings.config.keys import section_at
 from workings.config.load import LoadedRecipe, check_recipe
 from workings.config.model import FromPretrained
-from workings.config.recipe import DEFAULT_ENGINE, Recipe
+from workings.config.recipe import DEFAULT_ENGINE, Recipe, section_at
 from workings.config.training import MeshConfig, PrecisionConfig
 from workings.distributed.agreement import facts_of
 from workings.distributed.process_group import ProcessGroup
@@ -18,13 +17,15 @@ from workings.engines.session import ModelSession, tokens_at_a_time
 from workings.engines.weight_files import read_shape
 from workings.errors import RecordError, RequestError
 from workings.hardware.device import without_alias
-from workings.inputs.recorded_paths import recorded_base, recorded_bases, recorded_weights
 from workings.inputs.resolve import (
     RANDOM,
     Weights,
     differing_weights,
     local_folder,
     locate_weights,
+    recorded_base,
+    recorded_bases,
+    recorded_weights,
     refuse_unread_revision,
     weight_digests,
 )

@@ -16,7 +16,7 @@ from workings.distributed.agreement import facts_of
 from workings.distributed.process_group import ProcessGroup
 from workings.errors import DoesNotFit, RequestError
 from workings.inputs.datasets import find_data
-from workings.inputs.gguf.folder import origin_facts
+from workings.inputs.gguf import origin_facts
 from workings.inputs.resolve import fetch_tensors, weight_digests
 from workings.models.unverified import unverified_sentence
 from workings.record.digest import json_digest

@@ -1,15 +1,23 @@
-"""Samples completions of prompts and seals them, with those that are kept for training, as one unit."""
+"""Makes sealed units of samples: by sampling, and by selecting again from a unit by other rules."""
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workings.data.traces import STYLES
+from workings.errors import RecordError, RequestError
 from workings.evaluation.run import generation_job, score_and_seal
 from workings.evaluation.settings import EvaluationSettings
-from workings.record.layout import SAMPLED
-from workings.samples.pairs import PairRule
-from workings.samples.selection import RIGHT_SAMPLES, Selection
+from workings.evaluation.unit import refuse_existing
+from workings.record import atomic
+from workings.record.digest import file_digest
+from workings.record.layout import KEPT, PAIRS, SAMPLED, SEAL, SELECTION, SUMS, partial_unit_path
+from workings.record.lock import DirectoryLock
+from workings.record.seal import parse_seal, parse_sums, seal_unit
+from workings.record.storage import read_plain
+from workings.samples.selection import RIGHT_SAMPLES, PairRule, Selection
 from workings.samples.unit import SampleUnit, write_files
 from workings.scoring.items import Item
 
@@ -46,8 +54,51 @@ def sample(session: "ModelSession", items: Sequence[Item], out: Path, *, request
     Raises:
         RequestError: ``out`` exists, there are no items, or a setting or rule does not fit them.
     """
-    request.selection.check(request.settings.form)
+    if (form := request.settings.form) not in STYLES:
+        raise RequestError(f"samples in the form {form} cannot become traces",
+                           f"one of {', '.join(STYLES)}: kept samples are traces, split into steps and answer",
+                           f"--form {STYLES[0]}")
     work = generation_job(session, items, settings=request.settings, made_from=made_from, facts=facts)
     # `finish` runs over complete predictions and before the seal, which lists its files.
     score_and_seal(work, out, kind=SAMPLED, finish=lambda folder: write_files(folder, request.selection, request.pairs))
+    return SampleUnit.open(out)
+
+
+SELECTED_FILES = (KEPT, PAIRS, SELECTION)
+"""Files of a unit that follow from its rules; all others follow from the samples."""
+
+
+def reselect(unit: Path, out: Path, selection: Selection, pairs: PairRule | None = None) -> SampleUnit:
+    """Seals a copy of a unit's completions at ``out``, which must not exist, with the selection of these rules.
+
+    Raises:
+        RequestError: no unit of samples, ``out`` exists, or a rule does not fit the samples.
+        RecordError: a file of the unit differs from its seal.
+    """
+    source = SampleUnit.open(unit)
+    refuse_existing(out)
+    partial = partial_unit_path(out)
+    try:
+        partial.mkdir(parents=True)
+    except FileExistsError:  # interrupted sampling keeps its samples there
+        raise RequestError(f"--out {out} has an unfinished {partial} next to it", "another --out",
+                           f"--out {out}-2, or remove {partial}") from None
+    lock = DirectoryLock(partial)
+    try:
+        for name, digest in parse_sums(read_plain(source.path / SUMS)).items():
+            if name not in SELECTED_FILES:
+                shutil.copyfile(source.path / name, partial / name)
+                # Of the copy, so that the compared bytes are the sealed ones.
+                if file_digest(partial / name) != digest:
+                    raise RecordError(f"{source.path / name} is not the file that was sealed")
+        write_files(partial, selection, pairs)
+        # The rules do not change the model.
+        origin = parse_seal(read_plain(source.path / SEAL))["made_from"]
+        seal_unit(partial, SAMPLED, "complete", origin if isinstance(origin, str) else None)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        partial.rename(out)
+        atomic.sync_directory(out.parent)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        lock.release()
     return SampleUnit.open(out)

@@ -1,11 +1,13 @@
-"""Selects samples for training: a function of a unit's predictions and of a few rules."""
+"""Selects samples for training, as traces or as pairs: functions of a unit's predictions and of a few rules."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any
 
-from workings.data.traces import STYLES, Trace
+from workings.data.preferences import PreferencePair
+from workings.data.traces import Trace
 from workings.errors import RequestError
 from workings.record.manifest import DRAWN_FROM
 from workings.samples.candidates import Candidate, SampleOrigin, sample_of
@@ -33,29 +35,7 @@ class Selection:
         if self.most_per_prompt < 0:
             raise RequestError(f"most_per_prompt is negative: {self.most_per_prompt}", "at least 1, or 0 for all")
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON values for the record."""
-        return asdict(self)
-
-    @staticmethod
-    def check(form: str) -> None:
-        """Raises `RequestError` if samples in this form cannot be kept; called before sampling."""
-        if form not in STYLES:
-            raise RequestError(f"samples in the form {form} cannot become traces",
-                               f"one of {', '.join(STYLES)}: kept samples are traces, split into steps and answer",
-                               f"--form {STYLES[0]}")
-
-
 RIGHT_SAMPLES = Selection()
-
-
-@dataclass(frozen=True, kw_only=True)
-class LeftOut:
-    """A sample that was not kept."""
-
-    prompt_id: str
-    number: int
-    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,43 +60,25 @@ class Counts:
         return {**asdict(self), "left_out": dict(sorted(self.left_out.items()))}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Selected:
-    """Kept traces, and left-out samples with their reasons."""
-
-    traces: tuple[Trace, ...]
-    """Kept samples in the order of prompts and samples."""
-    left_out: tuple[LeftOut, ...]
-    counts: Counts
-
-
-def select(prompts: Iterable[Sequence[Mapping[str, Any]]], selection: Selection, origin: SampleOrigin) -> Selected:
-    """Selects samples.
-
-    Args:
-        prompts: lines of predictions, the samples of one prompt after the other.
-        selection: the rules.
-        origin: form and source of the samples.
-    """
-    kept_samples: list[Candidate] = []
-    left_out: list[LeftOut] = []
+def select(prompts: Iterable[Sequence[Mapping[str, Any]]], selection: Selection, origin: SampleOrigin
+           ) -> tuple[tuple[Trace, ...], Counts]:
+    """The kept samples of each prompt, given as its lines of predictions, as traces in their order; and counts."""
+    kept: list[Candidate] = []
     solved: Counter[str] = Counter()
+    left_out: Counter[str] = Counter()
     for rows in prompts:
         samples = [sample_of(row, origin.form) for row in rows]
         # Over all samples, also unusable ones: these counts are about the prompt.
         right = sum(sample.is_right for sample in samples)
         solved["never" if not right else "always" if right == len(samples) else "sometimes"] += 1
         reasons = _reasons(samples, selection)
-        kept_samples += [sample for sample, reason in zip(samples, reasons, strict=True) if not reason]
-        left_out += [LeftOut(prompt_id=sample.prompt_id, number=sample.number, reason=reason)
-                     for sample, reason in zip(samples, reasons, strict=True) if reason]
+        kept += [sample for sample, reason in zip(samples, reasons, strict=True) if not reason]
+        left_out.update(filter(None, reasons))
     counts = Counts(
         prompts=solved.total(), **{name: solved[name] for name in ("never", "sometimes", "always")},
-        with_kept=len({sample.prompt_id for sample in kept_samples}),
-        samples=len(kept_samples) + len(left_out), kept=len(kept_samples),
-        left_out=Counter(sample.reason for sample in left_out))
-    return Selected(traces=tuple(trace_of(sample, origin) for sample in kept_samples), left_out=tuple(left_out),
-                    counts=counts)
+        with_kept=len({sample.prompt_id for sample in kept}), samples=len(kept) + left_out.total(), kept=len(kept),
+        left_out=left_out)
+    return tuple(trace_of(sample, origin) for sample in kept), counts
 
 
 def trace_of(sample: Candidate, origin: SampleOrigin) -> Trace:
@@ -150,3 +112,69 @@ def _reasons(samples: Sequence[Candidate], selection: Selection) -> list[str]:
         else:
             kept_texts.add(samples[index].text)
     return reasons
+
+
+RULES = ("best-worst", "right-wrong")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairRule:
+    """Rules by which samples become pairs.
+
+    The chosen one has ended and has the form of `SampleOrigin`; the rejected one has ended. A cut-off text would teach
+    an end that the model did not write.
+    """
+
+    rule: str = "best-worst"
+    """`best-worst`: the best with the worst, the second best with the second worst, and so on; `right-wrong`: the
+    first correct one with the first wrong one, and so on."""
+    most_per_prompt: int = 1
+    """Maximum number of pairs per prompt; no text is in two pairs."""
+
+    def __post_init__(self) -> None:
+        if self.rule not in RULES:
+            raise RequestError(f"the rule {self.rule} of pairs is unknown", f"one of {', '.join(RULES)}")
+        if self.most_per_prompt < 1:
+            raise RequestError(f"most_per_prompt is {self.most_per_prompt}, too few for a pair", "at least 1")
+
+    @classmethod
+    def from_options(cls, rule: str | None, most_per_prompt: int | None) -> "PairRule | None":
+        """The rule of two options; None without a rule. Raises `RequestError` for a number of pairs without a rule."""
+        if rule is None:
+            if most_per_prompt is not None:
+                raise RequestError(f"--most-pairs {most_per_prompt} needs --pairs", "both",
+                                   f"--pairs {RULES[0]} --most-pairs {most_per_prompt}")
+            return None
+        return cls(rule=rule) if most_per_prompt is None else cls(rule=rule, most_per_prompt=most_per_prompt)
+
+
+def make_pairs(prompts: Iterable[Sequence[Mapping[str, Any]]], rule: PairRule,
+               origin: SampleOrigin) -> tuple[PreferencePair, ...]:
+    """Makes pairs of the samples of each prompt, given as its lines of predictions, in the prompts' order."""
+    return tuple(_pair(chosen, rejected, origin) for rows in prompts
+                 for chosen, rejected in islice(_paired(rows, rule, origin.form), rule.most_per_prompt))
+
+
+def _paired(rows: Sequence[Mapping[str, Any]], rule: PairRule, form: str) -> list[tuple[Candidate, Candidate]]:
+    distinct: dict[str, Candidate] = {}
+    for sample in (sample_of(row, form) for row in rows):
+        if sample.has_ended:
+            # The first of equal texts represents all of them: a pair of a text with itself teaches nothing.
+            distinct.setdefault(sample.text, sample)
+    ended = list(distinct.values())
+    in_form = [sample for sample in ended if not sample.problem]
+    if rule.rule == "right-wrong":
+        return list(zip([sample for sample in in_form if sample.is_right],
+                        [sample for sample in ended if not sample.is_right], strict=False))
+    # Sorting keeps the sampling order among equals. As long as the scores differ, no text is on both sides.
+    pairs = zip(sorted(in_form, key=lambda sample: -sample.score), sorted(ended, key=lambda sample: sample.score),
+                strict=False)
+    return [(best, worst) for best, worst in pairs if best.score > worst.score]
+
+
+def _pair(chosen: Candidate, rejected: Candidate, origin: SampleOrigin) -> PreferencePair:
+    facts = {f"{side}_{key}": value for side, sample in (("chosen", chosen), ("rejected", rejected))
+             for key, value in sample.facts.items()}
+    return PreferencePair(id=f"{chosen.prompt_id}/{chosen.number}-{rejected.number}", prompt=chosen.prompt,
+                          chosen=chosen.text, rejected=rejected.text, source=origin.source,
+                          metadata={**facts, DRAWN_FROM: origin.drawn_from}, **chosen.labels)

@@ -1,7 +1,7 @@
 """The sealed unit of samples: an evaluation with the selection of its samples."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,7 @@ from workings.record.canonical import line, read_json
 from workings.record.layout import EVALUATION_CONFIG, KEPT, PAIRS, PREDICTIONS, SAMPLED, SELECTION
 from workings.record.seal import unit_kind
 from workings.samples.candidates import RIGHT, SampleOrigin
-from workings.samples.pairs import PairRule, make_pairs
-from workings.samples.selection import Counts, Selection, select
+from workings.samples.selection import Counts, PairRule, Selection, make_pairs, select
 from workings.scoring.items import Item
 
 SCHEMA = "selection/1"
@@ -29,22 +28,19 @@ def selection_files(read: Callable[[], Iterable[Sequence[Mapping[str, Any]]]], c
              selection: Selection, pairs: PairRule | None) -> dict[str, bytes]:
     """The files of a unit that follow from predictions and rules, by name.
 
-    Args:
-        read: reads the lines of predictions, prompt by prompt; called once or twice.
-        config: the unit's ``eval_config.json``.
-        selection: rules of the kept samples.
-        pairs: rules of preference pairs; None: no pairs.
+    ``read`` reads the lines of predictions, prompt by prompt, and is called once or twice; ``config`` is the unit's
+    ``eval_config.json``.
     """
     origin = SampleOrigin.from_config(config)
-    selected = select(read(), selection, origin)
+    traces, counts = select(read(), selection, origin)
     # `verify` regenerates these bytes, so they must not depend on time or machine.
-    files = {KEPT: traces_bytes(selected.traces)}
+    files = {KEPT: traces_bytes(traces)}
     pairs_json: Any = NO_PAIRS
     if pairs is not None:
         preference_pairs = make_pairs(read(), pairs, origin)
         files[PAIRS] = lines_bytes(pair.to_json() for pair in preference_pairs)
-        pairs_json = {**pairs.to_json(), "made": len(preference_pairs)}
-    files[SELECTION] = line({"schema": SCHEMA, "selection": selection.to_json(), "counts": selected.counts.to_json(),
+        pairs_json = {**asdict(pairs), "made": len(preference_pairs)}
+    files[SELECTION] = line({"schema": SCHEMA, "selection": asdict(selection), "counts": counts.to_json(),
                              "pairs": pairs_json})
     return files
 

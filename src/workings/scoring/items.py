@@ -80,7 +80,7 @@ def read_items(path: Path) -> list[Item]:
     """
     if not path.is_file():
         # Imported on demand: the scoring process starts in a fifth of the time without it.
-        from workings.data.open import shipped_items
+        from workings.data.named_sets import shipped_items
 
         return [item_from_json(asdict(item)) for item in shipped_items(
             str(path), path, " (JSON lines with id, prompt and expected_answer)")]

@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workings.answers.extract import extract
-from workings.answers.extraction import NO_RULE, Extraction, Kind, answer_kind
-from workings.scoring.form import keeps_form, reasoning_text
+from workings.answers.extract import NO_RULE, Extraction, Kind, answer_kind, extract
+from workings.scoring.form import check_steps, keeps_form, reasoning_text
 from workings.scoring.items import Item
 from workings.scoring.scorers import CONTAINS, ScoreFunction, is_score, needs_library
 from workings.scoring.settings import ScoringSettings
-from workings.scoring.steps import check_steps
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,14 +30,9 @@ class Judgement:
     error: str = ""
     """Why the completion could not be scored; its score is then 0."""
 
-    def to_json(self) -> dict[str, Any]:
-        """All fields, to be sent from the process that scores."""
-        # A dataclass with slots has no `__dict__`.
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 def judgement_from_json(values: Mapping[str, Any]) -> Judgement:
-    """What `Judgement.to_json` wrote."""
+    """A judgement whose fields were sent as JSON."""
     return Judgement(**{**values, "wrong_steps": tuple(values["wrong_steps"])})
 
 

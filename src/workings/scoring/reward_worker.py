@@ -9,18 +9,16 @@ and written. It guards against mistakes; run untrusted code in a container.
 import copy
 import inspect
 import math
-import runpy
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from numbers import Real
 from typing import Any
 
 from workings.config.rewards import FileReward, JudgeReward, RewardConfig, reward_name
-from workings.errors import RequestError
 from workings.scoring.items import UNSPECIFIED, Item
 from workings.scoring.rewards import CompletionToReward, RewardSettings, shipped_reward
 from workings.scoring.scorers import SCORERS, load_scorer
-from workings.scoring.worker import Answer, error_text, limit_memory, loading, serve
+from workings.scoring.worker import Answer, error_text, limit_memory, loading, run_file, serve
 
 REFUSED = {
     **dict.fromkeys(("socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo",
@@ -66,15 +64,8 @@ def _load(reward: RewardConfig, version: str, settings: RewardSettings) -> Compu
         if reward.scorer in SCORERS:
             load_scorer(reward.scorer)  # imports its library now, so that no call has to
         return lambda samples: [shipped_reward(reward, sample, settings) for sample in samples]
-    path = settings.path(reward)
-    # Before the file runs, because code can change its own file.
-    if settings.version(reward) != version:
-        raise RequestError(f"{reward_name(reward)}: {path} has changed since its digest was recorded",
-                           "the file that was recorded")
-    function = runpy.run_path(str(path)).get(reward.function)
-    if not callable(function):
-        raise RequestError(f"{reward_name(reward)}: {path} has no function {reward.function}",
-                           "a function of that name")
+    function = run_file(reward_name(reward), settings.path(reward), "function", reward.function,
+                        unchanged=settings.version(reward) == version)
     return lambda samples: _called(function, {
         "prompts": [sample.item.prompt for sample in samples],
         "completions": [sample.text for sample in samples], **columns(samples)})

@@ -14,14 +14,13 @@ from workings.answers.extract import EXTRACTION_VERSION
 from workings.config.rewards import USUAL_LIMITS, FileReward, JudgeReward, OverlongReward, RewardConfig, reward_name
 from workings.errors import RequestError, RewardError
 from workings.record.digest import file_digest
-from workings.scoring.form import check_form, keeps_form
+from workings.scoring.form import STEPS_VERSION, keeps_form
 from workings.scoring.items import Item
 from workings.scoring.judge import judge, score_answer
 from workings.scoring.judge_endpoint import endpoint_of, judge_replies
 from workings.scoring.model_judge import JUDGE, read_judge, score_of
 from workings.scoring.scorers import SCORERS, get_scorer
 from workings.scoring.settings import ScoringSettings
-from workings.scoring.steps import STEPS_VERSION
 from workings.scoring.worker_pool import NoAnswer, Worker
 
 SHIPPED_VERSIONS = {"form": "1", "length": "1", "overlong": "1", "environment": "1"}
@@ -47,12 +46,7 @@ class CompletionToReward:
 
 @dataclass(frozen=True, kw_only=True)
 class RewardSettings:
-    """What decides the rewards of given completions.
-
-    Raises:
-        RequestError: no reward, one twice, a form that does not exist, a limit that is not one, or a buffer above the
-            limit on new tokens.
-    """
+    """What decides the rewards of given completions, as a checked recipe says it."""
 
     rewards: tuple[RewardConfig, ...]
     """As a recipe names them, each once."""
@@ -65,22 +59,6 @@ class RewardSettings:
     call_seconds: float = USUAL_LIMITS["seconds"]
     """Time limit of one call of a shipped reward for all completions of a rollout, in seconds; a user's function has a
     separate limit."""
-
-    def __post_init__(self) -> None:
-        check_form(self.form)
-        if not self.rewards:
-            raise RequestError("there are no rewards", "at least one reward", "rewards=[{scorer: answer}]")
-        # Values come back by name, so a repeated one would overwrite the first.
-        if len(set(self.names)) < len(self.names):
-            raise RequestError(f"rewards repeat a name: {', '.join(self.names)}",
-                               "every reward once: values are known by its name")
-        for name in ("max_new_tokens", "call_seconds"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise RequestError(f"the limit {name} of rewards is {getattr(self, name)}", "a finite number above 0")
-        for reward in self.rewards:
-            if isinstance(reward, OverlongReward) and reward.buffer > self.max_new_tokens:
-                raise RequestError(f"rewards: the buffer of overlong, {reward.buffer}, is longer than a completion",
-                                   f"at most the {self.max_new_tokens} new tokens that a completion may have")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -194,14 +172,9 @@ def _scoring(settings: RewardSettings, scorer: str) -> ScoringSettings:
 
 
 def total(values: Mapping[str, float], settings: RewardSettings) -> float:
-    """The reward of one completion: the sum of weight times value.
+    """The reward of one completion: the sum of weight times value, as `RewardProcess.score` gives the values by name.
 
-    Args:
-        values: unweighted value of each reward by name, as `RewardProcess.score` gives them.
-        settings: with the weights.
-
-    Raises:
-        RewardError: the sum is not finite.
+    Raises `RewardError` where the sum is not finite.
     """
     parts = {name: weight * values[name] for name, weight in settings.weights.items()}
     try:

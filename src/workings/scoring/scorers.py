@@ -12,9 +12,8 @@ from pathlib import Path
 
 from workings.answers.choices import choice_in, option_letter
 from workings.answers.contains import says
-from workings.answers.extraction import answer_kind
-from workings.answers.same_answer import same_answer
-from workings.answers.texts import same_text
+from workings.answers.extract import answer_kind
+from workings.answers.texts import same_answer, same_text
 from workings.errors import RequestError
 from workings.record.digest import file_digest
 from workings.scoring.items import Item

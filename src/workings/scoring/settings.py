@@ -5,8 +5,7 @@ from typing import Any
 
 from workings.answers.extract import EXTRACTION_VERSION, check_rules
 from workings.errors import RequestError
-from workings.scoring.form import check_form
-from workings.scoring.steps import STEPS_VERSION
+from workings.scoring.form import STEPS_VERSION, check_form
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,11 @@ import contextlib
 import json
 import os
 import pickle
+import runpy
 import signal
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +52,7 @@ def limit_memory(limit_bytes: int) -> None:
 def serve(prepare: Callable[[Any], Callable[[Any], Iterator[Answer]]]) -> None:
     """Serve requests until standard input ends.
 
-    Args:
-        prepare: what answers requests, from the first thing that the parent sends; raises `RequestError`.
+    ``prepare`` gives what answers them from the first thing that the parent sends; it raises `RequestError`.
     """
     ignore_signals()
     # A scorer must not read requests from standard input; its output goes to stderr.
@@ -94,12 +95,12 @@ def _scores(settings: ScoringSettings) -> Callable[[Any], Iterator[Answer]]:
 
 def _judged(item: Item, text: str, truncated: bool, *, score: ScoreFunction, settings: ScoringSettings) -> Answer:
     try:
-        return judge(item, text, score, settings, truncated=truncated).to_json()
+        return asdict(judge(item, text, score, settings, truncated=truncated))
     except TimeoutError as error:
-        return Judgement(error=f"time limit: {error}"[:MAX_PROBLEM]).to_json()
+        return asdict(Judgement(error=f"time limit: {error}"[:MAX_PROBLEM]))
     # `SystemExit` as well: it would end the process, and cost the other completions of the chunk their time.
     except BaseException as error:  # noqa: BLE001 - scorers are other people's code; what they raise is the answer
-        return Judgement(error=f"scorer raised {type(error).__name__}: {error}"[:MAX_PROBLEM]).to_json()
+        return asdict(Judgement(error=f"scorer raised {type(error).__name__}: {error}"[:MAX_PROBLEM]))
 
 
 @contextlib.contextmanager
@@ -111,6 +112,22 @@ def loading(name: str, expected: str) -> Iterator[None]:
         raise
     except BaseException as error:  # noqa: BLE001 - the file is other people's code; what it raises is the answer
         raise RequestError(f"{name}: {error_text(error)}", expected) from None
+
+
+def run_file(owner: str, path: Path, kind: str, name: str, *, unchanged: bool) -> Callable[..., Any]:
+    """The ``kind`` (function or class) of this name in a user's file, which is executed.
+
+    Raises:
+        RequestError: about ``owner``, where the file is not ``unchanged`` since its digest was recorded, or has no such
+            name.
+    """
+    # Looked at before the file runs, because code can change its own file.
+    if not unchanged:
+        raise RequestError(f"{owner}: {path} has changed since its digest was recorded", "the file that was recorded")
+    found = runpy.run_path(str(path)).get(name)
+    if not callable(found):
+        raise RequestError(f"{owner}: {path} has no {kind} {name}", f"a {kind} of that name")
+    return found
 
 
 def error_text(error: BaseException, limit: str = "") -> str:

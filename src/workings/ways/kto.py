@@ -59,18 +59,18 @@ class Kto(ReferencedPairs):
     def build_rows(self, entries: Sequence[Any], tokenizer: Tokenizer, template: ChatTemplate,
                    config: DataConfig) -> RowSet:
         """Two rows for each verdict. Raises `RequestError` for one that must not be learned from."""
-        from workings.data.verdict_rows import build_verdict_rows
+        from workings.data.pair_rows import build_verdict_rows
         return build_verdict_rows(entries, tokenizer, template, config).rows
 
     @classmethod
     def grouped(cls, rows: RowSet) -> PairRows:
         """Rows with those of a verdict together."""
-        from workings.data.verdict_rows import VerdictRows
+        from workings.data.pair_rows import VerdictRows
         return VerdictRows(rows)
 
     def ids_of_examples(self, row_ids: Sequence[str]) -> set[str]:
         """Ids of the verdicts."""
-        from workings.data.verdict_rows import verdict_ids
+        from workings.data.pair_rows import verdict_ids
         return {*verdict_ids([*row_ids])}
 
 

@@ -11,8 +11,7 @@ import pytest
 from tests.models.gguf.tiny_gguf import byte_pair_header, byte_pair_tokenizer, random_tensors, small, write_gguf
 from workings.engines.safetensors_file import TensorFile
 from workings.errors import RequestError
-from workings.inputs.gguf.folder import ORIGIN_FILE, converted, origin_facts
-from workings.inputs.gguf.sources import find_gguf
+from workings.inputs.gguf import ORIGIN_FILE, converted, find_gguf, origin_facts
 from workings.inputs.resolve import local_folder, locate_weights
 from workings.models.gguf.tokenizer import PRE_TOKENIZERS
 from workings.models.hub import GGUF, is_local

@@ -24,10 +24,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from workings.data.checking.findings import DataFinding, excerpt
-from workings.data.checking.reading import Entry, earlier_texts, learned_texts
-from workings.data.importing.records import Unreadable
-from workings.data.importing.sources import open_file
+from workings.data.checking.findings import DataFinding, Entry, earlier_texts, excerpt, learned_texts
+from workings.data.importing.sources import Unreadable, open_file
 from workings.data.traces import Trace
 from workings.errors import RequestError
 

@@ -3,9 +3,20 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from workings.data.checking.findings import ENTIRE_FILE, CheckReport, DataFinding, excerpt, shown
+from workings.data.checking.findings import (
+    ENTIRE_FILE,
+    TURN_MARKS,
+    CheckReport,
+    DataFinding,
+    Numbered,
+    RowProblems,
+    excerpt,
+    missing_labels,
+    report_of,
+    row_findings,
+    shown,
+)
 from workings.data.checking.overlap import Question, find_leaks, question_key, words
-from workings.data.checking.reading import TURN_MARKS, Numbered, RowProblems, missing_labels, report_of, row_findings
 from workings.data.importing.formats import VERDICT_FORMATS
 from workings.data.importing.hints import looks_like
 from workings.data.importing.sources import open_file
@@ -40,13 +51,10 @@ def holds_pairs(path: Path) -> bool:
 
 def check_pairs(read: Numbered[PreferencePair], questions: Sequence[Question] = (), *, name: str,
                 row_problems: RowProblems[PreferencePair] | None = None) -> CheckReport:
-    """Every check over pairs that were read.
+    """Every check over pairs that were read (`read_tolerantly`) from a file of this name.
 
-    Args:
-        read: see `workings.data.checking.reading.read_tolerantly`.
-        questions: an evaluation set that must not be trained on; empty: no check.
-        name: of the file, for findings about all of it.
-        row_problems: finds problems in a recipe's rows; None: no check.
+    ``questions`` are those of an evaluation set that must not be trained on, and ``row_problems`` finds problems in a
+    recipe's rows.
     """
     findings: list[DataFinding] = []
     for position, pair in read.entries:

@@ -3,19 +3,92 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
-from workings.answers.extraction import answer_kind
-from workings.answers.numbers import parse_number
-from workings.answers.same_answer import same_answer
-from workings.data.checking.answer_follows import ends_elsewhere, mentions
-from workings.data.checking.findings import CheckReport, DataFinding, excerpt, shown
+from workings.answers.extract import answer_kind
+from workings.answers.latex import plain
+from workings.answers.numbers import parse_number, parse_words
+from workings.answers.texts import same_answer
+from workings.data.checking.findings import (
+    TURN_MARKS,
+    CheckReport,
+    DataFinding,
+    Numbered,
+    RowProblems,
+    excerpt,
+    missing_labels,
+    report_of,
+    row_findings,
+    shown,
+)
 from workings.data.checking.overlap import Question, find_leaks, near_duplicates, question_words, words
-from workings.data.checking.reading import TURN_MARKS, Numbered, RowProblems, missing_labels, report_of, row_findings
 from workings.data.equations.check import doubtful_equations, find_equations, wrong_equations
-from workings.data.marked_answers import final_answer
+from workings.data.importing.completion import final_answer
 from workings.data.traces import Trace
 from workings.record.manifest import DRAWN_FROM
+
+# Groups of three with a comma or a space; a fraction; decimals.
+_NUMBER = re.compile(r"\d{1,3}(?:[, ]\d{3})+(?:\.\d+)?(?!\d)|\d+\s?/\s?\d+|\d+(?:\.\d+)?|\.\d+")
+_BOX = re.compile(r"(=[\s$]*)?\\(?:boxed|fbox)\s*\{((?:[^{}]|\{[^{}]*\}){0,200})\}")
+_CONNECTED = re.compile(r"(?:[\s,.;:$]|\b(?:so|thus|therefore|hence|then|giving|we|get|have|the|final|answer|is)\b)*",
+                        re.IGNORECASE)
+_WORD = re.compile(r"[a-z]+(?:-[a-z]+)?", re.IGNORECASE)
+_CALCULATES = re.compile(r"\d\D{0,40}[-+*/×·÷]")
+# A result at the end of the last step, with a unit or a few words after it.
+_RESULT = re.compile(rf"\W{{0,9}}(?P<result>{_NUMBER.pattern})(?P<behind>\D{{0,80}})", re.IGNORECASE)
+_COLUMN_DIGITS = 2
+"""Most digits of a column's sum."""
+MAX_CHARACTERS = 20_000
+"""Trailing characters of the steps to read."""
+
+
+def mentions(steps: Sequence[str], answer: Fraction) -> bool:
+    """Whether any step has a number that the answer may be: its value, rounded, in cents or as a percentage.
+
+    Signs do not count: in `12-5=7` the 5 is read with a minus in front of it.
+    """
+    magnitude = abs(answer)
+    for value, exact in _numbers(_shown("\n".join(steps)[-MAX_CHARACTERS:])):
+        if magnitude in (value, value * 100, value / 100) or (not exact and abs(value - magnitude) < 1):
+            return True
+    return False
+
+
+def ends_elsewhere(steps: Sequence[str], answer: Fraction) -> bool:
+    """Whether the last step ends in a calculated result although no step mentions the answer.
+
+    Where a sum is worked out column by column, the last result is the beginning of the answer.
+    """
+    last = next((step for step in reversed(steps) if step.strip()), "")[-2_000:].strip()
+    left, equals, right = _shown(last.rpartition("\n")[2]).rpartition("=")
+    match = _RESULT.fullmatch(right) if equals and _CALCULATES.search(left.rpartition("=")[2]) else None
+    # "2+3=5, so the number of primes is \boxed{3}" continues after its calculation.
+    if match is None or (_BOX.search(last) and not _CONNECTED.fullmatch(match["behind"])):
+        return False
+    result, written = match["result"], str(abs(answer.numerator))
+    return not (len(result) <= _COLUMN_DIGITS and len(result) < len(written) and written.startswith(result))
+
+
+def _shown(text: str) -> str:
+    """LaTeX as plain text, without boxes: the content of one is the answer itself, unless a calculation gives it."""
+    return plain(_BOX.sub(lambda box: f"{box[1]} {box[2]}" if box[1] else " ", text)) if "\\" in text else text
+
+
+def _numbers(text: str) -> Iterator[tuple[Fraction, bool]]:
+    """Numbers of a text in digits and words, and whether each is a whole number, which is never rounded."""
+    for match in _NUMBER.finditer(text):
+        number = parse_number(match.group()) if len(match.group()) <= 60 else None
+        if number is not None:
+            yield number.value, number.value.denominator == 1
+        # "100 000" may be one number or two.
+        if " " in match.group():
+            yield from ((Fraction(part), True) for part in re.findall(r"\d+", match.group()))
+    for word in set(_WORD.findall(text)):
+        number = parse_words(word)
+        if number is not None:
+            yield number.value, True
+
 
 MAX_CLOSED_WORDS = 6
 """Maximum words of a closed answer; longer ones answer open questions."""
@@ -33,12 +106,10 @@ _CONTROL = re.compile(rf"{TURN_MARKS.pattern}|</?(?:reasoning|answer|think)>|<\|
 
 def check(read: Numbered[Trace], questions: Sequence[Question] = (), *, row_problems: RowProblems[Trace] | None = None
           ) -> CheckReport:
-    """Every check over traces that were read.
+    """Every check over traces that were read (`read_tolerantly`).
 
-    Args:
-        read: see `workings.data.checking.reading.read_tolerantly`.
-        questions: an evaluation set that must not be trained on; empty: no check.
-        row_problems: finds problems in a recipe's rows; None: no check.
+    ``questions`` are those of an evaluation set that must not be trained on, and ``row_problems`` finds problems in a
+    recipe's rows.
     """
     findings: list[DataFinding] = []
     for position, trace in read.entries:

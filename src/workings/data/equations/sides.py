@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from workings.data.equations import words
-from workings.data.equations.marks import mark
-from workings.data.equations.tokens import Token, ends_operand
+from workings.data.equations.tokens import Token, ends_operand, mark
 
 _SEPARATORS = frozenset({"equals", "about", "says", "relation"})
 _IN_EXPRESSIONS = _SEPARATORS | {"number", "fraction", "frac", "binom", "sqrt", "op", "open", "close", "power",
@@ -75,13 +74,7 @@ def _of_run(run: Sequence[Token], before: Token | None, after: Token | None, tex
 
 
 def _left(side: Sequence[Token], before: Token | None, text: str) -> Side:
-    """The expression that a side ends with.
-
-    Args:
-        side: its tokens.
-        before: what comes before it: an equals sign, or the token at which the expression had to begin.
-        text: all of it.
-    """
+    """The expression that a side ends with; ``before`` is the token before it, such as an equals sign."""
     opened = _last_unmatched(side, "open", "close")
     tokens = tuple(side[opened + 1:])
     if not tokens or not ends_operand(tokens[-1]):
@@ -138,14 +131,7 @@ def _is_aside(opening: Token, preceding: Token | None) -> bool:
 
 
 def _right(side: Sequence[Token], after: Token | None, text: str, *, strict: bool) -> Side:
-    """The expression that a side begins with.
-
-    Args:
-        side: its tokens.
-        after: the token after it: an equals sign, or the one that ends the expression.
-        text: all of it.
-        strict: no word may follow.
-    """
+    """The expression that a side begins with; ``after`` is the token after it. ``strict``: no word may follow."""
     end, behind = _first_unmatched(side)
     tokens = tuple(side[:end])
     if not tokens:

@@ -1,9 +1,42 @@
-"""Splits one text into reasoning and answer, in common notations."""
+"""Splits one text into reasoning and answer, in common notations, and finds the answer that a text marks.
+
+Answers are found by the rules of `workings.answers.extract`; only marks count here. What a sentence says is found where
+an answer is expected, and not in texts that may have no answer.
+"""
 
 import re
 
+from workings.answers.extract import MAX_LINE, extract
 from workings.answers.thinking import OTHER_THINKING
-from workings.data.marked_answers import before_box, final_answer, marked_answer
+
+_ONLY_BOX = re.compile(
+    r"[\s*$:,.]*(?:(?:so|thus|therefore|hence|the|it|final|answer|is|\\\(|\\\[)[\s*$:,.]*)*"
+    r"\\(?:boxed|fbox)\s*\{.*\}[\s*$.]*(?:\\\)|\\\])?[\s*$.]*", re.IGNORECASE)
+
+
+def marked_answer(text: str) -> str:
+    r"""The answer that a text marks; empty where it marks none.
+
+    >>> marked_answer(r"3+4=7, so \boxed{7}."), marked_answer("It is 7.")
+    ('7', '')
+    """
+    lines = text.strip().splitlines()
+    # A heading of markdown begins with `####` as well.
+    marked = [line.lstrip().startswith("####") for line in lines]
+    hashes = ("hashes",) if sum(marked) == 1 and marked[-1] else ()
+    return extract(text, "text", ("answer_tag", *hashes, "boxed")).text
+
+
+def final_answer(text: str) -> str:
+    """The marked answer of a text, else the text."""
+    return marked_answer(text) or text.strip()
+
+
+def before_box(text: str) -> str:
+    """A text without its last line, where that is nothing but the box with the answer."""
+    head, _, last = text.strip().rpartition("\n")
+    return head if len(last) <= MAX_LINE and _ONLY_BOX.fullmatch(last) else text
+
 
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _TAGS = re.compile(r"</?(?:think|reasoning|answer)>")

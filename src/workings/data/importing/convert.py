@@ -1,17 +1,38 @@
-"""Converts a format's findings into a trace or a preference pair: ids, labels, metadata, annotations."""
+"""What a format finds in a record, and the trace, pair or verdict that it becomes."""
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from typing import Any
 
 from workings.data.columns import IGNORED, TOOLS
 from workings.data.importing.completion import take_annotations
-from workings.data.importing.parts import Parts
-from workings.data.preferences import PreferencePair, pair_from_json
-from workings.data.row_fields import LABELS, kind_of
+from workings.data.preferences import PreferencePair, Verdict, pair_from_json, verdict_from_json
+from workings.data.row_fields import LABELS, kind_of, refuse_broken_text
 from workings.data.traces import Trace, trace_from_json
-from workings.data.verdicts import Verdict, verdict_from_json
+from workings.models.turns import Turn
+
+Record = Mapping[str, Any]
+Keys = AbstractSet[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Values of a trace, of a preference pair, or of a verdict."""
+
+    values: dict[str, Any]
+    """Keys of the line of a trace, a pair or a verdict, without id and labels."""
+    used: frozenset[str]
+    """Keys of the record that are in the values; the others become metadata."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Metadata that the format itself found."""
+    not_learned: Sequence[Turn] = ()
+    """Turns after the last learnable one."""
+    reasoning_left_out: int = 0
+    """Earlier turns with reasoning in a separate field, which a history does not keep."""
+
 
 _OWN_KEYS = ("prompt", "steps", "answer", "chosen", "rejected", "history", "tool_turns", "tool_calls")
 
@@ -39,6 +60,7 @@ def converted(parts: Parts, metadata: dict[str, Any], fallback_id: str, given: M
         metadata["turns_not_learned"] = [turn.to_json() for turn in parts.not_learned]
     values |= {"tools": json.loads(tools)} if tools else {}
     record = metadata | values | {name: text for name, text in labels.items() if text}
+    refuse_broken_text(record)
     # Validate with the reader of traces and pairs.
     if "completion" in values:
         return verdict_from_json(record)
@@ -56,10 +78,7 @@ def _take_annotations(own: dict[str, Any], metadata: dict[str, Any]) -> None:
 def metadata_of(record: Mapping[str, Any], parts: Parts, ignored: Mapping[str, Any]) -> dict[str, Any]:
     """Keys that the format did not use, with its findings, without nulls.
 
-    Args:
-        record: under the format's keys.
-        parts: what the format has read.
-        ignored: columns that the user ignored; they go to `workings.data.columns.IGNORED`.
+    ``record`` has the format's keys; columns that the user ignored go to `workings.data.columns.IGNORED`.
     """
     others = {str(key): value for key, value in record.items() if key not in parts.used and key not in TOOLS}
     merged = {**parts.metadata, **others, **({IGNORED: dict(ignored)} if ignored else {})}

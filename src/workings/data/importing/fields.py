@@ -178,11 +178,7 @@ def _more(turn: Mapping[str, Any], written: str, text_key: str) -> dict[str, Any
 def one_reasoning(given: Mapping[str, Any], content: str, where: str, thought: str = "") -> tuple[str, tuple[str, ...]]:
     """A text and its reasoning, which may be given several times and is then the same each time.
 
-    Args:
-        given: fields next to the text, some of `REASONING_KEYS`.
-        content: the text.
-        where: its place, for messages.
-        thought: reasoning in other parts of the text.
+    Reasoning is in fields next to the text (``given``, some of `REASONING_KEYS`) or in other parts of it (``thought``).
     """
     found = {key: lines_of(reasoning) for key in REASONING_KEYS if (reasoning := optional(given, key)).strip()}
     if thought.strip():

@@ -1,18 +1,284 @@
-"""The table of formats: each with the keys that a record needs, and how it becomes a trace, a pair or a verdict.
+"""Formats of traces, pairs and verdicts: how a record becomes conversations, and their last turns what is learned.
 
-What a format does not name is kept as metadata.
+A missing field is never replaced by another one: a reader that falls back to the question where the answer should be
+trains a model on questions. A record with two possible readings is refused. What a format does not name is kept as
+metadata.
 """
 
-from collections.abc import Callable
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from itertools import chain
+from typing import Any, Literal
 
-from workings.data.importing import pair_formats as pairs
-from workings.data.importing import trace_formats as single
-from workings.data.importing.completion import split_any, split_tagged
-from workings.data.importing.fields import OPENAI, SHAREGPT
-from workings.data.importing.parts import Parts, Record
+from workings.data.columns import SYSTEM, refuse_keys_with_text
+from workings.data.importing import fields
+from workings.data.importing.completion import lines_of, split_any, split_hashes, split_tagged
+from workings.data.importing.convert import Keys, Parts, Record
+from workings.data.importing.fields import ALPACA, OPENAI, SHAREGPT, Exchange, Said, said
+from workings.data.row_fields import history_of, kind_of
+
+Split = Callable[[str], tuple[Sequence[str], str]]
+_GROUPED = re.compile(r"-?\$?\d{1,3}(,\d{3})+(\.\d+)?")
+
+
+def _trace(record: Record, said_turns: list[Said], used: Keys, split: Split = split_any) -> Parts:
+    """The trace of a conversation; ``split`` takes a text apart that has no reasoning in another field."""
+    end = fields.exchange(fields.with_system(record, said_turns))
+    steps, answer = (end.reasoning, end.completion.strip()) if end.reasoning else split(end.completion)
+    return Parts(values={**end.asked, "steps": list(steps), "answer": answer, **json.loads(end.calls or "{}")},
+                 not_learned=end.not_learned, reasoning_left_out=end.reasoning_left_out,
+                 used=frozenset({*used, *SYSTEM}))
+
+
+def conversation(key: str, names: tuple[str, str], record: Record) -> Parts:
+    """A list of turns; ``names`` are the keys of role and text."""
+    return _trace(record, fields.turns(record, key, names), {key})
+
+
+def question_and_answer(questions: tuple[str, ...], answers: tuple[str, ...], split: Split, record: Record) -> Parts:
+    """A question and one text with its answer; reasoning may be in another field."""
+    question_key, answer_key = fields.one_of(record, questions), fields.one_of(record, answers)
+    return _trace(record, *_asked_and_told(record, [said("user", fields.text(record, question_key))], {question_key},
+                                           answer_key, any_form=split is split_any), split)
+
+
+def raw_text(record: Record) -> Parts:
+    """A text that is learned whole; nothing in the record may ask or answer."""
+    refuse_keys_with_text(record)
+    return Parts(values={"text": fields.text(record, "text")}, used=frozenset({"text"}))
+
+
+def _asked_and_told(record: Record, asked: list[Said], used: Keys, answer_key: str, *,
+                    any_form: bool = True) -> tuple[list[Said], set[str]]:
+    """A conversation that ends with the text of a key, and the keys that were read."""
+    # Of a record, unlike of a turn, such a key may say anything (a flag, a level), and is metadata then.
+    key = next((key for key in fields.REASONING_KEYS if any_form and isinstance(record.get(key), str)
+                and record[key].strip()), "")
+    told, reasoning = fields.one_reasoning({key: record[key]} if key else {}, fields.text(record, answer_key),
+                                           "the record")
+    return [*asked, said("assistant", told, reasoning)], {*used, answer_key, key}
+
+
+def prompt_completion(record: Record, split: Split = split_any) -> Parts:
+    """`prompt` and `completion`, both texts or both lists of turns."""
+    if isinstance(record.get("prompt"), list) or isinstance(record.get("completion"), list):
+        return _trace(record, fields.turns(record, "prompt") + fields.turns(record, "completion"),
+                      {"prompt", "completion"}, split)
+    asked = [said("user", fields.text(record, "prompt"))]
+    return _trace(record, *_asked_and_told(record, asked, {"prompt"}, "completion"), split)
+
+
+def whole_completion(record: Record) -> Parts:
+    """`prompt-completion` with the completion unchanged: an answer without steps."""
+    parts = prompt_completion(record, lambda text: ((), text))
+    if parts.values["steps"]:
+        raise ValueError("the completion's reasoning is in another field, so there is no single text to keep")
+    return parts
+
+
+def alpaca(record: Record) -> Parts:
+    """`instruction`, `input` (may be empty or absent), `output`, and optional `history` as pairs."""
+    return _trace(record, *_asked_and_told(record, fields.alpaca(record), ALPACA, "output"))
+
+
+def gsm8k_answer(text: str) -> tuple[Sequence[str], str]:
+    """Steps and answer of a text that ends with `#### answer`."""
+    steps, answer = split_hashes(text)
+    # A number without the commas that group its digits; any other answer as it is.
+    return steps, answer.replace(",", "") if _GROUPED.fullmatch(answer) else answer
+
+
+def traces(record: Record) -> Parts:
+    """The form that everything else reads, with other common names of its keys."""
+    question_key, answer_key = fields.one_of(record, ("prompt", "question")), fields.one_of(record,
+                                                                                            ("answer", "final_answer"))
+    if "steps" not in record:
+        raise ValueError(f"`steps` is missing; the record has {fields.keys_of(record)}")
+    steps, kinds = _steps(record["steps"])
+    metadata = record.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise ValueError(f"`metadata` must be an object, not {kind_of(metadata)}")
+    answer, _ = fields.one_reasoning({"reasoning": "\n".join(steps)}, fields.text(record, answer_key), "the record")
+    values = {"prompt": fields.text(record, question_key), "steps": steps, "answer": answer}
+    parts = in_own_form(record, values, {question_key, answer_key, "steps", "metadata"})
+    # If both spellings of the answer exist, they are equal, and neither is metadata.
+    used = parts.used | {key for key in ("answer", "final_answer") if key in record}
+    return Parts(values=parts.values, used=used, metadata=metadata | ({"step_types": kinds} if any(kinds) else {}))
+
+
+def in_own_form(record: Record, values: dict[str, Any], used: set[str]) -> Parts:
+    """A record in this package's form, with its turns unchanged."""
+    spoken = {name: history_of(record[name], name) for name in ("history", "tool_turns") if record.get(name)}
+    system = [one.turn for one in fields.with_system(record, [])]
+    if system:
+        spoken["history"] = (*system, *spoken.get("history", ()))
+    return Parts(values=values | {name: [turn.to_json() for turn in each] for name, each in spoken.items()},
+                 used=frozenset({*used, "history", "tool_turns", *SYSTEM}))
+
+
+def _steps(steps: object) -> tuple[list[str], list[str]]:
+    if isinstance(steps, str):
+        return list(lines_of(steps)), []
+    if not isinstance(steps, list):
+        raise ValueError(f"`steps` must be a list of texts, not {kind_of(steps)}")
+    # One kind per text, maybe empty, because they are paired by position.
+    texts, kinds = [], []
+    for step in steps:
+        if not isinstance(step, dict | str):
+            raise ValueError(f"a step must be a text or an object with `content`, not {kind_of(step)}")
+        texts.append(fields.text(step, "content") if isinstance(step, dict) else step)
+        kinds.append(fields.optional(step, "type") if isinstance(step, dict) else "")
+    return texts, kinds
+
+
+_SIDES = ("chosen", "rejected")
+_VERDICTS = ("label", "kto_tag")
+_SPEAKER = re.compile(r"\n\n(Human|Assistant):")
+
+
+def _pair(record: Record, conversations: Iterable[list[Said]], used: Keys = frozenset()) -> Parts:
+    """The pair of two conversations, the better one first, that differ in their last turn only."""
+    better, worse = (fields.exchange(fields.with_system(record, spoken)) for spoken in conversations)
+    if better.asked != worse.asked:
+        raise ValueError("the two conversations differ before their last turn; a pair has one prompt")
+    return Parts(values={**better.asked, "chosen": _completion(better), "rejected": _completion(worse)},
+                 used=frozenset({*used, *_SIDES, *SYSTEM}))
+
+
+def _completion(end: Exchange) -> str:
+    """The completion of an exchange as one text. Raises `ValueError` if there are two."""
+    if end.reasoning:
+        raise ValueError("reasoning in a separate field: nothing says how it is written in the completion")
+    if end.calls or end.not_learned:
+        raise ValueError("a completion of a pair that " + ("calls a tool" if end.calls else
+                                                           "is marked as not to be learned"))
+    return end.completion.strip()
+
+
+def preferences(record: Record) -> Parts:
+    """The form that everything else reads (`workings.data.preferences`)."""
+    values = {"prompt": fields.text(record, "prompt"), **{side: fields.text(record, side).strip() for side in _SIDES}}
+    return in_own_form(record, values, {"prompt", *_SIDES})
+
+
+def explicit(record: Record) -> Parts:
+    """`prompt`, `chosen` and `rejected`, all texts or all lists of turns."""
+    prompt, chosen, rejected = _spoken(record, ("prompt", *_SIDES))
+    return _pair(record, ([*prompt, *chosen], [*prompt, *rejected]), {"prompt"})
+
+
+def implicit(record: Record) -> Parts:
+    """The prompt of texts is the beginning that they share, as far as it goes; they have to part between two words.
+
+    Source: TRL, "Dataset formats and types", preference with an implicit prompt, and its function `extract_prompt`.
+    """
+    if "prompt" in record:
+        raise ValueError("there is also a `prompt`; try --format prompt-chosen-rejected")
+    if any(isinstance(record.get(side), list) for side in _SIDES):
+        return _pair(record, (fields.turns(record, side) for side in _SIDES))
+    chosen, rejected = (fields.text(record, side) for side in _SIDES)
+    shared = next((at for at, (a, b) in enumerate(zip(chosen, rejected, strict=False)) if a != b), None)
+    if shared is None:
+        raise ValueError("one text is the beginning of the other; it is unclear where the prompt ends")
+    if not shared:
+        raise ValueError("the texts have different beginnings, so there is no prompt")
+    # In the middle of a word a part of the answer is shared, and how much of it is unknown.
+    if not (chosen[shared - 1].isspace() or (chosen[shared].isspace() and rejected[shared].isspace())):
+        raise ValueError(f"the texts differ inside a word, after {chosen[:shared][-20:]!r}; it is unclear where the "
+                         "prompt ends")
+    prompt = said("user", chosen[:shared].strip())
+    return _pair(record, ([prompt, said("assistant", text[shared:])] for text in (chosen, rejected)))
+
+
+def hh(record: Record) -> Parts:
+    """Dialogues of turns that begin with an empty line and `Human:` or `Assistant:`."""
+    return _pair(record, (_dialogue(fields.text(record, side), side) for side in _SIDES))
+
+
+def _dialogue(text: str, key: str) -> list[Said]:
+    # The first turn has its empty line as well, unless the text was trimmed.
+    before, *spoken = _SPEAKER.split(f"\n\n{text.lstrip()}")
+    if before or not spoken:
+        raise ValueError(f"`{key}` does not begin with `Human:`, so it is not a dialogue")
+    # The pattern has a group, so `split` gives speakers and texts in turn.
+    return [said("user" if speaker == "Human" else "assistant", turn_text.strip())
+            for speaker, turn_text in zip(spoken[::2], spoken[1::2], strict=True)]
+
+
+def ultrafeedback(record: Record) -> Parts:
+    """Two conversations with their scores."""
+    chosen, rejected = (_score(record, f"score_{side}") for side in _SIDES)
+    if chosen <= rejected:
+        raise ValueError(f"score_chosen {chosen:g} is not above score_rejected {rejected:g}: nothing is preferred")
+    # `messages` is the chosen conversation once more.
+    pair = _pair(record, (fields.turns(record, side) for side in _SIDES), {"prompt", "messages"})
+    if pair.values["prompt"].strip() != fields.text(record, "prompt").strip():
+        raise ValueError("`prompt` is not the last question of the conversations")
+    return pair
+
+
+def _score(record: Record, key: str) -> float:
+    """A required score. Raises `ValueError`."""
+    value = record.get(key)
+    if value is None:
+        raise ValueError(f"`{key}` is missing; the record has {fields.keys_of(record)}")
+    # A bool is no score. The bounds also exclude numbers that are not finite.
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -1e9 < value < 1e9:
+        raise ValueError(f"`{key}` must be a number, not {kind_of(value)}")
+    return float(value)
+
+
+def llamafactory(record: Record) -> Parts:
+    """`conversations` with both completions as turns, or `instruction` with both as texts."""
+    if "conversations" not in record:
+        asked = fields.alpaca(record)
+        return _pair(record, ([*asked, said("assistant", fields.text(record, side))] for side in _SIDES), ALPACA)
+    if "instruction" in record:
+        raise ValueError("`conversations` and `instruction` in one record: it is unclear which is the question")
+    asked = fields.turns(record, "conversations", SHAREGPT)
+    return _pair(record, ([*asked, fields.turn_of(record.get(side), SHAREGPT, f"`{side}`")] for side in _SIDES),
+                 {"conversations"})
+
+
+def kto(record: Record) -> Parts:
+    """A verdict: a completion in any of the forms of TRL and LLaMA-Factory, and whether it is correct."""
+    tags = [tag for tag in _VERDICTS if record.get(tag) is not None] or [tag for tag in _VERDICTS if tag in record]
+    if len(tags) != 1:
+        raise ValueError(f"one of `label` and `kto_tag` was expected; the record has {fields.keys_of(record)}")
+    right = fields.there(record, tags[0])
+    if not isinstance(right, bool):
+        raise ValueError(f"`{tags[0]}` must be true or false, not {right!r}")
+    shapes = [key for key in _KTO_SHAPES if record.get(key) is not None]
+    if len(shapes) != 1:
+        raise ValueError(f"one of {', '.join(f'`{key}`' for key in _KTO_SHAPES)} was expected; the record has "
+                         f"{fields.keys_of(record)}")
+    conversation, used = _KTO_SHAPES[shapes[0]](record)
+    end = fields.exchange(fields.with_system(record, conversation))
+    completion = _completion(end)
+    if not completion or not end.prompt.strip():
+        raise ValueError("the prompt or the completion is empty")
+    return Parts(values={**end.asked, "completion": completion, "label": right},
+                 used=frozenset({*used, shapes[0], tags[0], *SYSTEM}))
+
+
+def _spoken(record: Record, keys: Sequence[str]) -> list[list[Said]]:
+    """The turns of each key: lists of turns, or texts, the first of the user and the others of the assistant."""
+    if any(isinstance(record.get(key), list) for key in keys):
+        return [fields.turns(record, key) for key in keys]
+    return [[said("user" if key == keys[0] else "assistant", fields.text(record, key))] for key in keys]
+
+
+_KTO_SHAPES: dict[str, Callable[[Record], tuple[list[Said], frozenset[str]]]] = {
+    "completion": lambda record: ([*chain(*_spoken(record, ("prompt", "completion")))], frozenset({"prompt"})),
+    "messages": lambda record: (fields.turns(record, "messages"), frozenset()),
+    "conversations": lambda record: (fields.turns(record, "conversations", SHAREGPT), frozenset()),
+    "output": lambda record: ([*fields.alpaca(record), said("assistant", fields.text(record, "output"))], ALPACA),
+}
+"""The key of each form of a record that no other form has -> its conversation, and the other keys that it reads."""
+
 
 QUESTIONS = ("prompt", "question", "instruction", "problem", "query")
 _TAGGED = ("completion", "response", "output", "answer", "text")
@@ -38,30 +304,30 @@ class Format:
 # conversation as well; then from the strictest reader to the one that reads the most.
 FORMATS: dict[str, Format] = {
     # Data set HuggingFaceH4/ultrafeedback_binarized.
-    "ultrafeedback": Format("pairs", "prompt, chosen, rejected, score_chosen, score_rejected", pairs.ultrafeedback),
+    "ultrafeedback": Format("pairs", "prompt, chosen, rejected, score_chosen, score_rejected", ultrafeedback),
     # LLaMA-Factory, data/README.md, preference data sets in the formats sharegpt and alpaca.
     "llamafactory": Format("pairs", "conversations, chosen, rejected; or instruction, input, chosen, rejected",
-                           pairs.llamafactory),
+                           llamafactory),
     # Data set Anthropic/hh-rlhf.
-    "hh": Format("pairs", "chosen, rejected: dialogues of Human: and Assistant:", pairs.hh),
+    "hh": Format("pairs", "chosen, rejected: dialogues of Human: and Assistant:", hh),
     # TRL, "Dataset formats and types", for these two and for kto.
-    "chosen-rejected": Format("pairs", "chosen, rejected, which begin with the same prompt", pairs.implicit),
-    "prompt-chosen-rejected": Format("pairs", "prompt, chosen, rejected: texts or lists of turns", pairs.explicit),
-    "preferences": Format("pairs", "prompt, chosen, rejected, history", pairs.preferences),
+    "chosen-rejected": Format("pairs", "chosen, rejected, which begin with the same prompt", implicit),
+    "prompt-chosen-rejected": Format("pairs", "prompt, chosen, rejected: texts or lists of turns", explicit),
+    "preferences": Format("pairs", "prompt, chosen, rejected, history", preferences),
     "kto": Format("verdicts", "label or kto_tag; prompt, completion or messages or conversations or instruction, "
-                  "output", pairs.kto),
-    "messages": Format("traces", "messages with role, content", partial(single.turns, "messages", OPENAI)),
-    "sharegpt": Format("traces", "conversations with from, value", partial(single.turns, "conversations", SHAREGPT)),
-    "traces": Format("traces", "prompt, steps, answer", single.traces),
+                  "output", kto),
+    "messages": Format("traces", "messages with role, content", partial(conversation, "messages", OPENAI)),
+    "sharegpt": Format("traces", "conversations with from, value", partial(conversation, "conversations", SHAREGPT)),
+    "traces": Format("traces", "prompt, steps, answer", traces),
     "gsm8k": Format("traces", "question, answer that ends with a line #### RESULT",
-                    partial(single.text, ("question",), ("answer",), single.gsm8k_answer)),
+                    partial(question_and_answer, ("question",), ("answer",), gsm8k_answer)),
     "tagged": Format("traces", "a question, and a text with <think> or <reasoning> and <answer>",
-                     partial(single.text, QUESTIONS, _TAGGED, split_tagged)),
-    "alpaca": Format("traces", "instruction, input, output", single.alpaca),
-    "prompt-completion": Format("traces", "prompt, completion: texts or lists of turns", single.prompt_completion),
+                     partial(question_and_answer, QUESTIONS, _TAGGED, split_tagged)),
+    "alpaca": Format("traces", "instruction, input, output", alpaca),
+    "prompt-completion": Format("traces", "prompt, completion: texts or lists of turns", prompt_completion),
     "question-answer": Format("traces", "a question and an answer under any of their usual names",
-                              partial(single.text, QUESTIONS, ANSWERS, split_any)),
-    RAW_TEXT: Format("texts", "text: a raw text, with every token learned", single.raw_text),
+                              partial(question_and_answer, QUESTIONS, ANSWERS, split_any)),
+    RAW_TEXT: Format("texts", "text: a raw text, with every token learned", raw_text),
 }
 """The values of `--format`."""
 

@@ -6,15 +6,15 @@ share to within one item and the others nearly, and the same records with the sa
 """
 
 import hashlib
-import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from workings.data.checking.findings import earlier_texts
 from workings.data.checking.overlap import (
     SIMILARITY,
     Question,
@@ -25,9 +25,8 @@ from workings.data.checking.overlap import (
     question_key,
     words,
 )
-from workings.data.checking.reading import earlier_texts
-from workings.data.marked_answers import final_answer
-from workings.data.row_fields import LABELS, path_beside
+from workings.data.importing.completion import final_answer
+from workings.data.row_fields import LABELS, lines_bytes, path_beside
 from workings.data.traces import Trace, iterate_traces
 from workings.errors import RequestError
 from workings.record import atomic
@@ -39,8 +38,6 @@ _MAX_VALUES = 50
 SAME_NUMBERS_SIMILARITY = 0.5
 """Shared three-word passages from which a question with the same numbers counts as a held-out one. No higher than
 what `data check` reports: a trace too few costs little, a question that was learned by heart costs the evaluation."""
-_LONG_ANSWER = 100
-_SHOWN_VALUES = 8
 _AT_A_TIME = 10_000
 
 
@@ -52,40 +49,22 @@ class HeldOut:
     path: Path
     sha256: str
     seed: int
-    strata: Mapping[str, Mapping[str, int]]
-    """Items by value of each stratified field."""
     left_out: int
     """Traces that repeat a held-out question or are like it."""
     left_out_path: Path | None
-    long_answers: int
-    """Items with an expected answer that is too long for a final answer."""
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `--json`."""
-        record = {"items": self.items, "path": str(self.path), "sha256": self.sha256, "seed": self.seed,
-                  "strata": {name: dict(counts) for name, counts in self.strata.items()}, "left_out": self.left_out,
-                  "long_answers": self.long_answers}
-        return record | ({"left_out_path": str(self.left_out_path)} if self.left_out_path else {})
+        return {name: str(value) if isinstance(value, Path) else value
+                for name, value in vars(self).items() if value is not None}
 
     def text(self) -> list[str]:
         """Lines for the terminal."""
-        label_counts = "; ".join(f"{name}: {_counts(counts)}" for name, counts in self.strata.items())
-        lines = [f"{self.items} held out as evaluation items in {self.path} (seed {self.seed}), with the shares that "
-                 f"the file has of {label_counts}"]
+        lines = [f"{self.items} held out as evaluation items in {self.path} (seed {self.seed})"]
         if self.left_out:
             lines.append(f"{self.left_out} traces that repeat a held-out question or are like it are left out (see "
                          f"{self.left_out_path})")
-        if self.long_answers:
-            lines.append(f"note: {self.long_answers} of the items expect an answer of more than {_LONG_ANSWER} "
-                         "characters, which hardly any completion can match; a format that finds the final answer "
-                         "alone makes better items")
         return lines
-
-
-def _counts(counts: Mapping[str, int]) -> str:
-    if len(counts) > _SHOWN_VALUES:
-        return f"{len(counts)} values"
-    return ", ".join(f"{value or 'none'} {count}" for value, count in counts.items())
 
 
 def item_path(out: Path) -> Path:
@@ -110,25 +89,22 @@ def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
     candidates = _Candidates(iterate_traces(read))
     held_indices = candidates.choose(n, seed)
     items = [_item(trace) for at, trace in enumerate(iterate_traces(read)) if at in held_indices]
-    like = dict(_like(iterate_traces(read), [(item["id"], item["prompt"]) for item in items], held_indices))
+    questions = [Question(item["id"], item["prompt"]) for item in items]
+    like = dict(_like(iterate_traces(read), questions, held_indices))
     if len(held_indices) + len(like) == candidates.traces:
         raise RequestError(f"--hold-out {n} leaves none of {candidates.traces} traces: all others resemble it",
                            "a hold-out that leaves traces to learn from", f"--hold-out {max(1, n // 10)}")
     left_out = left_out_path(out)
     # The traces last, because a file of traces without its items would look complete.
-    atomic.write_with(item_path(out), lambda stream: _write(stream, items))
+    atomic.write_bytes(item_path(out), lines_bytes(items))
     if like:
-        atomic.write_with(left_out, partial(_write_left_out, read, like))
+        atomic.write_bytes(left_out, lines_bytes({"id": trace.id, "reason": like[at], "trace": trace.to_json()}
+                                                 for at, trace in enumerate(iterate_traces(read)) if at in like))
     else:
         left_out.unlink(missing_ok=True)
     atomic.write_with(out, partial(write_rest, read, {*held_indices, *like}))
-    return HeldOut(
-        items=len(items), path=item_path(out), sha256=file_digest(item_path(out)), seed=seed,
-        strata={name: {value.strip(): count for value, count in sorted(
-            Counter(candidates.rows[at][0][index] for at in held_indices).items())}
-                for index, name in enumerate(candidates.fields)},
-        left_out=len(like), left_out_path=left_out if like else None,
-        long_answers=sum(len(item["expected_answer"]) > _LONG_ANSWER for item in items))
+    return HeldOut(items=len(items), path=item_path(out), sha256=file_digest(item_path(out)), seed=seed,
+                   left_out=len(like), left_out_path=left_out if like else None)
 
 
 class _Candidates:
@@ -152,7 +128,6 @@ class _Candidates:
                 rows[at] = (tuple(_label(trace, name) for name in STRATA), len(trace.steps), question)
         values = [{labels[index] for labels, _, _ in rows.values()} for index in range(len(STRATA))]
         used = [index for index, several in enumerate(values) if 2 <= len(several) <= _MAX_VALUES]
-        self.fields = (*(STRATA[index] for index in used), "number of steps")
         # Filled up, so that numbers of steps sort as numbers.
         self.rows = {at: ((*(labels[index] for index in used), f"{steps:>4}"), question)
                      for at, (labels, steps, question) in rows.items()}
@@ -170,21 +145,22 @@ class _Candidates:
         return {ordered[int((number + start) * len(ordered) / n)] for number in range(n)}
 
 
-def _like(traces: Iterable[Trace], questions: Sequence[tuple[str, str]], held: set[int]) -> Iterator[tuple[int, str]]:
+def _like(traces: Iterable[Trace], questions: Sequence[Question], held: set[int]) -> Iterator[tuple[int, str]]:
     """Places of the other traces that hold a question or are like one, and why."""
-    near, asked = _Near(questions), [Question(name, prompt) for name, prompt in questions]
+    near = _Near(questions)
     others = ((at, trace) for at, trace in enumerate(traces) if at not in held)
     # A part at a time, because a file may be larger than the memory.
     while part := list(islice(others, _AT_A_TIME)):
         yield from ((at, neighbor) for at, trace in part if (neighbor := near.like(trace)))
-        yield from ((finding.record, f"{finding.kind}: {finding.text}") for finding in find_leaks(part, asked))
+        yield from ((finding.record, f"{finding.kind}: {finding.text}") for finding in find_leaks(part, questions))
 
 
 class _Near:
     """The held-out questions by passage, so that a trace is compared only with those that share one."""
 
-    def __init__(self, questions: Sequence[tuple[str, str]]) -> None:
-        self._questions = [(name, numbers(spelled := words(prompt)), passages(spelled)) for name, prompt in questions]
+    def __init__(self, questions: Sequence[Question]) -> None:
+        self._questions = [(question.id, numbers(spelled := words(question.prompt)), passages(spelled))
+                           for question in questions]
         self._by_passage: dict[tuple[str, ...], list[int]] = {}
         for number, (_, _, own) in enumerate(self._questions):
             for passage in own:
@@ -223,16 +199,6 @@ def _label(trace: Trace, name: str) -> str:
 def _digest(*parts: object) -> bytes:
     # By `repr` and not joined: `("a b",)` and `("a", "b")` are two questions.
     return hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
-
-
-def _write(stream: BinaryIO, records: Iterable[Mapping[str, Any]]) -> None:
-    for record in records:
-        stream.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
-
-
-def _write_left_out(read: Path, like: Mapping[int, str], stream: BinaryIO) -> None:
-    _write(stream, ({"id": trace.id, "reason": like[at], "trace": trace.to_json()}
-                    for at, trace in enumerate(iterate_traces(read)) if at in like))
 
 
 def write_rest(read: Path, without: set[int], stream: BinaryIO) -> None:

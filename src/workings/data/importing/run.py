@@ -1,6 +1,5 @@
 """The import itself: records in, traces, preference pairs or verdicts out, and every record accounted for."""
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -14,13 +13,10 @@ from typing import Any, BinaryIO, Literal
 from workings.data.columns import OF_IMPORT, kept_columns, refuse_media
 from workings.data.importing.convert import converted, metadata_of
 from workings.data.importing.fields import tools_of, unread_turn_keys
-from workings.data.importing.formats import FORMATS
-from workings.data.importing.hints import SKIP, advice, format_of, other_format
+from workings.data.importing.formats import FORMATS, whole_completion
+from workings.data.importing.hints import SKIP, KeyMap, advice, format_of, other_format
 from workings.data.importing.hold_out import HeldOut, item_path, left_out_path, split
-from workings.data.importing.key_map import KeyMap
-from workings.data.importing.records import SourceRecord, Unreadable
-from workings.data.importing.sources import RecordSource
-from workings.data.importing.trace_formats import whole_completion
+from workings.data.importing.sources import RecordSource, SourceRecord, Unreadable
 from workings.data.row_fields import kind_of, path_beside
 from workings.data.traces import Trace
 from workings.errors import RequestError
@@ -60,43 +56,50 @@ class ImportRequest:
     """Decides which."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class ImportResult:
     """The result of an import.
 
     ``read`` is ``written + rejected``, and with a hold-out its items and what it left out.
     """
 
-    read: int
-    written: int
-    rejected: int
-    reasons: Mapping[str, int]
-    """Counts of the reasons, most frequent first; values in a reason are cut."""
     out: Path
     """The requested file. If every record was rejected, it is not written and an old one is kept."""
-    rejects: Path | None
-    """File of the rejected records; None without rejected records."""
-    sha256: str
-    """Digest of the written file; empty if none was written."""
     format: str
     """The format in which the records were read."""
-    kept: Mapping[str, int]
+    read: int = 0
+    written: int = 0
+    sha256: str = ""
+    """Digest of the written file; empty if none was written."""
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Rejected records by reason, most frequent first; values in a reason are cut."""
+    kept: Counter[str] = field(default_factory=Counter)
     """Columns that are kept and not shown to a model -> records that have them."""
-    unread_turn_keys: Mapping[str, int]
+    unread_turn_keys: Counter[str] = field(default_factory=Counter)
     """Unread keys of turns -> number of turns with them."""
-    not_learned: int
+    not_learned: int = 0
     """Turns that the data mark as not to be learned."""
-    reasoning_left_out: int
+    reasoning_left_out: int = 0
     """Earlier turns with reasoning in a separate field, which a history does not keep."""
     held_out: HeldOut | None = None
     """The held-out questions; None without `--hold-out`."""
     looks_like: str = ""
     """The likely format of the first record, if none could be read."""
 
+    @property
+    def rejected(self) -> int:
+        """Number of rejected records."""
+        return self.reasons.total()
+
+    @property
+    def rejects(self) -> Path | None:
+        """File of the rejected records; None without rejected records."""
+        return path_beside(self.out, "rejects.jsonl") if self.reasons else None
+
     def notes(self) -> Iterator[str]:
         """Sentences about surprises in the file."""
         yield from kept_columns(self.kept)
-        yield from (f"`{key}` of {_turns(count)} is not read" for key, count in self.unread_turn_keys.items())
+        yield from (f"`{key}` of {_turns(count)} is not read" for key, count in self.unread_turn_keys.most_common())
         if self.not_learned:
             yield f"marked as not to be learned, and only read: {_turns(self.not_learned)} of the assistant"
         if self.reasoning_left_out:
@@ -105,11 +108,11 @@ class ImportResult:
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `--json`."""
-        record: dict[str, Any] = {"read": self.read, "written": self.written, "rejected": self.rejected,
-                                  "reasons": dict(self.reasons), "out": str(self.out), "sha256": self.sha256,
-                                  "format": self.format, "kept": dict(self.kept), "not_learned": self.not_learned,
-                                  "reasoning_left_out": self.reasoning_left_out,
-                                  "unread_turn_keys": dict(self.unread_turn_keys)}
+        values = {name: getattr(self, name) for name in (
+            "read", "written", "rejected", "reasons", "out", "sha256", "format", "kept", "not_learned",
+            "reasoning_left_out", "unread_turn_keys")}
+        record = {name: dict(value.most_common()) if isinstance(value, Counter) else value
+                  for name, value in values.items()} | {"out": str(self.out)}
         record |= {"held_out": self.held_out.to_json()} if self.held_out else {}
         record |= {"looks_like": self.looks_like} if self.looks_like else {}
         return record | ({"rejects": str(self.rejects)} if self.rejects else {})
@@ -127,8 +130,8 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest) -> I
     if not request.format:
         request = replace(request, format=format_of(source, KeyMap(request.keys)))
     _check(request, out)
-    importer = _Importer(source, request)
-    held_out: HeldOut | None = None
+    importer = _Importer(source, request, out)
+    result = importer.result
     # Write the rejects first, so that the result never hides what is missing.
     rejects = path_beside(out, "rejects.jsonl")
     with atomic.together(out, item_path(out), left_out_path(out), rejects):
@@ -139,24 +142,20 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest) -> I
                 all_traces = Path(folder, "traces.jsonl")
                 importer.to_files(all_traces, rejects)
                 if not importer.nothing_left:
-                    held_out = split(all_traces, out, request.hold_out, request.seed)
+                    result.held_out = split(all_traces, out, request.hold_out, request.seed)
+                    result.written -= result.held_out.items + result.held_out.left_out
         else:
             importer.to_files(out, rejects)
-    rejected = importer.reasons.total()
-    is_there = not importer.nothing_left
-    return ImportResult(read=importer.read,
-                        written=importer.written - (held_out.items + held_out.left_out if held_out else 0),
-                        rejected=rejected, reasons=dict(importer.reasons.most_common()), out=out,
-                        rejects=rejects if rejected else None, sha256=file_digest(out) if is_there else "",
-                        held_out=held_out, format=request.format, kept=dict(importer.kept.most_common()),
-                        unread_turn_keys=dict(importer.unread_turn_keys.most_common()),
-                        not_learned=importer.not_learned, reasoning_left_out=importer.reasoning_left_out,
-                        looks_like="" if importer.written else importer.looks_like)
+    result.sha256 = "" if importer.nothing_left else file_digest(out)
+    result.reasons = Counter(dict(result.reasons.most_common()))
+    # A bad record among good ones says nothing about the format.
+    result.looks_like = "" if result.written else result.looks_like
+    return result
 
 
 def _check(request: ImportRequest, out: Path) -> None:
     """Raise `RequestError` for what can be known before anything is read."""
-    if request.format and request.format not in FORMATS:
+    if request.format not in FORMATS:
         raise RequestError(f"there is no format {request.format}", f"one of {', '.join(FORMATS)}")
     if request.hold_out and FORMATS[request.format].gives != "traces":
         raise RequestError(f"--hold-out does not work with --format {request.format}",
@@ -178,22 +177,15 @@ class _NothingToWrite(Exception):
 
 
 class _Importer:
-    """One pass over a source: counts, and the ids seen so far."""
+    """One pass over a source, which fills the result."""
 
-    def __init__(self, source: RecordSource, request: ImportRequest) -> None:
+    def __init__(self, source: RecordSource, request: ImportRequest, out: Path) -> None:
         self._source, self._request = source, request
         self._parse = whole_completion if request.completions == "keep" else FORMATS[request.format].read
         self._keys = KeyMap(request.keys)
         self._ids: set[int] = set()
-        self.read = 0
-        self.written = 0
-        self.reasons: Counter[str] = Counter()
-        self.kept: Counter[str] = Counter()
-        self.unread_turn_keys: Counter[str] = Counter()
-        self.not_learned = self.reasoning_left_out = 0
         self._unseen = set(request.ignore)
-        self.looks_like = ""
-        """The likely format of the first rejected record."""
+        self.result = ImportResult(out=out, format=request.format)
 
     def to_files(self, out: Path, rejects: Path) -> None:
         """Write what the records give and, in another file, those that were rejected."""
@@ -206,26 +198,28 @@ class _Importer:
         with suppress(_NothingToWrite):
             atomic.write_with(out, write)
         # The file had to be open before the first record was read.
-        if not self.reasons:
+        if not self.result.reasons:
             rejects.unlink()
 
     @property
     def nothing_left(self) -> bool:
         """Whether there were records and all were rejected."""
-        return bool(self.reasons) and not self.written
+        return bool(self.result.reasons) and not self.result.written
 
     def _run(self, good: BinaryIO, rejects: BinaryIO) -> None:
         # Sources are read as they are iterated, so nothing after the last row is read or downloaded.
         for record in islice(self._source.records(), self._request.rows or None):
-            self.read += 1
+            self.result.read += 1
             if isinstance(record, Unreadable):
                 self._reject(rejects, record)
                 continue
             try:
                 self._take(record, good)
             except ValueError as error:
-                self._reject(rejects, _unreadable(record, str(error)), record.value)
-        if not self.read:
+                # Rows of parquet and of the Hub hold dates and bytes, for which JSON has no form.
+                raw = json.dumps(record.value, default=str)
+                self._reject(rejects, Unreadable(record.number, str(error), raw, len(raw)), record.value)
+        if not self.result.read:
             raise RequestError(f"{self._source.name} holds no record", "at least one record")
         # Last, because only then is it known that no record had the key.
         self._keys.refuse_unseen()
@@ -251,44 +245,35 @@ class _Importer:
         # Everything that the format does not know is kept, so that an import loses nothing.
         entry = converted(parts, metadata_of(renamed, parts, ignored), f"{self._source.stem}-{record.number:07d}",
                           self._request.labels, tools=tools)
-        self._remember(entry.id)
+        # Two of a million ids get the same 64 bits once in 37 million imports; whole ids would take far more memory.
+        short = hash(entry.id)
+        if short in self._ids:
+            raise ValueError(f"id {entry.id[:80]!r} is in an earlier record already")
+        self._ids.add(short)
+        result = self.result
         if isinstance(entry, Trace):
-            self.reasoning_left_out += parts.reasoning_left_out
-            self.not_learned += sum(not turn.learned for turn in (*entry.history, *entry.tool_turns,
-                                                                  *parts.not_learned))
-        self.unread_turn_keys.update(unread_turn_keys(record.value))
-        self.kept.update(key for key in entry.metadata if key not in OF_IMPORT)
+            result.reasoning_left_out += parts.reasoning_left_out
+            result.not_learned += sum(not turn.learned for turn in (*entry.history, *entry.tool_turns,
+                                                                    *parts.not_learned))
+        result.unread_turn_keys.update(unread_turn_keys(record.value))
+        result.kept.update(key for key in entry.metadata if key not in OF_IMPORT)
         good.write(json.dumps(entry.to_json(), ensure_ascii=False).encode() + b"\n")
-        self.written += 1
+        result.written += 1
 
     def _reject(self, rejects: BinaryIO, bad: Unreadable, value: object = None) -> None:
-        location = f"{self._source.name}:{bad.number}"
+        location, reasons = f"{self._source.name}:{bad.number}", self.result.reasons
         # After some good records the format is correct and this one is an exception.
-        strange = value if isinstance(value, dict) and not self.written and not self.reasons else None
+        strange = value if isinstance(value, dict) and not self.result.written and not reasons else None
         if self._request.on_error == "fail":
             raise RequestError(f"{location}: {bad.reason}", f"a record of format {self._request.format}",
                                advice(strange, self._keys, self._request.format) if strange else SKIP)
         if strange:
-            self.looks_like = other_format(self._keys.renamed(strange), self._request.format)
+            self.result.looks_like = other_format(self._keys.renamed(strange), self._request.format)
         reason = bad.reason[:_REASON_LENGTH]
-        self.reasons[reason if reason in self.reasons or len(self.reasons) < MAX_REASONS else "other reasons"] += 1
+        reasons[reason if reason in reasons or len(reasons) < MAX_REASONS else "other reasons"] += 1
         line = {"file": self._source.name, "line": bad.number, "reason": bad.reason, "bytes": bad.size, "raw": bad.raw}
         rejects.write(json.dumps(line).encode() + b"\n")  # ASCII: half a surrogate pair survives as an escape
-
-    def _remember(self, trace_id: str) -> None:
-        # Two of a million ids get the same 64 bits once in 37 million imports; whole ids would take far more memory.
-        short = int.from_bytes(hashlib.blake2b(trace_id.encode(), digest_size=8).digest(), "big")
-        if short in self._ids:
-            raise ValueError(f"id {trace_id[:80]!r} is in an earlier record already")
-        self._ids.add(short)
 
 
 def _turns(count: int) -> str:
     return f"{count:,} turn{'s' if count != 1 else ''}"
-
-
-def _unreadable(record: SourceRecord, reason: str) -> Unreadable:
-    """A record that was read and gives nothing."""
-    # Rows of parquet and of the Hub hold dates and bytes, for which JSON has no form.
-    raw = json.dumps(record.value, default=str)
-    return Unreadable(record.number, reason, raw, len(raw))

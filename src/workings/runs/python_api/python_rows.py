@@ -7,12 +7,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from workings.data.importing.formats import PAIR_FORMATS, VERDICT_FORMATS
+from workings.data.importing.formats import PAIR_FORMATS, VERDICT_FORMATS, whole_completion
 from workings.data.importing.hints import by_its_keys, looks_like
-from workings.data.importing.records import Records, SourceRecord
 from workings.data.importing.run import ImportRequest, import_records
-from workings.data.importing.sources import RecordSource
-from workings.data.importing.trace_formats import whole_completion
+from workings.data.importing.sources import Records, RecordSource, SourceRecord
 from workings.errors import RequestError
 from workings.record import atomic
 from workings.record.redact import cleaned

@@ -16,9 +16,9 @@ from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.model import FromPretrained
+from workings.data.generate import write_manifest
 from workings.data.generators import everyday
 from workings.data.generators.base import write_items
-from workings.data.manifest import write_manifest
 from workings.data.traces import write_traces
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.predictions import read_predictions

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from workings.config.load import load_recipe
+from workings.data.generate import write_manifest
 from workings.data.generators import everyday
 from workings.data.generators.base import as_item, write_items
-from workings.data.manifest import write_manifest
 from workings.data.traces import write_traces
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.record import atomic

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
+from workings.data.generate import write_manifest
 from workings.data.generators import addition
 from workings.data.generators.base import ItemRecord, write_items
-from workings.data.manifest import write_manifest
 from workings.data.traces import completion_text, write_traces
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.inputs.datasets import ADDITION_ITEMS, ADDITION_TRACES

@@ -13,8 +13,8 @@ from fastapi import APIRouter, Form
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
 
-from workings.config.keys import section_at
 from workings.config.load import load_recipe, shipped_recipes
+from workings.config.recipe import section_at
 from workings.errors import RequestError
 from workings.hardware.catalog import targets
 from workings.record.values import leaves

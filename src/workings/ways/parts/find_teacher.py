@@ -10,12 +10,12 @@ from workings.config.recipe import Recipe
 from workings.engines.weight_files import read_shape
 from workings.errors import RequestError
 from workings.inputs.object_store import is_stored
-from workings.inputs.recorded_paths import recorded_weights
 from workings.inputs.resolve import (
     RANDOM,
     Weights,
     local_folder,
     locate_weights,
+    recorded_weights,
     refuse_unread_revision,
     shape_by_hub_id,
 )

@@ -10,8 +10,7 @@ from functools import partial
 import numpy as np
 
 from workings.data.batches import Batches, Position
-from workings.data.pair_rows import LogProbs
-from workings.data.verdict_rows import verdict_of
+from workings.data.pair_rows import LogProbs, verdict_of
 from workings.engines.base import LikelihoodEngine, State
 from workings.errors import RecordError, TrainingFailed
 from workings.models.batch import Batch

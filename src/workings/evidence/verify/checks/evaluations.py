@@ -159,8 +159,8 @@ def _settings(unit: Unit) -> "EvaluationSettings | str":
     """The recorded settings of extraction and scoring, or why nothing can be scored again with them."""
     from workings.answers.extract import EXTRACTION_VERSION
     from workings.evaluation.settings import EvaluationSettings
+    from workings.scoring.form import STEPS_VERSION
     from workings.scoring.scorers import SCORERS, get_scorer
-    from workings.scoring.steps import STEPS_VERSION
     config = unit.json_object(EVALUATION_CONFIG)
     scorer, extraction, limits = config.get("scorer"), config.get("extraction"), config.get("limits")
     if not isinstance(scorer, dict) or not isinstance(extraction, dict) or not isinstance(limits, dict):

@@ -38,8 +38,7 @@ def _learns_by_reference(unit: Unit) -> bool:
        precondition=only_if_few_sequences)
 def pairs(unit: Unit) -> Found:
     """Neighbouring ids of kept and dropped rows; the same question and number of prompt tokens; of a pair two texts."""
-    from workings.data.pair_rows import pair_ids
-    from workings.data.verdict_rows import verdict_ids
+    from workings.data.pair_rows import pair_ids, verdict_ids
     kind, ids_of = ("verdict", verdict_ids) if learns_from("verdicts")(unit) else ("pair", pair_ids)
     rows = kept_rows(unit)
     names = ids_of([row["id"] for row in rows])
@@ -239,7 +238,7 @@ def verdict_rewards(unit: Unit) -> Found:
 
 def _verdict_problems(algorithm: Kto, numbers: Mapping[str, float], own: list[str], reference: float, *, first: bool
                       ) -> Iterator[str]:
-    from workings.data.verdict_rows import verdict_of
+    from workings.data.pair_rows import verdict_of
     yield from _share_problems(numbers["accuracy"], len(own))
     size = 1 + abs(numbers["log_prob"]) + abs(reference)
     moved = numbers["implied_reward"] / algorithm.beta

