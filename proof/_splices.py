@@ -26,7 +26,7 @@ from workings.data.generators import addition
 from workings.data.generators.base import write_items
 from workings.evaluation.summary import EvaluationSummary
 from workings.evidence.verify import verify
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train_and_evaluate import train_and_evaluate
 
 STEPS, EVERY, ITEMS, BATCH, LONGEST = 120, 10, 60, 4, 40

@@ -31,7 +31,7 @@ from tests.evidence.fakes import Fake, Outcome, Table, outcome
 from tools.result_file import write_result
 from workings.evidence.verify import verify
 from workings.evidence.verify.registry import CHECKS
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 
 RESULT = Path(__file__).parent / "fakes.json"
 EACH = 6

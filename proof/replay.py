@@ -118,8 +118,8 @@ def replays(run: Path, start: int, data: Path, facts: dict[str, str]) -> list[di
 
 def measured(run: str, start: str, data: str, fsdp: str) -> dict[str, Any]:
     """Differences of one replay, in this process and its conditions."""
-    from workings.runs.replay import replay
-    from workings.runs.replay.reopen_run import ReplayInputs
+    from workings.runs import replay
+    from workings.runs.reopen_run import ReplayInputs
 
     replay.tolerance_for = lambda *unused: UNJUDGED  # type: ignore[assignment]
     facts = replay.replay_run(Path(run), replay.ReplayRequest(

@@ -42,7 +42,7 @@ from tools.result_file import write_result
 from workings.evidence.verify import run_checks, verify
 from workings.evidence.verify.registry import CHECKS
 from workings.record.seal import seal_unit
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 
 RESULT = Path(__file__).parent / "verify_matrix.json"
 NOTHING = "nothing"

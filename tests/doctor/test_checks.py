@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from workings.doctor.kernels import check_kernels
-from workings.doctor.space import Needs, check_disk, check_host, check_kaggle
-from workings.doctor.tpu import check_tpu, tpu_devices
+from workings.doctor.machine import Needs, check_disk, check_host, check_kaggle, check_tpu, tpu_devices
 from workings.doctor.versions import check_versions, known_conflicts
 from workings.hardware.memory import HostMemory
 from workings.hints import pip_install

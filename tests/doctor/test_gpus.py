@@ -6,9 +6,20 @@ from pathlib import Path
 import pytest
 
 from tests.doctor.making import card
-from workings.doctor.builds import Build, builds, choose, compiled_for, runs_on
-from workings.doctor.gpus import check_cards, torch_wheel
-from workings.doctor.nvidia import Card, Driver, parse_cards, parse_cuda, read_driver
+from workings.doctor.nvidia import (
+    Build,
+    Card,
+    Driver,
+    builds,
+    check_cards,
+    choose,
+    compiled_for,
+    parse_cards,
+    parse_cuda,
+    read_driver,
+    runs_on,
+    torch_wheel,
+)
 
 RECORDED = Path(__file__).parent / "recorded"
 GPU = {"gpu": "/dev/nvidia0"}

@@ -19,7 +19,7 @@ from workings.environments.process import EnvironmentProcess
 from workings.environments.settings import EnvironmentSettings
 from workings.errors import RequestError, RewardError
 from workings.evidence.verify import verify
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train import train
 
 pytest.importorskip("openenv", reason="needs openenv 0.10, whose pins do not fit those of this project's tests")

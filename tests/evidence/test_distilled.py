@@ -12,7 +12,7 @@ from tests.evidence.fakes import Fake, made_again
 from tests.evidence.fakes_elsewhere import another_log_prob_thoroughly, teacher, weights
 from tests.evidence.verdicts import failed, said
 from workings.evidence.verify import verify
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from workings.evidence.verify import verify
 from workings.publish.pack import pack
 from workings.record.digest import file_digest
 from workings.record.reader import RunRecord
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.samples.unit import SampleUnit
 
 pytestmark = pytest.mark.slow

@@ -35,9 +35,9 @@ from workings.evidence.replay.steps import without_a_row
 from workings.evidence.replay.tolerance import BITWISE, TOLERANCES, tolerance_for
 from workings.evidence.verify import verify
 from workings.models.batch import Batch
-from workings.runs.replay import replay
-from workings.runs.replay.reopen_run import ReplayInputs
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs import replay
+from workings.runs.reopen_run import ReplayInputs
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.scoring.items import Item
 
 

@@ -15,8 +15,16 @@ import pytest
 from tools import make_notebooks
 from workings.config.load import load_recipe
 from workings.errors import RequestError
-from workings.kaggle.notebook import NotebookRequest, cells, notebook_text, script
-from workings.kaggle.settings import MACHINES, find_machine, kernel_metadata, slug
+from workings.kaggle.notebook import (
+    MACHINES,
+    NotebookRequest,
+    cells,
+    find_machine,
+    kernel_metadata,
+    notebook_text,
+    script,
+    slug,
+)
 from workings.publish import kaggle
 from workings.publish.kaggle import write_kaggle
 from workings.record.digest import file_digest

@@ -22,7 +22,7 @@ from workings.planning.run_time import (
     step_seconds,
 )
 from workings.record.number_text import duration
-from workings.runs.plan_time import count_items, parse_duration, with_deadline, with_time
+from workings.runs.plan import count_items, parse_duration, with_deadline, with_time
 
 
 def test_times_for_people():

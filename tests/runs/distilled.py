@@ -6,7 +6,7 @@ from typing import Any
 
 from tests import kept_folders
 from workings.record.digest import json_digest
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train import train
 
 TEACHER = """name: teacher

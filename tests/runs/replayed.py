@@ -6,14 +6,14 @@ import pytest
 
 from tests.runs.pinned import pin_code_version
 from workings.evidence.verify import verify
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.smoke import Smoke
 from workings.runs.train_and_evaluate import train_and_evaluate
 
 REPLAY = """
 import json, sys
 from pathlib import Path
-from workings.runs.replay.replay import ReplayInputs, ReplayRequest, replay_run
+from workings.runs.replay import ReplayInputs, ReplayRequest, replay_run
 request = ReplayRequest(inputs=ReplayInputs(fsdp=int(sys.argv[2])))
 print(json.dumps(replay_run(Path(sys.argv[1]), request).facts))
 """

@@ -15,7 +15,7 @@ from workings.config.load import load_recipe
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import verify
 from workings.publish.export import export_run
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
 

@@ -19,7 +19,7 @@ from workings.evidence.verify import verify
 from workings.inputs.resolve import find_shape
 from workings.models.tokenizer import Tokenizer
 from workings.publish.export import export_run
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train import train
 from workings.ways.parts.find_teacher import find_teacher, refuse_other_vocabulary, refuse_processes
 

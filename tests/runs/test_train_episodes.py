@@ -8,7 +8,7 @@ from tests.runs import killed
 from workings.errors import RequestError
 from workings.evidence.verify import verify
 from workings.record.canonical import loads
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train import train
 
 OWN = """class Vowels:

@@ -13,7 +13,7 @@ from workings.data.traces import write_traces
 from workings.errors import RecordError
 from workings.evidence.verify import verify
 from workings.record.reader import RunRecord
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
 

@@ -11,8 +11,8 @@ from workings.errors import RequestError
 from workings.evidence.verify import verify
 from workings.record.layout import REFERENCE_LOG_PROBS
 from workings.reports.html import write_report
-from workings.runs.replay.reopen_run import ReplayInputs, reopen_run
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.reopen_run import ReplayInputs, reopen_run
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train import train
 
 pytestmark = pytest.mark.slow

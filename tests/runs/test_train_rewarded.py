@@ -11,7 +11,7 @@ from workings.errors import RequestError
 from workings.evidence.verify import verify
 from workings.record.canonical import loads
 from workings.record.reader import RunRecord
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train import train
 
 DYNAMIC = killed.REWARDED["two updates a rollout, dynamic sampling"]

@@ -16,7 +16,7 @@ from workings.record.digest import bytes_digest
 from workings.record.layout import TOKENIZER
 from workings.runs.evaluate import Question, ask
 from workings.runs.open_model import open_run, open_weights
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train_and_evaluate import train_and_evaluate
 
 

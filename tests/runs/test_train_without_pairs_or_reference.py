@@ -19,7 +19,7 @@ from workings.data.traces import completion_text
 from workings.data.verdicts import Verdict
 from workings.errors import RequestError
 from workings.evidence.verify import verify
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train import train
 
 pytestmark = pytest.mark.slow

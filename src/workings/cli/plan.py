@@ -38,8 +38,7 @@ def plan_command(
     """Say whether a recipe's run fits a target, why, and how long it takes."""
     from workings.config.load import load_recipe
     from workings.hardware.catalog import find_target
-    from workings.runs.plan import estimate_memory, estimate_sentence, plan
-    from workings.runs.plan_time import parse_duration, with_deadline
+    from workings.runs.plan import estimate_memory, estimate_sentence, parse_duration, plan, with_deadline
 
     # Resolve aliases, so that one machine under two names is planned once.
     names = [find_target(name).name for words in on for name in words.split(",") if name.strip()]

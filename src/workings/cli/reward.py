@@ -1,11 +1,11 @@
 """`workings reward`: check rewards and judges before training on them."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workings.cli import judge
 from workings.cli.options import OverridesArgument, RecipeArgument
 from workings.cli.output import JsonFlag, answer
 from workings.record.number_text import percent
@@ -13,6 +13,30 @@ from workings.record.progress import slow_operation
 
 if TYPE_CHECKING:
     from workings.runs.reward_check import RewardCheck
+
+def judge_command(
+    url: Annotated[str, typer.Option("--url", help="Endpoint of OpenAI's chat completions API, without "
+                                     "/chat/completions; its key goes in WORKINGS_JUDGE_KEY.")],
+    model: Annotated[str, typer.Option("--model", help="The model's name at the endpoint.")],
+    items: Annotated[Path, typer.Option("--items", help="At least 200 JSON lines: prompt, expected_answer, completion, "
+                                        "right (true or false).")],
+    out: Annotated[Path, typer.Option("--out", help="The judge's file to write, for --scorer judge:FILE.")],
+    max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Longest reply in tokens; more for a model "
+                                            "that thinks "
+                                            "first.")] = 64,
+    as_json: JsonFlag = False,
+) -> None:
+    """Check a language model as the judge: agreement with labels, and resistance to persuasion.
+
+    Writes the judge's file; exit code 1 if it did not pass.
+    """
+    from workings.runs.judge_check import check_judge, check_text
+
+    judge = check_judge(url, model, items, out, max_tokens=max_tokens)
+    answer(judge.recorded() | {"out": str(out)}, as_json=as_json, text=check_text(judge, out))
+    if not judge.passed:
+        raise typer.Exit(1)
+
 
 reward_app = typer.Typer(help="Check rewards and judges before training on them.", no_args_is_help=True,
                         rich_markup_mode=None)
@@ -47,7 +71,7 @@ def check_command(
         raise typer.Exit(1)
 
 
-reward_app.command("judge")(judge.judge_command)
+reward_app.command("judge")(judge_command)
 
 
 def page(check: "RewardCheck") -> str:

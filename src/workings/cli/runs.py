@@ -1,5 +1,6 @@
-"""`workings runs`: list the runs of a folder, and work with finished ones."""
+"""`workings runs`: list the runs of a folder, and sign one."""
 
+import shlex
 from math import isfinite
 from pathlib import Path
 from shlex import quote
@@ -7,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workings.cli import sign
 from workings.cli.output import JsonFlag, answer
 from workings.errors import RecordError, RequestError
 from workings.hints import typed_path
@@ -17,6 +17,54 @@ from workings.record.number_text import percent
 if TYPE_CHECKING:
     from workings.ui.folder import Folder
     from workings.ui.listing import RunRow
+
+def sign_command(
+    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A sealed run directory.")] = None,
+    key: Annotated[Path | None, typer.Option("--key", help="Private key that --new-key made.")] = None,
+    new_key: Annotated[Path | None, typer.Option(
+        "--new-key", metavar="FILE", help="Make an Ed25519 key pair: FILE is private, publish FILE.pub.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Sign the root digests of a run and of the units in it; --new-key makes a key.
+
+    Writes an in-toto statement in a DSSE envelope to the run's folder attest.
+    """
+    if new_key is not None:
+        _make_key(new_key, run or key, as_json=as_json)
+        return
+    if run is None or key is None:
+        raise RequestError("RUN is missing" if run is None else "--key is missing",
+                           "a sealed run and the private key that signs it",
+                           f"workings runs sign {'runs/NAME' if run is None else shlex.quote(str(run))} "
+                           f"--key {key or 'KEY.pem'}; workings runs sign --new-key KEY.pem makes a key")
+    from workings.evidence.attest.keys import require_available
+    from workings.evidence.attest.sign import sign_run
+
+    require_available()
+    signed = sign_run(run, key)
+    values = {"key_id": signed.key_id, "path": str(signed.path), "subjects": list(signed.subjects),
+              "existed": signed.existed}
+    answer(values, as_json=as_json,
+           text=f"{'was signed before' if signed.existed else 'signed'} by key {signed.key_id}: "
+                f"{', '.join(signed.subjects)}\n{signed.path}\n"
+                f"to check: workings verify {shlex.quote(str(run))} --key {shlex.quote(f'{key}.pub')}")
+
+
+def _make_key(out: Path, other: object, *, as_json: bool) -> None:
+    """Make a key pair; nothing is signed."""
+    if other:
+        raise RequestError("--new-key cannot be combined with a run or --key", "--new-key FILE alone",
+                           f"workings runs sign --new-key {shlex.quote(str(out))}, "
+                           "then workings runs sign RUN --key FILE")
+    from workings.evidence.attest.keys import new_key, require_available
+
+    require_available()
+    key = new_key(out)
+    answer({"key_id": key.key_id, "private": str(key.private), "public": str(key.public)},
+           as_json=as_json,
+           text=f"key {key.key_id}\nprivate (keep it): {key.private}\npublic (publish it): {key.public}\n"
+                f"to sign: workings runs sign RUN --key {key.private}")
+
 
 runs_app = typer.Typer(help="List runs; sign one.",
                        rich_markup_mode=None)
@@ -101,4 +149,4 @@ def _aligned(rows: list[list[str]]) -> list[str]:
             else row[0] for row in rows]
 
 
-runs_app.command("sign")(sign.sign_command)
+runs_app.command("sign")(sign_command)

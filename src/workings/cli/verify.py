@@ -197,8 +197,8 @@ def _replayer(level: int, *, steps: int | None, whole: bool, seed: int | None, d
     if steps is not None and whole:
         raise RequestError("--steps and --whole cannot be combined", "a number of steps, or the whole run",
                            "leave --steps out")
-    from workings.runs.replay.reopen_run import ReplayInputs
-    from workings.runs.replay.replay import STEPS, ReplayRequest, replay_run
+    from workings.runs.reopen_run import ReplayInputs
+    from workings.runs.replay import STEPS, ReplayRequest, replay_run
 
     request = ReplayRequest(drawn=True, whole=whole, seed=seed, steps=steps or STEPS,
                             inputs=ReplayInputs(data=data, weights=weights))

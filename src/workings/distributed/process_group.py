@@ -7,19 +7,51 @@ timeout, and says how to go on.
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from workings.distributed import failure
-from workings.distributed.agreement import difference
 from workings.distributed.calls import LeadingEngine, follow
 from workings.distributed.failure import PeerFailed, wait_for, write_failure
 from workings.engines.base import DistributedEngine, Engine, JoiningEngine, Processes
 from workings.engines.hardware_probe import launched
 from workings.engines.registry import find_engine
 from workings.errors import RequestError, WorkingsError
+
+MAX_SHOWN = 4
+"""Differences that are shown."""
+
+
+def facts_of(engine: Engine) -> dict[str, Any]:
+    """Facts about an engine that must be equal in every process."""
+    device = engine.describe()
+    return {"platform": device.platform, "mesh": dict(device.mesh), "versions": dict(device.versions),
+            "dtypes": dict(engine.dtypes())}
+
+
+def difference(here: Mapping[str, Any], there: Mapping[str, Any], index: int) -> RequestError | None:
+    """The error for process ``index`` that prepared another run than process 0; None if both are equal."""
+    found = [f"process {index} with {key}: {other}; process 0 has {own}"
+             for key, own, other in _differing(here, there, "")]
+    if not found:
+        return None
+    return RequestError("; ".join([*found[:MAX_SHOWN], *([f"and {len(found) - MAX_SHOWN} more"]
+                                                         if len(found) > MAX_SHOWN else [])]),
+                        "the same recipe, data, weights and versions in all processes",
+                        "the same command on every machine, with the same files")
+
+
+def _differing(here: Any, there: Any, prefix: str) -> Iterator[tuple[str, Any, Any]]:
+    """Dotted keys with both values, down to the innermost mapping, such as ``recipe.training.learning_rate``."""
+    if isinstance(here, Mapping) and isinstance(there, Mapping):
+        for key in sorted(here.keys() | there.keys()):
+            yield from _differing(here.get(key, "(absent)"), there.get(key, "(absent)"),
+                                  f"{prefix}.{key}" if prefix else key)
+    elif here != there:
+        yield prefix, here, there
+
 
 READY_TIMEOUT, SHUTDOWN_TIMEOUT = 1800.0, 5.0
 """Seconds in which all processes must be ready, and in which they must have heard the end."""

@@ -10,10 +10,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from workings.doctor.builds import Build, choose
 from workings.doctor.finding import Finding
-from workings.doctor.gpus import wheel_program
-from workings.doctor.nvidia import Driver
+from workings.doctor.nvidia import Build, Driver, choose, wheel_program
 from workings.errors import WorkingsError
 
 ENVIRONMENT = Path(".venv-gpu")

@@ -17,8 +17,16 @@ from workings.config.model import FromPretrained
 from workings.engines.registry import engine_libraries
 from workings.errors import RequestError
 from workings.inputs.gguf.sources import names_gguf
-from workings.kaggle.notebook import NotebookRequest, notebook_text, script
-from workings.kaggle.settings import Machine, check_user, dataset_metadata, find_machine, kernel_metadata
+from workings.kaggle.notebook import (
+    Machine,
+    NotebookRequest,
+    check_user,
+    dataset_metadata,
+    find_machine,
+    kernel_metadata,
+    notebook_text,
+    script,
+)
 from workings.record import atomic
 from workings.record.digest import file_digest
 from workings.record.layout import SUMS

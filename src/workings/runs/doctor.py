@@ -8,11 +8,9 @@ from typing import Any
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.training import BYTES_OF_FORMAT
 from workings.doctor.finding import Finding
-from workings.doctor.gpus import WHEEL, check_cards, torch_wheel
 from workings.doctor.kernels import check_kernels
-from workings.doctor.nvidia import Driver, read_driver
-from workings.doctor.space import Needs, check_disk, check_host, check_kaggle
-from workings.doctor.tpu import check_tpu, tpu_devices
+from workings.doctor.machine import Needs, check_disk, check_host, check_kaggle, check_tpu, tpu_devices
+from workings.doctor.nvidia import WHEEL, Driver, check_cards, read_driver, torch_wheel
 from workings.doctor.versions import check_versions, installed_version
 from workings.engines.base import EngineRequest
 from workings.engines.hardware_probe import accelerators

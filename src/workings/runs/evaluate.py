@@ -31,7 +31,7 @@ from workings.record import jsonl
 from workings.record.layout import PROMPTS, ROWS
 from workings.record.progress import slow_operation
 from workings.runs.open_model import ALONE, AS_RECORDED, WeightsRequest, open_model, open_run, open_untrained
-from workings.runs.python_api.python_rows import Rows, items_file
+from workings.runs.python_api.given import Rows, items_file
 from workings.scoring.items import Item
 
 INSPECT = "inspect:"

@@ -16,7 +16,7 @@ from workings.evaluation.statistics.intervals import wilson
 from workings.record import atomic
 from workings.record.number_text import percent
 from workings.record.progress import slow_operation
-from workings.runs.attacks import ATTACKS, attacked
+from workings.runs.probes import ATTACKS, attacked
 from workings.scoring.items import Item, item_from_json
 from workings.scoring.judge_endpoint import Endpoint
 from workings.scoring.lines import read_lines

@@ -18,8 +18,7 @@ from workings.errors import RequestError
 from workings.hardware.catalog import Target, find_target, targets
 from workings.hardware.memory import gib
 from workings.inputs.object_store import is_stored
-from workings.launching.files import START, Wheel, kubernetes, skypilot, slurm
-from workings.launching.job import PLAN, RECIPE, LaunchJob
+from workings.launching.files import PLAN, RECIPE, START, LaunchJob, Wheel, kubernetes, skypilot, slurm
 from workings.planning.plan import Plan
 from workings.record.digest import file_digest, json_digest
 from workings.runs.plan import plan_target

@@ -10,8 +10,7 @@ from workings.config.load import LoadedRecipe, check_recipe
 from workings.config.model import FromPretrained
 from workings.config.recipe import DEFAULT_ENGINE, Recipe
 from workings.config.training import MeshConfig, PrecisionConfig
-from workings.distributed.agreement import facts_of
-from workings.distributed.process_group import ProcessGroup
+from workings.distributed.process_group import ProcessGroup, facts_of
 from workings.engines.base import Engine, EngineRequest, State, sampler_of
 from workings.engines.registry import engine_names, find_engine
 from workings.engines.session import ModelSession, tokens_at_a_time

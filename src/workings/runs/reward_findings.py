@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from math import fsum
 from statistics import fmean, median
 
-from workings.runs.attacks import ATTACKS
-from workings.runs.probes import NEAR_MISS
+from workings.runs.probes import ATTACKS, NEAR_MISS
 
 LENGTH_REWARDS = frozenset({"length", "overlong"})
 """Rewards of the length only; left out when correct answers are compared."""

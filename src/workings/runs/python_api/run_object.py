@@ -16,7 +16,7 @@ from workings.record import reader
 from workings.record.layout import RECIPE, RECIPE_EVALUATION
 from workings.record.number_text import percent
 from workings.runs.evaluate import Question, ask, evaluate_run, free_unit
-from workings.runs.python_api.python_rows import Rows, items_file
+from workings.runs.python_api.given import Rows, items_file
 
 if TYPE_CHECKING:
     from workings.evaluation.comparison.compare import Comparison
