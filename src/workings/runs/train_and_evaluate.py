@@ -37,6 +37,13 @@ from workings.runs.train import train, trained_before
 from workings.runs.train_result import TrainResult
 
 
+def difference_json(comparison: Comparison) -> dict[str, Any]:
+    """The difference of a comparison with its interval and verdict, as keys of `--json`; what is absent is left out."""
+    values = comparison.to_json()
+    return {key: values[key] for key in ("delta", "delta_ci_low", "delta_ci_high", "p_value", "verdict")
+            if key in values}
+
+
 @dataclass(frozen=True, kw_only=True)
 class BaseResult:
     """The untrained model on the same items."""
@@ -52,12 +59,12 @@ class BaseResult:
 
     def to_json(self) -> dict[str, Any]:
         """Its keys of `train --json`."""
-        compared = self.comparison.to_json()
-        keys = ("delta", "delta_ci_low", "delta_ci_high", "p_value", "verdict")
-        values: dict[str, Any] = {key: compared[key] for key in keys if key in compared}
+        values = difference_json(self.comparison)
+        if self.comparison.a is None:
+            return values
         place = {} if self.path is None else {"base": str(self.path)}
-        return {**place, "base_accuracy": compared["a"]["accuracy"], "base_accuracy_form_free": self.form_free,
-                **values} if "a" in compared else values
+        return {**place, "base_accuracy": self.comparison.a.cell.mean, "base_accuracy_form_free": self.form_free,
+                **values}
 
     def lines(self, run: Path) -> list[str]:
         """The comparison with the run, and where the answers are, in words."""
