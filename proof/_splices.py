@@ -62,7 +62,7 @@ def failed_levels(base: Path, work: Path, kind: str, chance: random.Random) -> l
     KINDS[kind](run, work / "runs" / "b", chance)
     reseal.tell_again(run)
     reseal.reseal(run)
-    found = verify(run, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(whole=True)).facts)
+    found = verify(run, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(whole=True)))
     shutil.rmtree(work)
     return [check.level for check in found.checks if check.verdict == "failed"]
 

@@ -119,11 +119,10 @@ def replays(run: Path, start: int, data: Path, facts: dict[str, str]) -> list[di
 def measured(run: str, start: str, data: str, fsdp: str) -> dict[str, Any]:
     """Differences of one replay, in this process and its conditions."""
     from workings.runs import replay
-    from workings.runs.reopen_run import ReplayInputs
 
     replay.tolerance_for = lambda *unused: UNJUDGED  # type: ignore[assignment]
     facts = replay.replay_run(Path(run), replay.ReplayRequest(
-        start=int(start), steps=LENGTH, predictions=ITEMS, inputs=ReplayInputs(data=Path(data), fsdp=int(fsdp)))).facts
+        start=int(start), steps=LENGTH, predictions=ITEMS, data=Path(data), fsdp=int(fsdp)))
     assert facts["mode"] == "tolerance", facts["mode"]
     assert all(line["same_batch"] for line in facts["lines"])
     lines = [line_differences(line) for line in facts["lines"]]

@@ -148,7 +148,7 @@ def replays_changed(folder: Path) -> dict[str, Any]:
     for name, (fake, check) in fakes_about_runs.ONLY_A_REPLAY.items():
         work = shutil.copytree(folder, folder.with_name(f"replays {name}"))
         records.tell(work / "runs", fake)
-        found = verify(work / "runs/a", level=3, replay=lambda path, _: replay_run(path, ReplayRequest()).facts)
+        found = verify(work / "runs/a", level=3, replay=lambda path, _: replay_run(path, ReplayRequest()))
         invented[f"{name} (level 3)"] = {
             "expected": [check], "caught_by": sorted({one.id for one in found.checks if one.verdict == "failed"})}
     return invented

@@ -57,7 +57,7 @@ def replayed_with_its_teacher_and_without(run: Path, teacher: Path) -> list[dict
     for there in (True, False):
         if not there:
             teacher.rename(teacher.with_name("gone"))
-        facts = replay_run(run, ReplayRequest(start=0, steps=2)).facts
+        facts = replay_run(run, ReplayRequest(start=0, steps=2))
         assert facts["verdict"] == "passed", facts["sentence"]
         assert all(control["outside"] for control in facts["controls"].values()), facts["controls"]
         assert set(facts["controls"]) == {"seed", "learning_rate", "rows", "checkpoint", "teacher"}

@@ -52,7 +52,7 @@ def test_it_verifies_and_replays(runs) -> None:
     found = verify(runs[1])
     assert found.failed == 0
     assert any(check.id == "consistency.tensors" and "tensors each in 4 files" in check.text for check in found.checks)
-    facts = replay_run(runs[1], ReplayRequest(seed=1)).facts
+    facts = replay_run(runs[1], ReplayRequest(seed=1))
     assert facts["verdict"] == "passed"
     assert facts["weights"]["files_identical"] == facts["weights"]["files"] == 2
 

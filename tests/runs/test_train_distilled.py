@@ -77,7 +77,7 @@ def test_a_run_with_adapters_teaches_what_its_merged_weights_do(tmp_path):
     assert facts["base"] == {"id": "scratch:gemma", "seed": 3}
     assert [Path(name).name for name in facts["weights"]] == ["adapter_model.safetensors"]
     assert verify(found["teacher"]).failed == 0
-    facts = replay_run(found["teacher"], ReplayRequest(start=0, steps=1)).facts
+    facts = replay_run(found["teacher"], ReplayRequest(start=0, steps=1))
     assert (facts["teacher"].get("run"), facts["mode"]) == ("teacher", "bitwise")
     assert facts["lines"][0]["drawn"]["asked"] == facts["lines"][0]["drawn"]["same"] > 0
     with pytest.raises(RequestError, match="adapters next to random weights of engine jax"):

@@ -46,7 +46,7 @@ def test_the_straight_run_verifies_and_learns(begun):
 
 def test_rollouts_are_drawn_again_and_wrong_ones_differ(by_jax):
     """Level 3; the first weights' rollout is learned from in two updates."""
-    found = verify(by_jax, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(start=0, steps=4)).facts)
+    found = verify(by_jax, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(start=0, steps=4)))
     told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
     assert (told["replay.steps"][:6], told["replay.controls"][:6]) == ("passed", "passed"), told
     # Anyone who verifies a record runs no code that it brings: its rewards count as recorded, and that is said.

@@ -11,7 +11,7 @@ from workings.cli.output import JsonFlag, Meaning, answer, painted, program
 from workings.cli.waiting import WaitingLine
 from workings.errors import RequestError
 from workings.hardware.memory import gib
-from workings.record.number_text import about, duration
+from workings.record.number_text import about, duration, table_lines
 from workings.record.progress import report_progress_to
 
 if TYPE_CHECKING:
@@ -131,12 +131,10 @@ def comparison(plans: list["Plan"]) -> str:
                      gib(verdict.peak_bytes), gib(verdict.limit_bytes), plan.program, verdict.source,
                      duration(plan.time.seconds) if plan.time else "-",
                      " ".join(plan.nearest.overrides) if plan.nearest else ""))
-    # Padded by hand, so that the table looks the same in a terminal, a log and a notebook.
-    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-    lines = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
-    for line, plan in zip(lines[1:], plans, strict=True):
-        line[1] = painted(line[1], _meaning(plan), sys.stdout)  # after padding, because colour codes have a length
-    return "\n".join("  ".join(line).rstrip() for line in lines)
+    heading, *lines = table_lines(rows, rest="<")
+    # Painted after padding, because colour codes have a length.
+    return "\n".join([heading, *(painted(line, _meaning(plan), sys.stdout)
+                                 for line, plan in zip(lines, plans, strict=True))])
 
 
 def _meaning(plan: "Plan") -> Meaning:

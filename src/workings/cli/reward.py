@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from workings.cli.options import OverridesArgument, RecipeArgument
 from workings.cli.output import JsonFlag, answer
-from workings.record.number_text import percent
+from workings.record.number_text import percent, table_lines
 from workings.record.progress import slow_operation
 
 if TYPE_CHECKING:
@@ -84,9 +84,7 @@ def page(check: "RewardCheck") -> str:
     rows.append(_row("(the correct answer)", values["right_answer"], ""))
     if samples:
         rows.append(_row("(the model's samples)", samples, ""))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(f"{cell:<{width}}" if not column else f"{cell:>{width}}" for column, (cell, width) in enumerate(
-        zip(row, widths, strict=True))).rstrip() for row in rows]
+    lines = table_lines(rows)
     count = values["prompts"]
     lines.append("")
     if samples:
@@ -105,9 +103,6 @@ def page(check: "RewardCheck") -> str:
     return "\n".join(lines)
 
 
-def _row(name: str, earned: Mapping[str, object], beats: str) -> list[str]:
-    rewards, right = earned["rewards"], earned["right"]
-    # `to_json` has values of any type; the annotations are for the type checker.
-    assert isinstance(rewards, Mapping)
-    assert isinstance(right, float)
-    return [name, f"{earned['reward']:.2f}", percent(right, 0), beats, *(f"{x:.2f}" for x in rewards.values())]
+def _row(name: str, earned: Mapping[str, Any], beats: str) -> list[str]:
+    return [name, f"{earned['reward']:.2f}", percent(earned["right"], 0), beats,
+            *(f"{x:.2f}" for x in earned["rewards"].values())]

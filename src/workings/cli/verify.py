@@ -197,12 +197,11 @@ def _replayer(level: int, *, steps: int | None, whole: bool, seed: int | None, d
     if steps is not None and whole:
         raise RequestError("--steps and --whole cannot be combined", "a number of steps, or the whole run",
                            "leave --steps out")
-    from workings.runs.reopen_run import ReplayInputs
     from workings.runs.replay import STEPS, ReplayRequest, replay_run
 
-    request = ReplayRequest(drawn=True, whole=whole, seed=seed, steps=steps or STEPS,
-                            inputs=ReplayInputs(data=data, weights=weights))
-    return lambda run, samples: replay_run(run, replace(request, samples=samples), say).facts
+    request = ReplayRequest(drawn=True, whole=whole, seed=seed, steps=steps or STEPS, data=data,
+                            weights=weights)
+    return lambda run, samples: replay_run(run, replace(request, samples=samples), say)
 
 
 def _size(path: Path) -> int:

@@ -32,12 +32,12 @@ from workings.record.digest import file_digest
 from workings.record.layout import RECIPE_EVALUATION, SEAL, SELECTION, TOKENIZER, partial_path
 from workings.record.lock import DirectoryLock
 from workings.record.manifest import DRAWN_FROM
-from workings.record.number_text import percent
+from workings.record.number_text import percent, table_lines
 from workings.record.reader import RunRecord
 from workings.runs.evaluate import evaluate_run
 from workings.runs.sample import sample_run
 from workings.runs.select_engine import with_engine
-from workings.runs.train_and_evaluate import train_and_evaluate
+from workings.runs.train_and_evaluate import difference_json, train_and_evaluate
 from workings.samples.draw import SampleRequest
 from workings.samples.selection import Selection
 from workings.samples.unit import SampleUnit
@@ -75,11 +75,17 @@ class Round:
 
     def to_json(self) -> dict[str, Any]:
         """An entry of `rounds` in `improve --json`."""
-        difference = self.against_before.to_json() if self.against_before else {}
-        keys = ("delta", "delta_ci_low", "delta_ci_high", "p_value", "verdict")
         return {"round": self.number, "run": str(self.run), "accuracy": self.overall["mean"],
                 **({"unit": str(self.samples), **self.counts} if self.samples else {}),
-                **{key: difference[key] for key in keys if key in difference}}
+                **(difference_json(self.against_before) if self.against_before else {})}
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Its row of the table; the start learned from no samples."""
+        counts, difference = self.counts, self.against_before.difference if self.against_before else None
+        return (str(self.number or "start"),
+                *(f"{counts[key]:,}" if key in counts else "" for key in ("learned", "never", "sometimes", "always")),
+                percent(self.overall["mean"]), difference_text(difference, difference.p_value) if difference else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,11 +107,10 @@ class ImproveResult:
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `improve --json`."""
-        compared = self.comparison.to_json()
+        difference = self.comparison.difference
         return {
-            "accuracies": [round_.overall["mean"] for round_ in self.rounds], "verdict": compared["verdict"],
-            **{key: compared[key] for key in ("delta", "delta_ci_low", "delta_ci_high", "p_value", "items")
-               if key in compared},
+            "accuracies": [round_.overall["mean"] for round_ in self.rounds], **difference_json(self.comparison),
+            **({} if difference is None else {"items": difference.n}),
             "seconds": round(self.seconds, 1), "runs": [str(round_.run) for round_ in self.rounds],
             "rounds": [round_.to_json() for round_ in self.rounds], "stopped": self.stopped, "sentence": self.sentence}
 
@@ -124,11 +129,8 @@ class ImproveResult:
 
     def text(self, program: str = "workings") -> str:
         """The result, a table, and next commands, in words."""
-        heads = ("round", "learned", "never", "sometimes", "always", "right", "change, 95 % interval")
-        rows = [heads, *(_row(str(round_.number or "start"), round_.overall, round_.counts, round_.against_before)
-                         for round_ in self.rounds)]
-        widths = [max(len(row[at]) for row in rows) for at in range(len(heads))]
-        table = ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
+        table = table_lines([("round", "learned", "never", "sometimes", "always", "right", "change, 95 % interval"),
+                             *(round_.cells for round_ in self.rounds)])
         return "\n".join(["", self.sentence, "", *table, "",
                           "never, sometimes, always: questions by how many of their samples were correct",
                           f"page: {program} ui {self.out}", "", "Try next:",
@@ -146,28 +148,6 @@ class ImproveResult:
         if last and self.stopped.startswith(f"round {last} "):
             return ["  the same command with --all-rounds, to continue after a round that did not help"]
         return ["  a better start (more training.steps, other questions), with another --out"]
-
-
-def _row(name: str, overall: Mapping[str, Any], counts: Mapping[str, Any],
-         comparison: Comparison | None) -> tuple[str, ...]:
-    """Cells of one model; the start learned from no samples."""
-    difference = comparison.difference if comparison else None
-    return (name, *(f"{counts[key]:,}" if key in counts else "" for key in ("learned", "never", "sometimes", "always")),
-            percent(overall["mean"]), difference_text(difference, difference.p_value) if difference else "")
-
-
-def change_text(comparison: Comparison) -> str:
-    """The change of a comparison with its interval, in points."""
-    values: dict[str, Any] = comparison.to_json()
-    if "delta_ci_low" not in values:
-        return comparison.sentence
-    low, high = 100 * values["delta_ci_low"], 100 * values["delta_ci_high"]
-    return f"{100 * values['delta']:+.1f} points, 95 % interval {low:+.1f} to {high:+.1f}"
-
-
-def write_result(result: ImproveResult) -> None:
-    """Writes `rounds.json`, replacing an earlier one."""
-    atomic.write_json(result.out / RESULT, result.to_json())
 
 
 TIMINGS_FILE = "seconds.jsonl"
@@ -197,25 +177,6 @@ class ImproveRequest:
             raise RequestError(f"--rounds {self.rounds} is too few", "at least 1")
 
 
-@dataclass(frozen=True)
-class ImproveFolder:
-    """Paths of an improvement."""
-
-    out: Path
-
-    def run(self, number: int) -> Path:
-        """The sealed run of a round; 0 is the start."""
-        return self.out / "runs" / f"round_{number}"
-
-    def samples(self, number: int) -> Path:
-        """The sealed samples for a round, from the model of the previous round."""
-        return self.out / "samples" / f"for_round_{number}"
-
-    def traces(self, number: int) -> Path:
-        """The training traces of a round."""
-        return self.out / "traces" / f"round_{number}.jsonl"
-
-
 def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, request: ImproveRequest,
             say: Callable[[str], None] = lambda text: None) -> ImproveResult:
     """Improves a model by training on its own correct answers, in rounds, as long as a round helps.
@@ -243,9 +204,8 @@ def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = ()
     lock = DirectoryLock(out)
     try:
         atomic.write_json(out / REQUEST, recorded_request)  # the number of rounds may have grown
-        steps = ImprovementSteps(ImproveFolder(out), loaded, request, prompts, list(data.traces), say)
-        result = steps.all()
-        write_result(result)
+        result = ImprovementSteps(out, loaded, request, prompts, list(data.traces), say).all()
+        atomic.write_json(out / RESULT, result.to_json())
         return result
     finally:
         lock.release()
@@ -322,37 +282,51 @@ def _open(out: Path, loaded: LoadedRecipe, request: ImproveRequest, digests: dic
 class ImprovementSteps:
     """The parts of an improvement; finished ones are skipped."""
 
-    folder: ImproveFolder
+    out: Path
     loaded: LoadedRecipe
     request: ImproveRequest
     prompts: list[Item]
     own_traces: list[Trace]
     say: Callable[[str], None]
 
+    def run(self, number: int) -> Path:
+        """The sealed run of a round; 0 is the start."""
+        return self.out / "runs" / f"round_{number}"
+
+    def samples(self, number: int) -> Path:
+        """The sealed samples for a round, from the model of the previous round."""
+        return self.out / "samples" / f"for_round_{number}"
+
+    def traces(self, number: int) -> Path:
+        """The training traces of a round."""
+        return self.out / "traces" / f"round_{number}.jsonl"
+
     def all(self) -> ImproveResult:
         """Every round."""
         # Round 0 has no samples: it is the reference for all others.
-        rounds = [Round(number=0, run=self._train(self.folder.run(0), []))]
+        rounds = [Round(number=0, run=self._train(self.run(0), []))]
         stopped = ""
         for number in range(1, self.request.rounds + 1):
             kept = self._sample(number)
             if not kept:
                 stopped = f"round {number}: none of the samples was kept"
                 break
-            run = self._train(self.folder.run(number), self._words(number))
+            run = self._train(self.run(number), self._words(number))
             comparison = compare(rounds[-1].run, run)
-            rounds.append(Round(number=number, run=run, samples=self.folder.samples(number), against_before=comparison))
+            rounds.append(Round(number=number, run=run, samples=self.samples(number), against_before=comparison))
             self.say(f"round {number}: {comparison.sentence}")
             if comparison.verdict != "better" and not self.request.all_rounds:
-                stopped = f"round {number} did not help: {change_text(comparison)}"
+                change = comparison.difference
+                stopped = f"round {number} did not help: " + (
+                    comparison.sentence if change is None else difference_text(change, change.p_value))
                 break
-        return ImproveResult(out=self.folder.out, rounds=tuple(rounds), stopped=stopped, seconds=self._seconds())
+        return ImproveResult(out=self.out, rounds=tuple(rounds), stopped=stopped, seconds=self._seconds())
 
     def _sample(self, number: int) -> int:
         """Samples for a round and writes its training traces. Returns the number of kept samples."""
-        unit = self.folder.samples(number)
+        unit = self.samples(number)
         if not (unit / SEAL).is_file():
-            before = self.folder.run(number - 1)
+            before = self.run(number - 1)
             self.say(f"round {number}: {self.request.samples} samples of each of {len(self.prompts):,} questions "
                      f"from {before.name}")
             # The batch size of an evaluation is small for an accelerator. On a CPU a larger one gains nothing.
@@ -361,15 +335,15 @@ class ImprovementSteps:
                 sample_run(before, self.prompts, unit, by_plan=None if on_cpu else self.say,
                            request=_sample_request(self.loaded, self.request, number))
         kept = self._fitting(SampleUnit.open(unit).kept)
-        self.folder.traces(number).parent.mkdir(exist_ok=True)
+        self.traces(number).parent.mkdir(exist_ok=True)
         # In every attempt, because the sealed unit determines the file.
-        write_traces(self.folder.traces(number), [*self.own_traces, *kept])
+        write_traces(self.traces(number), [*self.own_traces, *kept])
         self.say(f"round {number}: trained on {len(kept):,} samples and {len(self.own_traces):,} traces")
         return len(kept)
 
     def _fitting(self, kept: Sequence[Trace]) -> list[Trace]:
         """The samples that give a row; encoding may give a text more tokens than it was sampled with."""
-        config, tokenizer = self.loaded.recipe.data, Tokenizer.load(self.folder.run(0) / TOKENIZER)
+        config, tokenizer = self.loaded.recipe.data, Tokenizer.load(self.run(0) / TOKENIZER)
         template = ChatTemplate.for_config(config.template, tokenizer, config.reasoning)
         problems = dict(row_problems(kept, tokenizer, template, config))
         if problems:
@@ -383,10 +357,10 @@ class ImprovementSteps:
             # Resolve both, because a link in one would make the relative path wrong.
             return os.path.relpath(path.resolve(), self.loaded.base.resolve())
 
-        words = [f"data.traces={seen_from_recipe(self.folder.traces(number))}"]
+        words = [f"data.traces={seen_from_recipe(self.traces(number))}"]
         if self.loaded.recipe.tokenizer == "train":
             # The start's tokenizer: each round with a new vocabulary would be another model.
-            words.append(f"tokenizer={seen_from_recipe(self.folder.run(0) / TOKENIZER)}")
+            words.append(f"tokenizer={seen_from_recipe(self.run(0) / TOKENIZER)}")
         return words
 
     def _train(self, run: Path, words: Sequence[str]) -> Path:
@@ -423,11 +397,11 @@ class ImprovementSteps:
         # Only finished parts are recorded: the seconds of a killed attempt are lost.
         started = time.perf_counter()
         yield
-        with (self.folder.out / TIMINGS_FILE).open("ab") as file:
+        with (self.out / TIMINGS_FILE).open("ab") as file:
             # Append each time, so that a killed attempt leaves complete lines.
             file.write(line({"part": part, "seconds": round(time.perf_counter() - started, 3)}))
 
     def _seconds(self) -> float:
         """Seconds of all parts."""
-        path = self.folder.out / TIMINGS_FILE
+        path = self.out / TIMINGS_FILE
         return float(sum(row["seconds"] for row in jsonl.read(path)[0])) if path.is_file() else 0.0
