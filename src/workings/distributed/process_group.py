@@ -34,7 +34,7 @@ def facts_of(engine: Engine) -> dict[str, Any]:
 def difference(here: Mapping[str, Any], there: Mapping[str, Any], index: int) -> RequestError | None:
     """The error for process ``index`` that prepared another run than process 0; None if both are equal."""
     found = [f"process {index} with {key}: {other}; process 0 has {own}"
-             for key, own, other in _differing(here, there, "")]
+             for key, own, other in differing(here, there)]
     if not found:
         return None
     return RequestError("; ".join([*found[:MAX_SHOWN], *([f"and {len(found) - MAX_SHOWN} more"]
@@ -43,11 +43,12 @@ def difference(here: Mapping[str, Any], there: Mapping[str, Any], index: int) ->
                         "the same command on every machine, with the same files")
 
 
-def _differing(here: Any, there: Any, prefix: str) -> Iterator[tuple[str, Any, Any]]:
+def differing(here: Any, there: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Dotted keys with both values, down to the innermost mapping, such as ``recipe.training.learning_rate``."""
     if isinstance(here, Mapping) and isinstance(there, Mapping):
+        # Sorted, so that the same difference gives the same message.
         for key in sorted(here.keys() | there.keys()):
-            yield from _differing(here.get(key, "(absent)"), there.get(key, "(absent)"),
+            yield from differing(here.get(key, "(absent)"), there.get(key, "(absent)"),
                                   f"{prefix}.{key}" if prefix else key)
     elif here != there:
         yield prefix, here, there
@@ -161,8 +162,8 @@ class ProcessGroup:
         for index in range(1, self.count):
             # Process 0 alone compares; the others hear of a difference as its failure.
             theirs = json.loads(wait_for(self._processes, f"{ready}/{index}", READY_TIMEOUT))
-            if (differing := difference(same, theirs["same"], index)) is not None:
-                raise differing
+            if (error := difference(same, theirs["same"], index)) is not None:
+                raise error
             facts.append(theirs["own"])
         self._processes.set(agreed, b"")
         return facts

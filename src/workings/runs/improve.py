@@ -29,12 +29,12 @@ from workings.models.tokenizer import Tokenizer
 from workings.record import atomic, jsonl, recovery
 from workings.record.canonical import line, loads
 from workings.record.digest import file_digest
-from workings.record.layout import RECIPE_EVALUATION, SEAL, SELECTION, TOKENIZER, partial_path
+from workings.record.layout import SEAL, SELECTION, TOKENIZER, partial_path
 from workings.record.lock import DirectoryLock
 from workings.record.manifest import DRAWN_FROM
 from workings.record.number_text import percent, table_lines
 from workings.record.reader import RunRecord
-from workings.runs.evaluate import evaluate_run
+from workings.runs.create_or_resume import what_is_left
 from workings.runs.sample import sample_run
 from workings.runs.select_engine import with_engine
 from workings.runs.train_and_evaluate import difference_json, train_and_evaluate
@@ -368,29 +368,20 @@ class ImprovementSteps:
         if partial_path(run).exists():
             # Killed while it was sealed: there is nothing to resume.
             recovery.finish_sealing(run)
-        sealed = (run / SEAL).is_file()
-        if not sealed or RunRecord.open(run).status != "complete":
-            started = sealed or partial_path(run).exists()
+        left = what_is_left(run)
+        if left != "nothing":
             self.say(f"{run.name}: training")
             origin = self.loaded.origin.removeprefix("shipped:")
             # The last override wins, so the round's come after the user's.
             # Loaded again with these words, so that the record of the run names all of them.
             recipe = replace(load_recipe(origin, [*self.loaded.overrides, *words]), base=self.loaded.base)
             with self._timed(f"runs/{run.name}"):
-                training = train_and_evaluate(recipe, run, resume=started).training
+                training = train_and_evaluate(recipe, run, resume=left == "resume").training
             if training.status == "interrupted":
                 raise Interrupted(f"stopped while {run.name} was trained; to resume, run the same command")
             if training.status != "complete":
                 raise RecordError(f"{run}: {training.reason}")
-        elif not (run / RECIPE_EVALUATION / SEAL).is_file():  # killed between the two
-            with self._timed(f"runs/{run.name}/{RECIPE_EVALUATION}"):
-                evaluate_run(run, self._items(), run / RECIPE_EVALUATION, settings=settings_of(self.loaded.recipe))
         return run
-
-    def _items(self) -> Path:
-        name = self.loaded.recipe.evaluation.items
-        path = self.loaded.path(name)
-        return path if path.is_file() else Path(name)
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:

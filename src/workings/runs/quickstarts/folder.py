@@ -10,10 +10,8 @@ from workings.errors import Interrupted, RecordError, RequestError
 from workings.evaluation.comparison.compare import Comparison
 from workings.evidence.verify import verify
 from workings.record import atomic
-from workings.record.layout import SEAL, partial_path
-from workings.record.reader import RunRecord
 from workings.reports.html import write_report
-from workings.runs.create_or_resume import evaluation_is_missing
+from workings.runs.create_or_resume import what_is_left
 from workings.runs.train_and_evaluate import TrainAndEvaluateResult, train_and_evaluate
 from workings.ui.verification_cache import VerificationCache
 
@@ -63,15 +61,15 @@ def complete_run(out: Path, name: str, recipe: LoadedRecipe, say: Callable[[str]
         RecordError: it failed.
     """
     path = out / "runs" / name
-    begun = path.exists() or partial_path(path).exists()
-    if (path / SEAL).is_file() and RunRecord.open(path).status == "complete" and not evaluation_is_missing(path):
+    left = what_is_left(path)
+    if left == "nothing":
         say(f"{path} is complete and is reused")
         return None
-    if begun:
+    if left == "resume":
         say(f"{path} was interrupted and is resumed")
     # As a file, so that the record of each run names a recipe to repeat.
     write_recipes(out, {name: recipe})
-    result = train_and_evaluate(str(_recipe_file(out, name)), path, resume=begun)
+    result = train_and_evaluate(str(_recipe_file(out, name)), path, resume=left == "resume")
     if result.training.status == "interrupted":
         raise Interrupted(f"stopped while {name} was trained; finished parts are in {out}; to resume: the same "
                           f"command with --out {shlex.quote(str(out))}")
