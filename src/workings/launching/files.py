@@ -33,11 +33,11 @@ class LaunchJob:
     """Cards or chips of one host."""
     remote_folder: str
     """The folder that these files are put into, on a file system that all hosts see."""
-    recipe_digest: str
+    recipe_digest: str = ""
     """SHA-256 of the recipe as the run will record it."""
-    plan: str
+    plan: str = ""
     """The plan's verdict, as a sentence."""
-    file_notes: tuple[str, ...]
+    file_notes: tuple[str, ...] = ()
     """Sentences about the paths of data and weights on the other machine."""
     topology: str = ""
     """Topology of a TPU slice, such as ``2x4``."""

@@ -216,7 +216,7 @@ def _write(opened: TrainedModel, directory: Path, out: Path, gguf_type: str) -> 
     carried = carry_over(opened, directory, tokenizer=not gguf_type)
     files = {path.relative_to(directory).as_posix(): file_digest(path) for path in sorted(directory.rglob("*"))
              if path.is_file()}
-    exported = Exported(directory=out, run=opened.run.path.name, root=opened.root, step=opened.checkpoint.step,
+    exported = Exported(directory=out, run=opened.run.path.name, root=opened.run.root, step=opened.checkpoint.step,
                         format=f"{GGUF} {gguf_type}" if gguf_type else SAFETENSORS, files=files, carried=carried,
                         notes=tuple(notes))
     # Without the place: it belongs to this machine, and the folder may be moved or published.

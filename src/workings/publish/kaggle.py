@@ -50,6 +50,11 @@ class KaggleFolders:
     gated: str
     """Id of a model that is fetched from the Hub; empty for none."""
 
+    def to_json(self) -> dict[str, str]:
+        """Keys of ``launch --for kaggle --json``."""
+        return {"notebook": str(self.notebook), "dataset": str(self.dataset), "kernel_id": self.kernel_id,
+                "dataset_id": self.dataset_id, "machine": self.machine.editor_name, "wheel_sha256": self.wheel_sha256}
+
 
 def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user: str, on: str = "",
                  wheel: Path | None = None, smoke: bool = False) -> KaggleFolders:
