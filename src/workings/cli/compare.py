@@ -55,7 +55,12 @@ def compare_command(
         if html is not None:
             raise RequestError("--html has no page about several seeds of a side", "--html with two to four runs",
                                "leave out --html, or --with-a and --with-b")
-        _seeds(seeds_a, seeds_b, margin, as_json)
+        from workings.evaluation.comparison.seeds import compare_seeds
+
+        result = compare_seeds(seeds_a, seeds_b, equivalent_within=margin)
+        answer(result.to_json(), as_json=as_json,
+               text="\n".join([result.sentence, *(f"note: {note}" for note in result.notes)]))
+        _exit(result.verdict)
     else:
         _pair(a, b, margin, html, as_json)
 
@@ -95,14 +100,6 @@ def _breaks_text(breaks: "dict[str, FirstWrongSteps]") -> list[str]:
     rows = [(kind, *(str(side.kinds.get(kind, 0)) for side in breaks.values())) for kind in shown]
     return ["items by the line of their first wrong equation (A, B):",
             *(f"  {kind:<20}  {a:>6}  {b:>6}" for kind, a, b in rows)]
-
-
-def _seeds(a: Sequence[Path], b: Sequence[Path], margin: float | None, as_json: bool) -> None:
-    from workings.evaluation.comparison.seeds import compare_seeds
-
-    result = compare_seeds(a, b, equivalent_within=margin)
-    answer(result.to_json(), as_json=as_json, text="\n".join([result.sentence, *(f"note: {n}" for n in result.notes)]))
-    _exit(result.verdict)
 
 
 def _table(runs: Sequence[Path], html: Path | None, as_json: bool) -> None:

@@ -173,8 +173,7 @@ def _print_rows(shown: Any) -> None:
         # A single question needs no list of turns.
         if len(turns) > 2:
             console.print("turns: " + ", ".join(
-                f"{turn.role} ({_turn_state(turn)})"
-                for turn in turns), style="dim")
+                f"{turn.role} ({_turn_state(turn)})" for turn in turns), style="dim")
         line = Text()
         # Redirected output has no colours: « and » mark learned tokens instead.
         if console.color_system is None:

@@ -91,7 +91,10 @@ def verify_command(
     if result.level < require_level:
         raise typer.Exit(3)
     if level is not None and result.level < level:
-        say(f"level {level} was asked for, and the record reaches level {result.level}: {_reason(result)}")
+        # What blocked the next level's first check, although nothing failed.
+        reason = next((check.text for check in result.checks if check.verdict == "not_checked" and check.blocking),
+                      _nothing_here(result))
+        say(f"level {level} was asked for, and the record reaches level {result.level}: {reason}")
         raise typer.Exit(1)
 
 
@@ -102,7 +105,8 @@ def verification_text(result: "Verification", *, verbose: bool) -> str:
     """
     from workings.evidence.replay.step_selection import sentences
 
-    lines = _every_check(result) if verbose else _what_is_wrong(result)
+    lines = [_line(str(check.verdict), f"{check.id}: {check.text}") for check in result.checks
+             ] if verbose else _what_is_wrong(result)
     meaning: Meaning = "bad" if result.failed else "good" if result.level == result.asked_level else "warning"
     summary = painted(f"{result.outcome}: {result.path}", meaning, sys.stdout) + (
         f", {result.counts}" + ("" if verbose else "; -v lists them"))
@@ -118,11 +122,6 @@ def verification_text(result: "Verification", *, verbose: bool) -> str:
     # Differs from the root in the run's SEAL.json and in a pack if evaluations are in the run.
     root = [f"root {result.root} (of everything here)"] if result.root else []
     return "\n".join([*lines, *unchecked_lines, *limits, *coverage_lines, summary, *root])
-
-
-def _every_check(result: "Verification") -> list[str]:
-    """A line for each check."""
-    return [_line(str(check.verdict), f"{check.id}: {check.text}") for check in result.checks]
 
 
 def _what_is_wrong(result: "Verification") -> list[str]:
@@ -154,12 +153,6 @@ def _what_is_wrong(result: "Verification") -> list[str]:
 
 def _nothing_here(result: "Verification") -> str:
     return f"nothing here to check{', such as an evaluation' if result.level == 1 else ''}"
-
-
-def _reason(result: "Verification") -> str:
-    """Why no higher level was reached although nothing failed: what blocked the next level's first check."""
-    return next((check.text for check in result.checks if check.verdict == "not_checked" and check.blocking),
-                _nothing_here(result))
 
 
 def _line(verdict: str, text: str) -> str:

@@ -53,7 +53,8 @@ def _metadata(manifest: RunManifest, cards: Mapping[str, Mapping[str, Any]], giv
 
 
 def _training(manifest: RunManifest) -> str:
-    begin = f"{SCRATCH} of the family" if _is_scratch(manifest) else f"{_code(manifest.model_id)}, family"
+    begin = (f"{SCRATCH} of the family" if isinstance(manifest.weight_digests, Absent)
+             else f"{_code(manifest.model_id)}, family")
     loss = "" if isinstance(manifest.final_loss, Absent) else f"; final loss {manifest.final_loss:.4f}"
     text = (f"Status: {manifest.status}. Trained from {begin} {_code(manifest.architecture)} "
             f"({manifest.parameters:,} parameters) for {manifest.completed_steps:,} of {manifest.planned_steps:,} "
@@ -92,10 +93,6 @@ def _scorecard(name: str, evaluation: Mapping[str, Any]) -> str:
 def _overall(evaluation: Mapping[str, Any]) -> Any:
     card = evaluation["summary"].get("scorecard") if isinstance(evaluation["summary"], dict) else None
     return card.get("overall") if isinstance(card, dict) else None
-
-
-def _is_scratch(manifest: RunManifest) -> bool:
-    return isinstance(manifest.weight_digests, Absent)
 
 
 def _code(name: str) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.pack.form import BY_DIGEST, INSIDE, PACK, pack_json
@@ -17,7 +16,6 @@ from workings.evidence.verify import verify
 from workings.record import atomic
 from workings.record.canonical import line, loads
 from workings.record.layout import OVERRIDES, README, SEAL
-from workings.record.reader import RunRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,15 +109,10 @@ def _documents(contents: Contents, weights: str) -> dict[str, bytes]:
     for run in contents.runs.values():
         documents |= data_manifests(run) | sample_data(run)
     # After everything that it names, and before the pack's own list.
-    runs = {unit_path: PackedRun(manifest=run.manifest, asked=_asked(run))
-            for unit_path, run in contents.runs.items()}
+    # A run of a recorder alone has no words that it was asked for with.
+    runs = {unit_path: PackedRun(manifest=run.manifest, asked=loads(asked.read_bytes()) if (
+        asked := run.path / OVERRIDES).is_file() else {}) for unit_path, run in contents.runs.items()}
     documents[README] = readme(
         version("workings"), contents.units, runs, by_digest=bool(contents.by_digest)).encode("utf-8")
     documents[PACK] = line(pack_json(version("workings"), weights, contents.units, contents.by_digest))
     return documents
-
-
-def _asked(run: RunRecord) -> dict[str, Any]:
-    """The words that the run was asked for with; empty where a recorder alone wrote it."""
-    overrides: dict[str, Any] = loads((run.path / OVERRIDES).read_bytes()) if (run.path / OVERRIDES).is_file() else {}
-    return overrides

@@ -70,7 +70,9 @@ def doctor(recipe: str | LoadedRecipe | None = None, *, out: Path = RUNS,
 def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driver, out: Path,
               kernels: bool) -> Iterator[Finding]:
     recipe = loaded.recipe if loaded else None
-    yield _hardware(present)
+    seen = ", ".join(f"{platform.upper()} at {path}" for platform, path in present.items())
+    yield Finding(id="hardware", judgement="fine", what=seen or "no accelerator: runs take the CPU",
+                  why="device: auto uses the accelerator, and stops if that is impossible")
     if "tpu" in present:
         yield from check_tpu(present["tpu"], tpu_devices())
     has_card = "gpu" in present or bool(driver.cards)
@@ -86,12 +88,6 @@ def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driv
     yield from check_host(host_memory(), needs)
     yield from check_disk(out, needs)
     yield from check_kaggle(out, next(iter(present), "cpu"))
-
-
-def _hardware(present: dict[str, str]) -> Finding:
-    seen = ", ".join(f"{platform.upper()} at {path}" for platform, path in present.items())
-    return Finding(id="hardware", judgement="fine", what=seen or "no accelerator: runs take the CPU",
-                   why="device: auto uses the accelerator, and stops if that is impossible")
 
 
 def estimate_peaks(loaded: LoadedRecipe) -> Needs | None:

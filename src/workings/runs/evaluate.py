@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -246,8 +246,11 @@ def evaluate_task(model: str, request: TaskRequest, out: Path, *, weights: Weigh
     """
     refuse_existing(out)
     task = open_task(request.name, request)
-    if weights is None and on_trained_items and (trained := _learned_texts(Path(model), task.texts())):
-        on_trained_items(trained)
+    if weights is None and on_trained_items:
+        learned = _learned_digests(Path(model))
+        if trained := [name for name, texts in task.texts().items()
+                       if any(prompt_digest(text) in learned for text in texts)]:
+            on_trained_items(trained)
     with slow_operation("opening the model"):
         opened = open_model(model, weights, device, group)
     found = task.answer(opened.session)
@@ -257,12 +260,6 @@ def evaluate_task(model: str, request: TaskRequest, out: Path, *, weights: Weigh
     config = harness_config(items, scorer=found.scorer, source=found.source, made_from=opened.root,
                             facts={"decoding": found.decoding, **session_facts(opened.session, opened.facts)})
     return seal_answers(found.answers, len(found.answers), out, config, rule=found.rule, made_from=opened.root)
-
-
-def _learned_texts(run: Path, texts: Mapping[str, Sequence[str]]) -> list[str]:
-    """Ids of the items one of whose texts is a question that a run was trained on."""
-    learned = _learned_digests(run)
-    return [name for name, each in texts.items() if any(prompt_digest(text) in learned for text in each)]
 
 
 def _learned_digests(run: Path) -> set[str | None]:

@@ -199,7 +199,10 @@ def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = ()
     loaded = with_engine(load_recipe(recipe, overrides))
     prompts = read_prompts(request.prompts)
     data = _checked_data(loaded, request, prompts)
-    recorded_request = _open(out, loaded, request, data.digests | _prompts_digest(request.prompts))
+    file = Path(local_name(request.prompts)).expanduser()
+    # A shipped set is the same each time.
+    digests = data.digests | ({"prompts": file_digest(file)} if file.is_file() else {})
+    recorded_request = _open(out, loaded, request, digests)
     # Against a second call, which would write the same rounds. The folder exists from here on.
     lock = DirectoryLock(out)
     try:
@@ -240,11 +243,6 @@ def _sample_request(loaded: LoadedRecipe, request: ImproveRequest, number: int) 
     return SampleRequest(selection=request.selection, settings=replace(
         settings_of(loaded.recipe), temperature=request.temperature, samples=request.samples,
         seed=loaded.recipe.seed + number))
-
-
-def _prompts_digest(name: str) -> dict[str, str]:
-    path = Path(local_name(name)).expanduser()
-    return {"prompts": file_digest(path)} if path.is_file() else {}  # a shipped set is the same each time
 
 
 def _open(out: Path, loaded: LoadedRecipe, request: ImproveRequest, digests: dict[str, str]) -> dict[str, Any]:
@@ -320,7 +318,9 @@ class ImprovementSteps:
                 stopped = f"round {number} did not help: " + (
                     comparison.sentence if change is None else difference_text(change, change.p_value))
                 break
-        return ImproveResult(out=self.out, rounds=tuple(rounds), stopped=stopped, seconds=self._seconds())
+        timings = self.out / TIMINGS_FILE
+        seconds = float(sum(row["seconds"] for row in jsonl.read(timings)[0])) if timings.is_file() else 0.0
+        return ImproveResult(out=self.out, rounds=tuple(rounds), stopped=stopped, seconds=seconds)
 
     def _sample(self, number: int) -> int:
         """Samples for a round and writes its training traces. Returns the number of kept samples."""
@@ -391,8 +391,3 @@ class ImprovementSteps:
         with (self.out / TIMINGS_FILE).open("ab") as file:
             # Append each time, so that a killed attempt leaves complete lines.
             file.write(line({"part": part, "seconds": round(time.perf_counter() - started, 3)}))
-
-    def _seconds(self) -> float:
-        """Seconds of all parts."""
-        path = self.out / TIMINGS_FILE
-        return float(sum(row["seconds"] for row in jsonl.read(path)[0])) if path.is_file() else 0.0

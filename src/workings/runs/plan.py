@@ -3,12 +3,10 @@
 import re
 from dataclasses import asdict, dataclass, replace
 from math import ceil
-from pathlib import Path
 from typing import Any, Literal
 
 from workings.config.load import LoadedRecipe, RecipeLike, load_recipe
 from workings.config.overrides import Overrides
-from workings.config.recipe import Recipe
 from workings.data.named_sets import shipped_sets
 from workings.engines.registry import find_planning_engine
 from workings.errors import RequestError
@@ -80,10 +78,6 @@ def count_rows(loaded: LoadedRecipe) -> int:
     return loaded.recipe.algorithm.rows_per_example * _count(loaded, loaded.recipe.data.traces, "traces")
 
 
-def _lines(path: Path) -> int:
-    return sum(1 for line in path.read_text("utf-8").split("\n") if line.strip())
-
-
 def count_items(loaded: LoadedRecipe) -> int:
     """Number of evaluation items of the recipe; 0 without items, or if they are not on this machine."""
     name = loaded.recipe.evaluation.items
@@ -94,7 +88,7 @@ def _count(loaded: LoadedRecipe, name: str, half: Literal["traces", "items"]) ->
     """Lines of a file, or entries of a generated set; 0 if it is not on this machine."""
     path = loaded.path(name)
     if path.is_file():
-        return _lines(path)
+        return sum(1 for line in path.read_text("utf-8").split("\n") if line.strip())
     if name == ADDITION:
         return ADDITION_TRACES if half == "traces" else ADDITION_ITEMS
     return getattr(shipped_sets().get(name), half, 0)
@@ -195,13 +189,10 @@ def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True) -
     plan = plan_with_nearest(loaded.recipe, shape, target, search=nearest, teacher=teacher)
     operations = step_operations(engine_request(loaded.recipe, shape, target), plan.batch)
     own = None
-    if target.platform == "cpu" and _is_long(loaded.recipe, operations):
+    # Measuring takes ten seconds, which only a longer run is worth.
+    if (target.platform == "cpu" and way_of(loaded.recipe).is_timed_by_steps
+            and (loaded.recipe.training.steps or 1) * operations >= LEAST_OPERATIONS):
         # Without the data, assume that half of a row is learned. The longest rows give an upper bound.
         own = calibrated_throughput(engine_request(loaded.recipe, shape, target), loaded.recipe.engine, plan.batch, 0.5)
     plan = with_time(plan, loaded, shape, target, own, teacher)
     return replace(plan, remarks=(*plan.remarks, *loaded.chosen))
-
-
-def _is_long(recipe: Recipe, operations: float) -> bool:
-    """Whether a run with this many operations per step is worth ten seconds of measuring."""
-    return (recipe.training.steps or 1) * operations >= LEAST_OPERATIONS and way_of(recipe).is_timed_by_steps

@@ -33,7 +33,10 @@ def reopen_run(path: Path, *, data: Path | None = None, weights: Path | None = N
     if PROMPTS in recipe.algorithm.records:
         # The record holds prompts with their tokens: no data file is needed.
         read = RunData(traces=[], held_out=[], items=[], digests={})
-        trained_on: RowSet | PromptSet = _recorded_prompts(sealed)
+        prompts = read_recorded_prompts(jsonl.read(run.path / PROMPTS)[0], run.manifest.seed)
+        if prompts.digest != run.manifest.data_digests.get("prompts"):
+            raise RecordError(f"{run.path}: {PROMPTS} differs from its digest in the manifest")
+        trained_on: RowSet | PromptSet = prompts
     else:
         read = _recorded_data(sealed, data)
         trained_on = _recorded_rows(sealed, read)
@@ -91,15 +94,6 @@ def _recorded_rows(sealed: SealedRun, data: RunData) -> RowSet:
                  and line.get("learned_turns") != index[line["id"]].get("learned_turns")]:
         raise RecordError(f"{run.path}: {ROWS} has other learned turns than the data for {wrong[0][:80]!r}")
     return rows
-
-
-def _recorded_prompts(sealed: SealedRun) -> PromptSet:
-    """The prompts of the run's rollouts, checked by their digest."""
-    run = sealed.run
-    prompts = read_recorded_prompts(jsonl.read(run.path / PROMPTS)[0], run.manifest.seed)
-    if prompts.digest != run.manifest.data_digests.get("prompts"):
-        raise RecordError(f"{run.path}: {PROMPTS} differs from its digest in the manifest")
-    return prompts
 
 
 def _recorded_teacher(sealed: SealedRun) -> Teacher | Absent:

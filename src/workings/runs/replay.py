@@ -2,7 +2,7 @@
 
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from workings.runs.run_metadata import code_version
 from workings.samples.unit import SampleUnit
 from workings.training.schedule import Schedule
 from workings.ways.base import way_of
-from workings.ways.parts.replay_source import BatchSource, ReopenedRun
+from workings.ways.parts.replay_source import ReopenedRun
 from workings.ways.parts.teacher import Teacher
 
 STEPS, ITEMS = 10, 8
@@ -115,7 +115,13 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     selected = _select_steps(opened, request, len(metrics), exact, seed)
     # One for all ranges, because it may read the reference's log probabilities of all pairs.
     source = way_of(opened.recipe).replay(opened, opened.recipe.seed, exact=exact)
-    plans = [_plan(opened, source, step_range, metrics[step_range.start:step_range.end]) for step_range in selected]
+    plans = []
+    for part in selected:
+        checkpoint = opened.checkpoint(part.start) if part.start else None
+        plans.append(ReplayPlan(
+            engine=opened.engine, source=source, schedule=Schedule.from_config(opened.recipe.training),
+            start=_initial_state(opened, checkpoint), lines=[*metrics[part.start:part.end]],
+            position=Position.from_json(checkpoint.facts["position"]) if checkpoint else Position()))
     coverage: Facts = {"seed": seed, "whole": request.whole, "steps": step_coverage(selected, len(metrics))}
     say(f"steps to replay: {coverage['steps']['replayed']}, in parts of the run: {len(plans)}; criteria: {mode}")
     # The controls reuse the engine and its compiled step.
@@ -138,7 +144,10 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
         "conditions": {"recorded": criteria.recorded_conditions, "here": criteria.current_conditions,
                        "differing": differing_conditions(criteria.recorded_conditions, criteria.current_conditions)},
         "mode": mode, "tolerance": criteria.tolerance.to_json(), "seed": seed,
-        "lines": [line for lines, _ in taken for line in lines], "weights": _worst([weights for _, weights in taken]),
+        "lines": [line for lines, _ in taken for line in lines],
+        # Of all ranges, the end that differs most from its checkpoint.
+        "weights": max((weights for _, weights in taken if "absent" not in weights), default=taken[0][1],
+                       key=lambda weights: float(weights["largest_difference"])),
         "controls": controls, "predictions": counted(predictions, request.predictions)}
     if request.drawn or request.whole:
         facts["coverage"] = coverage
@@ -175,21 +184,6 @@ def _select_steps(opened: ReopenedRun, request: ReplayRequest, done: int, exact:
         return chosen_steps(states, done, request.steps, seed)
     start = _start(opened, done, request.start)
     return (StepRange(start=start, end=min(done, start + request.steps)),)
-
-
-def _plan(opened: ReopenedRun, source: BatchSource, step_range: StepRange,
-          lines: Sequence[Mapping[str, Any]]) -> ReplayPlan:
-    checkpoint = opened.checkpoint(step_range.start) if step_range.start else None
-    return ReplayPlan(
-        engine=opened.engine, source=source,
-        schedule=Schedule.from_config(opened.recipe.training), start=_initial_state(opened, checkpoint),
-        position=Position.from_json(checkpoint.facts["position"]) if checkpoint else Position(), lines=[*lines])
-
-
-def _worst(weights: Sequence[Facts]) -> Facts:
-    """The largest difference from a checkpoint among the ends of all ranges."""
-    compared = [difference for difference in weights if "absent" not in difference]
-    return max(compared, key=lambda difference: float(difference["largest_difference"])) if compared else weights[0]
 
 
 def _initial_state(opened: ReopenedRun, checkpoint: Checkpoint | None) -> InitialState:
@@ -269,7 +263,21 @@ def answered_units(opened: ReopenedRun, samples: Sequence[Path]) -> list[Recorde
     # All are answers of the last state; without its checkpoint nothing can be repeated.
     if opened.run.manifest.completed_steps not in opened.checkpoints_by_step:
         return []
-    return [*_own_evaluations(opened.run), *_samples_of(opened.run, samples)]
+    units = []
+    for unit in opened.run.evaluations():
+        config = loads((unit.path / EVALUATION_CONFIG).read_bytes())
+        # Only answers that this run's state generated.
+        if config.get("source") == {"kind": "generated"} and config.get("made_from") == opened.run.root:
+            units.append(RecordedEvaluation(unit=f"eval/{unit.name}", config=config,
+                                            rows=jsonl.read(unit.path / PREDICTIONS)[0]))
+    for path in samples:
+        drawn = SampleUnit.open(path)
+        if drawn.config["made_from"] != opened.run.root:
+            raise RequestError(f"--samples {path} were not sampled from {opened.run.path}",
+                               "samples whose made_from is the run's root digest")
+        units.append(RecordedEvaluation(unit=f"{SAMPLED}/{drawn.root}", config=drawn.config,
+                                        rows=jsonl.read(path / PREDICTIONS)[0]))
+    return units
 
 
 def ask_again(opened: ReopenedRun, units: Sequence[RecordedEvaluation],
@@ -299,22 +307,3 @@ def counted(lines: list[dict[str, Any]], requested: int) -> Facts:
     if not requested:
         return {"absent": "none requested"}
     return {"absent": "the run has no evaluation of its last checkpoint that it generated itself"}
-
-
-def _own_evaluations(run: RunRecord) -> Iterator[RecordedEvaluation]:
-    for unit in run.evaluations():
-        config = loads((unit.path / EVALUATION_CONFIG).read_bytes())
-        # Only answers that this run's state generated.
-        if config.get("source") == {"kind": "generated"} and config.get("made_from") == run.root:
-            yield RecordedEvaluation(unit=f"eval/{unit.name}", config=config,
-                                     rows=jsonl.read(unit.path / PREDICTIONS)[0])
-
-
-def _samples_of(run: RunRecord, paths: Sequence[Path]) -> Iterator[RecordedEvaluation]:
-    for path in paths:
-        unit = SampleUnit.open(path)
-        if unit.config["made_from"] != run.root:
-            raise RequestError(f"--samples {path} were not sampled from {run.path}",
-                               "samples whose made_from is the run's root digest")
-        yield RecordedEvaluation(unit=f"{SAMPLED}/{unit.root}", config=unit.config,
-                                 rows=jsonl.read(path / PREDICTIONS)[0])

@@ -16,14 +16,12 @@ from workings.engines.base import EngineRequest
 from workings.engines.registry import find_engine
 from workings.errors import RequestError
 from workings.inputs.resolve import ResolvedRun, resolve
-from workings.models.tokenizer import Tokenizer
 from workings.record.progress import slow_operation
 from workings.rollouts.prompts import PromptTurn
 from workings.rollouts.rollout import Group, to_reward
 from workings.runs.probes import probes, right_answer
 from workings.runs.reward_findings import PromptRewards, TextRewards, equal_reward_groups, refusals, warnings
 from workings.runs.select_engine import with_engine
-from workings.scoring.items import Item
 from workings.scoring.rewards import CompletionToReward, RewardProcess, RewardSettings, total
 from workings.scoring.settings import ScoringSettings
 from workings.scoring.worker_pool import ScoringProcess
@@ -186,21 +184,16 @@ def _texts(resolved: ResolvedRun, settings: RewardSettings, turns: Sequence[Prom
         item = turn.prompt.item
         steps = worked.get(item.id)
         written = {"right answer": right_answer(item, settings.form, steps), **probes(item, settings.form, steps)}
-        texts += [_Text(prompt=number, name=name, sample=_sample(item, text, tokenizer, settings.max_new_tokens))
-                  for name, text in written.items()]
+        for name, text in written.items():
+            tokens = tokenizer.encode(text)
+            # Truncated to the same length as completions; decoding the truncated tokens, as training does.
+            truncated, kept = len(tokens) > settings.max_new_tokens, tokens[:settings.max_new_tokens]
+            texts.append(_Text(prompt=number, name=name, sample=CompletionToReward(
+                item=item, text=tokenizer.decode(kept) if truncated else text, tokens=kept, truncated=truncated)))
         # Without a model there are no groups, and the slice is empty.
         texts += [_Text(prompt=number, name="sample", sample=to_reward(turn.prompt, sample, tokenizer))
                   for group in groups[number:number + 1] for sample in group.samples]
     return texts
-
-
-def _sample(item: Item, text: str, tokenizer: Tokenizer, most: int) -> CompletionToReward:
-    """A text as a completion, truncated to the same length."""
-    tokens = tokenizer.encode(text)
-    if len(tokens) <= most:
-        return CompletionToReward(item=item, text=text, tokens=tokens, truncated=False)
-    # Decode the truncated tokens, as training does.
-    return CompletionToReward(item=item, text=tokenizer.decode(tokens[:most]), tokens=tokens[:most], truncated=True)
 
 
 def _prompt_rewards(turns: Sequence[PromptTurn], texts: Sequence[_Text],

@@ -112,7 +112,10 @@ class TrainAndEvaluateResult:
             saved = has_checkpoint(training.run)
             state = "the last checkpoint in the run is the last good state" if saved else "there is no checkpoint"
             lines.append(f"reason: {training.reason}; {state}")
-            lines += self._after_a_failed_reward(saved) if training.reward_failed else []
+            if training.reward_failed:  # all steps of a run have the same rewards
+                lines.append("after correcting its file: the same command with another --out; "
+                             "`workings reward check` with the same arguments tests the reward")
+                lines += [f"to start from this run's weights: {begin_with_weights(training.run)}"] if saved else []
         if remark := training.learned_nothing or training.cut_off:
             lines.append(remark)
         if training.status == "interrupted":
@@ -132,14 +135,6 @@ class TrainAndEvaluateResult:
         lines += [f"to open it: workings ui {quote(str(training.run.parent))}",
                   f"to verify: workings verify {quote(str(training.run))}"]
         return "\n".join(lines)
-
-    def _after_a_failed_reward(self, saved: bool) -> list[str]:
-        """Ways to continue after a reward function failed: all steps of a run have the same rewards."""
-        lines = ["after correcting its file: the same command with another --out; "
-                 "`workings reward check` with the same arguments tests the reward"]
-        if saved:
-            lines.append(f"to start from this run's weights: {begin_with_weights(self.training.run)}")
-        return lines
 
 
 def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, resume: bool = False,

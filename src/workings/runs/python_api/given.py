@@ -53,24 +53,17 @@ def rows_of(data: Any, name: str) -> list[dict[str, Any]]:
                            f'{name}=[{{"prompt": "1+1?", "answer": "2"}}]')
     rows = list(data)
     if not rows or not all(isinstance(row, Mapping) for row in rows):
-        what = "no rows" if not rows else f"a row of type {next(type(r).__name__ for r in rows if not _is_row(r))}"
+        other = next((type(row).__name__ for row in rows if not isinstance(row, Mapping)), "")
+        what = f"a row of type {other}" if other else "no rows"
         raise RequestError(f"{name}: {what}", f"a file, or {FORMS}", f'{name}=[{{"prompt": "1+1?", "answer": "2"}}]')
-    return [{str(key): None if _is_missing(value) else _plain(value) for key, value in row.items()} for row in rows]
-
-
-def _is_row(row: object) -> bool:
-    return isinstance(row, Mapping)
-
-
-def _is_missing(value: Any) -> bool:
-    """Whether a frame or a data set marks this cell as empty."""
-    # Only NaN differs from itself; pandas also has its own marks.
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or (
-        isinstance(value, float) and value != value)
+    return [{str(key): _plain(value) for key, value in row.items()} for row in rows]
 
 
 def _plain(value: Any) -> Any:
-    """Numbers and arrays of NumPy as Python's own."""
+    """Numbers and arrays of NumPy as Python's own; None for a cell that a frame or a data set marks as empty."""
+    # Only NaN differs from itself; pandas also has its own marks.
+    if type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value):
+        return None
     return value.tolist() if hasattr(value, "tolist") else value
 
 

@@ -112,17 +112,12 @@ class Run:
         # The default seed of `workings eval`: both give the same answers.
         settings = replace(settings, seed=0)
         with items_file(items) as file:
-            unit = Path(out) if out is not None else self._unit(name, file.stem)
+            unit = Path(out) if out is not None else (
+                self.path / "eval" / name if name else free_unit(self.path, file.stem))
+            if name and unit.exists():
+                raise RequestError(f"{self.path} already has an evaluation name={name!r}", "another name",
+                                   f"name={f'{name}-2'!r}")
             return evaluate_run(self.path, file, unit, settings=settings)
-
-    def _unit(self, name: str, default: str) -> Path:
-        """Path of a new evaluation."""
-        if not name:
-            return free_unit(self.path, default)
-        if (self.path / "eval" / name).exists():
-            raise RequestError(f"{self.path} already has an evaluation name={name!r}", "another name",
-                               f"name={f'{name}-2'!r}")
-        return self.path / "eval" / name
 
     def compare(self, other: "str | Path | Run") -> "Comparison":
         """Whether this run is better than another one on the same items, pair by pair.

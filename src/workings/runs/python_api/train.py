@@ -183,9 +183,10 @@ def _values(keywords: Keywords, traces: str, form: str, folder: Path, kept: list
         "data": {"traces": traces, "template": "gemma" if scratch else "tokenizer",
                  "reasoning": reasoning, "max_length": MAX_LENGTH},
         "method": {"name": keywords.method}, "batch": _batch(folder / GIVEN_TRACES, form),
-        "training": {**({} if _is_constant(keywords.overrides) else {"final_share": FINAL_SHARE}),
-                     **({"steps": keywords.steps} if keywords.steps else {}),
-                     **({"epochs": keywords.epochs} if keywords.epochs else {}),
+        # A constant learning rate has no end value.
+        "training": {**({} if ("training.schedule", "constant") in _pairs(keywords.overrides) else
+                        {"final_share": FINAL_SHARE}),
+                     **{name: value for name in ("steps", "epochs") if (value := getattr(keywords, name))},
                      "learning_rate": keywords.learning_rate or LEARNING_RATES.get(
                          "scratch" if scratch else keywords.method, 1e-4)},
         "optimizer": {"name": "adamw", "clip_norm": 1.0},
@@ -235,11 +236,6 @@ def _check_length(keywords: Keywords) -> None:
     elsewhere = any(key.startswith("training") for key, _ in _pairs(keywords.overrides))
     if not keywords.steps and not keywords.epochs and not elsewhere:
         raise RequestError("neither steps nor epochs are given", "one of the two", "steps=100, or epochs=1")
-
-
-def _is_constant(overrides: Overrides) -> bool:
-    """Whether the learning rate is constant and so has no end value."""
-    return ("training.schedule", "constant") in _pairs(overrides)
 
 
 def _pairs(overrides: Overrides) -> list[tuple[str, Any]]:
@@ -370,14 +366,8 @@ def _refuse_both(keywords: Mapping[str, Any]) -> None:
     given = [name for name, value in keywords.items()
              if value is not None and not (isinstance(value, int | float) and value == 0)]
     if given:
-        words = {_KEYS[name]: _override_value(name, keywords[name]) for name in given}
+        words = {_KEYS[name]: [{"scorer": "FILE.py:FUNCTION"}] if name == "rewards" else
+                 value if isinstance(value := keywords[name], str | Path | int | float) else "FILE" for name in given}
         raise RequestError(f"a recipe does not go with {', '.join(given)}",
                            "one of the two, because a recipe has all settings",
                            f"overrides={json.dumps(words, default=str)}; or no recipe, with model and data")
-
-
-def _override_value(name: str, value: Any) -> Any:
-    """An argument's value for the proposed override: a text or number, else a placeholder."""
-    if name == "rewards":
-        return [{"scorer": "FILE.py:FUNCTION"}]
-    return value if isinstance(value, str | Path | int | float) else "FILE"
