@@ -121,9 +121,8 @@ def test_the_installed_wheel_says_what_it_was_built_for():
         assert "sees no card" in found["failure"]
 
 
-# which build to install
-
 def tag(choice):
+    """Of the build to install."""
     return choice[0].tag if choice[0] else ""
 
 

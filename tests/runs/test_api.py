@@ -228,12 +228,6 @@ def test_errors_name_the_arguments(keywords, words, tmp_path, monkeypatch):
     assert words.format(here=tmp_path) in str(refused.value)
 
 
-def test_overrides_as_a_dict_mean_what_their_values_are():
-    loaded = load_recipe("smoke-tiny", {"training.steps": 4, "name": "1e3", "mesh": {"tp": 1}})
-    assert loaded.overrides == ("training.steps=4", 'name="1e3"', 'mesh={"tp": 1}')
-    assert (loaded.recipe.training.steps, loaded.recipe.name) == (4, "1e3")
-
-
 @pytest.mark.parametrize(("overrides", "buckets"), [
     ({}, "auto"), ({"data.packing": "best_fit"}, "auto"), ({"data.buckets": [32]}, (32,)), (["data.buckets=[]"], ())])
 def test_lengths_of_batches_suit_the_data_unless_they_are_named(overrides, buckets):

@@ -14,7 +14,7 @@ import pytest
 import workings
 from tests.record import synthetic
 from tests.runs.runs_helpers import OTHER_PACKAGE, RECIPE, last_weights, write_recipe
-from workings.errors import DoesNotFit, RequestError
+from workings.errors import RequestError
 from workings.evaluation.comparison.seeds import compare_seeds
 from workings.evidence.verify import verify
 from workings.record.metrics import TIME_AND_MEMORY
@@ -112,16 +112,6 @@ def test_what_is_not_there_is_named_before_anything_is_written(recipe, tmp_path,
     with pytest.raises(RequestError, match=re.escape(said)):
         train(str(recipe), tmp_path / "run", [override])
     assert not list(tmp_path.glob("run*"))
-
-
-def test_a_step_that_does_not_fit_is_refused_and_can_be_forced(recipe, tmp_path, monkeypatch):
-    monkeypatch.setenv("UNIGRAM_LIMIT_BYTES", "100")
-    with pytest.raises(DoesNotFit, match="does not fit"):
-        train(str(recipe), tmp_path / "run")
-    assert not list(tmp_path.glob("run*"))
-    forced = RunRecord.open(train(str(recipe), tmp_path / "run", force=True).run)
-    plan = json.loads((forced.path / "plan" / "plan.json").read_text())
-    assert plan["peak_bytes"] > plan["limit_bytes"]
 
 
 @pytest.mark.parametrize(("step", "said"), [(1, "there is no checkpoint"), (8, "is the last good state")])

@@ -21,7 +21,7 @@ from workings.models.tokenizer import Tokenizer
 from workings.publish.export import export_run
 from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train import train
-from workings.ways.parts.find_teacher import find_teacher, refuse_other_vocabulary, refuse_processes
+from workings.ways.parts.find_teacher import find_teacher, refuse_other_vocabulary
 
 
 @pytest.fixture(scope="module")
@@ -169,12 +169,6 @@ def test_bits_that_the_teachers_matrices_cannot_have_are_refused_by_the_recipes_
     odd = replace(teacher, shape=replace(teacher.shape, mlp_width=33))
     with pytest.raises(RequestError, match=r"teacher_precision: nf4(?s:.*)33 x 16(?s:.*)teacher_precision=bf16"):
         odd.engine("jax", EngineRequest.of(loaded.recipe, shape, device="cpu"))
-
-
-def test_several_processes_are_refused(recipe):
-    with pytest.raises(RequestError, match="in several processes"):
-        refuse_processes(load_recipe(str(recipe)).recipe)
-    refuse_processes(load_recipe("smoke-tiny").recipe)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs import taught
+from tests.runs import distilled
 from tests.runs.runs_helpers import lines_of
 from workings.config.load import load_recipe
 from workings.data import top_tokens
@@ -25,7 +25,7 @@ from workings.ways.parts.find_teacher import refuse_processes
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return taught.write(tmp_path_factory.mktemp("taught"), ["training.steps=10"])
+    return distilled.write(tmp_path_factory.mktemp("taught"), ["training.steps=10"], on_traces=True)
 
 
 @pytest.mark.slow
