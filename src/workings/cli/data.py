@@ -34,6 +34,7 @@ def check_command(
 
     from workings.data.checking.overlap import read_questions
     from workings.data.checking.pairs import holds_pairs
+    from workings.data.checking.reading import write_clean
     from workings.data.generate import make_named
     from workings.data.named_sets import shipped_sets
     from workings.data.open import open_items_file
@@ -48,7 +49,7 @@ def check_command(
             make_named(file, path, force=False)
         questions = read_questions(open_items_file(against, Path(folder, "items.jsonl"))) if against else []
         pairs = holds_pairs(path)
-        read, report = (_check_pairs if pairs else _check_traces)(path, questions, recipe)
+        read, report = _check(path, questions, recipe, pairs=pairs)
         if findings is not None:
             atomic.write_bytes(findings, lines_bytes(finding.to_json() for finding in report.findings))
         # The cleaned file would vanish with the temporary folder.
@@ -56,7 +57,11 @@ def check_command(
             raise RequestError(f"--fix cannot change the shipped set {file}",
                                "a file of yours; the cleaned file is written next to it",
                                f"workings data make {file} --out {file}.jsonl")
-        fixed = _write_fixed(read, report, path) if fix else {}
+        fixed: dict[str, Any] = {}
+        if fix:
+            clean, left_out = write_clean(read, report, path)
+            fixed = {"clean": str(clean), "left_out": str(left_out),
+                     "kept": read.records - len(report.left_out), "removed": len(report.left_out)}
     lines = _report_lines(report)
     lines += [f"every finding: {findings}"] if findings is not None else []
     lines += [f"kept {fixed['kept']} in {fixed['clean']}, left out {fixed['removed']}"] if fixed else []
@@ -65,15 +70,6 @@ def check_command(
     answer(report.to_json() | fixed, as_json=as_json, text="\n".join([*lines, f"{report.records} records: {verdict}"]))
     if not report.passed:
         raise typer.Exit(1)
-
-
-def _write_fixed(read: Any, report: Any, path: Path) -> dict[str, Any]:
-    """Write the cleaned file and the removed records. Returns paths and counts as keys of ``--json``."""
-    from workings.data.checking.reading import write_clean
-
-    clean, left_out = write_clean(read, report, path)
-    return {"clean": str(clean), "left_out": str(left_out),
-            "kept": read.records - len(report.left_out), "removed": len(report.left_out)}
 
 
 def _report_lines(report: Any) -> list[str]:
@@ -95,27 +91,29 @@ def _report_lines(report: Any) -> list[str]:
     return lines + [f"  {finding.id}: {finding.kind}: {finding.text}" for finding in first]
 
 
-def _check_traces(path: Path, questions: Any, recipe: str) -> tuple[Any, Any]:
-    """Read and check a file of traces."""
+def _check(path: Path, questions: Any, recipe: str, *, pairs: bool) -> tuple[Any, Any]:
+    """Read and check a file of traces or of preference pairs, and the rows that a recipe makes of it."""
+    from workings.config.load import load_recipe
+    from workings.data.checking.pairs import check_pairs
     from workings.data.checking.reading import read_tolerantly
     from workings.data.checking.run import check
+    from workings.data.pair_rows import pair_problems
+    from workings.data.preferences import pair_from_json
     from workings.data.rows import row_problems
     from workings.data.traces import trace_from_json
 
-    read = read_tolerantly(path, trace_from_json)
-    return read, check(read, questions, row_problems=_row_problems(recipe, read, row_problems))
+    read = read_tolerantly(path, pair_from_json if pairs else trace_from_json)
+    problems = None
+    if recipe:
+        loaded = load_recipe(recipe)
+        # Made once: training a tokenizer on the file takes seconds.
+        tokenizer, template = _tokenizer_and_template(loaded, [entry for _, entry in read.entries])
 
+        def problems(entries: Any) -> Any:
+            return (pair_problems if pairs else row_problems)(entries, tokenizer, template, loaded.recipe.data)
 
-def _check_pairs(path: Path, questions: Any, recipe: str) -> tuple[Any, Any]:
-    """Read and check a file of preference pairs."""
-    from workings.data.checking.pairs import check_pairs
-    from workings.data.checking.reading import read_tolerantly
-    from workings.data.pair_rows import pair_problems
-    from workings.data.preferences import pair_from_json
-
-    read = read_tolerantly(path, pair_from_json)
-    return read, check_pairs(read, questions, name=path.name,
-                             row_problems=_row_problems(recipe, read, pair_problems))
+    return read, (check_pairs(read, questions, name=path.name, row_problems=problems) if pairs else
+                  check(read, questions, row_problems=problems))
 
 
 def preview_command(
@@ -127,12 +125,17 @@ def preview_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Show rows as the model sees them: learned tokens in colour (or between « and »), control tokens visible."""
+    from workings.config.load import load_recipe
     from workings.data.batches import Batches
     from workings.data.preview import entries_by_row, marked, pieces, summarize, turns_of, unread_columns
+    from workings.inputs.datasets import find_data
     from workings.inputs.resolve import find_stop_tokens, find_weights
     from workings.ways.base import way_of
 
-    loaded, entries, tokenizer, template = _open_recipe(recipe, overrides or [])
+    # Resolved as in a run; no device is opened.
+    loaded = load_recipe(recipe, overrides or [])
+    entries = way_of(loaded.recipe).entries(find_data(loaded))
+    tokenizer, template = _tokenizer_and_template(loaded, entries)
     resolved = loaded.recipe
     way = way_of(resolved)
     rows = way.build_rows(entries, tokenizer, template, resolved.data)
@@ -190,17 +193,6 @@ def _turn_state(turn: Any) -> str:
     return "input only, marked as not learned" if turn.marked else "read"
 
 
-def _open_recipe(name: str, overrides: list[str]) -> Any:
-    """Recipe, traces or pairs, tokenizer and template, resolved as in a run; no device is opened."""
-    from workings.config.load import load_recipe
-    from workings.inputs.datasets import find_data
-    from workings.ways.base import way_of
-
-    loaded = load_recipe(name, overrides)
-    entries = way_of(loaded.recipe).entries(find_data(loaded))
-    return loaded, entries, *_tokenizer_and_template(loaded, entries)
-
-
 def _tokenizer_and_template(loaded: Any, entries: Any) -> Any:
     from workings.inputs.resolve import find_tokenizer, find_weights
     from workings.models.chat import ChatTemplate
@@ -208,24 +200,6 @@ def _tokenizer_and_template(loaded: Any, entries: Any) -> Any:
     # Only the tokenizer: weights would be gigabytes to download.
     tokenizer = find_tokenizer(loaded, find_weights(loaded, tensors=False), entries)
     return tokenizer, ChatTemplate.for_config(loaded.recipe.data.template, tokenizer, loaded.recipe.data.reasoning)
-
-
-def _row_problems(recipe: str, read: Any, problems: Any) -> Any:
-    """Function that finds problems in the rows that a recipe makes of the file; None without a recipe.
-
-    Args:
-        recipe: its name, or empty.
-        read: the entries of the file.
-        problems: `workings.data.rows.row_problems`, or the same of pairs.
-    """
-    if not recipe:
-        return None
-    from workings.config.load import load_recipe
-
-    loaded = load_recipe(recipe)
-    # Made once: training a tokenizer on the file takes seconds.
-    tokenizer, template = _tokenizer_and_template(loaded, [entry for _, entry in read.entries])
-    return lambda entries: problems(entries, tokenizer, template, loaded.recipe.data)
 
 
 data_app = typer.Typer(help="Traces and preference pairs: import, make, check, preview.", no_args_is_help=True,

@@ -7,21 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from workings.cli.options import (
-    MODEL_HELP,
-    DeviceOption,
-    EngineOption,
-    MaxNewTokensOption,
-    PrecisionOption,
-    RevisionOption,
-    TemplateOption,
-    TokenizerOption,
-    as_recorded,
-    misplaced,
-    refuse_unread,
-    typed,
-    weights_request,
-)
+from workings.cli import options
+from workings.cli.options import as_recorded, misplaced, refuse_unread, typed, weights_request
 from workings.cli.output import JsonFlag, answer, say
 from workings.engines.hardware_probe import launched
 from workings.errors import Interrupted, RequestError
@@ -35,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def eval_command(
-    model: Annotated[str | None, typer.Argument(metavar="MODEL", help=MODEL_HELP)] = None,
+    model: Annotated[str | None, typer.Argument(metavar="MODEL", help=options.MODEL_HELP)] = None,
     items: Annotated[Path | None, typer.Option(
         "--items", help="Items: JSON lines with id, prompt, expected_answer; or traces, or a shipped set.")] = None,
     predictions: Annotated[Path | None, typer.Option(
@@ -54,13 +41,13 @@ def eval_command(
     out: Annotated[Path | None, typer.Option(
         "--out", help="Directory to make for the sealed evaluation.",
         show_default="of a run, eval/NAME in it, by the name of the items")] = None,
-    device: DeviceOption = None,
-    template: TemplateOption = None,
-    engine: EngineOption = None,
-    precision: PrecisionOption = None,
-    tokenizer: TokenizerOption = None,
-    revision: RevisionOption = None,
-    max_new_tokens: MaxNewTokensOption = None,
+    device: options.DeviceOption = None,
+    template: options.TemplateOption = None,
+    engine: options.EngineOption = None,
+    precision: options.PrecisionOption = None,
+    tokenizer: options.TokenizerOption = None,
+    revision: options.RevisionOption = None,
+    max_new_tokens: options.MaxNewTokensOption = None,
     batch_size: Annotated[int | None, typer.Option(
         "--batch-size", help="Prompts per batch; by default as in the run's recipe.")] = None,
     temperature: Annotated[float, typer.Option("--temperature", help="0: greedy; above: sampled.")] = 0.0,

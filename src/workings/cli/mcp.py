@@ -4,7 +4,7 @@ import json
 import secrets
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
@@ -17,6 +17,7 @@ from workings.hints import pip_install
 from workings.record import jsonl
 from workings.record.digest import json_digest
 from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, METRICS, partial_path
+from workings.record.values import leaves
 
 MANIFEST_FIELDS = ("completed_steps", "planned_steps", "parameters", "training_seconds", "supervised_tokens")
 """Numbers of a manifest that `read_record` returns."""
@@ -96,7 +97,8 @@ class AgentTools:
                     for line in run.metrics()[-1:]
                     for key in ("loss", "evaluation_loss", "held_out_score") if key in line]
         numbers += [_number(f"{name}/eval/{unit.name}/{EVALUATION_SUMMARY}", key, value)
-                    for unit in run.evaluations() for key, value in _leaves(unit.summary)]
+                    for unit in run.evaluations() for key, value in leaves(unit.summary)
+                    if isinstance(value, int | float) and not isinstance(value, bool)]
         return {"run": name, "state": run.status, "reason": run.manifest.status_reason, "root": run.root,
                 "process": self._process(name), "numbers": numbers}
 
@@ -148,16 +150,6 @@ def command_answer(words: Sequence[str], codes: Sequence[int] = (0,)) -> dict[st
 
 def _number(record: str, name: str, value: Any) -> dict[str, Any]:
     return {"record": record, "field": name, "value": value}
-
-
-def _leaves(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, float]]:
-    found: list[tuple[str, float]] = []
-    for key, value in values.items():
-        if isinstance(value, dict):
-            found += _leaves(value, f"{prefix}{key}.")
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            found.append((f"{prefix}{key}", value))
-    return found
 
 
 def mcp_command(

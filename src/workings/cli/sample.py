@@ -7,19 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workings.cli.options import (
-    MODEL_HELP,
-    DeviceOption,
-    EngineOption,
-    MaxNewTokensOption,
-    PrecisionOption,
-    RevisionOption,
-    TemplateOption,
-    TokenizerOption,
-    as_recorded,
-    typed,
-    weights_request,
-)
+from workings.cli import options
+from workings.cli.options import as_recorded, typed, weights_request
 from workings.cli.output import JsonFlag, answer, say
 from workings.errors import Interrupted
 from workings.record.layout import KEPT, PAIRS, partial_unit_path
@@ -45,7 +34,7 @@ PromptsOutOption = Annotated[Path | None, typer.Option(
 
 
 def sample_command(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=options.MODEL_HELP)],
     prompts: Annotated[str, typer.Option(
         "--prompts", help="Items, or traces for their questions and answers: a file, or a shipped set.")],
     out: Annotated[Path, typer.Option("--out", help="Directory to make for the sealed samples.")],
@@ -58,13 +47,13 @@ def sample_command(
     pairs: PairsOption = None,
     most_pairs: MostPairsOption = None,
     prompts_out: PromptsOutOption = None,
-    device: DeviceOption = None,
-    template: TemplateOption = None,
-    engine: EngineOption = None,
-    precision: PrecisionOption = None,
-    tokenizer: TokenizerOption = None,
-    revision: RevisionOption = None,
-    max_new_tokens: MaxNewTokensOption = None,
+    device: options.DeviceOption = None,
+    template: options.TemplateOption = None,
+    engine: options.EngineOption = None,
+    precision: options.PrecisionOption = None,
+    tokenizer: options.TokenizerOption = None,
+    revision: options.RevisionOption = None,
+    max_new_tokens: options.MaxNewTokensOption = None,
     batch_size: Annotated[int | None, typer.Option(
         "--batch-size", help="Completions per batch; by default as many as fit the device.")] = None,
     scorer: Annotated[str, typer.Option("--scorer", help="A registered scorer, or FILE.py:FUNCTION.")] = "answer",

@@ -142,11 +142,6 @@ class Estimate:
                 f"formula, for the {self.program}")
 
 
-def estimate_sentence(loaded: LoadedRecipe, on: str) -> str:
-    """The estimate as a line to show while the compiler runs. Raises `RequestError` as `plan`."""
-    return f"estimated  {estimate_memory(loaded, on).sentence}; the plan follows"
-
-
 def estimate_memory(loaded: LoadedRecipe, on: str) -> Estimate:
     """Estimates a recipe's memory on a target by formula; nothing is compiled.
 
