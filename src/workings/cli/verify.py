@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workings.cli.options import DataOption, FirstWeightsOption
 from workings.cli.output import JsonFlag, Meaning, answer, painted, say
 from workings.errors import RecordError, RequestError
 
@@ -45,8 +44,10 @@ def verify_command(
     seed: Annotated[int | None, typer.Option(
         "--seed", min=0, help="Level 3: selects the steps and answers; by default a random one, which is printed.",
     )] = None,
-    data: DataOption = None,
-    weights: FirstWeightsOption = None,
+    data: Annotated[Path | None, typer.Option(
+        "--data", help="File of the traces, if it is not at the recipe's path.")] = None,
+    weights: Annotated[Path | None, typer.Option(
+        "--weights", help="Directory of the base weights, if it is not at the recipe's path.")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for every check, with its finding.")] = False,
     render: Annotated[str, typer.Option(
         "--render", metavar="TEXT", help="Verify nothing: print a view, such as README.md, as the record "

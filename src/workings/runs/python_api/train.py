@@ -123,8 +123,7 @@ def keyword_recipe(keywords: Keywords) -> Iterator[LoadedRecipe]:
     Raises:
         RequestError: invalid rows, or keys that contradict each other.
     """
-    _check_model_and_method(keywords)
-    _check_length(keywords)
+    _check(keywords)
     with TemporaryDirectory(prefix="workings-") as folder:
         # Laid out like the run directory, so that the recipe in the run finds the run's copies.
         config = Path(folder, CONFIG).parent
@@ -176,13 +175,23 @@ def _values(keywords: Keywords, traces: str, form: str, folder: Path, kept: list
         "source": "pretrained", "id": _absolute(str(keywords.model))}
     scratch = model.get("source") == "scratch"
     on_accelerator = bool(accelerators())
-    reasoning = _reasoning(folder / GIVEN_TRACES if form not in ("", QUESTIONS) else None)
+    base = re.sub(r"[^a-z0-9._-]+", "-", Path(str(model.get("id", "scratch"))).name.lower()).strip("-._")
+    reasoning, batch = "tags", BATCH
+    if form not in ("", QUESTIONS):
+        # Only at newlines: `splitlines` also splits at characters that JSON does not escape.
+        lines = [line for line in (folder / GIVEN_TRACES).read_text("utf-8").split("\n") if line]
+        # If no given row has steps, answers have no tags.
+        reasoning = "tags" if any(json.loads(line).get("steps") for line in lines) else ANSWERS_ALONE
+        rows = (2 if algorithm_for(form) else 1) * len(lines)
+        # Fewer rows an update for few given rows.
+        batch = {"micro_batch": (micro_batch := min(BATCH["micro_batch"], rows)),
+                 "accumulation": even_accumulation(rows, micro_batch, BATCH["accumulation"])}
     values: dict[str, Any] = {
-        "name": _name(model, keywords.method), "engine": "auto", "model": model,
+        "name": f"{base or 'model'}-{keywords.method}", "engine": "auto", "model": model,
         **({"tokenizer": "train"} if scratch else {}),
         "data": {"traces": traces, "template": "gemma" if scratch else "tokenizer",
                  "reasoning": reasoning, "max_length": MAX_LENGTH},
-        "method": {"name": keywords.method}, "batch": _batch(folder / GIVEN_TRACES, form),
+        "method": {"name": keywords.method}, "batch": batch,
         # A constant learning rate has no end value.
         "training": {**({} if ("training.schedule", "constant") in _pairs(keywords.overrides) else
                         {"final_share": FINAL_SHARE}),
@@ -207,16 +216,8 @@ def _values(keywords: Keywords, traces: str, form: str, folder: Path, kept: list
     return values
 
 
-def _batch(traces: Path, form: str) -> dict[str, int]:
-    """Rows of an update: fewer than `BATCH` for few given rows."""
-    if form in ("", QUESTIONS):
-        return BATCH
-    rows = (2 if algorithm_for(form) else 1) * traces.read_bytes().count(b"\n")
-    micro_batch = min(BATCH["micro_batch"], rows)
-    return {"micro_batch": micro_batch, "accumulation": even_accumulation(rows, micro_batch, BATCH["accumulation"])}
-
-
-def _check_model_and_method(keywords: Keywords) -> None:
+def _check(keywords: Keywords) -> None:
+    """Raises `RequestError` for arguments that make no recipe, in terms of the arguments."""
     if not isinstance(keywords.model, str | Path | Mapping):
         raise RequestError(f"model is an object of type {type(keywords.model).__name__}",
                            "a Hub id, a folder of weights, or a recipe's section `model`",
@@ -226,10 +227,6 @@ def _check_model_and_method(keywords: Keywords) -> None:
         raise RequestError(f"method {keywords.method!r} is unknown", f"one of {', '.join(get_args(Method))}",
                            counterpart(str(keywords.method)) or
                            (f'method="{near[0]}"' if near else f'overrides={{"algorithm.name": "{keywords.method}"}}'))
-
-
-def _check_length(keywords: Keywords) -> None:
-    """Raises `RequestError` for both or neither of steps and epochs, in terms of the arguments."""
     if keywords.steps and keywords.epochs:
         raise RequestError(f"steps={keywords.steps} and epochs={keywords.epochs} are both given", "one of the two",
                            "leave one of them out")
@@ -262,20 +259,6 @@ def _existing(name: str) -> str:
 def _absolute(name: str) -> str:
     """The absolute path of a file or folder that exists here; any other name as it is."""
     return _existing(name) or name
-
-
-def _name(model: Mapping[str, Any], method: str) -> str:
-    base = Path(str(model.get("id", "scratch"))).name.lower()
-    return f"{re.sub(r'[^a-z0-9._-]+', '-', base).strip('-._') or 'model'}-{method}"
-
-
-def _reasoning(traces: Path | None) -> str:
-    """`answer_only` if no given row has steps, so that answers have no tags."""
-    if traces is None:
-        return "tags"
-    # Only at newlines: `splitlines` also splits at characters that JSON does not escape.
-    steps = any(json.loads(line).get("steps") for line in traces.read_text("utf-8").split("\n") if line)
-    return "tags" if steps else ANSWERS_ALONE
 
 
 def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overrides: Overrides = (), *,
