@@ -49,6 +49,7 @@ def ask_command(
         """Show one model's answer as it is written. Returns its keys of `--json`."""
         if len(asked) + base > 1 and not as_json:
             show(f"{model}:\n" if path == run and put is ask else f"\n{model}:\n")
+
         def tell(piece: str) -> None:
             answer({"model": model, "piece": piece}, as_json=True, text="")
 

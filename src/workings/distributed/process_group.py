@@ -186,20 +186,21 @@ class ProcessGroup:
         Raises:
             WorkingsError: another process failed or is gone.
         """
-        assert self._processes
-        self.outcome = follow(_distributed(engine), self._processes, weights,
-                              lambda: self._forward_stop(stop_requested))
+        processes = self._processes
+        assert processes
+
+        def forward_stop() -> None:
+            """Tell process 0 once that this process was asked to stop."""
+            if not self._stop_sent and stop_requested():
+                self._stop_sent = True
+                processes.set(STOP_KEY, b"")
+
+        self.outcome = follow(_distributed(engine), processes, weights, forward_stop)
         return self.outcome
 
     def stop_requested(self, here: bool) -> bool:
         """Whether this process or any other was asked to stop."""
         return here or (self._processes is not None and self._processes.wait(STOP_KEY, 0.0) is not None)
-
-    def _forward_stop(self, stop_requested: Callable[[], bool]) -> None:
-        """Tell process 0 once that this process was asked to stop."""
-        if self._processes and not self._stop_sent and stop_requested():
-            self._stop_sent = True
-            self._processes.set(STOP_KEY, b"")
 
 
 def _distributed(engine: Engine) -> DistributedEngine:

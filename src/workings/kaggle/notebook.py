@@ -120,6 +120,9 @@ class NotebookRequest:
 
 def script(request: NotebookRequest) -> str:
     """The script twin: the notebook's cells in one script."""
+    recipe = request.recipe.removesuffix("\n")
+    # Its lines as they are, so that people can read them, unless a triple-quoted string would end at or change a part.
+    recipe = repr(request.recipe) if '"""' in recipe or "\\" in recipe else f'"""\\\n{recipe}\n"""'
     # Values that become code go in as literals, by `repr`: a quote in a name cannot end the string.
     machine = request.machine
     values = {
@@ -130,7 +133,7 @@ def script(request: NotebookRequest) -> str:
         "SMOKE": repr(request.smoke), "WHEEL_SHA256": repr(request.wheel_sha256),
         "JAX_NEEDED": repr(jax_needed() if UPGRADABLE in request.libraries else ""),
         "JAX_PIN": repr(f"jax[{machine.jax_extra}]=={JAX_TESTED}"),
-        "DATA": repr(dict(sorted(request.data.items()))), "RECIPE": _literal(request.recipe),
+        "DATA": repr(dict(sorted(request.data.items()))), "RECIPE": recipe,
     }
     text = (files("workings.kaggle") / "template.py.txt").read_text(encoding="utf-8")
     # A function as replacement, because backslashes in a recipe would mean groups in a text.
@@ -160,8 +163,9 @@ def cells(text: str) -> list[tuple[bool, str]]:
     matches = list(_CELL.finditer(text))
     # A cell ends where the next one begins; text before the first mark belongs to none.
     ends = [match.start() for match in matches[1:]] + [len(text)]
-    return [(bool(match["markdown"]), _source(text[match.end():end], markdown=bool(match["markdown"])))
-            for match, end in zip(matches, ends, strict=True)]
+    sources = [text[match.end():end].strip("\n") for match, end in zip(matches, ends, strict=True)]
+    return [(True, "\n".join(line.removeprefix("#").removeprefix(" ") for line in source.splitlines()))
+            if match["markdown"] else (False, source) for match, source in zip(matches, sources, strict=True)]
 
 
 def jax_needed() -> str:
@@ -171,16 +175,3 @@ def jax_needed() -> str:
         if match := re.match(r"jax\s*>=\s*([\d.]+)", line):
             return match.group(1)
     return JAX_TESTED
-
-
-def _source(text: str, *, markdown: bool) -> str:
-    text = text.strip("\n")
-    return "\n".join(line.removeprefix("#").removeprefix(" ") for line in text.splitlines()) if markdown else text
-
-
-def _literal(text: str) -> str:
-    """A Python literal that people can read: the recipe's lines as they are, unless quotes in them forbid it."""
-    # Either would end or change a triple-quoted string.
-    if '"""' in text or "\\" in text:
-        return repr(text)
-    return f'"""\\\n{text}"""' if text.endswith("\n") else f'"""\\\n{text}\n"""'

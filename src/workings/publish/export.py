@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -85,7 +84,9 @@ def carry_over(opened: TrainedModel, directory: Path, *, tokenizer: bool = True)
         return base
     # Forms of another tokenizer next to the run's own would be two vocabularies in one folder.
     same = has_tokenizer(base, opened.session.tokenizer)
-    forms, terms = _present(base, TOKENIZER_FORMS if tokenizer else ()), _present(base, TERMS)
+    # Sorted, because a file system lists names in any order.
+    forms, terms = ([path.name for pattern in patterns for path in sorted(base.glob(pattern)) if path.is_file()]
+                    for patterns in (TOKENIZER_FORMS if tokenizer else (), TERMS))
     copied = [name for name in (*terms, *(forms if same else ())) if not (directory / name).exists()]
     for name in copied:
         # Without times and permissions: an equal model gives an equal folder.
@@ -95,11 +96,6 @@ def carry_over(opened: TrainedModel, directory: Path, *, tokenizer: bool = True)
         _suppress(base, directory)
     return Carried(source=published_id(opened) or base.name, files=tuple(sorted(copied)),
                    left={} if same else dict.fromkeys(forms, OTHER_TOKENIZER))
-
-
-def _present(base: Path, patterns: Iterable[str]) -> list[str]:
-    # Sorted, because a file system lists names in any order.
-    return [path.name for pattern in patterns for path in sorted(base.glob(pattern)) if path.is_file()]
 
 
 def has_tokenizer(base: Path, tokenizer: Tokenizer) -> bool:
@@ -212,7 +208,11 @@ def _write(opened: TrainedModel, directory: Path, out: Path, gguf_type: str) -> 
         notes += _write_gguf(opened, directory, out.name, stop, gguf_type)
     else:
         _write_safetensors(opened, directory, stop)
-        notes += _format_note(base, directory)
+        if isinstance(base, Path):
+            first, own = (read_object(folder / CONFIG) for folder in (base, directory))
+            before, after = first.get("dtype", first.get("torch_dtype")), own["dtype"]
+            notes += [f"the weights are in {after}, in which the run kept them; those that it began with are in "
+                      f"{before}"] if before and before != after else []
     carried = carry_over(opened, directory, tokenizer=not gguf_type)
     files = {path.relative_to(directory).as_posix(): file_digest(path) for path in sorted(directory.rglob("*"))
              if path.is_file()}
@@ -232,9 +232,17 @@ def _write_safetensors(opened: TrainedModel, directory: Path, stop: StopTokens) 
     if SKIPPED_TENSORS in opened.run.manifest.facts:
         merge_non_text_weights(directory, starting_weights(opened.run.path), opened.request.shape)
     write_tokenizer(session.template, stop, directory)
-    _name_special_tokens(session.tokenizer, stop, directory / CONFIG)
-    if (directory / ADAPTER_FOLDER).is_dir():
-        _name_base(opened, directory / ADAPTER_FOLDER / ADAPTER_CONFIG)
+    # Readers take the defaults of a family for special tokens that `config.json` does not name. A version that the file
+    # has already wins over ours.
+    values = {"transformers_version": CONFIG_FORM} | json.loads((directory / CONFIG).read_text(encoding="utf-8"))
+    if session.tokenizer.special_text("pad_token"):
+        values["pad_token_id"] = session.tokenizer.pad_id
+    write_object(directory / CONFIG, values | _special_ids(session.tokenizer, stop))
+    adapters = directory / ADAPTER_FOLDER / ADAPTER_CONFIG
+    # Adapters say on which published weights they belong; a local folder has no such name.
+    if adapters.parent.is_dir() and (name := published_id(opened)):
+        write_object(adapters, json.loads(adapters.read_text(encoding="utf-8")) | {
+            "base_model_name_or_path": name, "revision": str(opened.run.manifest.model_revision)})
 
 
 def _write_gguf(opened: TrainedModel, directory: Path, name: str, stop: StopTokens, number_format: str) -> list[str]:
@@ -250,16 +258,6 @@ def _write_gguf(opened: TrainedModel, directory: Path, name: str, stop: StopToke
     return write_modelfile(directory / MODELFILE, GGUF_FILE, session.template, stop)
 
 
-def _format_note(base: Path | Absent, directory: Path) -> list[str]:
-    """A note on weights in another number format than those that the run began with."""
-    if isinstance(base, Absent):
-        return []
-    first, own = (read_object(folder / CONFIG) for folder in (base, directory))
-    before, after = first.get("dtype", first.get("torch_dtype")), own["dtype"]
-    return [f"the weights are in {after}, in which the run kept them; those that it began with are in {before}"
-            ] if before and before != after else []
-
-
 def write_tokenizer(template: ChatTemplate, stop: StopTokens, directory: Path) -> None:
     """Tokenizer files with the trained chat template, and ``generation_config.json`` with the trained stop tokens."""
     tokenizer = template.tokenizer
@@ -269,7 +267,8 @@ def write_tokenizer(template: ChatTemplate, stop: StopTokens, directory: Path) -
     settings = json.loads(config.read_text(encoding="utf-8")) | {"chat_template": template.source}
     # tokenizer.json has these as well, but llama.cpp's converter of a tokenizer.model reads them here alone, and would
     # take a mark of turns for ordinary text without them.
-    settings["added_tokens_decoder"] = _added_tokens(directory / "tokenizer.json")
+    added = json.loads((directory / "tokenizer.json").read_text(encoding="utf-8"))["added_tokens"]
+    settings["added_tokens_decoder"] = {str(token.pop("id")): token for token in added}
     if stop.disagreement:
         settings |= {"eos_token": tokenizer.token(stop.ids[0]), "eos_token_id": stop.ids[0]}
     write_object(config, settings)
@@ -280,30 +279,7 @@ def write_tokenizer(template: ChatTemplate, stop: StopTokens, directory: Path) -
                 _special_ids(tokenizer, stop) | {"pad_token_id": tokenizer.pad_id, "do_sample": False})
 
 
-def _added_tokens(file: Path) -> dict[str, dict[str, Any]]:
-    """Id -> text and matching rules of every token that a ``tokenizer.json`` adds to its vocabulary."""
-    added = json.loads(file.read_text(encoding="utf-8"))["added_tokens"]
-    return {str(token["id"]): {name: value for name, value in token.items() if name != "id"} for token in added}
-
-
 def _special_ids(tokenizer: Tokenizer, stop: StopTokens) -> dict[str, Any]:
     """Ids of the tokens that begin a sequence and end an answer, by Hugging Face's names; none that does not exist."""
     special = {"bos_token_id": tokenizer.bos_id, "eos_token_id": list(stop.ids)}
     return {name: value for name, value in special.items() if value is not None}
-
-
-def _name_special_tokens(tokenizer: Tokenizer, stop: StopTokens, config: Path) -> None:
-    """Say in ``config.json`` which tokens are special: without a word, readers take the defaults of its family."""
-    # A version that the file has already wins over ours.
-    values = {"transformers_version": CONFIG_FORM} | json.loads(config.read_text(encoding="utf-8"))
-    if tokenizer.special_text("pad_token"):
-        values["pad_token_id"] = tokenizer.pad_id
-    write_object(config, values | _special_ids(tokenizer, stop))
-
-
-def _name_base(opened: TrainedModel, config: Path) -> None:
-    """Say in ``adapter_config.json`` on which published weights adapters belong; a local folder has no such name."""
-    if name := published_id(opened):
-        values = json.loads(config.read_text(encoding="utf-8"))
-        write_object(config, values | {"base_model_name_or_path": name,
-                                      "revision": str(opened.run.manifest.model_revision)})

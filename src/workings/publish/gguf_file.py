@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -71,8 +71,14 @@ def write_gguf(folder: Path, file: Path, number_format: str, template: ChatTempl
     mostly = "ALL" if number_format == "f32" else "MOSTLY"
     writer.add_file_type(gguf.LlamaFileType[f"{mostly}_{number_format.upper()}"])
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    kinds = {bool: gguf.GGUFValueType.BOOL, int: gguf.GGUFValueType.UINT32, float: gguf.GGUFValueType.FLOAT32,
+             str: gguf.GGUFValueType.STRING}
     for key, value in form.header(shape).items():
-        _add(writer, f"{form.architecture}.{key}", value)
+        key = f"{form.architecture}.{key}"
+        if isinstance(value, list):
+            writer.add_array(key, value)
+        else:
+            writer.add_key_value(key, value, kinds[type(value)])
     write_tokenizer(writer, template.tokenizer, shape.vocab_size)
     _add_special_tokens(writer, template, stop)
     for tensor in tensors:
@@ -128,17 +134,6 @@ def _add_special_tokens(writer: "GGUFWriter", template: ChatTemplate, stop: Stop
     writer.add_add_bos_token(template.bos_id is not None)
     writer.add_add_eos_token(False)
     writer.add_chat_template(template.source)
-
-
-def _add(writer: "GGUFWriter", key: str, value: Any) -> None:
-    from gguf import GGUFValueType
-
-    if isinstance(value, list):
-        writer.add_array(key, value)
-        return
-    kinds = {bool: GGUFValueType.BOOL, int: GGUFValueType.UINT32, float: GGUFValueType.FLOAT32,
-             str: GGUFValueType.STRING}
-    writer.add_key_value(key, value, kinds[type(value)])
 
 
 MODELFILE = "Modelfile"
