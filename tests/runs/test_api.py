@@ -17,10 +17,11 @@ from workings.evaluation.settings import EvaluationSettings
 from workings.inputs.datasets import find_data
 from workings.planning.preflight import rate_text
 from workings.record.progress import ProgressListener, report_progress_to
-from workings.runs.evaluate import Pieces, Question, ask
+from workings.runs.evaluate import Question, ask
 from workings.runs.python_api.given import recipe_rewards, rows_of
 from workings.runs.python_api.train import Keywords, keyword_recipe
 from workings.scoring.rewards import CompletionToReward, RewardProcess
+from workings.serving.answering import Pieces
 from workings.training.schedule import Schedule
 from workings.ways.parts.training_data import reward_settings
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from workings.config.load import LoadedRecipe, RecipeLike, load_recipe
 from workings.config.overrides import Overrides
@@ -199,7 +199,15 @@ def refuse_other_request(folders: Sequence[Path], request: dict[str, dict[str, A
         texts = _texts(differences)
         # The recipe was compared before, so a reward that differs has another file.
         if relative == DATA_DIGESTS and {key for key, _, _ in differences} == {"rewards"}:
-            _refuse_another_reward(folders[0], texts[0])
+            anew = "start a new run with another --out"
+            if has_checkpoint(folders[0]):
+                final = folders[0].with_name(folders[0].name.removesuffix(PARTIAL_SUFFIX))
+                # Only a sealed run can be exported, and a stopped one is sealed.
+                first = "" if final == folders[0] else (
+                    "put the file back, resume, and stop with Ctrl-C, which seals the run; then ")
+                anew += f"; or, to keep what this one has learned: {first}{begin_with_weights(final)}"
+            raise RequestError(f"the file of a reward has changed since the run began ({texts[0]})",
+                               "the original file, because all steps of a run need the same rewards", anew)
         # A run that was killed early may have no device checks; then every difference is refused.
         meshes = (_before(folders, DEVICE_CHECKS) or {}).get("mesh", {})
         if relative == CONFIG and "fsdp" in meshes and {key for key, _, _ in differences} <= LAYOUT_KEYS:
@@ -218,17 +226,6 @@ def refuse_other_request(folders: Sequence[Path], request: dict[str, dict[str, A
 
 def _texts(differences: Iterable[tuple[str, Any, Any]]) -> list[str]:
     return [f"{key}: {old!r} before, {new!r} now" for key, old, new in differences]
-
-
-def _refuse_another_reward(run: Path, difference: str) -> NoReturn:
-    anew = "start a new run with another --out"
-    if has_checkpoint(run):
-        final = run.with_name(run.name.removesuffix(PARTIAL_SUFFIX))
-        # Only a sealed run can be exported, and a stopped one is sealed.
-        first = "" if final == run else "put the file back, resume, and stop with Ctrl-C, which seals the run; then "
-        anew += f"; or, to keep what this one has learned: {first}{begin_with_weights(final)}"
-    raise RequestError(f"the file of a reward has changed since the run began ({difference})",
-                       "the original file, because all steps of a run need the same rewards", anew)
 
 
 def has_checkpoint(run: Path) -> bool:

@@ -25,7 +25,6 @@ from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.unit import refuse_existing
 from workings.hints import pip_install
 from workings.inputs.datasets import read_questions
-from workings.models.tokenizer import Tokenizer
 from workings.models.turns import Turn
 from workings.record import jsonl
 from workings.record.layout import PROMPTS, ROWS
@@ -33,6 +32,7 @@ from workings.record.progress import slow_operation
 from workings.runs.open_model import ALONE, AS_RECORDED, WeightsRequest, open_model, open_run, open_untrained
 from workings.runs.python_api.given import Rows, items_file
 from workings.scoring.items import Item
+from workings.serving.answering import Pieces
 
 INSPECT = "inspect:"
 """Prefix of tasks of inspect_ai."""
@@ -51,10 +51,6 @@ class Reply:
         return {"completion": self.text, "finish_reason": self.finish_reason, "tokens": self.tokens}
 
 
-ShowPiece = Callable[[str], None]
-"""Shows the next piece of an answer."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Question:
     """A question, and how it is answered."""
@@ -68,7 +64,7 @@ class Question:
     seed: int = 0
 
 
-def ask(run: Path, question: Question, *, show: ShowPiece | None = None) -> Reply:
+def ask(run: Path, question: Question, *, show: Callable[[str], None] | None = None) -> Reply:
     """Ask a run's last checkpoint a question in the chat template it was trained with.
 
     ``show`` gets the answer in pieces while it is generated; in one piece if the engine cannot stream.
@@ -82,7 +78,7 @@ def ask(run: Path, question: Question, *, show: ShowPiece | None = None) -> Repl
     return _reply(session, question, show)
 
 
-def ask_untrained(run: Path, question: Question, *, show: ShowPiece | None = None) -> Reply:
+def ask_untrained(run: Path, question: Question, *, show: Callable[[str], None] | None = None) -> Reply:
     """Ask the untrained model of a run; otherwise as `ask`.
 
     Raises:
@@ -93,7 +89,7 @@ def ask_untrained(run: Path, question: Question, *, show: ShowPiece | None = Non
     return _reply(session, question, show)
 
 
-def _reply(session: ModelSession, question: Question, show: ShowPiece | None) -> Reply:
+def _reply(session: ModelSession, question: Question, show: Callable[[str], None] | None) -> Reply:
     # Before an engine compiles a program for it.
     if question.max_new_tokens < 1:
         raise RequestError(f"max_new_tokens is {question.max_new_tokens}, too few for an answer", "at least 1")
@@ -121,28 +117,6 @@ def _reply(session: ModelSession, question: Question, show: ShowPiece | None) ->
     text = session.tokenizer.decode(completion.tokens)
     pieces.show_up_to(text)
     return Reply(text=text, finish_reason=completion.finish_reason, tokens=len(completion.tokens))
-
-
-class Pieces:
-    """Converts single tokens to pieces of text; together the pieces are the text of all tokens."""
-
-    def __init__(self, tokenizer: Tokenizer, show: ShowPiece) -> None:
-        self._tokenizer, self._show = tokenizer, show
-        self._tokens: list[int] = []
-        self._shown = ""
-
-    def add(self, token: int) -> None:
-        """Adds a token and shows its text once its characters are complete."""
-        self._tokens.append(token)
-        # A character may be several tokens; the first ones alone decode to this sign.
-        self.show_up_to(self._tokenizer.decode(self._tokens).rstrip("\N{REPLACEMENT CHARACTER}"))
-
-    def show_up_to(self, text: str) -> None:
-        """Shows the rest of the text so far."""
-        if len(text) > len(self._shown):
-            self._show(text[len(self._shown):])
-            # Decoded from all tokens each time: a token's text may depend on those before it (spaces, byte pairs).
-            self._shown = text
 
 
 def free_unit(run: Path, name: str) -> Path:
