@@ -1,7 +1,7 @@
 """`pack`: gather, judge, show, write, verify. Nothing is written that would not verify."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -93,7 +93,7 @@ def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, max
     # After the rename there is nothing left to remove; after an error the rejected zip goes.
     finally:
         unverified.unlink(missing_ok=True)
-    return Packed(**{**vars(planned), "bytes": size})
+    return replace(planned, bytes=size)
 
 
 def _refuse_failing(paths: Sequence[Path], progress: Callable[[int], None] | None) -> None:
