@@ -227,12 +227,6 @@ def test_an_attached_output_is_gone_on_with(play: Play, tmp_path: Path) -> None:
     assert (tmp_path / "runs" / "gemma-2b-v5e8.partial").is_dir()
 
 
-def test_a_command_that_fails_stops_the_notebook(play: Play, tmp_path: Path) -> None:
-    done = play(upto="constraints.txt", request=request_for(), after='command("false")')
-    assert done.returncode == 1
-    assert "exit code 1: false" in done.stderr
-
-
 # --- the whole ----------------------------------------------------------------------------------------------------
 
 def test_it_runs_from_the_first_cell_to_the_last(tmp_path: Path, tmp_path_factory, child_environment) -> None:

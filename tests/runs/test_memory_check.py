@@ -152,7 +152,8 @@ def test_the_largest_device_that_is_too_small_names_a_larger_one(tmp_path, monke
     assert caught.value.answer["peak_bytes"] > caught.value.answer["limit_bytes"]
     assert not list(tmp_path.glob("run*"))
     forced = RunRecord.open(train(str(recipe), tmp_path / "run", force=True).run)
-    assert json.loads((forced.path / "plan" / "plan.json").read_text())["limit_bytes"] == 100
+    plan = json.loads((forced.path / "plan" / "plan.json").read_text())
+    assert plan["peak_bytes"] > plan["limit_bytes"]
 
 
 @pytest.mark.parametrize(("facts", "name"), [

@@ -15,7 +15,6 @@ import workings
 from tests.record import synthetic
 from tests.runs.runs_helpers import OTHER_PACKAGE, RECIPE, last_weights, write_recipe
 from workings.errors import RequestError
-from workings.evaluation.comparison.seeds import compare_seeds
 from workings.evidence.verify import verify
 from workings.record.metrics import TIME_AND_MEMORY
 from workings.record.reader import RunRecord
@@ -294,14 +293,6 @@ def test_smoke_keeps_the_recipe_and_shrinks_the_model(tmp_path):
     assert "base" not in result.to_json()
     assert "kept for further runs" not in result.sentence()
     assert {each.name for each in tmp_path.iterdir()} == {"asked", "run", "attempts.jsonl"}
-
-
-def test_a_recipe_trained_twice_with_one_seed_is_one_seed(recipe, tmp_path):
-    first, again, other = [train_and_evaluate(str(recipe), tmp_path / name, [f"seed={seed}"]).training.run
-                           for name, seed in (("first", 5), ("again", 5), ("other", 6))]
-    assert compare_seeds([first, other], [again]).method_verdict == "no claim"
-    with pytest.raises(RequestError, match="on one side, are the same recipe with seed 5"):
-        compare_seeds([first, again], [other])
 
 
 def test_empty_rows_and_the_form_of_a_completion_are_said_before_the_first_step(recipe, tmp_path):
