@@ -10,7 +10,6 @@ from workings.cli.output import JsonFlag, answer, say
 from workings.errors import RequestError
 
 if TYPE_CHECKING:
-    from workings.evaluation.comparison.compare import Comparison
     from workings.evaluation.first_wrong_step import FirstWrongSteps
 
 # As in every command, 2 means a wrong request and 3 an open result.
@@ -67,6 +66,8 @@ def compare_command(
 
 def _pair(a: Path, b: Path, margin: float | None, html: Path | None, as_json: bool) -> None:
     from workings.evaluation.comparison.compare import compare, comparison_text
+    from workings.evaluation.first_wrong_step import count_first_wrong_steps
+    from workings.evaluation.unit import EvaluationRecord
 
     comparison = compare(a, b, equivalent_within=margin)
     if html is not None:
@@ -75,20 +76,13 @@ def _pair(a: Path, b: Path, margin: float | None, html: Path | None, as_json: bo
         # Write the page first: if that fails, no result has been printed.
         write_report(html, [a, b], comparison)
         say(f"page: {html}")
-    breaks = _breaks(comparison)
+    # First wrong equations of both; none if they are not comparable.
+    breaks = {name: count_first_wrong_steps(EvaluationRecord(Path(side.path)))
+              for name, side in (("a", comparison.a), ("b", comparison.b)) if side is not None}
     values = comparison.to_json() | ({"first_wrong_step": {side: own.kinds for side, own in breaks.items()}}
                                      if breaks else {})
     answer(values, as_json=as_json, text="\n".join([comparison_text(comparison), *_breaks_text(breaks)]))
     _exit(comparison.verdict)
-
-
-def _breaks(comparison: "Comparison") -> "dict[str, FirstWrongSteps]":
-    """First wrong equations of A and B; empty if they are not comparable."""
-    from workings.evaluation.first_wrong_step import count_first_wrong_steps
-    from workings.evaluation.unit import EvaluationRecord
-
-    return {name: count_first_wrong_steps(EvaluationRecord(Path(side.path)))
-            for name, side in (("a", comparison.a), ("b", comparison.b)) if side is not None}
 
 
 def _breaks_text(breaks: "dict[str, FirstWrongSteps]") -> list[str]:

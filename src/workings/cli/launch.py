@@ -2,16 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from workings.cli.options import OverridesArgument, RecipeArgument, refuse_unread
 from workings.cli.output import JsonFlag, answer
 from workings.errors import RequestError
-
-if TYPE_CHECKING:
-    from workings.runs.launch import LaunchResult
 
 DEFAULT_HOME = "/shared/workings"
 
@@ -63,18 +60,14 @@ def launch_command(
     result = launch(load_recipe(recipe, overrides or ()), LaunchRequest(
         launcher=launcher, target=on, remote_folder=home, hosts=hosts, cards=cards, name=name, image=image,
         volume_claim=claim, storage=storage, wheel=wheel), write)
-    answer(result.to_json(), as_json=as_json, text=_text(result))
-
-
-def _text(result: "LaunchResult") -> str:
     job = result.job
-    return "\n".join([
+    answer(result.to_json(), as_json=as_json, text="\n".join([
         f"launch     {job.name}: {job.hosts} x {job.devices} devices of {job.target}, engine {job.engine}",
         f"plan       {job.plan}",
         *(f"files      {sentence}" for sentence in job.file_notes),
         f"written    {result.folder}: {', '.join(result.files)}",
         "           validated, not run: nothing was started",
-        f"start      put the folder at {job.remote_folder}, and there: {result.start}"])
+        f"start      put the folder at {job.remote_folder}, and there: {result.start}"]))
 
 
 def _write_notebook(recipe: str, overrides: Sequence[str], out: Path, *, user: str, on: str, wheel: Path | None,

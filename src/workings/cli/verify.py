@@ -80,9 +80,11 @@ def verify_command(
     verdicts = VerificationCache.here()  # the page's badges
     before = verdicts.stamps(path)
     keys = _trusted(key or [])
+    # For the progress display; 0 if unknown (a zip, a missing path).
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file() and not file.is_symlink())
     with slow_operation(f"checking {path}"):
         result = verify(path, level=highest, expect_root=expect_root, trusted=keys,
-                        progress=HashProgress(say, _size(path)), replay=replay)
+                        progress=HashProgress(say, size), replay=replay)
     if result.is_about_files:
         verdicts.keep_same(before, result.to_json())
     answer(result.to_json(), as_json=as_json, text=verification_text(result, verbose=verbose))
@@ -196,10 +198,3 @@ def _replayer(level: int, *, steps: int | None, whole: bool, seed: int | None, d
     request = ReplayRequest(drawn=True, whole=whole, seed=seed, steps=steps or STEPS, data=data,
                             weights=weights)
     return lambda run, samples: replay_run(run, replace(request, samples=samples), say)
-
-
-def _size(path: Path) -> int:
-    """Bytes to hash in a folder; 0 if unknown (a zip, a missing path)."""
-    # Only for the progress display; `verify` itself decides what to hash.
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file() and not file.is_symlink()) \
-        if path.is_dir() else 0

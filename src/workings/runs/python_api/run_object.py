@@ -1,6 +1,5 @@
 """`Run`, the object that `workings.train` returns: results, curve and scorecard, questions, further evaluations."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
@@ -160,9 +159,3 @@ class Run:
                 overall = own["scorecard"]["overall"]
                 text += f"\naccuracy {percent(overall['mean'])} on {overall['n']} items"
         return f"{text}\nto repeat it: {self.command}"
-
-    def as_json(self) -> Mapping[str, Any]:
-        """Keys of `train --json`; for an opened run its path, status and steps."""
-        if self.result is not None:
-            return self.result.to_json()
-        return {"status": self.status, "steps": self.record.manifest.completed_steps, "run": str(self.path)}
