@@ -5,9 +5,8 @@ import json
 import pytest
 
 from tests.runs import killed
-from tests.runs.runs_helpers import lines_of
+from tests.runs.runs_helpers import lines_of, train_refuses
 from workings.data.batches import Position
-from workings.errors import RequestError
 from workings.evidence.verify import verify
 from workings.record.layout import REFERENCE_LOG_PROBS
 from workings.reports.html import write_report
@@ -99,7 +98,4 @@ def test_both_engines_say_the_same(begun, tmp_path):
 ])
 def test_data_of_another_kind_are_refused_before_anything_is_made(begun, tmp_path, words, said):
     (begun[0].parent / "traces.jsonl").write_text('{"id": "t", "prompt": "1+1?", "answer": "2", "steps": []}\n')
-    with pytest.raises(RequestError) as caught:
-        train(str(begun[0]), tmp_path / "run", words)
-    assert said in str(caught.value)
-    assert list(tmp_path.iterdir()) == []
+    train_refuses(begun[0], tmp_path / "run", words, said)

@@ -102,7 +102,7 @@ def _check(path: Path, questions: Any, recipe: str, *, pairs: bool) -> tuple[Any
     from workings.data.rows import row_problems
     from workings.data.traces import trace_from_json
 
-    read = read_tolerantly(path, pair_from_json if pairs else trace_from_json)
+    read: Any = read_tolerantly(path, pair_from_json if pairs else trace_from_json)
     problems: Any = None
     if recipe:
         loaded = load_recipe(recipe)
