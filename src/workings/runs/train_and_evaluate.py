@@ -52,7 +52,7 @@ class BaseResult:
     """Its evaluation, in a folder next to the runs; None for a tiny model, which no other run will begin with."""
     comparison: Comparison
     """The run (B) compared with it (A)."""
-    notes: tuple[str, ...] = ()
+    note: str = ""
     form_free: float
     """Its accuracy if every completion without an answer counts as correct when it contains the expected one: an upper
     bound on the cost of an unknown answer form."""
@@ -70,7 +70,7 @@ class BaseResult:
         """The comparison with the run, and where the answers are, in words."""
         # One line per warning, so that they are seen.
         sentences = [f"compared with the untrained model: {self.comparison.finding}", *self.comparison.warnings,
-                     *self.notes]
+                     *filter(None, [self.note])]
         if self.comparison.a is not None and (self.form_free > self.comparison.a.cell.mean):
             sentences.append(f"ignoring the answer form, up to {percent(self.form_free)} of the untrained model's "
                              "answers "
@@ -206,4 +206,4 @@ def _base(setup: TrainSetup, settings: EvaluationSettings, run: RunRecord, *, ke
         return BaseResult(path=evaluation.record.path if keep else None,
                           comparison=compare(evaluation.record.path, run.path),
                           form_free=form_free_accuracy(evaluation.record.path / PREDICTIONS),
-                          notes=(evaluation.note,) if evaluation.note else ())
+                          note=evaluation.note)
