@@ -16,8 +16,6 @@ from workings.record.layout import KEPT, PAIRS, partial_unit_path
 if TYPE_CHECKING:
     from workings.samples.unit import SampleUnit
 
-
-
 KeepOption = Annotated[str, typer.Option(
     "--keep", help="correct: correct answers; best: the highest score of each prompt, above 0; all.")]
 ValidStepsOption = Annotated[bool, typer.Option(
@@ -27,7 +25,6 @@ PairsOption = Annotated[str | None, typer.Option(
     "--pairs", help="Make preference pairs too: best-worst or right-wrong.")]
 MostPairsOption = Annotated[int | None, typer.Option(
     "--most-pairs", help="With --pairs: most pairs per prompt; 1 if not given.")]
-
 PromptsOutOption = Annotated[Path | None, typer.Option(
     "--prompts-out", help="File for the prompts that were solved sometimes: those always or never "
                           "solved teach nothing when learning from rewards.")]
